@@ -1,0 +1,59 @@
+# Two commands on a fresh Debian 12 machine: `make experiment TOPO=wan1g` and `make test`.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+BIN := .venv/bin
+# What a run needs is root's; under sudo, what it makes is given to the caller.
+AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo)
+CACHES := .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+TOPO ?= wan1g
+# Only what is given is passed on; the defaults are those of experiments/conf/config.yaml.
+given = $(if $($(1)),$(2)='$($(1))')
+OVERRIDES = $(call given,TOPO,topo) $(call given,STRATEGY,strategy) $(call given,COMPRESSOR,compressor) \
+	$(call given,WORKLOAD,workload) $(call given,WORKERS,workers) $(call given,DILATION,dilation) \
+	$(call given,SEED,seed) $(SET)
+RUNS ?= $(sort $(notdir $(wildcard runs/*)))
+
+.PHONY: help
+help: ## Print the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "make %-12s %s\n", $$1, $$2 }'
+
+.PHONY: setup
+setup: ## Install what is missing: Debian packages, .venv with pinned packages; returns at once when nothing is
+	@bash scripts/setup.sh
+
+.PHONY: experiment
+experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= WORKLOAD= WORKERS= DILATION= SEED= SET="a.b=c d.e=f"]
+	@$(AS_ROOT) $(BIN)/longhaul run $(OVERRIDES)
+
+.PHONY: report
+report: setup ## One self-contained HTML file, report.html, over RUNS="id id"; all runs where none are given
+	@$(BIN)/longhaul report $(RUNS)
+
+.PHONY: check
+check: setup ## What this machine has and lacks, all at once, and what each lack means
+	@$(AS_ROOT) $(BIN)/longhaul check
+
+.PHONY: test
+test: setup ## The tests but the slow ones, those that need root included
+	@scripts/test.sh
+
+.PHONY: lint
+lint: setup ## Style, types, import contracts, and what must not be in the tree
+	@trap 'scripts/own.sh $(CACHES)' EXIT; set -ex; \
+	$(BIN)/ruff check; \
+	$(BIN)/ruff format --check; \
+	$(BIN)/mypy; \
+	$(BIN)/lint-imports; \
+	$(BIN)/python scripts/check_files.py; \
+	for script in scripts/*.sh .ci/run; do bash -n $$script; done
+
+.PHONY: format
+format: setup ## Rewrite the code in the one format there is
+	@trap 'scripts/own.sh $(CACHES)' EXIT; $(BIN)/ruff check --fix --exit-zero; $(BIN)/ruff format
+
+.PHONY: clean
+clean: ## Remove caches and built files; runs stay (`longhaul clean RUN_ID` removes a run)
+	rm -rf $(CACHES) build
+	find testbed compressors topologies tests scripts -name __pycache__ -prune -exec rm -rf {} +

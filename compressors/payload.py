@@ -1,0 +1,44 @@
+"""Payloads are bytes: how tensors become them, and how wrong ones are refused."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class PayloadError(ValueError):
+    """A payload is truncated, damaged, or was made by another compressor."""
+
+
+class NonFiniteError(ValueError):
+    """The compressor cannot carry NaN or infinity, and the tensor holds some."""
+
+
+def to_bytes(tensor: Tensor) -> Tensor:
+    """The bytes of a tensor, as 1-D uint8; a view where the tensor is contiguous."""
+    return tensor.contiguous().view(-1).view(torch.uint8)
+
+
+def from_bytes(payload: Tensor, dtype: torch.dtype) -> Tensor:
+    """The opposite of `to_bytes`. A stretch of a payload need not be aligned; then it is copied."""
+    if payload.storage_offset() % dtype.itemsize:
+        payload = payload.clone()
+    return payload.view(dtype)
+
+
+def put(out: Tensor, value: Tensor, add: bool, scale: float) -> None:
+    """The end of every `decode`."""
+    if add:
+        out.add_(value, alpha=scale)
+    else:
+        out.copy_(value)
+        if scale != 1.0:
+            out.mul_(scale)
+
+
+def require_size(payload: Tensor, size_bytes: int, name: str, numel: int) -> None:
+    """Refuse a payload whose size cannot be right."""
+    if payload.dtype != torch.uint8 or payload.dim() != 1:
+        raise PayloadError(f"a payload is a 1-D uint8 tensor, found {payload.dim()}-D {payload.dtype}")
+    if len(payload) != size_bytes:
+        raise PayloadError(f"{name} payload for {numel} elements: expected {size_bytes} bytes, found {len(payload)}")

@@ -1,0 +1,170 @@
+#!/usr/bin/env bash
+# Installs what this machine lacks: Debian packages, then .venv with the pinned Python packages. A second call returns at
+# once. Nothing outside Debian's packages and this tree's .venv is changed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+PACKAGES="gcc git iproute2 iptables kmod libc6-dev libnetfilter-queue-dev make mininet mount procps prometheus python3-dev
+python3-venv runc util-linux"
+PACKAGES=${PACKAGES//$'\n'/ }
+PYTHON=/usr/bin/python3 # Debian's mininet is seen by this one alone; another python3 may come first on PATH
+STAMP=.venv/longhaul-setup
+POLICY=/usr/sbin/policy-rc.d
+POLICY_MARK="# put here by longhaul's setup while it installs packages"
+LOCKED_MB=170 # what pip fetches for requirements/lock.txt on x86-64
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() {
+    say "$@"
+    exit 3
+}
+
+# Of all that decides what is installed and where; a tree that was moved has a broken .venv and is set up anew.
+fingerprint() {
+    { pwd; cat scripts/setup.sh requirements/*.txt; sed -n '/^\[project/,/^\[tool/p' pyproject.toml; } | sha256sum | cut -d' ' -f1
+}
+
+missing_packages() {
+    local present package
+    # shellcheck disable=SC2086
+    present=$(dpkg-query -W -f='${Package} ${db:Status-Abbrev}\n' $PACKAGES 2>/dev/null | sed -n 's/ ii *$//p' || true)
+    for package in $PACKAGES; do
+        case $'\n'"$present"$'\n' in *$'\n'"$package"$'\n'*) ;; *) printf '%s ' "$package" ;; esac
+    done
+}
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+# What we need by what it does, for systems whose package names we do not know.
+missing_commands() {
+    local name
+    for name in gcc git ip iptables make mnexec mount promtool runc sysctl unshare; do command -v "$name" >/dev/null || printf '%s ' "$name"; done
+    [ -e /usr/include/libnetfilter_queue/libnetfilter_queue.h ] || printf 'libnetfilter_queue.h '
+    "$PYTHON" -c 'import venv, ensurepip' 2>/dev/null || printf 'python3-venv '
+    "$PYTHON" -c 'import mininet' 2>/dev/null || printf 'mininet '
+    [ -e "$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] || printf 'Python.h '
+}
+
+check_system() {
+    local system lacking
+    # shellcheck disable=SC1091
+    system=$(. /etc/os-release 2>/dev/null && printf '%s %s' "${ID:-unknown}" "${VERSION_ID:-}" || printf 'unknown')
+    [ "$(uname -s)" = Linux ] || fail "this is $(uname -s): the emulation needs Linux's network namespaces. Use a Debian 12 machine."
+    if [ "$system" != "debian 12" ]; then
+        say "this is $system; Debian 12 is what is tested, the rest is best effort"
+    fi
+    if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+        [ -x "$PYTHON" ] || fail "$system has no apt and no $PYTHON; setup installs on Debian only"
+        lacking=$(missing_commands)
+        [ -z "$lacking" ] || fail "$system has no apt. Install by hand, then call this again: $lacking"
+    fi
+}
+
+check_python() {
+    local version
+    version=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || printf none)
+    [ "$version" = 3.11 ] || fail "$PYTHON is Python $version; mininet 2.3.0 needs distutils, which left Python with 3.12," \
+        "and the pins need 3.11. Debian 12 has 3.11."
+}
+
+# Debian starts a service when it is installed. Of prometheus only promtool is used, so its service is refused a start
+# while we install and disabled afterwards. A machine that has a policy of its own keeps it.
+forbid_start() {
+    if [ -e "$POLICY" ] && ! grep -qF "$POLICY_MARK" "$POLICY"; then return 0; fi
+    as_root tee "$POLICY" >/dev/null <<POLICY_END
+#!/bin/sh
+$POLICY_MARK
+case "\$1" in prometheus|prometheus.service) exit 101 ;; esac
+exit 0
+POLICY_END
+    as_root chmod 755 "$POLICY"
+}
+
+allow_start() {
+    if [ -e "$POLICY" ] && grep -qF "$POLICY_MARK" "$POLICY"; then as_root rm -f "$POLICY"; fi
+}
+
+apt() { as_root env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -o DPkg::Lock::Timeout=300 "$@"; }
+
+update_lists() {
+    say "reading Debian's package lists"
+    apt update -q -o APT::Update::Error-Mode=any >&2 ||
+        fail "apt-get update failed (above). Without a network nothing can be installed; missing: $1"
+}
+
+install_packages() {
+    local missing=$1 size had_prometheus=1 updated=0
+    if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+        fail "not root, and no sudo. Ask root for: apt-get install --no-install-recommends $missing"
+    fi
+    case " $missing " in *" prometheus "*) had_prometheus=0 ;; esac
+    # shellcheck disable=SC2086
+    if ! apt install -s -qq --no-install-recommends $missing >/dev/null 2>&1; then
+        update_lists "$missing"
+        updated=1
+    fi
+    # shellcheck disable=SC2086
+    size=$(apt install --assume-no --no-install-recommends $missing 2>/dev/null | sed -n 's/^Need to get \(.*\) of archives.*/\1/p' || true)
+    say "to be installed from Debian (${size:-size unknown} to download): $missing"
+    trap allow_start EXIT
+    trap 'exit 130' INT TERM HUP
+    forbid_start
+    # shellcheck disable=SC2086
+    if ! apt install -y -q --no-install-recommends $missing >&2; then
+        # Old package lists name files that are gone; new ones may help, once.
+        [ "$updated" = 0 ] || fail "apt-get install failed (above)"
+        update_lists "$missing"
+        # shellcheck disable=SC2086
+        apt install -y -q --no-install-recommends $missing >&2 || fail "apt-get install failed (above)"
+    fi
+    allow_start
+    if [ "$had_prometheus" = 0 ] && [ -d /run/systemd/system ]; then
+        as_root systemctl disable --now --quiet prometheus.service || say "could not disable prometheus.service; only promtool is used"
+    fi
+}
+
+pip() {
+    .venv/bin/python -m pip --disable-pip-version-check install --no-input --progress-bar off --quiet "$@" >&2 ||
+        fail "pip failed (above). If it found no index: this step needs a network, or package files that pip's own settings name." \
+            "What has been installed stays unused until setup ends; run it again."
+}
+
+install_python() {
+    say "to be fetched by pip: about $LOCKED_MB MB of pinned packages, and $(cat requirements/torch.txt)" \
+        "(about 200 MB as a CPU build; PyPI's default build brings NVIDIA's libraries, several GB)"
+    # Without a stamp the last setup did not end: what is there may be half a package.
+    if [ -e "$STAMP" ]; then "$PYTHON" -m venv --system-site-packages .venv; else "$PYTHON" -m venv --clear --system-site-packages .venv; fi
+    rm -f "$STAMP"
+    # Built without isolation, so that the two packages that come as source are built by the locked setuptools.
+    # The system's packages are in sight: where the lock names another version, pip puts ours into .venv, which wins.
+    export PIP_ROOT_USER_ACTION=ignore
+    pip --require-hashes -r requirements/build.txt
+    pip --require-hashes --no-build-isolation --use-pep517 -r requirements/lock.txt
+    pip -r requirements/torch.txt
+    pip --no-deps --no-build-isolation --editable .
+    .venv/bin/python -c 'import hydra, mininet.net, netfilterqueue, numpy, pyroute2, rich, torch' ||
+        fail "the packages are there but do not import (above)"
+}
+
+main() {
+    local wanted missing=""
+    wanted=$(fingerprint)
+    if command -v dpkg-query >/dev/null; then missing=$(missing_packages); fi
+    if [ -z "$missing" ] && [ -e "$STAMP" ] && [ "$(cat "$STAMP")" = "$wanted" ]; then return 0; fi
+
+    exec 9>.venv.lock
+    flock 9 # two setups of one tree at a time would tread on each other
+    if [ -z "$missing" ] && [ -e "$STAMP" ] && [ "$(cat "$STAMP")" = "$wanted" ]; then return 0; fi
+    check_system
+    [ ! -x "$PYTHON" ] || check_python
+    [ -z "$missing" ] || install_packages "$missing"
+    check_python
+    if ! [ -e "$STAMP" ] || [ "$(cat "$STAMP")" != "$wanted" ]; then
+        install_python
+        printf '%s\n' "$wanted" >"$STAMP"
+        scripts/own.sh .venv .venv.lock longhaul.egg-info
+    fi
+    say "ready"
+}
+
+main

@@ -1,0 +1,8 @@
+"""`python -m testbed` is `longhaul`."""
+
+import sys
+
+from testbed.orchestrator.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""The figures of one run. Each takes a record and returns an SVG, or None where the record holds nothing to draw."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable
+from statistics import fmean
+from typing import Any
+
+from testbed.analysis.chart import OKABE_ITO, POINTS_PER_CURVE, draw, legend, new_figure, style, to_svg
+from testbed.analysis.load import Point, Record, is_finite
+
+STACKED_PHASES = ("forward", "backward", "compress", "decompress", "optimizer", "exposed_communication")
+"""These do not overlap one another; `communicate` runs beside backward and is drawn as a line."""
+_PHASE_COLORS = dict(
+    zip(STACKED_PHASES, ("#56B4E9", "#0072B2", "#F0E442", "#E69F00", "#009E73", "#D55E00"), strict=True)
+)
+
+
+def training(record: Record) -> str | None:
+    """Loss (mean and spread over ranks) and the workload's metric over time."""
+    curves = []
+    for events in record.steps().values():
+        losses = [event["loss"] for event in events if is_finite(event["loss"])]
+        if losses:
+            curves.append((max(event["t_s"] for event in events), fmean(losses), min(losses), max(losses)))
+    metric = record.metric_points()
+    if not curves and not metric:
+        return None
+    figure, (left, right) = new_figure(2)
+    draw(left, [(t_s, mean) for t_s, mean, _, _ in curves], "mean over ranks", OKABE_ITO[0])
+    kept = curves[:: max(1, len(curves) // POINTS_PER_CURVE)]
+    left.fill_between(
+        [row[0] for row in kept], [row[2] for row in kept], [row[3] for row in kept], alpha=0.2, color=OKABE_ITO[0]
+    )
+    left.set(xlabel="time (s)", ylabel="training loss")
+    draw(right, metric, record.metric_name() or "metric", OKABE_ITO[4])
+    target = ((record.summary or {}).get("metric") or {}).get("target")
+    if is_finite(target):
+        right.axhline(target, color="#000000", linestyle="--", linewidth=1, label="target")
+    right.set(xlabel="time (s)", ylabel=record.metric_name() or "metric")
+    legend(left)
+    legend(right)
+    return to_svg(figure)
+
+
+def step_time(record: Record) -> str | None:
+    """Where a step's time goes: mean over ranks, phases that exclude one another stacked."""
+    rows = [(step, _mean_phases(events)) for step, events in record.steps().items()]
+    rows = [(step, phases) for step, phases in rows if phases]
+    if not rows:
+        return None
+    size = -(-len(rows) // (POINTS_PER_CURVE // 2))
+    stretches = [rows[start : start + size] for start in range(0, len(rows), size)]
+    steps = [stretch[0][0] for stretch in stretches]
+    stacked = {
+        phase: [fmean(phases.get(phase, 0.0) for _, phases in stretch) for stretch in stretches]
+        for phase in STACKED_PHASES
+    }
+    figure, (axes,) = new_figure()
+    colors = [_PHASE_COLORS[phase] for phase in STACKED_PHASES]
+    labels = [phase.replace("_", " ") for phase in STACKED_PHASES]
+    axes.stackplot(steps, *stacked.values(), labels=labels, colors=colors, linewidth=0)
+    communicate = [fmean(phases.get("communicate", 0.0) for _, phases in stretch) for stretch in stretches]
+    axes.plot(steps, communicate, color="#000000", linestyle="--", label="communicate (overlapping)")
+    axes.set(xlabel="step", ylabel="s per step")
+    legend(axes)
+    return to_svg(figure)
+
+
+def _mean_phases(events: list[dict[str, Any]]) -> dict[str, float]:
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for event in events:
+        for phase, value in (event.get("phase_s") or {}).items():
+            if is_finite(value):
+                seconds[phase].append(value)
+    return {phase: fmean(values) for phase, values in seconds.items()}
+
+
+def wan_use(record: Record) -> str | None:
+    """Rate of every WAN direction between two samples, and the rate asked."""
+    asked: dict[str, float] = {}
+    for link in record.spec.topology.wan_links if record.spec else ():
+        for source, target, profile in link.directions():
+            asked[f"{source} to {target}"] = profile.rate_bit_s
+    rates = {
+        direction: [
+            (after[0], (after[1] - before[1]) * 8 / (after[0] - before[0]))
+            for before, after in itertools.pairwise(points)
+            if after[0] > before[0]
+        ]
+        for direction, points in record.wan_bytes().items()
+    }
+    return _curves_against_asked(rates, asked, 1e-6, "leaving the link (Mbit/s)")
+
+
+def rtt(record: Record) -> str | None:
+    """Round trips of the probes, queueing included, and the RTT asked."""
+    asked = {link.name: link.rtt_s for link in record.spec.topology.wan_links} if record.spec else {}
+    curves: dict[str, list[Point]] = defaultdict(list)
+    for event in record.of_kind("rtt"):
+        if is_finite(event["rtt_s"]):
+            curves[event["name"]].append((event["t_s"], event["rtt_s"]))
+    return _curves_against_asked(dict(sorted(curves.items())), asked, 1e3, "probe's RTT (ms)")
+
+
+def lateness(record: Record) -> str | None:
+    """How late packets left the delay line, beyond the delay asked."""
+    curves: dict[str, list[Point]] = defaultdict(list)
+    for event in record.of_kind("delay_line"):
+        if is_finite(event["late_p99_s"]):
+            curves[f"{event['from']} to {event['to']}"].append((event["t_s"], event["late_p99_s"]))
+    return _curves_against_asked(dict(sorted(curves.items())), {}, 1e3, "late, 99th percentile (ms)")
+
+
+def cpu_idle(record: Record) -> str | None:
+    """Idle share of the machine's cores; a busy machine cannot keep the emulation's times."""
+    points = [(e["t_s"], e["cpu_idle_ratio"]) for e in record.of_kind("host") if is_finite(e["cpu_idle_ratio"])]
+    return _curves_against_asked({"all cores": points} if points else {}, {}, 100, "CPU idle (%)", top=100)
+
+
+def _curves_against_asked(
+    curves: dict[str, list[Point]], asked: dict[str, float], scale: float, ylabel: str, top: float | None = None
+) -> str | None:
+    """One colour a curve; what was asked of it dashed, once where it is the same for several."""
+    if not any(curves.values()):
+        return None
+    figure, (axes,) = new_figure()
+    for index, (name, points) in enumerate(curves.items()):
+        draw(axes, points, name, OKABE_ITO[index % len(OKABE_ITO)], scale)
+    for value in sorted({asked[name] for name in curves if name in asked}):
+        axes.axhline(value * scale, color="#000000", linestyle="--", linewidth=1, label=f"asked {value * scale:.4g}")
+    axes.set(xlabel="time (s)", ylabel=ylabel)
+    axes.set_ylim(bottom=0, top=top)
+    legend(axes)
+    return to_svg(figure)
+
+
+FIGURES: dict[str, Callable[[Record], str | None]] = {
+    "Loss and metric over time": training,
+    "Step time by phase": step_time,
+    "WAN link use against the rate asked": wan_use,
+    "Round-trip time against the one asked": rtt,
+    "Lateness of the delay line": lateness,
+    "CPU idle": cpu_idle,
+}
+
+
+def draw_all(record: Record) -> tuple[dict[str, str | None], dict[str, str]]:
+    """Every figure by title, and what went wrong with those that could not be drawn from a broken record."""
+    drawn: dict[str, str | None] = {}
+    faults: dict[str, str] = {}
+    with style():
+        for title, figure in FIGURES.items():
+            try:
+                drawn[title] = figure(record)
+            except (KeyError, TypeError, ValueError) as error:
+                drawn[title] = None
+                faults[title] = f"Could not be drawn: {type(error).__name__}: {error}"
+    return drawn, faults

@@ -1,0 +1,140 @@
+"""`report.html`: one run on one page that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from testbed.analysis import figures, page
+from testbed.analysis.load import Record
+from testbed.core.units import format_rate, format_size, format_time
+
+NOTHING = "The record holds nothing to draw here."
+
+
+def run_report(record: Record) -> tuple[str, list[str]]:
+    """The page as HTML, and a line for each figure that could not be drawn. The same record gives the same bytes."""
+    summary = record.summary or {}
+    reasons = summary.get("reasons") or ([] if summary else ["the run wrote no summary"])
+    kind = summary.get("kind") or "emulated"
+    svgs, undrawn = figures.draw_all(record)
+    drawn = [page.section(title, svg or page.note(undrawn.get(title, NOTHING))) for title, svg in svgs.items()]
+    html = page.document(
+        record.run_id,
+        page.verdict(summary.get("verdict"), summary.get("status"), reasons),
+        page.note(f"All figures and tables: {kind}. Times are emulated seconds since step 1 unless they say wall."),
+        page.section("Summary", page.table(("", "value"), _summary_rows(summary))),
+        *drawn,
+        page.section("Links", page.table(_LINK_HEADINGS, _link_rows(record)), _remarks(record)),
+        page.section("Measurements of the links", page.table(_STAGE_HEADINGS, _stage_rows(record))),
+        page.section("Provenance", page.table(("", "value"), _flat(record.provenance, depth=1)), *_details(record)),
+    )
+    return html, [f"{title}: {fault}" for title, fault in undrawn.items()]
+
+
+def _shown(convert: Callable[[float], str], value: Any) -> str | None:
+    return None if value is None else convert(value)
+
+
+def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    for key, value in summary.items():
+        if key in ("links", "reasons"):
+            continue
+        if isinstance(value, dict):
+            yield from ((f"{key} {name}", _in_unit(key, item)) for name, item in value.items())
+        else:
+            yield key, _in_unit(key, value)
+
+
+def _in_unit(key: str, value: Any) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if key.endswith("_s"):
+            return format_time(value)
+        if key == "bytes":
+            return f"{format_size(value)} ({value:.0f} B)"
+        if isinstance(value, float):
+            return f"{value:.6g}"
+    return value
+
+
+_LINK_HEADINGS = (
+    "link",
+    "from",
+    "to",
+    "WAN",
+    "rate asked",
+    "read back",
+    "measured",
+    "RTT asked",
+    "measured",
+    "loss asked",
+    "measured",
+    "sent",
+)
+
+
+def _link_rows(record: Record) -> Iterator[tuple[object, ...]]:
+    sent = {_direction(link): link.get("wire_bytes") for link in (record.summary or {}).get("links") or ()}
+    for link in record.network.get("links") or ():
+        asked, read_back, measured = (link.get(key) or {} for key in ("asked", "read_back", "measured"))
+        yield (
+            link.get("name"),
+            link.get("from"),
+            link.get("to"),
+            "yes" if link.get("wan") else "no",
+            _shown(format_rate, asked.get("rate_bit_s")),
+            _shown(format_rate, read_back.get("rate_bit_s")),
+            _shown(format_rate, measured.get("rate_bit_s")),
+            _shown(format_time, asked.get("rtt_s")),
+            _shown(format_time, measured.get("rtt_s")),
+            _shown(_percent, asked.get("loss_ratio")),
+            _shown(_percent, measured.get("loss_ratio")),
+            _shown(format_size, sent.get(_direction(link))),
+        )
+
+
+_STAGE_HEADINGS = ("link", "from", "to", "stage", "rate", "RTT, median", "RTT, 99th percentile", "probes")
+
+
+def _stage_rows(record: Record) -> Iterator[tuple[object, ...]]:
+    for link in record.network.get("links") or ():
+        for found in link.get("measurements") or ():
+            yield (
+                *_direction(link),
+                found.get("stage"),
+                _shown(format_rate, found.get("rate_bit_s")),
+                _shown(format_time, found.get("rtt_s")),
+                _shown(format_time, found.get("rtt_p99_s")),
+                found.get("probes"),
+            )
+
+
+def _direction(link: dict[str, Any]) -> tuple[object, ...]:
+    return link.get("name"), link.get("from"), link.get("to")
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * ratio:.3g} %"
+
+
+def _remarks(record: Record) -> str:
+    shaper, tcp = record.network.get("shaper"), record.network.get("tcp")
+    return page.note(f"Shaper: {shaper or 'unknown'}. TCP profile: {tcp or 'unknown'}.")
+
+
+def _flat(data: dict[str, Any], depth: int) -> Iterator[tuple[str, object]]:
+    """Rows of `data`, its objects opened `depth` levels deep."""
+    for key, value in data.items():
+        if isinstance(value, dict) and depth:
+            yield from ((f"{key} {name}", item) for name, item in _flat(value, depth - 1))
+        elif not isinstance(value, dict):
+            yield key, value
+
+
+def _details(record: Record) -> Iterator[str]:
+    """What is too long for the table: everything below its depth, and what was asked."""
+    deep = {key: value for key, value in record.provenance.items() if isinstance(value, dict)}
+    for key, value in deep.items():
+        yield page.disclosure(key, page.table(("", "value"), _flat(value, depth=4)))
+    if record.spec is not None:
+        yield page.disclosure("spec", page.table(("", "value"), _flat(record.spec.to_json(), depth=2)))

@@ -1,0 +1,1 @@
+"""Runs on both sides of a run. Needs the standard library; never anything else."""

@@ -1,0 +1,98 @@
+"""The rows a run writes: `events.jsonl` line by line, `summary.json` at the end.
+
+Every event has `t_s`, emulated seconds since step 1 began, negative before it, and `event`:
+
+    schedule           what, detail     a stage of the run: "network", "measured", "workers", "busy", "go", "end"
+    step               rank, step, loss, step_s, phase_s{PHASES}, payload_bytes, samples
+    evaluation         rank, step, name, value
+    model              rank, parameters, dense_bytes_step, metric_name, metric_target, higher_is_better
+                       from rank 0, once; `dense_bytes_step`: what all ranks would send in one step of uncompressed
+                       ring data parallel
+    measurement        stage, name, from, to, rate_bit_s, rtt_s, rtt_p99_s, probes, burst
+                       stage "idle" is before anything else, "busy" beside the workers' warm-up
+    foreign_interface  node, interface  a way out of a node that is not emulated
+    link               name, from, to, wan, wire_bytes, packets, drops, backlog_bytes, interval_s, busy_s, busy_bytes,
+                       excluded_bytes
+    rtt                name, rtt_s, sent  one probe's round trip, queueing included; probes sent so far
+    delay_line         name, from, to, late_p50_s, late_p99_s, late_max_s, packets, drops, interval_s, queue_drops
+    tcp                node, rtt_s, min_rtt_s, retransmitted, delivered_bytes
+                       of the node's training connections (TCP_INFO), since they were opened
+    node               node, cpu_s, throttled_s, memory_bytes
+    host               cpu_idle_ratio, cpu_pressure_s, steal_s, interval_s, sampler_late_s
+    fault              rank, node, message
+
+`wire_bytes`, `packets`, `drops` of a link, `cpu_s`, `throttled_s` and `cpu_pressure_s` count up from the first step, a
+delay line's from its start; `busy_*` and `late_*` belong to the interval since the event before. `busy_s` is time in
+which the queue was seen non-empty at both ends of a sampling window, `busy_bytes` what left in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+SCHEMA_VERSION = 1
+STATUSES = ("completed", "failed", "interrupted", "killed")
+VERDICTS = ("valid", "suspect", "invalid")
+
+SUMMARY_KEYS: dict[str, tuple[str, ...] | None] = {
+    "schema_version": None,
+    "run_id": None,
+    "status": None,
+    "verdict": None,
+    "reasons": None,
+    "kind": None,
+    "topo": None,
+    "strategy": None,
+    "compressor": None,
+    "workload": None,
+    "device": None,
+    "workers": None,
+    "dilation": None,
+    "seed": None,
+    "steps": None,
+    "time_s": None,
+    "wall_s": None,
+    "step_time_s": ("mean", "p50", "p95"),
+    "phase_s": (
+        "forward",
+        "backward",
+        "compress",
+        "communicate",
+        "decompress",
+        "optimizer",
+        "exposed_communication",
+    ),
+    "bytes": ("payload", "wire_total", "wire_wan", "dense"),
+    "compression_ratio": None,
+    "metric": ("name", "value", "best", "target", "time_to_target_s"),
+    "links": None,
+}
+"""Every key of `summary.json`, in order, with the keys of the nested ones.
+
+Missing is null, never 0 and never absent.
+"""
+
+LINK_KEYS = ("name", "from", "to", "wan", "wire_bytes", "rate_bit_s", "rtt_s", "loss_ratio")
+
+
+def empty_summary() -> dict[str, Any]:
+    """Every key, all null."""
+    summary: dict[str, Any] = {key: dict.fromkeys(nested) if nested else None for key, nested in SUMMARY_KEYS.items()}
+    return {**summary, "schema_version": SCHEMA_VERSION, "reasons": [], "links": []}
+
+
+def summary_faults(summary: dict[str, Any]) -> list[str]:
+    """What is wrong with a summary's form; empty if nothing."""
+    faults = [f"summary lacks {key!r}" for key in SUMMARY_KEYS if key not in summary]
+    faults += [f"summary has {key!r}, which the interface does not name" for key in summary if key not in SUMMARY_KEYS]
+    for key, nested in SUMMARY_KEYS.items():
+        if nested and key in summary and set(summary[key]) != set(nested):
+            faults.append(f"summary's {key!r} must hold exactly {', '.join(nested)}")
+    for link in summary.get("links") or []:
+        if set(link) != set(LINK_KEYS):
+            faults.append(f"a link of the summary must hold exactly {', '.join(LINK_KEYS)}")
+    if summary.get("status") not in STATUSES:
+        faults.append(f"status {summary.get('status')!r} is none of {', '.join(STATUSES)}")
+    if summary.get("verdict") not in VERDICTS:
+        faults.append(f"verdict {summary.get('verdict')!r} is none of {', '.join(VERDICTS)}")
+    return faults

@@ -1,0 +1,113 @@
+"""Every path of a run: its directory, which is the truth and is kept, and its runtime directory, which is not."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+RUNTIME_ROOT = Path("/run/longhaul")
+RUN_ID = re.compile(r"^[0-9]{8}T[0-9]{6}Z-[A-Za-z0-9_.+-]{1,80}$")
+
+
+def new_run_id(topo: str, strategy: str, compressor: str, spec_hash: str, now_s: float | None = None) -> str:
+    """`<utc time>-<topo>-<strategy>-<compressor>-<short hash>`."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
+    return f"{stamp}-{topo}-{strategy}-{compressor}-{spec_hash[:8]}"
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write by rename, so that a reader never meets half a file."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as file:
+            json.dump(data, file, indent=2, allow_nan=False)
+            file.write("\n")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+class RunDir:
+    """The files of one run under `runs/<run id>/` (see docs/run-directory.md)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.run_id = path.name
+        self.spec = path / "spec.json"
+        self.provenance = path / "provenance.json"
+        self.network = path / "network.json"
+        self.events = path / "events.jsonl"
+        self.samples = path / "samples.parquet"
+        self.openmetrics = path / "metrics.openmetrics"
+        self.summary = path / "summary.json"
+        self.report = path / "report.html"
+        self.logs = path / "logs"
+        self.orchestrator_log = self.logs / "orchestrator.log"
+        self.runtime = RUNTIME_ROOT / hashlib.sha256(self.run_id.encode()).hexdigest()[:12]
+        """Short, since a Unix socket's path holds 107 bytes."""
+        self.socket = self.runtime / "telemetry.sock"
+        self.lock = self.runtime / "lock"
+
+    @classmethod
+    def create(cls, root: Path, run_id: str) -> RunDir:
+        """Make the directory; a second run within the same second gets a suffix."""
+        for attempt in range(100):
+            path = root / (run_id if attempt == 0 else f"{run_id}.{attempt}")
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            run = cls(path)
+            run.logs.mkdir()
+            return run
+        raise FileExistsError(f"{root / run_id}: a hundred runs of this name exist")
+
+    def log(self, node: str) -> Path:
+        return self.logs / f"{node}.log"
+
+    def read_events(self) -> Iterator[dict[str, Any]]:
+        """Every whole line of the event file; what a kill or a full disk cut short is left out."""
+        if not self.events.exists():
+            return
+        with self.events.open(errors="replace") as file:
+            for line in file:
+                if not line.endswith("\n"):
+                    continue
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(event, dict) and "event" in event:
+                    yield event
+
+    def read_json(self, path: Path) -> Any:
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def hold_lock(self) -> IO[str]:
+        """Take the run's lock; it is held until the returned file is closed or its process ends."""
+        self.runtime.mkdir(parents=True, exist_ok=True)
+        (self.runtime / "run_id").write_text(self.run_id)
+        file = self.lock.open("w")
+        fcntl.flock(file, fcntl.LOCK_EX)  # waits, since `is_alive` of another process holds it for a moment
+        return file
+
+    def is_alive(self) -> bool:
+        """Whether some process holds the run's lock; who may not look must take it that one does."""
+        try:
+            with self.lock.open("r") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False

@@ -1,0 +1,121 @@
+"""What to do: one run as frozen data, in base units, with a hash.
+
+The orchestrator writes it to `spec.json`; workers receive the same object. It can be built without Hydra:
+
+    RunSpec(topology=two_regions.build(workers=4), workload=Part("digits", "pkg.module.Digits"), ..., steps=80)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from testbed.core.errors import raise_input_faults
+from testbed.core.topology import Topology
+
+TCP_PROFILES = ("tuned", "stock", "reno", "bbr")
+SHAPERS = ("auto", "netem", "nfqueue")
+RUNTIMES = ("runc", "docker")
+DEFAULT_METRICS_PORT = 9464
+
+
+@dataclass(frozen=True)
+class Part:
+    """A plug-in by name: its class as "package.module.Class" and its parameters."""
+
+    name: str
+    target: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One run.
+
+    Raises:
+        InputError: with every fault at once.
+    """
+
+    topology: Topology
+    workload: Part
+    strategy: Part
+    compressor: Part
+    device: Part
+    steps: int | None = None
+    """Optimizer steps; exactly one of `steps` and `epochs` is given."""
+    epochs: float | None = None
+    batch_size: int = 32
+    """Samples of one worker in one step."""
+    evaluate_every: int = 20
+    """Steps between evaluations; the last step is always evaluated."""
+    target: float | None = None
+    """Metric value for `time_to_target_s`; None takes the workload's own."""
+    seed: int = 0
+    dilation: float = 1.0
+    runtime: str = "runc"
+    shaper: str = "auto"
+    tcp: str = "tuned"
+    timeout_s: float = 120.0
+    """A collective that takes longer, in emulated seconds, fails and names the rank that waited."""
+    metrics_port: int = DEFAULT_METRICS_PORT
+    """0 takes a free port and prints it. Not part of the hash."""
+
+    def __post_init__(self) -> None:
+        raise_input_faults(self._faults())
+
+    @property
+    def topo(self) -> str:
+        return self.topology.name
+
+    @property
+    def workers(self) -> int:
+        return len(self.topology.nodes)
+
+    def _faults(self) -> Iterator[str]:
+        if (self.steps is None) == (self.epochs is None):
+            yield f"steps={self.steps} epochs={self.epochs}: give exactly one of the two"
+        if self.steps is not None and self.steps < 1:
+            yield f"steps={self.steps}: must be at least 1"
+        if self.epochs is not None and not self.epochs > 0:
+            yield f"epochs={self.epochs}: must be above 0"
+        if self.batch_size < 1:
+            yield f"batch_size={self.batch_size}: must be at least 1"
+        if self.evaluate_every < 1:
+            yield f"evaluate_every={self.evaluate_every}: must be at least 1"
+        if not self.dilation >= 1:
+            yield f"dilation={self.dilation}: must be at least 1"
+        if not self.timeout_s > 0:
+            yield f"timeout_s={self.timeout_s}: must be above 0"
+        if not 0 <= self.metrics_port <= 65535:
+            yield f"metrics_port={self.metrics_port}: must be from 0 (any free one) to 65535"
+        for key, value, known in (
+            ("runtime", self.runtime, RUNTIMES),
+            ("shaper", self.shaper, SHAPERS),
+            ("tcp", self.tcp, TCP_PROFILES),
+        ):
+            if value not in known:
+                yield f"{key}={value}: unknown; known: {', '.join(known)}"
+
+    @property
+    def hash(self) -> str:
+        """Of everything that can change a result: the metrics port cannot."""
+        data = dataclasses.asdict(self)
+        del data["metrics_port"]
+        text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"hash": self.hash, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> RunSpec:
+        known = {f.name for f in dataclasses.fields(cls)}
+        fields = {key: value for key, value in data.items() if key in known}
+        fields["topology"] = Topology.from_json(fields["topology"])
+        for part in ("workload", "strategy", "compressor", "device"):
+            fields[part] = Part(**fields[part])
+        return cls(**fields)

@@ -1,0 +1,76 @@
+"""What a worker and the orchestrator say to each other over the run's Unix socket: one JSON object a line.
+
+    worker                                   orchestrator
+    {"event": "hello", "node": "oregon-0"}  ->
+                                            <-  Welcome: spec, rank, addresses, where rank 0 listens
+    {"event": "warm", "rank": 0}            ->      connected to all peers, busy with warm-up steps on its own
+                                            <-  {"event": "go", "t0_s": monotonic seconds at which step 1 starts}
+    {"event": "step", ...} {"event": "evaluation", ...}
+    {"event": "done", "rank": 0}            ->      all steps taken
+    {"event": "fault", "rank": 0, "message": ...}   before a non-zero exit, where the worker can still speak
+
+`t_s` in a worker's events is emulated seconds since `t0_s`: (CLOCK_MONOTONIC - t0_s) / dilation. Containers share the
+kernel's monotonic clock, so the events of all ranks and of the collector lie on one axis.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SOCKET_IN_NODE = "/run/longhaul/telemetry.sock"
+PHASES = ("forward", "backward", "compress", "communicate", "decompress", "optimizer", "exposed_communication")
+"""Keys of `phase_s`. `communicate` is time during which a collective is under way; `exposed_communication` is the part
+of the step in which the worker did nothing but wait for one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Welcome:
+    """What a worker needs to know beside the spec."""
+
+    spec: dict[str, Any]
+    rank: int
+    world_size: int
+    interface: str
+    """The node's one emulated interface."""
+    master_address: str
+    master_port: int
+    event: str = "welcome"
+
+
+class Channel:
+    """One end of the socket. Reading and writing use separate buffers, so that neither loses the other's lines."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self._pending = b""
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.connection.sendall(json.dumps(message, allow_nan=False).encode() + b"\n")
+
+    def send_welcome(self, welcome: Welcome) -> None:
+        self.send(asdict(welcome))
+
+    def receive(self) -> dict[str, Any] | None:
+        """The next message; None when the other end is gone."""
+        while b"\n" not in self._pending:
+            chunk = self.connection.recv(65536)
+            if not chunk:
+                return None
+            self._pending += chunk
+        line, self._pending = self._pending.split(b"\n", 1)
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        while (message := self.receive()) is not None:
+            yield message
+
+
+def connect(path: str = SOCKET_IN_NODE) -> Channel:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.connect(path)
+    return Channel(connection)

@@ -1,0 +1,97 @@
+"""Quantities as text ("100 Mbit/s", "67 ms", "25 MiB") to base units (bit/s, s, bytes) and back.
+
+Inside the program every quantity is a float or int in its base unit with the unit in its name (`rate_bit_s`,
+`delay_s`, `size_bytes`). Text with a unit exists at the edges only, and what is ambiguous is refused: a bare number
+other than 0 has no unit; "Mbps" may mean bits or bytes; "MB" is 10**6 bytes and "MiB" is 2**20.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+_NUMBER = re.compile(r"^\s*([0-9]+(?:[._][0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9].*?)?\s*$")
+
+_RATES = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9, "Tbit/s": 1e12}
+_TIMES = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_SIZES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_RATIOS = {"": 1.0, "%": 0.01}
+
+
+def _parse(text: str | int | float, kind: str, table: dict[str, float] | dict[str, int]) -> float:
+    if isinstance(text, bool) or not isinstance(text, str | int | float):
+        raise ValueError(f"{kind} {text!r}: expected a number with a unit, one of {', '.join(u for u in table if u)}")
+    match = _NUMBER.match(str(text))
+    unit = (match.group(2) or "") if match else ""
+    if match is None:
+        raise ValueError(f"{kind} {text!r}: not a number with a unit, such as 10 {next(u for u in table if u)}")
+    value = float(match.group(1).replace("_", ""))
+    if unit not in table:
+        if value == 0 and unit == "":
+            return 0.0
+        known = ", ".join(u for u in table if u)
+        found = f"unknown unit {unit!r}" if unit else "no unit"
+        raise ValueError(f"{kind} {text!r}: {found}; use one of {known}")
+    return value * table[unit]
+
+
+def parse_rate_bit_s(text: str | int | float) -> float:
+    """Return bits per second.
+
+    >>> parse_rate_bit_s("1 Gbit/s")
+    1000000000.0
+    """
+    return _parse(text, "rate", _RATES)
+
+
+def parse_time_s(text: str | int | float) -> float:
+    """Return seconds.
+
+    >>> parse_time_s("67 ms")
+    0.067
+    """
+    return _parse(text, "time", _TIMES)
+
+
+def parse_size_bytes(text: str | int | float) -> int:
+    """Return bytes; "MB" is 10**6, "MiB" is 2**20.
+
+    >>> parse_size_bytes("25 MiB")
+    26214400
+    """
+    return int(_parse(text, "size", _SIZES))
+
+
+def parse_ratio(text: str | int | float) -> float:
+    """Return a ratio from 0 to 1; a percentage is accepted.
+
+    >>> parse_ratio("0.1%")
+    0.001
+    """
+    value = _parse(text, "ratio", _RATIOS)
+    if not 0 <= value <= 1 or math.isnan(value):
+        raise ValueError(f"ratio {text!r}: must be from 0 to 1")
+    return value
+
+
+def _format(value: float, table: list[tuple[float, str]]) -> str:
+    for factor, unit in table:
+        if abs(value) >= factor:
+            return f"{value / factor:.4g} {unit}"
+    factor, unit = table[-1]
+    return f"{value / factor:.4g} {unit}"
+
+
+def format_rate(rate_bit_s: float) -> str:
+    """1e9 becomes "1 Gbit/s"."""
+    return _format(rate_bit_s, [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s")])
+
+
+def format_time(time_s: float) -> str:
+    """0.067 becomes "67 ms"."""
+    return _format(time_s, [(1, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")])
+
+
+def format_size(size_bytes: float) -> str:
+    """4500000 becomes "4.5 MB"."""
+    return _format(size_bytes, [(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")])

@@ -1,0 +1,1 @@
+"""Runs outside the nodes, as root: builds the network, starts the workers, watches, judges. Never imports torch."""

@@ -1,0 +1,79 @@
+"""Removes what a run left, and nothing else: whatever bears its run id.
+
+Namespaces, devices and Mininet's shells go with the run's first process. What the kernel does not take are runc's
+state, cgroups and the runtime directory; processes are looked for by LONGHAUL_RUN in their environment, in case one
+outlived its pid namespace's end. Standard library only: the watcher starts fast.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from testbed.core.rundir import RUN_ID, RunDir
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+RUNC_STATE = Path("/run/runc")
+_PATIENCE_S = 3.0
+
+
+def processes_of(run_id: str) -> Iterator[int]:
+    """Every process but this one that has LONGHAUL_RUN=<run id> in its environment."""
+    wanted = f"LONGHAUL_RUN={run_id}".encode()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if wanted in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
+                yield int(entry)
+
+
+def containers_of(run_id: str) -> list[str]:
+    prefix = f"longhaul-{run_id}-"
+    return sorted(p.name for p in RUNC_STATE.glob(f"{prefix}*")) if RUNC_STATE.is_dir() else []
+
+
+def cgroups_of(run_id: str) -> list[Path]:
+    """In every hierarchy, deepest first. Containers' cgroups lie at the root of each (v1) or of the one (v2)."""
+    found: list[Path] = []
+    for pattern in (f"longhaul-{run_id}-*", f"*/longhaul-{run_id}-*"):
+        for top in CGROUP_ROOT.glob(pattern):
+            found += [top, *(Path(path) for path, _, _ in os.walk(top))]
+    return sorted(set(found), key=lambda p: len(p.parts), reverse=True)
+
+
+def leftovers(run_id: str) -> list[str]:
+    """What is still there, one line each; empty if the run left nothing."""
+    return [
+        *(f"process {pid}" for pid in processes_of(run_id)),
+        *(f"container {name}" for name in containers_of(run_id)),
+        *(f"cgroup {path}" for path in cgroups_of(run_id)),
+        *([f"directory {runtime}"] if (runtime := RunDir(Path(run_id)).runtime).exists() else []),
+    ]
+
+
+def remove_leftovers(run_id: str) -> list[str]:
+    """Remove everything of a run; return what could not be removed."""
+    if not RUN_ID.match(run_id):
+        raise ValueError(f"{run_id!r} is not a run id")
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while (pids := list(processes_of(run_id))) and time.monotonic() < deadline_s:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    for name in containers_of(run_id):
+        # not `runc delete`: the state holds process ids of the run's own pid namespace, which mean others here
+        shutil.rmtree(RUNC_STATE / name, ignore_errors=True)
+    while (groups := cgroups_of(run_id)) and time.monotonic() < deadline_s:
+        for path in groups:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        time.sleep(0.02)
+    shutil.rmtree(RunDir(Path(run_id)).runtime, ignore_errors=True)
+    return leftovers(run_id)

@@ -1,0 +1,172 @@
+"""The command `longhaul` (also `python -m testbed`). Exit statuses are those of `core.errors`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from testbed import __version__
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, LonghaulError
+from testbed.orchestrator.clone import RUNS_ROOT
+from testbed.orchestrator.machine_checks import with_system_directories
+from testbed.orchestrator.terminal import say, show, tell
+
+Command = Callable[[argparse.Namespace], int]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        say(f"{message}; see {self.prog} --help")
+        raise SystemExit(EXIT_INPUT)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    os.environ["PATH"] = with_system_directories(os.environ.get("PATH", ""))
+    try:
+        parsed = _parse(argv)
+        command: Command = parsed.command
+        status = command(parsed)
+        sys.stdout.flush()
+        return status
+    except SystemExit as end:  # argparse: help, version, or a fault it has reported
+        return end.code if isinstance(end.code, int) else EXIT_COMPLETED
+    except LonghaulError as error:
+        for fault in error.faults:
+            say(fault)
+        return error.exit_status
+    except KeyboardInterrupt:
+        say("interrupted")
+        return EXIT_FAILED
+    except BrokenPipeError:  # the reader of our output has gone, as in `longhaul list | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_COMPLETED
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """argparse takes key=value arguments in one batch only; a second one, after a flag, comes back as a rest."""
+    parser = _parser()
+    parsed, rest = parser.parse_known_args(argv)
+    flags = [argument for argument in rest if argument.startswith("-")]
+    if flags or (rest and not hasattr(parsed, "overrides")):
+        parser.error(f"unknown argument: {' '.join(flags or rest)}")
+    if rest:
+        parsed.overrides = [*parsed.overrides, *rest]
+    return parsed
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="longhaul", description="Distributed training over emulated cross-region links.")
+    parser.add_argument("--version", action="version", version=f"longhaul {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, command: Command, words: str, epilog: str | None = None) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=words, description=words, epilog=epilog)
+        one.set_defaults(command=command)
+        return one
+
+    _add_run(add("run", run, "Make one run.", epilog=_RUN_EPILOG))
+    one = add("check", check, "What this machine has and lacks, and what each lack means.")
+    one.add_argument("--runs", type=Path, default=RUNS_ROOT, metavar="DIR", help="where runs are to lie")
+    one = add("topologies", topologies, "The topologies there are, or one drawn as text.")
+    one.add_argument("name", nargs="?", help="the one to draw")
+    one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run, such as workers=6")
+    one = add("list", list_runs, "The runs there are.")
+    one.add_argument("--json", action="store_true", help="as JSON")
+    _add_runs_root(one)
+    one = add("report", report, "One HTML page over several runs.")
+    one.add_argument("runs_wanted", nargs="+", metavar="RUN_ID")
+    one.add_argument("-o", "--output", type=Path, default=Path("report.html"), metavar="FILE")
+    one.add_argument("--all", action="store_true", help="draw invalid and unfinished runs too")
+    _add_runs_root(one)
+    one = add("clean", clean, "Remove runs and whatever of theirs still lives.")
+    one.add_argument("run_ids", nargs="+", metavar="RUN_ID", help="never a path")
+    _add_runs_root(one)
+    return parser
+
+
+_RUN_EPILOG = (
+    "Keys: topo, workload, strategy, compressor, device (names), their parameters (compressor.density=0.01), and"
+    " workers, steps or epochs, batch_size, evaluate_every, target, seed, dilation, runtime, shaper, tcp, timeout_s,"
+    " metrics_port. Exit status: 0 completed; 2 bad input; 3 the machine lacks something; 4 failed; 5 completed but"
+    " invalid."
+)
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="such as topo=wan1g compressor=topk")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but the final table")
+    parser.add_argument("--json", action="store_true", help="print summary.json on standard output, nothing else there")
+    parser.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
+    _add_runs_root(parser)
+
+
+def _add_runs_root(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=Path, default=RUNS_ROOT, metavar="DIR", help="where runs lie")
+
+
+# Each command imports what it needs when it is called: `--help` and `list` start at once.
+
+
+def run(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator.run_command import run as make_run
+
+    return make_run(parsed.overrides, parsed.runs, quiet=parsed.quiet, as_json=parsed.json, share=parsed.share)
+
+
+def check(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator import preflight
+
+    checks = preflight.run_checks(metrics_port=None, runs_root=parsed.runs)
+    show(preflight.table(checks))
+    preflight.raise_lacking(checks)
+    tell("A run can be made here.")
+    return EXIT_COMPLETED
+
+
+def topologies(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator.config import compose, names
+    from testbed.orchestrator.topology_view import drawing, table
+
+    if parsed.name is None:
+        show(table([compose([f"topo={name}"]).topology for name in names("topo")]))
+    else:
+        tell(drawing(compose([f"topo={parsed.name}", *parsed.overrides]).topology))
+    return EXIT_COMPLETED
+
+
+def list_runs(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator.listing import read_runs, seal_killed, table
+
+    rows = read_runs(parsed.runs)
+    seal_killed(parsed.runs)
+    if parsed.json:
+        tell(json.dumps(rows, indent=2))
+    elif rows:
+        show(table(rows), whole=True)
+    else:
+        tell(f"no runs in {parsed.runs}")
+    return EXIT_COMPLETED
+
+
+def report(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator.report_command import report as write_report
+
+    return write_report(parsed.runs_wanted, parsed.runs, parsed.output, draw_all=parsed.all)
+
+
+def clean(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator.cleanup_command import clean as remove
+
+    for line in remove(parsed.run_ids, parsed.runs):
+        tell(line)
+    return EXIT_COMPLETED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+"""Where this code lies, and the environment in which a subprocess finds it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import testbed
+
+CLONE = Path(testbed.__file__).resolve().parents[1]
+CONF_DIR = CLONE / "experiments" / "conf"
+RUNS_ROOT = CLONE / "runs"
+
+
+def environment() -> dict[str, str]:
+    """This process's, with the clone on the module path: the clone need not be installed to be run."""
+    paths = [str(CLONE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -1,0 +1,1 @@
+"""Turns a topology into devices, shapers and containers. Runs inside the run's private namespaces, as root."""

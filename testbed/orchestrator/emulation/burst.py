@@ -1,0 +1,106 @@
+"""The rate of links, by filling them for a moment.
+
+One blocking UDP socket whose send buffer is smaller than the link's queue: the queue is never empty and never
+overflows. The rate is what the queue's own counter says left it while its backlog was above 0.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from testbed.orchestrator.emulation.ends import LATE_S, PORT, End, Link
+
+_UDP_SEGMENT = 103
+_SEGMENT_BYTES = 1472
+_MOST_SEGMENTS = 44
+_SAMPLE_EVERY_S = 0.01
+_SETTLE_SHARE = 0.1
+
+
+class Burst:
+    """One direction filled for a while."""
+
+    def __init__(self, link: Link, source: End, target: End, seconds: float) -> None:
+        self.link, self.source, self.target, self.seconds = link, source, target, seconds
+        self.sent_bytes = 0
+        self.received_bytes = 0
+        self.done_sending = False
+        self.threads = [threading.Thread(target=self._send), threading.Thread(target=self._receive)]
+
+    def _send(self) -> None:
+        segments = max(1, min(_MOST_SEGMENTS, self.source.limit_bytes // 16 // _SEGMENT_BYTES))
+        payload = bytes(segments * _SEGMENT_BYTES)
+        end = self.source.burst
+        end.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, _SEGMENT_BYTES)
+        until_s = time.monotonic() + self.seconds
+        while time.monotonic() < until_s:
+            try:
+                self.sent_bytes += end.sendto(payload, (self.target.address, PORT + 1))
+            except TimeoutError:
+                break
+        self.done_sending = True
+
+    def _receive(self) -> None:
+        end = self.target.burst
+        buffer = bytearray(1 << 16)
+        while not (self.done_sending and self.received_bytes >= self.sent_bytes):
+            wait_s = self.link.rtt_s + 0.3 if self.done_sending else LATE_S
+            ready, _, _ = select.select([end], [], [], wait_s)
+            if not ready:
+                if self.done_sending:
+                    break
+                continue
+            self.received_bytes += end.recv_into(buffer)
+
+
+def measure_rate(links: list[Link], seconds: float) -> Iterator[dict[str, Any]]:
+    """Fill all given links, both ways, at once: they must be disjoint. One answer a link and direction."""
+    bursts = [Burst(link, *ends, seconds) for link in links for ends in ((link.a, link.b), (link.b, link.a))]
+    before = [burst.source.queue.read()[burst.source.interface] for burst in bursts]
+    samples: list[list[tuple[float, int, int]]] = [[] for _ in bursts]
+    started_s = time.monotonic()
+    for burst in bursts:
+        for thread in burst.threads:
+            thread.start()
+    while any(burst.threads[0].is_alive() for burst in bursts):
+        for burst, series in zip(bursts, samples, strict=True):
+            counters = burst.source.queue.read()[burst.source.interface]
+            series.append((time.monotonic() - started_s, counters.sent_bytes, counters.backlog_bytes))
+        time.sleep(_SAMPLE_EVERY_S)
+    for burst in bursts:
+        for thread in burst.threads:
+            thread.join()
+    for burst, series, first in zip(bursts, samples, before, strict=True):
+        after = burst.source.queue.read()[burst.source.interface]
+        rate_bit_s, window_s = _full_rate(series, seconds)
+        yield {
+            "event": "burst",
+            "name": burst.link.name,
+            "from": burst.source.name,
+            "to": burst.target.name,
+            "rate_bit_s": rate_bit_s,
+            "window_s": window_s,
+            "wire_bytes": after.sent_bytes - first.sent_bytes,
+            "drops": after.drops - first.drops,
+            "arrived_ratio": burst.received_bytes / burst.sent_bytes if burst.sent_bytes else None,
+        }
+
+
+def _full_rate(series: list[tuple[float, int, int]], seconds: float) -> tuple[float | None, float]:
+    """Bits a second over the longest run of samples with a backlog, after the bucket's first burst has gone."""
+    best: tuple[float, int] = (0.0, 0)
+    start: tuple[float, int] | None = None
+    for at_s, sent_bytes, backlog_bytes in series:
+        if at_s < _SETTLE_SHARE * seconds or backlog_bytes == 0:
+            start = None
+        elif start is None:
+            start = (at_s, sent_bytes)
+        elif at_s - start[0] > best[0]:
+            best = (at_s - start[0], sent_bytes - start[1])
+    window_s, sent = best
+    return (sent * 8 / window_s if window_s > 0 else None), window_s

@@ -1,0 +1,197 @@
+"""A container on a Mininet node's network namespace: an OCI bundle run by runc, unprivileged and masked.
+
+Own pid, mount, ipc and uts namespaces; no capability, no new privileges, uid nobody; own /dev, /tmp and /dev/shm;
+limits on processor weight, memory and processes. Bound back, read-only: the clone, the virtual environment and whatever
+PYTHONPATH names, each at its own path, and the run's telemetry socket. The directory of all runs is hidden.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.core.errors import RunError
+from testbed.core.telemetry import SOCKET_IN_NODE
+from testbed.orchestrator.emulation.root import MaskedRoot
+
+NOBODY = 65534
+CPU_SHARES = 256
+"""Against 1024 of everything else: the delay line, the routers' work and the collector come first."""
+MOST_PROCESSES = 512
+SHM_BYTES = 1 << 30
+TMP_BYTES = 1 << 29
+_RUNC_TIMEOUT_S = 30.0
+
+
+def container_name(run_id: str, node: str) -> str:
+    return f"longhaul-{run_id}-{node}"
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """What all containers of a run share."""
+
+    run_id: str
+    clone: Path
+    runs: Path
+    socket: Path
+    work: Path
+    """A directory of the run's own mount namespace for bundles and the root."""
+    memory_bytes: int
+    """Most memory of one container."""
+
+    def bound_back(self) -> list[Path]:
+        """Directories seen read-only at their own path."""
+        asked = [self.clone, Path(sys.prefix), *(Path(p) for p in os.environ.get("PYTHONPATH", "").split(":") if p)]
+        found: list[Path] = []
+        for path in (p.resolve() for p in asked):
+            if path.is_dir() and not any(path.is_relative_to(other) for other in found) and path != Path("/usr"):
+                found.append(path)
+        return found
+
+    def user(self) -> int:
+        """Nobody; the clone's owner where a umask keeps the clone from everybody else."""
+        found = self.clone.stat()
+        return NOBODY if found.st_mode & 0o005 == 0o005 else found.st_uid
+
+    def mounts(self) -> list[dict[str, Any]]:
+        hardened = ["nosuid", "nodev", "noexec"]
+        mounts = [
+            _mount("/proc", "proc", "proc", hardened),
+            _mount("/dev", "tmpfs", "tmpfs", ["nosuid", "noexec", "mode=755", "size=65536k"]),
+            _mount("/dev/shm", "tmpfs", "shm", [*hardened, "mode=1777", f"size={SHM_BYTES}"]),
+            _mount("/sys", "sysfs", "sysfs", [*hardened, "ro"]),
+            _mount("/tmp", "tmpfs", "tmpfs", ["nosuid", "nodev", "mode=1777", f"size={TMP_BYTES}"]),
+            *(_mount(str(p), "none", str(p), ["bind", "ro", "nosuid", "nodev"]) for p in self.bound_back()),
+        ]
+        if any(self.runs.is_relative_to(path) for path in self.bound_back()):
+            mounts.append(_mount(str(self.runs), "tmpfs", "tmpfs", [*hardened, "ro", "size=4k"]))
+        mounts.append(_mount(SOCKET_IN_NODE, "none", str(self.socket), ["bind", "nosuid", "nodev"]))
+        return mounts
+
+    def root(self) -> MaskedRoot:
+        return MaskedRoot(self.work, [*self.bound_back(), Path(SOCKET_IN_NODE)])
+
+
+def _mount(destination: str, kind: str, source: str, options: list[str]) -> dict[str, Any]:
+    return {"destination": destination, "type": kind, "source": source, "options": options}
+
+
+class Container:
+    """One node's container."""
+
+    def __init__(self, sandbox: Sandbox, root: MaskedRoot, node: str, network_pid: int, log: Path) -> None:
+        self.sandbox = sandbox
+        self.root = root
+        self.node = node
+        self.network_pid = network_pid
+        self.log = log
+        self.name = container_name(sandbox.run_id, node)
+        self.pid: int | None = None
+        self._pidfd = -1
+        self._exit_code: int | None = None
+
+    def start(self, command: list[str], environment: dict[str, str]) -> None:
+        """Run `command`; its output goes to the node's log.
+
+        Raises:
+            RunError: with what runc said.
+        """
+        bundle = self.sandbox.work / self.node
+        bundle.mkdir()
+        (bundle / "config.json").write_text(json.dumps(self._config(command, environment)))
+        pid_file = bundle / "pid"
+        with self.log.open("ab") as log:
+            done = subprocess.run(
+                [
+                    *("runc", "--log", str(bundle / "runc.log"), "run", "--detach"),
+                    *("--bundle", str(bundle), "--pid-file", str(pid_file), self.name),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                timeout=_RUNC_TIMEOUT_S,
+                check=False,
+            )
+        if done.returncode != 0:
+            said = (bundle / "runc.log").read_text().strip() if (bundle / "runc.log").exists() else ""
+            raise RunError(f"node {self.node}: runc could not start its container: {said or self.log.name}")
+        self.pid = int(pid_file.read_text())
+        self._pidfd = os.pidfd_open(self.pid)
+
+    def exit_code(self) -> int | None:
+        """None while it runs or before it was started; minus the signal's number if one ended it."""
+        if self._pidfd >= 0 and select.select([self._pidfd], [], [], 0)[0]:
+            _, status = os.waitpid(self.pid or 0, 0)  # runc left, so it is a child of the run's first process
+            self._exit_code = os.waitstatus_to_exitcode(status)
+            os.close(self._pidfd)
+            self._pidfd = -1
+        return self._exit_code
+
+    def kill(self) -> None:
+        if self._pidfd >= 0:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def delete(self) -> None:
+        """Kill what is left and remove its state and cgroups."""
+        subprocess.run(
+            ["runc", "delete", "--force", self.name], capture_output=True, timeout=_RUNC_TIMEOUT_S, check=False
+        )
+
+    def _config(self, command: list[str], environment: dict[str, str]) -> dict[str, Any]:
+        user = self.sandbox.user()
+        nothing: dict[str, list[str]] = {
+            kind: [] for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")
+        }
+        return {
+            "ociVersion": "1.0.2",
+            "hostname": self.node,
+            "root": {"path": str(self.root.path), "readonly": True},
+            "process": {
+                "terminal": False,
+                "user": {"uid": user, "gid": user},
+                "args": command,
+                "cwd": str(self.sandbox.clone),
+                "env": [f"{key}={value}" for key, value in environment.items()],
+                "noNewPrivileges": True,
+                "capabilities": nothing,
+            },
+            "mounts": self.sandbox.mounts(),
+            "linux": {
+                "namespaces": [
+                    {"type": "pid"},
+                    {"type": "mount"},
+                    {"type": "ipc"},
+                    {"type": "uts"},
+                    {"type": "network", "path": f"/proc/{self.network_pid}/ns/net"},
+                ],
+                "cgroupsPath": f"/{self.name}",
+                "resources": {
+                    "devices": [{"allow": False, "access": "rwm"}],
+                    "cpu": {"shares": CPU_SHARES},
+                    "memory": {"limit": self.sandbox.memory_bytes},
+                    "pids": {"limit": MOST_PROCESSES},
+                },
+                "maskedPaths": [
+                    "/proc/acpi",
+                    "/proc/asound",
+                    "/proc/kcore",
+                    "/proc/keys",
+                    "/proc/latency_stats",
+                    "/proc/sched_debug",
+                    "/proc/scsi",
+                    "/proc/timer_list",
+                    "/proc/timer_stats",
+                    "/sys/firmware",
+                    "/sys/fs/cgroup",
+                ],
+                "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
+            },
+        }

@@ -1,0 +1,91 @@
+"""A link as its two ends, as the probe process sees it: sockets in the namespaces on either side."""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from testbed.orchestrator.emulation.counters import QueueReader
+from testbed.orchestrator.emulation.namespaces import in_network_namespace
+
+PORT = 61_000
+"""Of probes; bursts use the next."""
+LATE_S = 2.0
+"""A probe that has not arrived this long after the expected time is lost."""
+_SO_TIMESTAMPNS = 35
+_SO_SNDBUFFORCE = 32
+_SO_RCVBUFFORCE = 33
+_UDP_GRO = 104
+
+
+class End:
+    """One end of a link: a probe socket and a burst socket in its namespace, and its queue towards the other end."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.name = config["name"]
+        self.pid = config["pid"]
+        self.address = config["address"]
+        self.interface = config["interface"]
+        self.limit_bytes = config["limit_bytes"]
+        self.probe, self.burst = in_network_namespace(self.pid, self._sockets)
+        self.queue = QueueReader(self.pid)
+
+    def _sockets(self) -> tuple[socket.socket, socket.socket]:
+        probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        probe.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        probe.bind((self.address, PORT))
+        burst = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        burst.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 32 << 20)
+        burst.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, max(self.limit_bytes // 3, 8192))  # the kernel doubles it
+        burst.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, 1)
+        burst.bind((self.address, PORT + 1))
+        burst.settimeout(LATE_S)
+        return probe, burst
+
+
+@dataclass
+class Arrivals:
+    """One-way delays by probe number."""
+
+    delays_s: dict[int, float] = field(default_factory=dict)
+
+
+class Link:
+    """Both ends, and what is measured between them."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.name = config["name"]
+        self.rtt_s = config["rtt_s"]
+        self.a, self.b = End(config["a"]), End(config["b"])
+        self.number = 0
+
+    def send_probes(self) -> int:
+        """One each way; returns their number."""
+        self.number += 1
+        for end, other in ((self.a, self.b), (self.b, self.a)):
+            end.probe.sendto(struct.pack("!Qd", self.number, time.time()), (other.address, PORT))
+        return self.number
+
+    def collect(self, deadline_s: float, wanted: set[int]) -> list[tuple[float, float]]:
+        """(forward, backward) delays of the wanted probes that arrive before the monotonic deadline."""
+        forward, backward = Arrivals(), Arrivals()
+        while time.monotonic() < deadline_s:
+            if wanted <= forward.delays_s.keys() and wanted <= backward.delays_s.keys():
+                break
+            ready, _, _ = select.select([self.a.probe, self.b.probe], [], [], max(0.0, deadline_s - time.monotonic()))
+            for end in ready:
+                number, delay_s = receive(end)
+                (backward if end is self.a.probe else forward).delays_s[number] = delay_s
+        both = wanted & forward.delays_s.keys() & backward.delays_s.keys()
+        return [(forward.delays_s[number], backward.delays_s[number]) for number in sorted(both)]
+
+
+def receive(end: socket.socket) -> tuple[int, float]:
+    data, ancillary, _, _ = end.recvmsg(64, 64)
+    number, sent_s = struct.unpack("!Qd", data)
+    seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
+    return number, seconds + nanoseconds * 1e-9 - sent_s

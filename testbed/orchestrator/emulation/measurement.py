@@ -1,0 +1,204 @@
+"""Asks the probe process for every link's rate and round trip, and says where they disagree with what was asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from testbed.core.errors import RunError
+from testbed.core.units import format_rate, format_time
+from testbed.orchestrator.emulation.network import Network, Port
+from testbed.orchestrator.emulation.shapers.base import Report
+
+RATE_TOLERANCE = 0.02
+ACCESS_RATE_TOLERANCE = 0.05
+RTT_TOLERANCE = 0.02
+LEAST_RTT_TOLERANCE_S = 1e-3
+BURST_S = 0.8
+ACCESS_BURST_S = 0.2
+PROBES = 20
+TRIES = 3
+_ANSWER_TIMEOUT_S = 30.0
+
+
+def rtt_tolerance_s(asked_s: float) -> float:
+    return max(LEAST_RTT_TOLERANCE_S, RTT_TOLERANCE * asked_s)
+
+
+@dataclass
+class Measured:
+    """Of one stage: round trips by link, rates by (link, source, target)."""
+
+    stage: str
+    rtt_s: dict[str, list[float]] = field(default_factory=dict)
+    bursts: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
+
+    def faults(self, ports: list[Port]) -> list[str]:
+        """One line for each disagreement beyond tolerance."""
+        found = []
+        for port in ports:
+            where = f"link {port.link.name} from {port.source} to {port.target}"
+            burst = self.bursts.get(port.key)
+            if burst is not None:
+                asked, rate = port.profile.rate_bit_s, burst["rate_bit_s"]
+                tolerance = RATE_TOLERANCE if port.link.wan else ACCESS_RATE_TOLERANCE
+                if rate is None or abs(rate / asked - 1) > tolerance:
+                    said = "nothing: the link could not be filled" if rate is None else format_rate(rate)
+                    found.append(f"{where}: asked {format_rate(asked)}, measured {said} ({self.stage})")
+            round_trips = self.rtt_s.get(port.link.name)
+            if round_trips is not None and port.source == port.link.a:
+                median = statistics.median(round_trips) if round_trips else None
+                asked = port.link.rtt_s
+                if median is None or abs(median - asked) > rtt_tolerance_s(asked):
+                    said = "no answer" if median is None else format_time(median)
+                    found.append(f"{where}: asked a round trip of {format_time(asked)}, measured {said} ({self.stage})")
+        return found
+
+    def entry(self, port: Port) -> dict[str, Any] | None:
+        """What `network.json` says of this stage for a direction; None if it was not measured."""
+        burst, round_trips = self.bursts.get(port.key), self.rtt_s.get(port.link.name)
+        if burst is None and not round_trips:
+            return None
+        quantiles = statistics.quantiles(round_trips, n=100) if round_trips and len(round_trips) > 1 else []
+        return {
+            "stage": self.stage,
+            "rate_bit_s": burst["rate_bit_s"] if burst else None,
+            "burst": {k: burst[k] for k in ("window_s", "wire_bytes", "drops", "arrived_ratio")} if burst else None,
+            "rtt_s": statistics.median(round_trips) if round_trips else None,
+            "rtt_p99_s": quantiles[98] if quantiles else None,
+            "probes": len(round_trips or []),
+        }
+
+
+class Prober:
+    """The probe process of a run. A context manager."""
+
+    def __init__(self, network: Network, report: Report) -> None:
+        self.network = network
+        self.report = report
+        self.priority = "none"
+        self._process: subprocess.Popen[str]
+
+    def __enter__(self) -> Prober:
+        config = {"links": [self._link(link) for link in self.network.topology.links]}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "testbed.orchestrator.emulation.probe", json.dumps(config)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            start_new_session=True,
+            env=os.environ,
+        )
+        self.priority = self._answer("ready")[-1]["priority"]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _link(self, link: Any) -> dict[str, Any]:
+        addresses: dict[str, tuple[str, int]] = {}
+        if link.wan:
+            pairs = self.network.plan.wan[link.name]
+            addresses = {
+                link.a: (str(pairs.a_side.near), self.network.routers[link.a].pid),
+                link.b: (str(pairs.b_side.near), self.network.routers[link.b].pid),
+            }
+        else:
+            node, region = (link.a, link.b) if link.a in self.network.workers else (link.b, link.a)
+            pair = self.network.plan.access[node]
+            addresses = {
+                node: (str(pair.far), self.network.workers[node].pid),
+                region: (str(pair.near), self.network.routers[region].pid),
+            }
+        ports = {port.source: port for port in self.network.ports if port.link is link}
+        ends = {
+            key: {
+                "name": end,
+                "address": addresses[end][0],
+                "pid": addresses[end][1],
+                "interface": ports[end].interface,
+                "limit_bytes": ports[end].settings.limit_bytes,
+            }
+            for key, end in (("a", link.a), ("b", link.b))
+        }
+        return {"name": link.name, "rtt_s": link.rtt_s, **ends}
+
+    def _answer(self, last: str) -> list[dict[str, Any]]:
+        """Lines up to the one whose event is `last`."""
+        assert self._process.stdout is not None
+        timer = threading.Timer(_ANSWER_TIMEOUT_S, self._process.kill)
+        timer.start()
+        answers: list[dict[str, Any]] = []
+        try:
+            for line in self._process.stdout:
+                answers.append(json.loads(line))
+                if answers[-1]["event"] == last:
+                    return answers
+        finally:
+            timer.cancel()
+        raise RunError(
+            f"the probe process ended or did not answer within {_ANSWER_TIMEOUT_S:.0f} s;"
+            " logs/orchestrator.log says why"
+        )
+
+    def _ask(self, **command: Any) -> list[dict[str, Any]]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        return self._answer("finished")
+
+    def measure(self, stage: str, *, access: bool) -> Measured:
+        """Round trips of all links, then rates: all WAN links together, and of the access links a sample of one."""
+        wan = [link.name for link in self.network.topology.wan_links]
+        sample = [link.name for link in self.network.topology.access_links[:1]]
+        chosen = [link.name for link in self.network.topology.links] if access else wan
+        result = Measured(stage)
+        for answer in self._ask(do="rtt", links=chosen, count=PROBES, interval_s=0.01):
+            if answer["event"] == "probes":
+                result.rtt_s[answer["name"]] = answer["rtt_s"]
+        for links, seconds in ((wan, BURST_S), (sample if access else [], ACCESS_BURST_S)):
+            if links:
+                for answer in self._ask(do="burst", links=links, seconds=seconds):
+                    if answer["event"] == "burst":
+                        result.bursts[answer["name"], answer["from"], answer["to"]] = answer
+        return result
+
+    def measure_or_refuse(self) -> Measured:
+        """Before training:
+
+        what disagrees after three tries is an error, since every number of the run would be wrong.
+        """
+        for _ in range(TRIES):
+            measured = self.measure("idle", access=True)
+            faults = measured.faults(self.network.ports)
+            if not faults:
+                return measured
+        raise RunError(
+            *(f"{fault}; three tries" for fault in faults),
+            "the machine is too busy or too slow for these links: free its cores, or lower the rate",
+        )
+
+    def watch(self, interval_s: float) -> None:
+        """From now on report a probe of every WAN link each interval."""
+        assert self._process.stdin is not None
+        links = [link.name for link in self.network.topology.wan_links]
+        if not links:
+            return
+        self._process.stdin.write(json.dumps({"do": "watch", "links": links, "interval_s": interval_s}) + "\n")
+        self._process.stdin.flush()
+        threading.Thread(target=self._relay, name="probe-relay", daemon=True).start()
+
+    def _relay(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            message = json.loads(line)
+            if message["event"] == "rtt":
+                self.report(message)

@@ -1,0 +1,127 @@
+"""The process that measures links: one-way delays and rates, between the two ends of a link.
+
+`python -m testbed.orchestrator.emulation.probe CONFIG_JSON`, commands as JSON lines on stdin, answers on stdout.
+
+    {"do": "rtt", "links": [...], "count": 20, "interval_s": 0.01}  -> {"event": "probes", ...}, one a link
+    {"do": "burst", "links": [...], "seconds": 0.8}                 -> {"event": "burst", ...}, one a direction
+    {"do": "watch", "links": [...], "interval_s": 0.5}              -> {"event": "rtt", ...} from then on
+
+A probe needs no echo: each end sends to the other, the kernel stamps the arrival, and both ends read the same clock. So
+neither end's scheduling counts, only the moment between reading the clock and handing over the packet; the process runs
+with real-time priority, below the delay lines'. Ends are routers for WAN links; access links end at the worker's
+namespace and are measured before the first step only.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import sys
+import time
+from typing import Any
+
+from testbed.orchestrator.emulation.burst import measure_rate
+from testbed.orchestrator.emulation.ends import LATE_S, Link, receive
+
+FIFO_PRIORITY = 5
+
+Message = dict[str, Any]
+
+
+def say(message: Message) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def measure_rtt(links: list[Link], count: int, interval_s: float) -> None:
+    """All links at once."""
+    numbers: dict[str, set[int]] = {link.name: set() for link in links}
+    for _ in range(count):
+        for link in links:
+            numbers[link.name].add(link.send_probes())
+        time.sleep(interval_s)
+    for link in links:
+        pairs = link.collect(time.monotonic() + link.rtt_s + LATE_S, numbers[link.name])
+        forward, backward = [f for f, _ in pairs], [b for _, b in pairs]
+        say(
+            {
+                "event": "probes",
+                "name": link.name,
+                "sent": count,
+                "rtt_s": sorted(f + b for f, b in pairs),
+                "forward_s": sorted(forward),
+                "backward_s": sorted(backward),
+            }
+        )
+
+
+def watch(links: list[Link], interval_s: float) -> None:
+    """A probe a link each interval, until stdin ends."""
+    next_s = time.monotonic()
+    waiting: dict[str, dict[int, list[float | None]]] = {link.name: {} for link in links}
+    first = {link.name: link.number for link in links}
+    by_socket = {end.probe: (link, slot) for link in links for end, slot in ((link.b, 0), (link.a, 1))}
+    while True:
+        timeout_s = max(0.0, next_s - time.monotonic())
+        ready, _, _ = select.select([sys.stdin, *by_socket], [], [], timeout_s)
+        if sys.stdin in ready:
+            return
+        for end in by_socket.keys() & set(ready):
+            link, slot = by_socket[end]
+            number, delay_s = receive(end)
+            both = waiting[link.name].setdefault(number, [None, None])
+            both[slot] = delay_s
+            if None not in both:
+                del waiting[link.name][number]
+                say(
+                    {
+                        "event": "rtt",
+                        "name": link.name,
+                        "rtt_s": sum(d for d in both if d is not None),
+                        "sent": link.number - first[link.name],
+                    }
+                )
+        if time.monotonic() >= next_s:
+            next_s += interval_s
+            for link in links:
+                link.send_probes()
+                waiting[link.name] = {n: v for n, v in waiting[link.name].items() if n > link.number - 64}
+
+
+def main() -> None:
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
+        priority = f"fifo {FIFO_PRIORITY}"
+    except PermissionError:
+        priority = "normal"
+    links = {config["name"]: Link(config) for config in json.loads(sys.argv[1])["links"]}
+    gc.freeze()
+    say({"event": "ready", "priority": priority})
+    # unbuffered, since `watch` must see with select what has not been read
+    while line := _read_line():
+        command = json.loads(line)
+        chosen = [links[name] for name in command["links"]]
+        if command["do"] == "rtt":
+            measure_rtt(chosen, command["count"], command["interval_s"])
+        elif command["do"] == "burst":
+            for answer in measure_rate(chosen, command["seconds"]):
+                say(answer)
+        elif command["do"] == "watch":
+            watch(chosen, command["interval_s"])
+        say({"event": "finished", "do": command["do"]})
+
+
+def _read_line() -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        character = os.read(0, 1)
+        if not character:
+            return b""
+        line += character
+    return line
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The root file system of every container of a run: a read-only view of the host's, with what is secret taken out.
+
+An overlay of two lower layers and no upper one, so nobody can write to it: at the bottom the host's `/` (its own file
+system alone: what is mounted below it is not seen), on top a mask in memory that holds
+
+* an opaque empty directory in place of each directory that a worker has no business in (home, /run, /var, ...);
+* a whiteout in place of each secret file;
+* a few files of its own (hosts, resolv.conf), and mount points for what is bound back.
+
+It lives in the mount namespace of the run and ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from testbed.core.errors import MachineError
+
+KEPT = frozenset({"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt", "proc", "sys", "dev"})
+"""Top-level directories that are seen; all others are hidden."""
+HIDDEN_FILES = (
+    "etc/shadow",
+    "etc/shadow-",
+    "etc/gshadow",
+    "etc/gshadow-",
+    "etc/sudoers",
+    "etc/sudoers.d",
+    "etc/ssh",
+    "etc/ssl/private",
+    "etc/docker",
+    "etc/machine-id",
+    "etc/passwd-",
+    "etc/group-",
+)
+OWN_FILES = {
+    "etc/hosts": "127.0.0.1 localhost\n",
+    "etc/hostname": "node\n",
+    "etc/resolv.conf": "",  # a worker has nobody to ask: a look-up must fail at once, not time out
+}
+
+
+class MaskedRoot:
+    """`path` is the mounted root; `mount_points` are paths (files or directories) that must exist in it."""
+
+    def __init__(self, work: Path, mount_points: Iterable[Path]) -> None:
+        self.path = work / "root"
+        self._mask = work / "mask"
+        self.path.mkdir(parents=True)
+        self._mask.mkdir()
+        self._hide()
+        for point in mount_points:
+            self._make(point)
+        for name in ("tmp", "var/tmp"):
+            (self._mask / name).mkdir(parents=True, exist_ok=True)
+            (self._mask / name).chmod(0o1777)  # runc gives a tmpfs the mode of the directory below it
+        # Debian's overlay takes no ':' or ',' in a layer's path; both are ours
+        options = f"ro,lowerdir={self._mask}:/"
+        done = subprocess.run(
+            ["mount", "-t", "overlay", "overlay", "-o", options, str(self.path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise MachineError(f"overlay over the host's root: {done.stderr.strip()}; the kernel needs overlayfs")
+
+    def _hide(self) -> None:
+        for name in os.listdir("/"):
+            if name in KEPT or os.path.islink(f"/{name}"):
+                continue
+            if os.path.isdir(f"/{name}"):
+                self._opaque(self._mask / name)
+            else:
+                self._whiteout(self._mask / name)
+        for name in HIDDEN_FILES:
+            if os.path.lexists(f"/{name}"):
+                self._whiteout(self._mask / name)
+        for name, text in OWN_FILES.items():
+            path = self._mask / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            path.chmod(0o644)
+
+    def _opaque(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        os.setxattr(path, "trusted.overlay.opaque", b"y")
+
+    def _whiteout(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(path, stat.S_IFCHR, os.makedev(0, 0))
+
+    def _make(self, point: Path) -> None:
+        """Empty parents in the mask: those that exist below are merged, those hidden stay opaque."""
+        inside = self._mask / point.relative_to("/")
+        if point.is_dir():
+            inside.mkdir(parents=True, exist_ok=True)
+        else:
+            inside.parent.mkdir(parents=True, exist_ok=True)
+            inside.touch()

@@ -1,0 +1,57 @@
+"""TCP and kernel settings of every namespace, pinned by a named profile: the host's own are never inherited unseen.
+
+A namespace may set only such congestion controls as the host allows to unprivileged users, so the route attribute
+`congctl` names it instead; that works for every one the kernel has, without touching the host.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from testbed.core.topology import Topology
+
+STOCK_BUFFER_BYTES = 6_291_456
+"""Linux's default largest receive buffer; it holds one flow to about 3 MB in flight."""
+
+
+@dataclass(frozen=True)
+class TcpProfile:
+    """Settings of one run."""
+
+    name: str
+    congestion_control: str
+    buffer_bytes: int
+
+    def sysctls(self) -> dict[str, str]:
+        """For the network namespace of every node and router."""
+        return {
+            "net.ipv6.conf.all.disable_ipv6": "1",
+            "net.ipv6.conf.default.disable_ipv6": "1",
+            "net.ipv4.tcp_rmem": f"4096 131072 {self.buffer_bytes}",
+            "net.ipv4.tcp_wmem": f"4096 16384 {self.buffer_bytes}",
+            "net.ipv4.tcp_no_metrics_save": "1",
+            "net.ipv4.tcp_slow_start_after_idle": "1" if self.name == "stock" else "0",
+            "net.ipv4.tcp_ecn": "0",
+            "net.ipv4.tcp_rto_min_us": "200000",
+            "net.ipv4.tcp_limit_output_bytes": "4194304",
+        }
+
+
+ROUTER_SYSCTLS = {"net.ipv4.ip_forward": "1", "net.ipv4.conf.all.rp_filter": "0"}
+OPTIONAL_SYSCTLS = frozenset({"net.ipv4.tcp_rto_min_us"})
+"""Absent from kernels before 6.11, where the value pinned here is the built-in one."""
+
+
+def profile(name: str, topology: Topology) -> TcpProfile:
+    """The named profile for a topology:
+
+    all but `stock` have buffers of four times the largest bandwidth-delay product.
+    """
+    if name == "stock":
+        return TcpProfile(name, "cubic", STOCK_BUFFER_BYTES)
+    path_rtt_s = sum(link.rtt_s for link in topology.wan_links)
+    rate_bit_s = max((link.forward.rate_bit_s for link in topology.wan_links), default=0.0)
+    bdp_bytes = math.ceil(rate_bit_s / 8 * path_rtt_s)
+    buffers = min(max(STOCK_BUFFER_BYTES, 4 * bdp_bytes), 2**30)
+    return TcpProfile(name, {"tuned": "bbr", "bbr": "bbr", "reno": "reno"}[name], buffers)

@@ -1,0 +1,165 @@
+"""Starts the workers in their containers, speaks with them, and names the one that dies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from testbed.core.errors import RunError
+from testbed.core.rundir import RunDir
+from testbed.core.spec import RunSpec
+from testbed.core.telemetry import Channel, Welcome
+from testbed.orchestrator.emulation.container import Container, Sandbox
+from testbed.orchestrator.emulation.network import WORKER_INTERFACE, Network
+
+MASTER_PORT = 29_400
+_POLL_S = 0.1
+_BLAME_S = 1.0
+"""How long a worker's complaint waits for news of one that was killed."""
+_LOG_TAIL_LINES = 3
+_STARTS_AT_ONCE = 4
+
+Message = dict[str, Any]
+
+
+class Workers:
+    """The workers of one run. A context manager: leaving it kills and removes the containers."""
+
+    def __init__(self, spec: RunSpec, run: RunDir, network: Network, sandbox: Sandbox) -> None:
+        self.spec = spec
+        self.run = run
+        self.nodes = [node.name for node in spec.topology.nodes]
+        self._network = network
+        self._sandbox = sandbox
+        self._channels: dict[str, Channel] = {}
+        self._messages: queue.SimpleQueue[tuple[str, Message]] = queue.SimpleQueue()
+        self._done: set[str] = set()
+        self.containers: dict[str, Container] = {}
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def __enter__(self) -> Workers:
+        self._server.bind(str(self.run.socket))
+        os.chmod(self.run.socket, 0o666)  # the worker is nobody; nothing but this run's containers sees the path
+        self._server.listen(len(self.nodes))
+        threading.Thread(target=self._accept, name="accept", daemon=True).start()
+        root = self._sandbox.root()
+        for node in self.nodes:
+            pid = self._network.workers[node].pid
+            self.containers[node] = Container(self._sandbox, root, node, pid, self.run.log(node))
+        try:
+            with ThreadPoolExecutor(_STARTS_AT_ONCE) as pool:
+                list(pool.map(self._start, self.containers.values()))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.close()
+        for container in self.containers.values():
+            container.kill()
+        with ThreadPoolExecutor(_STARTS_AT_ONCE) as pool:
+            list(pool.map(Container.delete, self.containers.values()))
+
+    def _start(self, container: Container) -> None:
+        environment = {
+            "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
+            "LONGHAUL_RUN": self.run.run_id,
+            "LONGHAUL_NODE": container.node,
+            "PYTHONPATH": os.pathsep.join([str(self._sandbox.clone), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONHASHSEED": "0",
+            "OMP_NUM_THREADS": "1",
+            "HOME": "/tmp",
+        }
+        container.start([sys.executable, "-m", "testbed.worker", "run"], environment)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._server.accept()
+                threading.Thread(target=self._listen, args=(Channel(connection),), daemon=True).start()
+
+    def _listen(self, channel: Channel) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            hello = channel.receive()
+            if hello is None or hello.get("event") != "hello" or hello.get("node") not in self.containers:
+                return
+            node = hello["node"]
+            self._channels[node] = channel
+            channel.send_welcome(
+                Welcome(
+                    spec=self.spec.to_json(),
+                    rank=self.nodes.index(node),
+                    world_size=len(self.nodes),
+                    interface=WORKER_INTERFACE,
+                    master_address=str(self._network.plan.node_address(self.nodes[0])),
+                    master_port=MASTER_PORT,
+                )
+            )
+            for message in channel.messages():
+                self._messages.put((node, message))
+
+    def go(self, t0_s: float) -> None:
+        for channel in self._channels.values():
+            channel.send({"event": "go", "t0_s": t0_s})
+
+    def next_message(self) -> tuple[str, Message] | None:
+        """The next message of any worker, or None after a moment without.
+
+        Raises:
+            RunError: a worker reported a fault or ended before it was done; says which, how, and its last words.
+        """
+        try:
+            node, message = self._messages.get(timeout=_POLL_S)
+        except queue.Empty:
+            self._look_for_dead()
+            return None
+        if message["event"] == "fault":
+            self._look_for_killed()
+            raise RunError(f"worker {message['rank']} on {node}: {message['message']}")
+        if message["event"] == "done":
+            self._done.add(node)
+        return node, message
+
+    def _look_for_killed(self) -> None:
+        """A worker that was killed says nothing, while those that lost it complain: it is the one to name."""
+        deadline_s = time.monotonic() + _BLAME_S
+        while time.monotonic() < deadline_s:
+            self._look_for_dead(killed_only=True)
+            time.sleep(_POLL_S)
+
+    def _look_for_dead(self, *, killed_only: bool = False) -> None:
+        dead = []
+        for rank, (node, container) in enumerate(self.containers.items()):
+            code = container.exit_code() if node not in self._done else None
+            if code is not None and (code < 0 or not killed_only):
+                dead.append((rank, node, code))
+        if not dead:
+            return
+        rank, node, code = min(dead, key=lambda found: (found[2] >= 0, found[0]))
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        raise RunError(f"worker {rank} on {node} {how} before it was done; its last words: {self._last_words(node)}")
+
+    def _last_words(self, node: str) -> str:
+        lines = self.run.log(node).read_text(errors="replace").strip().splitlines()
+        return " | ".join(lines[-_LOG_TAIL_LINES:]) or "none"
+
+    @property
+    def all_done(self) -> bool:
+        return len(self._done) == len(self.nodes)
+
+    def wait_for_exit(self, timeout_s: float) -> None:
+        """Give the workers time to leave their process group; who does not is killed on leaving the context."""
+        deadline_s = time.monotonic() + timeout_s
+        while any(c.exit_code() is None for c in self.containers.values()) and time.monotonic() < deadline_s:
+            time.sleep(_POLL_S / 2)

@@ -1,0 +1,73 @@
+"""Writes `network.json`:
+
+of every link and direction what was asked, what the kernel reports, what was measured and when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from testbed.core.rundir import RunDir, write_json
+from testbed.orchestrator.emulation.measurement import Measured, Prober
+from testbed.orchestrator.emulation.network import Network, Port
+from testbed.orchestrator.observation.fidelity import Judge
+
+
+class NetworkRecord:
+    """Grows by a stage of measurement at a time; each also becomes `measurement` events, which the judge reads."""
+
+    def __init__(
+        self, run: RunDir, network: Network, prober: Prober, judge: Judge, write: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self._run = run
+        self._network = network
+        self._prober = prober
+        self._judge = judge
+        self._write = write
+        self._stages: list[Measured] = []
+
+    def add(self, measured: Measured) -> None:
+        self._stages.append(measured)
+        for port in self._network.ports:
+            entry = measured.entry(port)
+            if entry is not None:
+                name, source, target = port.key
+                self._write({"event": "measurement", "name": name, "from": source, "to": target, **entry})
+        self._save([self._link(port) for port in self._network.ports])
+
+    def finish(self) -> None:
+        """After training: with what the judge saw of full queues and losses."""
+        links = []
+        for port in self._network.ports:
+            link = self._link(port)
+            rate_bit_s = self._judge.training_rate_bit_s(*port.key)
+            if rate_bit_s is not None:
+                link["measurements"].append({"stage": "training", "rate_bit_s": rate_bit_s, "rtt_s": None})
+                link["measured"]["rate_bit_s"] = rate_bit_s
+            link["measured"]["loss_ratio"] = self._judge.loss_ratio(*port.key)
+            links.append(link)
+        self._save(links)
+
+    def _link(self, port: Port) -> dict[str, Any]:
+        link = port.to_json()
+        link["measurements"] = [entry for entry in (m.entry(port) for m in self._stages) if entry is not None]
+        for key in ("rate_bit_s", "rtt_s"):
+            known = [entry[key] for entry in link["measurements"] if entry[key] is not None]
+            link["measured"][key] = known[-1] if known else None
+        return link
+
+    def _save(self, links: list[dict[str, Any]]) -> None:
+        network = self._network
+        write_json(
+            self._run.network,
+            {
+                "shaper": "nfqueue",
+                "shaper_reason": "this version shapes delay on NFQUEUE only",
+                "priority": {name: shaper.priority for name, shaper in network.shapers.items()},
+                "probe_priority": self._prober.priority,
+                "tcp": network.tcp.name,
+                "congestion_control": network.tcp.congestion_control,
+                "links": links,
+            },
+        )

@@ -1,0 +1,221 @@
+"""The host-side collector: once a second the kernel's counters of every namespace become events.
+
+It reads over netlink and from /proc and cgroups; it never sends a packet. Counters are given relative to the moment at
+which the first step began.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.orchestrator.emulation.container import Container
+from testbed.orchestrator.emulation.counters import QueueCounters, QueueReader
+from testbed.orchestrator.emulation.network import Network, Port
+from testbed.orchestrator.observation.cgroups import Usage, usage
+from testbed.orchestrator.observation.sockets import ConnectionReader
+
+INTERVAL_S = 1.0
+_WINDOW_S = 0.05
+"""A link's queue is looked at twice this far apart; non-empty both times, its rate counts."""
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+PROBE_FRAME_BYTES = 58
+"""Ethernet, IP and UDP headers and 16 bytes of probe."""
+
+
+@dataclass(frozen=True)
+class HostTimes:
+    """Of all cores together."""
+
+    idle_s: float
+    total_s: float
+    steal_s: float
+    pressure_s: float | None
+
+
+def read_host() -> HostTimes:
+    with open("/proc/stat") as file:
+        fields = [int(word) * _TICK_S for word in file.readline().split()[1:9]]
+    pressure_s = None
+    try:
+        with open("/proc/pressure/cpu") as file:
+            pressure_s = int(file.readline().rsplit("total=", 1)[1]) * 1e-6
+    except OSError:
+        pass  # a kernel without pressure figures
+    return HostTimes(fields[3] + fields[4], sum(fields), fields[7], pressure_s)
+
+
+class Collector:
+    """Samples until `stop`, which takes a last sample."""
+
+    def __init__(
+        self,
+        network: Network,
+        containers: dict[str, Container],
+        write: Callable[[dict[str, Any]], None],
+        probes_sent: Callable[[str], int],
+    ) -> None:
+        self._network = network
+        self._containers = containers
+        self._write = write
+        self._probes_sent = probes_sent
+        nodes = {port.node.name: port.node for port in network.ports}
+        self._queues = {name: QueueReader(node.pid) for name, node in nodes.items()}
+        self._connections = {name: ConnectionReader(node.pid) for name, node in network.workers.items()}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="collector")
+        self.failure: BaseException | None = None
+
+    def foreign_interfaces(self) -> list[tuple[str, str]]:
+        """(node, interface) of whatever a worker's namespace holds beside loopback and its emulated interface."""
+        found = []
+        for name, node in self._network.workers.items():
+            extra = set(self._queues[node.name].interfaces) - {"lo", "eth0"}
+            found += [(name, interface) for interface in sorted(extra)]
+        return found
+
+    def congestion_controls(self) -> set[str]:
+        """As the workers' connections report them."""
+        return {c.congestion_control for reader in self._connections.values() for c in reader.read()}
+
+    def start(self) -> None:
+        """Take the counters of now as zero and begin."""
+        self._zero = self._read_queues()
+        self._zero_usage = self._read_usage()
+        self._before = self._zero
+        self._host = self._host_zero = read_host()
+        self._sampled_s = self._due_s = time.monotonic()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        try:
+            while not self._stop.wait(max(0.0, self._due_s + INTERVAL_S - time.monotonic())):
+                self._due_s += INTERVAL_S
+                self._sample()
+            self._due_s = time.monotonic()
+            self._sample()
+        except BaseException as error:  # a run whose observation broke must not pass for a good one
+            self.failure = error
+
+    def _read_queues(self) -> dict[tuple[str, str, str], QueueCounters]:
+        by_node = {name: reader.read() for name, reader in self._queues.items()}
+        return {port.key: by_node[port.node.name][port.interface] for port in self._network.ports}
+
+    def _read_usage(self) -> dict[str, Usage]:
+        return {node: usage(container.name) for node, container in self._containers.items()}
+
+    def _sample(self) -> None:
+        started_s = time.monotonic()
+        late_s = max(0.0, started_s - self._due_s)
+        interval_s = started_s - self._sampled_s
+        counters = self._read_queues()
+        busy = self._windows(counters)
+        for port in self._network.ports:
+            self._write_link(port, counters[port.key], interval_s, busy.get(port.key, (0.0, 0)))
+        self._write_connections()
+        self._write_nodes()
+        self._write_host(interval_s, late_s)
+        self._before, self._sampled_s = counters, started_s
+
+    def _windows(
+        self, counters: dict[tuple[str, str, str], QueueCounters]
+    ) -> dict[tuple[str, str, str], tuple[float, int]]:
+        """(seconds, bytes) for each WAN direction whose queue was non-empty at both ends of a short window."""
+        waiting = [port for port in self._network.ports if port.link.wan and counters[port.key].backlog_bytes]
+        if not waiting:
+            return {}
+        first = {}
+        for port in waiting:
+            seen = self._queues[port.node.name].read()[port.interface]
+            first[port.key] = (time.monotonic(), seen)
+        time.sleep(_WINDOW_S)
+        found = {}
+        for port in waiting:
+            seen = self._queues[port.node.name].read()[port.interface]
+            now_s, (then_s, before) = time.monotonic(), first[port.key]
+            if seen.backlog_bytes and before.backlog_bytes:
+                found[port.key] = (now_s - then_s, seen.sent_bytes - before.sent_bytes)
+        return found
+
+    def _write_link(self, port: Port, now: QueueCounters, interval_s: float, busy: tuple[float, int]) -> None:
+        zero = self._zero[port.key]
+        probes = self._probes_sent(port.link.name) if port.link.wan else 0
+        self._write(
+            {
+                "event": "link",
+                "name": port.link.name,
+                "from": port.source,
+                "to": port.target,
+                "wan": port.link.wan,
+                "wire_bytes": max(0, now.sent_bytes - zero.sent_bytes - probes * PROBE_FRAME_BYTES),
+                "packets": max(0, now.packets - zero.packets - probes),
+                "drops": now.drops - zero.drops,
+                "backlog_bytes": now.backlog_bytes,
+                "interval_s": interval_s,
+                "busy_s": busy[0],
+                "busy_bytes": busy[1],
+                "excluded_bytes": probes * PROBE_FRAME_BYTES,
+            }
+        )
+
+    def _write_connections(self) -> None:
+        for node, reader in self._connections.items():
+            connections = reader.read()
+            self._write(
+                {
+                    "event": "tcp",
+                    "node": node,
+                    "rtt_s": max((c.rtt_s for c in connections), default=None),
+                    "min_rtt_s": max((c.min_rtt_s for c in connections), default=None),
+                    "retransmitted": sum(c.retransmitted for c in connections),
+                    "delivered_bytes": sum(c.delivered_bytes for c in connections),
+                }
+            )
+
+    def _write_nodes(self) -> None:
+        for node, now in self._read_usage().items():
+            zero = self._zero_usage[node]
+            self._write(
+                {
+                    "event": "node",
+                    "node": node,
+                    "cpu_s": _since(now.cpu_s, zero.cpu_s),
+                    "throttled_s": _since(now.throttled_s, zero.throttled_s),
+                    "memory_bytes": now.memory_bytes,
+                }
+            )
+
+    def _write_host(self, interval_s: float, late_s: float) -> None:
+        now, before = read_host(), self._host
+        self._host = now
+        total_s = now.total_s - before.total_s
+        if total_s <= 0:
+            return  # two samples within one tick of the clock
+        self._write(
+            {
+                "event": "host",
+                "cpu_idle_ratio": (now.idle_s - before.idle_s) / total_s,
+                "cpu_pressure_s": _since(now.pressure_s, self._host_zero.pressure_s),
+                "steal_s": now.steal_s - before.steal_s,
+                "interval_s": interval_s,
+                "sampler_late_s": late_s,
+            }
+        )
+
+    def close(self) -> None:
+        for queues in self._queues.values():
+            queues.close()
+        for connections in self._connections.values():
+            connections.close()
+
+
+def _since(now: float | None, zero: float | None) -> float | None:
+    return None if now is None or zero is None else now - zero

@@ -1,0 +1,254 @@
+"""Build the content of `summary.json` from the files of a run directory alone.
+
+A run that ended, failed or was killed long ago is summarised by this one function, so nothing here asks a live object.
+Whatever the record lacks is null: never 0, never left out. docs/run-directory.md says what every key means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from testbed.core.records import SUMMARY_KEYS, empty_summary, summary_faults
+from testbed.core.rundir import RunDir
+from testbed.core.telemetry import PHASES
+
+Direction = tuple[str, str, str]
+"""(link, from, to)."""
+
+
+def summarise(
+    run: RunDir, *, status: str, reasons: list[str], verdict: str, wall_s: float | None, kind: str = "emulated"
+) -> dict[str, Any]:
+    """Everything `summary.json` holds.
+
+    Args:
+        status: one of `records.STATUSES`.
+        verdict: one of `records.VERDICTS`, with `reasons` for it.
+        wall_s: wall-clock seconds from the command to its end; None where nobody measured it.
+
+    Raises:
+        ValueError: status or verdict is none of the known ones.
+    """
+    spec = run.read_json(run.spec) or {}
+    network = run.read_json(run.network) or {}
+    record = _Record.read(run)
+    workers = len(_nodes(spec)) or None
+    steps = record.common_steps(workers or 0)
+    summary = empty_summary()
+    summary.update(_identity(run.run_id, spec, workers))
+    summary.update(status=status, verdict=verdict, reasons=list(reasons), kind=kind, wall_s=wall_s)
+    summary["steps"] = len(steps) if record.has_events else None
+    summary["time_s"] = record.end_s(steps)
+    summary["step_time_s"] = _distribution(record.step_durations_s(steps))
+    summary["phase_s"] = record.phase_means_s(steps)
+    summary["links"] = _links(spec, network, record)
+    summary["bytes"] = _bytes(spec, record, steps, summary["links"])
+    summary["compression_ratio"] = _ratio(summary["bytes"]["dense"], summary["bytes"]["payload"])
+    summary["metric"] = _metric(spec, record)
+    summary = {key: _without_non_finite(value) for key, value in summary.items()}
+    if faults := summary_faults(summary):
+        raise ValueError(f"{run.run_id}: " + "; ".join(faults))
+    return summary
+
+
+class _Evaluation(NamedTuple):
+    t_s: float
+    rank: int
+    name: str
+    value: float | None
+
+
+@dataclass
+class _Record:
+    """The events that the summary needs, sorted out in one pass."""
+
+    has_events: bool = False
+    steps: dict[int, dict[int, dict[str, Any]]] = field(default_factory=dict)
+    """By rank, then by step."""
+    evaluations: list[_Evaluation] = field(default_factory=list)
+    model: dict[str, Any] = field(default_factory=dict)
+    wire_bytes: dict[Direction, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, run: RunDir) -> _Record:
+        record = cls()
+        for event in run.read_events():
+            record.has_events = True
+            # A run that broke may have written broken events; it is summarised all the same, without them.
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                record._add(event)
+        return record
+
+    def _add(self, event: dict[str, Any]) -> None:
+        kind, t_s = event["event"], float(event["t_s"])
+        if kind == "step":
+            self.steps.setdefault(int(event["rank"]), {})[int(event["step"])] = event
+        elif kind == "evaluation":
+            self.evaluations.append(_Evaluation(t_s, int(event["rank"]), event["name"], _finite(event["value"])))
+        elif kind == "model":
+            self.model = event
+        elif kind == "link" and t_s >= 0:
+            self.wire_bytes[event["name"], event["from"], event["to"]] = _finite(event["wire_bytes"])
+
+    def common_steps(self, workers: int) -> list[int]:
+        """Numbers of the steps that every rank finished, in order."""
+        if not workers:
+            return []
+        return sorted(set.intersection(*(set(self.steps.get(rank, {})) for rank in range(workers))))
+
+    def of_step(self, step: int) -> Iterator[dict[str, Any]]:
+        """The step's events of all ranks."""
+        for events in self.steps.values():
+            if step in events:
+                yield events[step]
+
+    def end_s(self, steps: list[int]) -> float | None:
+        """When the slowest rank ended the last of `steps`."""
+        return max((event["t_s"] for event in self.of_step(steps[-1])), default=None) if steps else None
+
+    def step_durations_s(self, steps: list[int]) -> list[float]:
+        """Of every step, the first ones too, the time its slowest rank took: a synchronous step is as long as that."""
+        slowest = (
+            max((s for event in self.of_step(step) if (s := _finite(event.get("step_s"))) is not None), default=None)
+            for step in steps
+        )
+        return [step_s for step_s in slowest if step_s is not None]
+
+    def phase_means_s(self, steps: list[int]) -> dict[str, float | None]:
+        """Mean seconds a rank spent in each phase of one step, over all ranks and steps."""
+        found: dict[str, list[float]] = {phase: [] for phase in PHASES}
+        for step in steps:
+            for event in self.of_step(step):
+                phases = event.get("phase_s") or {}
+                for phase in PHASES:
+                    if (seconds := _finite(phases.get(phase))) is not None:
+                        found[phase].append(seconds)
+        return {phase: math.fsum(values) / len(values) if values else None for phase, values in found.items()}
+
+    def payload_bytes(self, steps: list[int]) -> int | float | None:
+        values = [_finite(event.get("payload_bytes")) for step in steps for event in self.of_step(step)]
+        known = [value for value in values if value is not None]
+        return sum(known) if known and len(known) == len(values) else None
+
+
+def _identity(run_id: str, spec: dict[str, Any], workers: int | None) -> dict[str, Any]:
+    parts = {key: (spec.get(key) or {}).get("name") for key in ("strategy", "compressor", "workload", "device")}
+    return {
+        "run_id": run_id,
+        "topo": (spec.get("topology") or {}).get("name"),
+        **parts,
+        "workers": workers,
+        "dilation": spec.get("dilation"),
+        "seed": spec.get("seed"),
+    }
+
+
+def _nodes(spec: dict[str, Any]) -> list[str]:
+    return [node["name"] for node in (spec.get("topology") or {}).get("nodes", ())]
+
+
+def _distribution(values: list[float]) -> dict[str, float | None]:
+    if not values:
+        return dict.fromkeys(SUMMARY_KEYS["step_time_s"] or ())
+    ordered = sorted(values)
+    return {
+        "mean": math.fsum(ordered) / len(ordered),
+        "p50": _percentile(ordered, 0.50),
+        "p95": _percentile(ordered, 0.95),
+    }
+
+
+def _percentile(ordered: list[float], share: float) -> float:
+    """Linear between the two nearest ranks."""
+    position = share * (len(ordered) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (position - low) * (ordered[high] - ordered[low])
+
+
+def _directions(spec: dict[str, Any], network: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every direction as `network.json` tells it; before that file is written, as the spec asks for it."""
+    if network.get("links"):
+        yield from network["links"]
+        return
+    for link in (spec.get("topology") or {}).get("links", ()):
+        rtt_s = link["forward"]["delay_s"] + link["backward"]["delay_s"]
+        for start, end, profile in ((link["a"], link["b"], "forward"), (link["b"], link["a"], "backward")):
+            asked = {**link[profile], "rtt_s": rtt_s}
+            yield {"name": link["name"], "from": start, "to": end, "wan": link["wan"], "asked": asked}
+
+
+def _links(spec: dict[str, Any], network: dict[str, Any], record: _Record) -> list[dict[str, Any]]:
+    links = []
+    for direction in _directions(spec, network):
+        asked, measured = direction.get("asked") or {}, direction.get("measured") or {}
+        link = {key: direction[key] for key in ("name", "from", "to", "wan")}
+        link["wire_bytes"] = record.wire_bytes.get((link["name"], link["from"], link["to"]))
+        for key in ("rate_bit_s", "rtt_s", "loss_ratio"):
+            link[key] = {"asked": asked.get(key), "measured": measured.get(key)}
+        links.append(link)
+    return links
+
+
+def _bytes(spec: dict[str, Any], record: _Record, steps: list[int], links: list[dict[str, Any]]) -> dict[str, Any]:
+    nodes = set(_nodes(spec))
+    dense_bytes_step = _finite(record.model.get("dense_bytes_step"))
+    return {
+        "payload": record.payload_bytes(steps),
+        "wire_total": _sum_of_all([link["wire_bytes"] for link in links if not link["wan"] and link["from"] in nodes]),
+        "wire_wan": _sum_of_all([link["wire_bytes"] for link in links if link["wan"]]),
+        "dense": None if dense_bytes_step is None or not steps else dense_bytes_step * len(steps),
+    }
+
+
+def _sum_of_all(values: list[Any]) -> Any:
+    """None if one of them is unknown: part of a sum would pass for the whole."""
+    return sum(values) if values and all(value is not None for value in values) else None
+
+
+def _ratio(dense: float | None, payload: float | None) -> float | None:
+    return dense / payload if dense is not None and payload else None
+
+
+def _metric(spec: dict[str, Any], record: _Record) -> dict[str, Any]:
+    name = record.model.get("metric_name")
+    if name is None and record.evaluations:
+        name = record.evaluations[0].name
+    target = spec.get("target")
+    if target is None:
+        target = record.model.get("metric_target")
+    higher_is_better = record.model.get("higher_is_better")
+    found = [evaluation for evaluation in record.evaluations if evaluation.name == name]
+    # Where several ranks evaluate (local training), the lowest speaks for the run, so that one curve is judged.
+    first_rank = min((evaluation.rank for evaluation in found), default=None)
+    found = sorted((e for e in found if e.rank == first_rank), key=lambda evaluation: evaluation.t_s)
+    points = [(e.t_s, e.value) for e in found if e.value is not None]
+    metric: dict[str, Any] = {**dict.fromkeys(SUMMARY_KEYS["metric"] or ()), "name": name, "target": target}
+    metric["value"] = found[-1].value if found else None
+    if points and higher_is_better is not None:
+        sign = 1.0 if higher_is_better else -1.0
+        metric["best"] = max((value for _, value in points), key=lambda value: sign * value)
+        if target is not None:
+            reached = (t_s for t_s, value in points if sign * value >= sign * target)
+            metric["time_to_target_s"] = next(reached, None)
+    return metric
+
+
+def _finite(value: Any) -> Any:
+    """The number itself; None for what is none, or not finite."""
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _without_non_finite(data: Any) -> Any:
+    """JSON has no NaN: a loss that ran away is a missing value."""
+    if isinstance(data, dict):
+        return {key: _without_non_finite(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_without_non_finite(value) for value in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    return data

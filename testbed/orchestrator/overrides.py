@@ -1,0 +1,103 @@
+"""`key=value` arguments as Hydra reads them, with every malformed one reported in a line of its own."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override as HydraOverride
+from hydra.core.override_parser.types import OverrideType
+from hydra.errors import HydraException
+
+
+@dataclass(frozen=True)
+class Override:
+    """One argument: `compressor.density=0.01` has the head "compressor" and the rest "density"."""
+
+    text: str
+    """As given, without a leading sign."""
+    key: str
+    value: Any
+
+    @property
+    def head(self) -> str:
+        return self.key.partition(".")[0]
+
+    @property
+    def rest(self) -> str:
+        return self.key.partition(".")[2]
+
+    @property
+    def value_text(self) -> str:
+        """The value as a name; a name such as `null` or `8` is not text to Hydra."""
+        return "null" if self.value is None else str(self.value)
+
+
+def parse_overrides(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
+    """The overrides that can be read, and a fault for each that cannot."""
+    parser = OverridesParser.create()
+    overrides: list[Override] = []
+    faults: list[str] = []
+    for text in texts:
+        try:
+            overrides.append(_checked(text, parser.parse_override(text) if "=" in text or text[:1] == "~" else None))
+        except HydraException as error:
+            faults.append(f"{text}: cannot be read: {first_line(error)}; quote a value that has special characters")
+        except ValueError as error:
+            faults.append(f"{text}: {error}")
+    faults += _repeated(overrides)
+    return overrides, faults
+
+
+def _checked(text: str, parsed: HydraOverride | None) -> Override:
+    if parsed is None:
+        raise ValueError("not of the form key=value")
+    if parsed.type is OverrideType.DEL or not isinstance(parsed.key_or_group, str):
+        raise ValueError("nothing can be removed; give key=value")
+    if not parsed.key_or_group:
+        raise ValueError("no key before '='; give key=value")
+    if parsed.package is not None:
+        raise ValueError("'@' is not used here; give key=value")
+    if parsed.is_sweep_override():
+        raise ValueError("several values are a sweep; a run takes one")
+    value = parsed.value()
+    if not _is_finite(value):
+        raise ValueError("must be a finite number")
+    return Override(text=text.lstrip("+"), key=parsed.key_or_group, value=value)
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, list):
+        return all(_is_finite(item) for item in value)
+    if isinstance(value, dict):
+        return all(_is_finite(item) for item in value.values())
+    return True
+
+
+def _repeated(overrides: Iterable[Override]) -> Iterator[str]:
+    by_key: dict[str, list[str]] = {}
+    for override in overrides:
+        by_key.setdefault(override.key, []).append(override.value_text)
+    for key, values in by_key.items():
+        if len(values) > 1:
+            yield f"{key}: given {len(values)} times ({', '.join(values)}); give it once"
+
+
+def unknown(asked: str, name: str, known: Iterable[str], what: str = "") -> str:
+    """The line for a name that does not exist: what was asked, a near miss, the known ones."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    guess = f"; did you mean {near[0]}?" if near else ";"
+    return f"{asked}: unknown {what}{guess} known: {', '.join(names) or 'none'}".replace("unknown ;", "unknown;")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, since later ones speak of Hydra's inside."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

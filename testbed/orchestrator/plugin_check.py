@@ -1,0 +1,65 @@
+"""Asks the worker's side whether it can build the plug-ins of a spec: the orchestrator never imports one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from testbed.core.errors import InputError, MachineError, RunError
+from testbed.core.spec import RunSpec
+from testbed.orchestrator.clone import environment
+
+TIME_LIMIT_S = 120.0
+"""Importing torch takes seconds on a cold disk; a check that takes longer hangs."""
+_TAIL_LINES = 8
+
+
+def check_parts(spec: RunSpec, time_limit_s: float = TIME_LIMIT_S) -> dict[str, Any]:
+    """Run `python -m testbed.worker check` on the spec and return its answer: "parameters", "metric".
+
+    Raises:
+        InputError: with every fault that the plug-ins report.
+        MachineError: the worker's packages are not installed.
+        RunError: the check itself broke.
+    """
+    command = [sys.executable, "-m", "testbed.worker", "check"]
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps(spec.to_json()),
+            capture_output=True,
+            text=True,
+            env=environment(),
+            timeout=time_limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RunError(f"plug-in check: no answer within {time_limit_s:g} s from {' '.join(command)}") from error
+    answer = _answer(done.stdout)
+    if answer is None or done.returncode not in (0, InputError.exit_status):
+        raise _breakage(command, done)
+    if answer["faults"]:
+        raise InputError(*(str(fault) for fault in answer["faults"]))
+    return answer
+
+
+def _answer(stdout: str) -> dict[str, Any] | None:
+    """The last line that is an answer: a plug-in may print while it is imported."""
+    for line in reversed(stdout.splitlines()):
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(answer, dict) and isinstance(answer.get("faults"), list):
+            return answer
+    return None
+
+
+def _breakage(command: list[str], done: subprocess.CompletedProcess[str]) -> MachineError | RunError:
+    tail = [line for line in done.stderr.splitlines() if line.strip()][-_TAIL_LINES:]
+    if tail and tail[-1].startswith("ModuleNotFoundError"):
+        return MachineError(f"plug-in check: {tail[-1].partition(': ')[2]}: run make setup")
+    said = "".join(f"\n    {line}" for line in tail) or " it said nothing"
+    return RunError(f"plug-in check: {' '.join(command)} ended with status {done.returncode}:{said}")

@@ -1,0 +1,97 @@
+"""What this machine has and lacks for a run, all at once, before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+from testbed.core.errors import MachineError
+from testbed.core.spec import DEFAULT_METRICS_PORT, RunSpec
+from testbed.orchestrator import machine_checks as machine
+from testbed.orchestrator.clone import RUNS_ROOT
+from testbed.orchestrator.machine_checks import Check
+
+_BINARIES = (
+    ("ip", "it sets addresses and routes", "iproute2"),
+    ("tc", "it sets the rates of links", "iproute2"),
+    ("unshare", "a run lives in namespaces of its own", "util-linux"),
+    ("mnexec", "Mininet's nodes start with it", "mininet"),
+    ("sysctl", "it pins TCP's settings", "procps"),
+)
+
+
+def run_checks(
+    *,
+    runtime: str = "runc",
+    shaper: str = "auto",
+    metrics_port: int | None = DEFAULT_METRICS_PORT,
+    workers: int = 4,
+    runs_root: Path = RUNS_ROOT,
+) -> list[Check]:
+    """Every question about this machine; those a run does not hang on are not `needed`.
+
+    Args:
+        metrics_port: None leaves the port out.
+    """
+    if not machine.operating_system().ok:  # the other questions are put to Linux alone
+        return [machine.root(), machine.operating_system()]
+    features = machine.kernel_features()
+    by_nfqueue = shaper == "nfqueue" or (shaper == "auto" and features is not None and "netem" not in features)
+    container = "containers of the nodes"
+    return [
+        machine.root(),
+        machine.operating_system(),
+        machine.mininet(),
+        machine.binary("runc", container, "runc", needed=runtime == "runc"),
+        *([machine.binary("docker", container, "docker.io")] if runtime == "docker" else []),
+        *(machine.binary(*row) for row in _BINARIES),
+        machine.binary("iptables", "it feeds the nfqueue shaper", "iptables", needed=by_nfqueue),
+        machine.namespaces(features),
+        machine.delay_shaper(shaper, features),
+        machine.cgroups(),
+        machine.overlay(),
+        machine.disk(runs_root),
+        *([] if metrics_port is None else [machine.port(metrics_port)]),
+        machine.memory(workers),
+        machine.cores(),
+        machine.real_time(),
+        machine.pressure(),
+        machine.binary("promtool", "it checks the metrics a run serves (tests only)", "prometheus", needed=False),
+    ]
+
+
+def lacking(checks: Sequence[Check]) -> tuple[str, ...]:
+    """One line for each thing a run cannot be made without."""
+    return tuple(check.line for check in checks if check.needed and not check.ok)
+
+
+def raise_lacking(checks: Sequence[Check]) -> None:
+    """Raises:
+    MachineError: one line for each needed thing that is not there, with its cure.
+    """
+    lines = lacking(checks)
+    if lines:
+        raise MachineError(*lines)
+
+
+def require(spec: RunSpec, runs_root: Path = RUNS_ROOT) -> None:
+    """Raises:
+    MachineError: one line for each thing that `spec` needs and this machine lacks, with its cure.
+    """
+    wanted = {"runtime": spec.runtime, "shaper": spec.shaper}
+    raise_lacking(run_checks(**wanted, metrics_port=spec.metrics_port, workers=spec.workers, runs_root=runs_root))
+
+
+def table(checks: Sequence[Check]) -> Table:
+    """All checks, one a row."""
+    view = Table(title="What this machine has and lacks", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("check", "", "found", "what for", "cure"):
+        view.add_column(heading, overflow="fold")
+    for check in checks:
+        state = "ok" if check.ok else ("LACKS" if check.needed else "without")
+        style = "" if check.ok else ("red" if check.needed else "yellow")
+        view.add_row(check.name, state, check.found, check.meaning, "" if check.ok else check.cure, style=style)
+    return view

@@ -1,0 +1,71 @@
+"""Where a run's numbers come from: code, machine, packages, settings."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from testbed.orchestrator.clone import CLONE
+
+_CODE = ("testbed/core", "testbed/worker", "testbed/orchestrator", "compressors", "topologies")
+_PACKAGES = ("torch", "numpy", "pysz", "scikit-learn", "NetfilterQueue", "pyroute2", "hydra-core", "mininet")
+
+
+def code_hash(clone: Path = CLONE) -> str:
+    """Of every source file that a run's result can depend on."""
+    digest = hashlib.sha256()
+    for folder in _CODE:
+        for path in sorted((clone / folder).rglob("*.py")):
+            digest.update(str(path.relative_to(clone)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _said(*command: str) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, cwd=CLONE, check=False)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _cpu_model() -> str | None:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return None
+
+
+def _versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def collect() -> dict[str, Any]:
+    """What does not depend on the run; `git` asked with the clone marked safe, since root may not own it."""
+    git = ("git", "-c", f"safe.directory={CLONE}")
+    changes = _said(*git, "status", "--porcelain")
+    return {
+        "commit": _said(*git, "rev-parse", "HEAD"),
+        "dirty": None if changes is None else bool(changes),
+        "code_hash": code_hash(),
+        "kernel": platform.release(),
+        "system": platform.platform(),
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "python": sys.version.split()[0],
+        "packages": _versions(),
+        "iproute2": _said("ip", "-V"),
+        "runc": (_said("runc", "--version") or "").splitlines()[:1],
+    }

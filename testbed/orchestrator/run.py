@@ -1,0 +1,249 @@
+"""The run itself, as the first process of its own namespaces: `python -m testbed.orchestrator.run RUN_DIR OPTIONS`.
+
+Network up, measured, workers started, links measured again beside their warm-up, training, down. Everything that is
+known of it goes through the recorder; how it ended is the exit status: 0, 4 (failed, the reasons are `fault` events),
+130. When this process ends, by whatever end, the kernel takes its namespaces, devices and processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, Interrupted, LonghaulError, RunError
+from testbed.core.metrics import Totals
+from testbed.core.rundir import RunDir, write_json
+from testbed.core.spec import RunSpec
+from testbed.orchestrator import clone, provenance
+from testbed.orchestrator.display import Display
+from testbed.orchestrator.emulation import tcp
+from testbed.orchestrator.emulation.container import Sandbox
+from testbed.orchestrator.emulation.measurement import Prober
+from testbed.orchestrator.emulation.namespaces import own_sysfs
+from testbed.orchestrator.emulation.network import Network
+from testbed.orchestrator.launch import Workers
+from testbed.orchestrator.network_record import NetworkRecord
+from testbed.orchestrator.observation.collector import Collector
+from testbed.orchestrator.observation.exporter import Exporter
+from testbed.orchestrator.observation.fidelity import Judge
+from testbed.orchestrator.observation.recorder import Recorder
+
+EXIT_INTERRUPTED = 130
+START_TIMEOUT_S = 180.0
+"""From the containers' start to the last worker's connection to all its peers."""
+PROBE_EVERY_S = 0.5
+LEAD_S = 0.2
+"""Between telling the workers to begin and the beginning."""
+_EXIT_TIMEOUT_S = 5.0
+_MEMORY_SHARE = 0.85
+
+
+class Clock:
+    """Emulated seconds since the first step; events before it are held until its time is known."""
+
+    def __init__(self, dilation: float) -> None:
+        self.dilation = dilation
+        self.t0_s: float | None = None
+
+    def t_s(self, monotonic_s: float) -> float:
+        return -1.0 if self.t0_s is None else (monotonic_s - self.t0_s) / self.dilation
+
+
+class Run:
+    """One run from empty namespaces to the last event."""
+
+    def __init__(self, run: RunDir, spec: RunSpec, display: Display, metrics: socket.socket) -> None:
+        self.run = run
+        self.spec = spec
+        self.display = display
+        self.clock = Clock(spec.dilation)
+        self.totals = Totals()
+        self.recorder = Recorder(run.events, Judge(spec), self.totals, self._show)
+        self._held: list[tuple[float, dict[str, Any]]] = []
+        self._held_lock = threading.Lock()
+        self._probes: dict[str, int] = {}
+        self._metrics_port = metrics.getsockname()[1]
+        self._exporter = Exporter(self.totals, spec, run.run_id)
+        self._exporter.serve(metrics)
+
+    def write(self, event: dict[str, Any]) -> None:
+        """Record an event that happens now. A worker's events bear their own time."""
+        now_s = time.monotonic()
+        if event["event"] == "rtt":
+            self._probes[event["name"]] = event["sent"]
+        if "t_s" in event:
+            self.recorder.write(event)
+            return
+        with self._held_lock:
+            if self.clock.t0_s is None:
+                self._held.append((now_s, event))
+                return
+        self.recorder.write({"t_s": self.clock.t_s(now_s), **event})
+
+    @staticmethod
+    def _start_unix_s(t0_s: float) -> float:
+        return time.time() - (time.monotonic() - t0_s)
+
+    def _release(self, t0_s: float) -> None:
+        """From now on there is a beginning to count from."""
+        with self._held_lock:
+            self.clock.t0_s = t0_s
+            self._exporter.start_unix_s = self._start_unix_s(t0_s)
+            held, self._held = self._held, []
+        for at_s, event in held:
+            self.recorder.write({"t_s": self.clock.t_s(at_s), **event})
+
+    def _show(self, event: dict[str, Any]) -> None:
+        self.display.event(event)
+        if event["event"] in ("host", "measurement"):
+            self.display.verdict(*self.recorder.judge.verdict())
+
+    def stage(self, what: str, text: str) -> None:
+        self.display.stage(text)
+        with contextlib.suppress(OSError):  # the log is a help, the record is what counts
+            sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+            sys.stderr.flush()
+        self.write({"event": "schedule", "what": what, "detail": text})
+
+    def perform(self) -> None:
+        """Raises what went wrong, after it is recorded."""
+        try:
+            self._perform()
+            if self.recorder.failure is not None:
+                raise self.recorder.failure
+            self.stage("end", "training ended")
+        except BaseException as error:
+            faults = error.faults if isinstance(error, LonghaulError) else (f"{type(error).__name__}: {error}",)
+            for fault in faults:
+                self.write({"event": "fault", "rank": None, "node": None, "message": fault})
+            raise
+        finally:
+            if self.clock.t0_s is None:
+                self._release(time.monotonic())
+            self.recorder.close()
+
+    def _perform(self) -> None:
+        spec, topology = self.spec, self.spec.topology
+        profile = tcp.profile(spec.tcp, topology)
+        self.display.stage(f"run {self.run.run_id}; metrics at http://127.0.0.1:{self._metrics_port}/metrics")
+        self.stage("network", f"network: {len(topology.nodes)} nodes, {len(topology.wan_links)} WAN link(s)")
+        with Network(topology, profile, self.write, spec.seed) as network, Prober(network, self.write) as prober:
+            record = NetworkRecord(self.run, network, prober, self.recorder.judge, self.write)
+            record.add(prober.measure_or_refuse())
+            self.stage("measured", "links measured: every rate and round trip as asked")
+            with Workers(spec, self.run, network, self._sandbox()) as workers:
+                self.stage("workers", f"workers: {len(workers.nodes)} containers started, importing torch")
+                self._until_warm(workers)
+                self.stage("busy", "workers connected: links measured again beside their warm-up")
+                record.add(prober.measure("busy", access=False))
+                self._train(network, prober, workers)
+                record.finish()
+
+    def _sandbox(self) -> Sandbox:
+        work = self.run.runtime / "box"
+        work.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=711", "longhaul", str(work)], check=True)
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return Sandbox(
+            run_id=self.run.run_id,
+            clone=clone.CLONE,
+            runs=self.run.path.parent.resolve(),
+            socket=self.run.socket,
+            work=work,
+            memory_bytes=int(memory * _MEMORY_SHARE / self.spec.workers),
+        )
+
+    def _until_warm(self, workers: Workers) -> None:
+        warm: set[str] = set()
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while len(warm) < len(workers.nodes):
+            if time.monotonic() > deadline_s:
+                missing = ", ".join(node for node in workers.nodes if node not in warm)
+                raise RunError(f"after {START_TIMEOUT_S:.0f} s still not connected to all peers: {missing}; see logs/")
+            received = workers.next_message()
+            if received is None:
+                continue
+            node, message = received
+            if message["event"] == "warm":
+                warm.add(node)
+            else:
+                self.write({k: v for k, v in message.items() if k != "t_s"})
+
+    def _train(self, network: Network, prober: Prober, workers: Workers) -> None:
+        collector = Collector(network, workers.containers, self.write, lambda name: self._probes.get(name, 0))
+        try:
+            for node, interface in collector.foreign_interfaces():
+                self.write({"event": "foreign_interface", "node": node, "interface": interface})
+            self._check_congestion_control(network, collector)
+            facts = {**provenance.collect(), "sysctls": network.sysctls}
+            t0_s = time.monotonic() + LEAD_S
+            self._release(t0_s)
+            write_json(self.run.provenance, {**facts, "start_unix_s": self._start_unix_s(t0_s)})
+            collector.start()
+            prober.watch(PROBE_EVERY_S)
+            workers.go(t0_s)
+            self.stage("go", "training")
+            try:
+                self._follow(network, workers, collector)
+            finally:
+                collector.stop()
+            if collector.failure is not None:
+                raise RunError(f"the collector broke: {collector.failure!r}")
+            workers.wait_for_exit(_EXIT_TIMEOUT_S)
+        finally:
+            collector.close()
+
+    def _check_congestion_control(self, network: Network, collector: Collector) -> None:
+        asked = network.tcp.congestion_control
+        foreign = collector.congestion_controls() - {asked}
+        if foreign:
+            raise RunError(f"tcp={network.tcp.name}: asked {asked}, connections use {', '.join(sorted(foreign))}")
+
+    def _follow(self, network: Network, workers: Workers, collector: Collector) -> None:
+        while not workers.all_done:
+            received = workers.next_message()
+            if received is not None and received[1]["event"] != "done":
+                self.write(received[1])
+            if self.recorder.failure is not None:
+                raise self.recorder.failure
+            if collector.failure is not None:
+                return
+            dead = [name for name, shaper in network.shapers.items() if not shaper.is_alive]
+            if dead:
+                raise RunError(f"link {dead[0]}: its delay line ended; logs/orchestrator.log says why")
+
+
+def _on_signal(number: int, _frame: object) -> None:
+    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(other, signal.SIG_IGN)  # the end is orderly, and begun once
+    raise Interrupted(f"stopped by {signal.Signals(number).name}")
+
+
+def main() -> int:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _on_signal)
+    run, options = RunDir(Path(sys.argv[1])), json.loads(sys.argv[2])
+    spec = RunSpec.from_json(json.loads(run.spec.read_text()))
+    metrics = socket.socket(fileno=options["metrics_fd"])
+    try:
+        own_sysfs()
+        with Display(spec, quiet=options["quiet"]) as display:
+            Run(run, spec, display, metrics).perform()
+    except LonghaulError as error:
+        # by a pipe, not by a file: the disk may be what is at fault
+        os.write(options["faults_fd"], json.dumps(error.faults).encode())
+        return EXIT_INTERRUPTED if isinstance(error, Interrupted) else EXIT_FAILED
+    return EXIT_COMPLETED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

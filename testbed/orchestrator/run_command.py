@@ -1,0 +1,80 @@
+"""`longhaul run`: all that can be wrong is found first, at once; then the run is made and its end is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from testbed.core.errors import InputError, LonghaulError, MachineError
+from testbed.core.spec import RunSpec
+from testbed.orchestrator import preflight
+from testbed.orchestrator.config import Resolved, resolve
+from testbed.orchestrator.final_table import final_table
+from testbed.orchestrator.listing import seal_killed
+from testbed.orchestrator.machine_checks import Check
+from testbed.orchestrator.plugin_check import check_parts
+from testbed.orchestrator.terminal import show, tell
+
+
+def run(
+    overrides: Sequence[str], runs_root: Path, *, quiet: bool = False, as_json: bool = False, share: bool = False
+) -> int:
+    """Make the run that `overrides` ask for and return its exit status.
+
+    Raises:
+        InputError, MachineError: with every fault of the input and every lack of the machine together.
+    """
+    spec = checked_spec(resolve(overrides), runs_root)
+    from testbed.orchestrator.supervise import supervise  # Mininet and all: only once it is known to be there
+
+    seal_killed(runs_root)
+    # the display writes to standard output too, which under --json is the summary's alone
+    outcome = supervise(spec, runs_root=runs_root, quiet=quiet or as_json, share=share)
+    if as_json:
+        tell(json.dumps(outcome.summary, indent=2))
+    else:
+        show(final_table(outcome.summary, _short(outcome.run.path)))
+    return outcome.exit_status
+
+
+def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:
+    """The spec, if it can be run here.
+
+    Raises:
+        InputError: something in the input is at fault; lacks of the machine are told along with it.
+        MachineError: the input is well, but the machine lacks something.
+    """
+    faults = list(resolved.faults)
+    lines = preflight.lacking(_checks(resolved.settings, runs_root))
+    # starting torch takes seconds, so defaults are not checked again for somebody who misspelt a topology
+    checkable = resolved.stand_in is not None and (resolved.parts_given or not (faults or lines))
+    broken: LonghaulError | None = None
+    if checkable and resolved.stand_in is not None:
+        try:
+            check_parts(resolved.stand_in)
+        except InputError as error:
+            faults += error.faults
+        except LonghaulError as error:
+            broken = error
+    if faults:
+        raise InputError(*dict.fromkeys(faults), *lines, *(broken.faults if broken else ()))
+    if lines:
+        raise MachineError(*lines, *(broken.faults if broken else ()))
+    if broken:
+        raise broken
+    return resolved.spec
+
+
+def _checks(settings: dict[str, Any], runs_root: Path) -> list[Check]:
+    keys = ("runtime", "shaper", "metrics_port", "workers")
+    known = {key: settings[key] for key in keys if key in settings}
+    if not 0 <= known.get("metrics_port", 0) <= 65535:  # a fault of the input, reported as such
+        known["metrics_port"] = None
+    return preflight.run_checks(**known, runs_root=runs_root)
+
+
+def _short(path: Path) -> Path:
+    """Relative to where the user is, if it lies below."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

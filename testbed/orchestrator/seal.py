@@ -1,0 +1,101 @@
+"""The end of a record: derived files by the analysis side, then the summary, last and by rename."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from testbed.core.errors import LonghaulError, RunError
+from testbed.core.rundir import RUN_ID, RunDir, write_json
+from testbed.core.spec import RunSpec
+from testbed.orchestrator import clone
+from testbed.orchestrator.cleanup import remove_leftovers
+from testbed.orchestrator.observation.fidelity import Judge
+from testbed.orchestrator.observation.summary import summarise
+
+_ANALYSIS_TIMEOUT_S = 120.0
+
+
+def seal(run: RunDir, status: str, faults: Sequence[str] = (), *, wall_s: float | None) -> dict[str, Any]:
+    """Write what a run's record still lacks; `summary.json` last. Returns the summary.
+
+    `faults` are what the run said of its end; without, those of its record are taken.
+
+    The report needs the summary's content, so it is handed to the analysis in a file of another name first.
+    """
+    summary = _summary(run, status, faults, wall_s)
+    draft = run.path / ".summary.json"
+    write_json(draft, summary)
+    lacking = _analyse(run, draft)
+    if lacking:
+        summary["reasons"] = [*summary["reasons"], *lacking]
+        write_json(draft, summary)
+    draft.replace(run.summary)
+    return summary
+
+
+def _summary(run: RunDir, status: str, faults: Sequence[str], wall_s: float | None) -> dict[str, Any]:
+    spec = RunSpec.from_json(json.loads(run.spec.read_text()))
+    judge, recorded = Judge(spec), []
+    for event in run.read_events():
+        judge.add(event)
+        if event["event"] == "fault":
+            recorded.append(event["message"])
+    verdict, reasons = judge.verdict()
+    if status != "completed":
+        verdict, reasons = "invalid", [*(faults or recorded or [f"the run was {status}"]), *reasons]
+    return summarise(run, status=status, reasons=reasons, verdict=verdict, wall_s=wall_s)
+
+
+def _analyse(run: RunDir, draft: Path) -> list[str]:
+    """Derived files. What cannot be made (a full disk) is said in the summary and can be made again later."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "testbed.analysis", "finish", str(run.path), "--summary", str(draft)],
+            capture_output=True,
+            text=True,
+            timeout=_ANALYSIS_TIMEOUT_S,
+            env=clone.environment(),
+            cwd=clone.CLONE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [f"report and samples could not be made: {error}"]
+    if done.returncode != 0:
+        return [f"report and samples are not complete: {(done.stderr.strip().splitlines() or ['no word why'])[-1]}"]
+    return []
+
+
+def seal_killed(runs_root: Path) -> list[str]:
+    """Seal every run that ended without a summary and whose supervisor is gone. Returns their ids.
+
+    Raises:
+        RunError: records too damaged to be sealed, after all others are.
+    """
+    sealed, damaged = [], []
+    for path in sorted(runs_root.glob("*")) if runs_root.is_dir() else []:
+        run = RunDir(path)
+        if not RUN_ID.match(run.run_id) or run.summary.exists() or not run.spec.exists() or run.is_alive():
+            continue
+        try:
+            _seal_killed(run)
+            sealed.append(run.run_id)
+        except (OSError, ValueError, KeyError, TypeError, LonghaulError) as error:
+            damaged.append(
+                f"{run.run_id}: its record cannot be sealed: {error}; `longhaul clean {run.run_id}` removes it"
+            )
+    if damaged:
+        raise RunError(*damaged)
+    return sealed
+
+
+def _seal_killed(run: RunDir) -> None:
+    remove_leftovers(run.run_id)
+    (run.path / ".reserve").unlink(missing_ok=True)
+    last_s = run.events.stat().st_mtime if run.events.exists() else time.time()
+    seal(run, "killed", wall_s=max(0.0, last_s - run.spec.stat().st_mtime))

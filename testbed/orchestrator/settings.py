@@ -1,0 +1,92 @@
+"""The common keys of a run: their kinds, and how a value that does not fit is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`kind` is "whole", "number" or "text"; an optional one may be null."""
+
+    kind: str
+    optional: bool = False
+
+    def read(self, value: Any) -> Any:
+        """The value as its kind.
+
+        Raises:
+            ValueError: it is of another kind.
+        """
+        if value is None and self.optional:
+            return None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if self.kind == "text":
+            return str(value)
+        if self.kind == "whole":
+            if not is_number or int(value) != value:
+                raise ValueError("must be a whole number")
+            return int(value)
+        if not is_number:
+            raise ValueError("must be a number")
+        return float(value)
+
+
+SETTINGS: dict[str, Setting] = {
+    "workers": Setting("whole"),
+    "steps": Setting("whole", optional=True),
+    "epochs": Setting("number", optional=True),
+    "batch_size": Setting("whole", optional=True),
+    "evaluate_every": Setting("whole", optional=True),
+    "target": Setting("number", optional=True),
+    "seed": Setting("whole"),
+    "dilation": Setting("number"),
+    "runtime": Setting("text"),
+    "shaper": Setting("text"),
+    "tcp": Setting("text"),
+    "timeout_s": Setting("number"),
+    "metrics_port": Setting("whole"),
+}
+
+RUN_DEFAULTS = ("steps", "epochs", "batch_size", "evaluate_every")
+"""What a workload's `run:` may recommend."""
+
+_SEED_END = 2**32
+"""NumPy's generators take no more."""
+
+
+def read_settings(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The values that fit, by key, and a fault for each that does not."""
+    settings: dict[str, Any] = {}
+    faults: list[str] = []
+    for key, setting in SETTINGS.items():
+        value = values.get(key)
+        try:
+            settings[key] = setting.read(value)
+            _check_range(key, settings[key])
+        except ValueError as error:
+            settings.pop(key, None)
+            faults.append(f"{key}={value if value is not None else 'null'}: {error}")
+    return settings, faults
+
+
+def _check_range(key: str, value: Any) -> None:
+    """Only what `RunSpec` does not check itself."""
+    if key == "workers" and value < 1:
+        raise ValueError("must be at least 1")
+    if key == "seed" and not 0 <= value < _SEED_END:
+        raise ValueError("must be from 0 to 2**32 - 1")
+
+
+def with_run_defaults(settings: Mapping[str, Any], recommended: Mapping[str, Any]) -> dict[str, Any]:
+    """Fill what the user left open with what the workload recommends; `steps` and `epochs` exclude each other."""
+    filled = dict(settings)
+    length_given = filled.get("steps") is not None or filled.get("epochs") is not None
+    for key in RUN_DEFAULTS:
+        if key in ("steps", "epochs") and length_given:
+            continue
+        if filled.get(key) is None:
+            filled[key] = recommended.get(key)
+    return filled

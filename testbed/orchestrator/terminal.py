@@ -1,0 +1,41 @@
+"""What the commands write to: results on standard output, faults on standard error, one line each."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+
+
+class Terminal(Console):
+    """Rich's console, which falls silent when its reader goes away instead of ending the process."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())  # what is still buffered would fail again at exit
+        os.close(nowhere)
+
+
+def tell(text: str) -> None:
+    """A result, as it is: no markup, no wrapping."""
+    Terminal().out(text, highlight=False)
+
+
+def say(line: str) -> None:
+    """A fault or a remark."""
+    sys.stderr.write(f"longhaul: {line}\n")
+
+
+def show(picture: RenderableType, *, whole: bool = False) -> None:
+    """Tables and the like. `whole` keeps rows on one line, however narrow the terminal; a file or pipe always does."""
+    terminal = Terminal()
+    if whole or not terminal.is_terminal:
+        wide = terminal.options.update(max_width=_WIDEST)
+        terminal.width = max(terminal.width, Measurement.get(terminal, wide, picture).maximum)
+    terminal.print(picture)
+
+
+_WIDEST = 240

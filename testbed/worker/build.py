@@ -1,0 +1,59 @@
+"""Parts of a spec, from their names to objects, with every fault at once."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from typing import Any
+
+from testbed.core.errors import InputError
+from testbed.core.spec import Part
+
+_VALUE_FAULT = re.compile(r"^\w+=")
+
+
+def build(kind: str, part: Part, base: type) -> Any:
+    """Return the part's object.
+
+    Args:
+        kind: the key under which the user gave it: workload, strategy, compressor or device.
+        base: the class it must derive from.
+
+    Raises:
+        InputError: the class cannot be had, a parameter is unknown, or a value is refused; all faults at once.
+    """
+    target = _load(kind, part, base)
+    known = [p for p in inspect.signature(target).parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    names = [p.name for p in known]
+    faults = [
+        f"{kind}.{name}={part.params[name]}: unknown; {part.name} knows: {', '.join(names) or 'no parameters'}"
+        for name in part.params
+        if name not in names
+    ]
+    missing = [p.name for p in known if p.default is inspect.Parameter.empty and p.name not in part.params]
+    faults += [f"{kind}.{name}: {part.name} needs a value" for name in missing]
+    built = None
+    if not missing:
+        try:
+            built = target(**{name: value for name, value in part.params.items() if name in names})
+        except (ValueError, TypeError) as error:
+            faults += [_prefixed(kind, line) for line in str(error).splitlines()]
+    if faults:
+        raise InputError(*faults)
+    return built
+
+
+def _prefixed(kind: str, line: str) -> str:
+    return f"{kind}.{line}" if _VALUE_FAULT.match(line) else f"{kind}: {line}"
+
+
+def _load(kind: str, part: Part, base: type) -> Any:
+    module, _, name = part.target.rpartition(".")
+    try:
+        target = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(f"{kind}={part.name}: cannot load {part.target!r}: {error}") from error
+    if not (inspect.isclass(target) and issubclass(target, base)):
+        raise InputError(f"{kind}={part.name}: {part.target} is not a {base.__name__}")
+    return target

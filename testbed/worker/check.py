@@ -1,0 +1,32 @@
+"""Builds every part of a spec, with no network, and says what is wrong, before the orchestrator builds anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, TextIO
+
+from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
+from testbed.core.spec import RunSpec
+
+
+def check(source: TextIO, sink: TextIO) -> int:
+    """Read `RunSpec.to_json()`, write one JSON object {"faults", "parameters", "metric"}; return the exit status."""
+    answer: dict[str, Any] = {"faults": [], "parameters": None, "metric": None}
+    try:
+        answer |= _built(RunSpec.from_json(json.load(source)))
+    except InputError as error:
+        answer["faults"] = list(error.faults)
+    except (ValueError, KeyError, TypeError) as error:
+        answer["faults"] = [f"spec: {type(error).__name__}: {error}"]
+    json.dump(answer, sink, allow_nan=False)
+    sink.write("\n")
+    return EXIT_INPUT if answer["faults"] else EXIT_COMPLETED
+
+
+def _built(spec: RunSpec) -> dict[str, Any]:
+    from testbed.worker.parts import build_parts
+
+    workload = build_parts(spec).workload
+    parameters = sum(p.numel() for p in workload.model(spec.seed).parameters() if p.requires_grad)
+    return {"parameters": parameters, "metric": dataclasses.asdict(workload.metric)}

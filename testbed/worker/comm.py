@@ -1,0 +1,263 @@
+"""The communicator: everything a worker sends passes here, is counted, and is timed.
+
+The only importer of `torch.distributed` besides the strategies that are torch's own. Collectives are issued by one
+thread, in the same order on every rank (gloo gives wrong sums without an error otherwise), and progress in gloo's own.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from compressors.base import Exchange
+from testbed.core.errors import RunError
+
+_OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
+
+
+class CollectiveError(RunError):
+    """A collective failed or took too long; says on which rank, which one, in which step."""
+
+
+class Stopwatch:
+    """Seconds during which at least one collective was under way."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._active = 0
+        self._since_s = 0.0
+        self._total_s = 0.0
+
+    def start(self) -> Callable[[], None]:
+        """Return what ends this interval; calling it twice is harmless."""
+        with self._lock:
+            if self._active == 0:
+                self._since_s = time.monotonic()
+            self._active += 1
+        ended = False
+
+        def end() -> None:
+            nonlocal ended
+            with self._lock:
+                if not ended:
+                    ended = True
+                    self._active -= 1
+                    if self._active == 0:
+                        self._total_s += time.monotonic() - self._since_s
+
+        return end
+
+    def take_s(self) -> float:
+        with self._lock:
+            total_s, self._total_s = self._total_s, 0.0
+            return total_s
+
+
+class Pending:
+    """A collective under way. Its tensors must not be touched before `wait` returns."""
+
+    def __init__(
+        self, comm: Communicator, what: str, work: dist.Work | None, result: Callable[[], list[Tensor]]
+    ) -> None:
+        self._comm, self._what, self._work, self._result = comm, what, work, result
+        self._end = comm.stopwatch.start() if work is not None else _nothing
+
+    def end_when_done(self) -> Pending:
+        """Take the time at which gloo is done, rather than that at which somebody waits."""
+        if self._work is not None:
+            self._work.get_future().add_done_callback(lambda _: self._end())
+        return self
+
+    def wait(self) -> list[Tensor]:
+        """
+        Raises:
+            CollectiveError: it failed, or ran into the timeout.
+        """
+        if self._work is not None:
+            try:
+                self._work.wait()
+            except RuntimeError as error:
+                raise self._comm.error(self._what, error) from error
+            self._end()
+        return self._result()
+
+
+def _nothing() -> None:
+    pass
+
+
+class Communicator:
+    """Collectives among all workers of a run, over gloo.
+
+    `payload_bytes` is what this rank sent of the algorithm's data, by the ring formulas of `core.costs`, as whole bytes
+    whose sum over ranks is exact; `control_bytes` is everything else. Neither counts rendezvous.
+    """
+
+    def __init__(self, rank: int, world_size: int, timeout_s: float) -> None:
+        self.rank = rank
+        self.world_size = world_size
+        self.timeout_s = timeout_s
+        self.step = -1
+        """For messages; the loop sets it."""
+        self.payload_bytes = 0
+        self.control_bytes = 0
+        self.stopwatch = Stopwatch()
+
+    @classmethod
+    def connect(
+        cls, *, rank: int, world_size: int, address: str, port: int, interface: str, timeout_s: float
+    ) -> Communicator:
+        """Meet the other ranks at a TCP store of rank 0.
+
+        Raises:
+            CollectiveError: not all ranks came within `timeout_s` wall seconds.
+        """
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
+        comm = cls(rank, world_size, timeout_s)
+        timeout = datetime.timedelta(seconds=timeout_s)
+        try:
+            store = dist.TCPStore(address, port, world_size, is_master=rank == 0, timeout=timeout)  # type: ignore[attr-defined]
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timeout)
+        except (RuntimeError, OSError) as error:
+            raise comm.error(f"rendezvous at {address}:{port}", error) from error
+        return comm
+
+    def close(self) -> None:
+        """Wait for all ranks, then leave."""
+        self.barrier()
+        dist.destroy_process_group()
+
+    def run(self, exchange: Exchange) -> Pending:
+        """Start what a compressor asks for; its sizes must be known."""
+        if exchange.kind == "all_reduce":
+            return self.all_reduce(exchange.data[0], op=exchange.op)
+        assert exchange.sizes is not None, "the reducer asks for sizes first"
+        if exchange.kind == "all_gather":
+            return self.all_gather(exchange.data[0], exchange.sizes)
+        return self.all_to_all(exchange.data, exchange.sizes)
+
+    def all_reduce(self, tensor: Tensor, *, op: str = "sum") -> Pending:
+        """Reduce `tensor` in place."""
+        if self.world_size == 1:
+            return self._done([tensor])
+        self.count(2 * (self.world_size - 1) * tensor.nbytes)
+        return self._collective(
+            f"all_reduce of {tensor.nbytes} bytes",
+            lambda: dist.all_reduce(tensor, _OPS[op], async_op=True),
+            lambda: [tensor],
+        )
+
+    def all_gather(self, payload: Tensor, sizes: Sequence[int]) -> Pending:
+        """Every rank's uint8 payload, of `sizes[rank]` bytes. Gloo wants equal sizes, so shorter ones are padded."""
+        if self.world_size == 1:
+            return self._done([payload])
+        width = max(sizes)
+        self.count(self.world_size * (self.world_size - 1) * width)
+        padded = payload if len(payload) == width else torch.nn.functional.pad(payload, (0, width - len(payload)))
+        gathered = torch.empty(self.world_size * width, dtype=torch.uint8)
+        return self._collective(
+            f"all_gather of {width} bytes",
+            lambda: dist.all_gather_single(gathered, padded, async_op=True),
+            lambda: [
+                piece[:size]
+                for piece, size in zip(gathered.split(width) if width else [gathered] * len(sizes), sizes, strict=True)
+            ],
+        )
+
+    def all_to_all(self, payloads: Sequence[Tensor], sizes: Sequence[int]) -> Pending:
+        """Send `payloads[r]` to rank r, and get `sizes[r]` bytes from it."""
+        if self.world_size == 1:
+            return self._done(list(payloads))
+        sent = [len(payload) for payload in payloads]
+        self.payload_bytes += sum(sent) - sent[self.rank]
+        return self._all_to_all(torch.cat(list(payloads)), sent, sizes, f"all_to_all of {sum(sent)} bytes")
+
+    def exchange_sizes(self, sizes: Sequence[int]) -> Pending:
+        """Tell rank r `sizes[r]`; control traffic. Gives one int64 tensor of what each rank told this one."""
+        ours = torch.tensor(sizes, dtype=torch.int64)
+        if self.world_size == 1:
+            return self._done([ours])
+        self.control_bytes += 8 * (self.world_size - 1)
+        theirs = torch.empty_like(ours)
+        return self._collective(
+            "exchange of sizes", lambda: dist.all_to_all_single(theirs, ours, async_op=True), lambda: [theirs]
+        )
+
+    def broadcast(self, tensor: Tensor, *, source: int = 0) -> Pending:
+        """Overwrite `tensor` with the one of rank `source`."""
+        if self.world_size == 1:
+            return self._done([tensor])
+        self.count((self.world_size - 1) * tensor.nbytes)
+        return self._collective(
+            f"broadcast of {tensor.nbytes} bytes",
+            lambda: dist.broadcast(tensor, source, async_op=True),
+            lambda: [tensor],
+        )
+
+    def send(self, payload: Tensor, *, to: int) -> Pending:
+        """Gloo does not say when a message is through, so its time ends with `wait`."""
+        self.payload_bytes += payload.nbytes
+        return self._start(f"send of {payload.nbytes} bytes to rank {to}", lambda: dist.isend(payload, to), list)
+
+    def receive(self, payload: Tensor, *, source: int) -> Pending:
+        """Fill `payload` with what rank `source` sends."""
+        return self._start(f"receive from rank {source}", lambda: dist.irecv(payload, source), lambda: [payload])
+
+    def barrier(self) -> None:
+        """Wait for all ranks; control traffic."""
+        if self.world_size == 1:
+            return
+        try:
+            dist.barrier()
+        except RuntimeError as error:
+            raise self.error("barrier", error) from error
+
+    def require_equal(self, value: int, what: str) -> None:
+        """
+        Raises:
+            CollectiveError: `value` is not the same on all ranks.
+        """
+        (theirs,) = self.exchange_sizes([value] * self.world_size).wait()
+        other = [rank for rank, found in enumerate(theirs.tolist()) if found != value]
+        if other:
+            raise CollectiveError(f"rank {self.rank}: {what} differs from that of rank {', '.join(map(str, other))}")
+
+    def count(self, all_ranks_bytes: int) -> None:
+        """Charge this rank its part of what all ranks together send; parts are whole and add up exactly."""
+        whole, extra = divmod(all_ranks_bytes, self.world_size)
+        self.payload_bytes += whole + (self.rank < extra)
+
+    def error(self, what: str, cause: BaseException) -> CollectiveError:
+        where = f"in step {self.step}" if self.step >= 0 else "before the first step"
+        reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
+        return CollectiveError(f"rank {self.rank}: {what} failed {where} (timeout {self.timeout_s:g} s wall): {reason}")
+
+    def _all_to_all(self, flat: Tensor, sent: Sequence[int], sizes: Sequence[int], what: str) -> Pending:
+        received = torch.empty(sum(sizes), dtype=torch.uint8)
+        return self._collective(
+            what,
+            lambda: dist.all_to_all_single(received, flat, list(sizes), list(sent), async_op=True),
+            lambda: list(received.split(list(sizes))),
+        )
+
+    def _collective(
+        self, what: str, issue: Callable[[], dist.Work | None], result: Callable[[], list[Tensor]]
+    ) -> Pending:
+        return self._start(what, issue, result).end_when_done()
+
+    def _start(self, what: str, issue: Callable[[], dist.Work | None], result: Callable[[], list[Tensor]]) -> Pending:
+        try:
+            work = issue()
+        except RuntimeError as error:
+            raise self.error(what, error) from error
+        return Pending(self, what, work, result)
+
+    def _done(self, tensors: list[Tensor]) -> Pending:
+        return Pending(self, "nothing", None, lambda: tensors)

@@ -1,0 +1,46 @@
+"""The four parts of a spec, built and checked together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from compressors.base import Compressor
+from testbed.core.errors import InputError
+from testbed.core.spec import RunSpec
+from testbed.worker.build import build
+from testbed.worker.device import Native
+from testbed.worker.strategy import Strategy
+from testbed.worker.workload import Workload
+
+
+@dataclass(frozen=True)
+class Parts:
+    workload: Workload
+    strategy: Strategy
+    compressor: Compressor
+    device: Native
+
+
+def build_parts(spec: RunSpec) -> Parts:
+    """
+    Raises:
+        InputError: with the faults of all parts at once, or of their combination.
+    """
+    built: dict[str, Any] = {}
+    faults: list[str] = []
+    kinds = {"workload": Workload, "strategy": Strategy, "compressor": Compressor, "device": Native}
+    for kind, base in kinds.items():
+        try:
+            built[kind] = build(kind, getattr(spec, kind), base)
+        except InputError as error:
+            faults += error.faults
+    if "compressor" in built:
+        limit = built["compressor"].traits.max_world
+        if limit is not None and spec.workers > limit:
+            faults.append(f"workers={spec.workers}: compressor={spec.compressor.name} sums at most {limit} ranks")
+        if "strategy" in built:
+            faults += built["strategy"].faults(built["compressor"], spec.workers)
+    if faults:
+        raise InputError(*faults)
+    return Parts(**built)

@@ -1,0 +1,113 @@
+"""A worker's life: hello, welcome, connect, warm up, go, train, done. The orchestrator is told what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+from typing import Any, NoReturn
+
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError, RunError
+from testbed.core.spec import RunSpec
+from testbed.core.telemetry import SOCKET_IN_NODE, Channel, Welcome, connect
+
+
+class Orders:
+    """Reads what the orchestrator says, in a thread of its own. The worker ends when the orchestrator is gone."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.go = threading.Event()
+        self.t0_s = 0.0
+        self.leaving = False
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            for message in self._channel.messages():
+                if message["event"] == "go":
+                    self.t0_s = float(message["t0_s"])
+                    self.go.set()
+        except (OSError, ValueError, KeyError):
+            traceback.print_exc()
+        if not self.leaving:
+            _leave("the orchestrator is gone", EXIT_FAILED)
+
+
+def run() -> int:
+    """Be one rank of a run; return the exit status."""
+    node = os.environ.get("LONGHAUL_NODE", "")
+    channel = connect(os.environ.get("LONGHAUL_SOCKET", SOCKET_IN_NODE))
+    channel.send({"event": "hello", "node": node})
+    message = channel.receive()
+    if message is None:
+        _leave("the orchestrator closed the socket before it said welcome", EXIT_FAILED)
+    welcome = Welcome(**message)
+    try:
+        _train(welcome, channel, Orders(channel))
+    except BaseException as error:
+        traceback.print_exc()
+        text = str(error) if isinstance(error, LonghaulError) else f"{type(error).__name__}: {error}"
+        _tell(channel, {"event": "fault", "rank": welcome.rank, "node": node, "message": text})
+        # Threads of gloo may be stuck in a collective that will never end; the ordinary way out would wait for them.
+        _leave(
+            f"rank {welcome.rank}: ended by a fault",
+            error.exit_status if isinstance(error, LonghaulError) else EXIT_FAILED,
+        )
+    return EXIT_COMPLETED
+
+
+def _train(welcome: Welcome, channel: Channel, orders: Orders) -> None:
+    # torch takes seconds to import, and the orchestrator already knows that this worker lives.
+    import torch
+
+    torch.set_num_threads(1)
+    from testbed.worker.comm import Communicator
+    from testbed.worker.loop import Training
+    from testbed.worker.parts import build_parts
+    from testbed.worker.workload import parameters_crc32
+
+    spec = RunSpec.from_json(welcome.spec)
+    parts = build_parts(spec)
+    faults = list(_mismatches(spec, welcome))
+    if faults:
+        raise RunError(*faults)
+    comm = Communicator.connect(
+        rank=welcome.rank,
+        world_size=welcome.world_size,
+        address=welcome.master_address,
+        port=welcome.master_port,
+        interface=welcome.interface,
+        timeout_s=spec.timeout_s * spec.dilation,
+    )
+    training = Training(spec, parts, comm, channel.send)
+    if welcome.rank == 0:
+        channel.send(training.describe())
+    parts.strategy.bind(training.context)
+    training.warm_up(orders.go, build_parts(spec).compressor)
+    training.run(orders.t0_s)
+    checksum = parameters_crc32(training.model)
+    channel.send({"event": "done", "rank": welcome.rank, "steps": training.steps, "parameters_crc32": checksum})
+    orders.leaving = True
+    comm.close()
+
+
+def _mismatches(spec: RunSpec, welcome: Welcome) -> list[str]:
+    if spec.workers == welcome.world_size:
+        return []
+    return [f"rank {welcome.rank}: the spec has {spec.workers} workers, the welcome says {welcome.world_size}"]
+
+
+def _tell(channel: Channel, message: dict[str, Any]) -> None:
+    try:
+        channel.send(message)
+    except OSError:
+        sys.stderr.write("the orchestrator is gone; it was not told\n")
+
+
+def _leave(reason: str, status: int) -> NoReturn:
+    sys.stderr.write(f"{reason}\n")
+    sys.stderr.flush()
+    sys.stdout.flush()
+    os._exit(status)

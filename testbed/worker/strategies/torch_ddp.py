@@ -1,0 +1,92 @@
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from compressors.base import Compressor
+from compressors.none import Uncompressed
+from testbed.core.units import parse_size_bytes
+from testbed.worker.clock import WAITING
+from testbed.worker.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.workload import Batch
+
+
+class TorchDDP(Strategy):
+    """PyTorch's own DistributedDataParallel, as the reference for `ddp`.
+
+    Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020, arXiv:2006.15704.
+    Its reductions are torch's `allreduce_hook`, which gives what torch does without a hook; ours around it counts bytes
+    and time. Communication is waited for inside backward: the wait from the last gradient on is taken for exposed.
+
+    Synchronous. Refuses every compressor but `none`.
+
+    Args:
+        bucket_size: text with a unit, given to torch in MiB.
+
+    Raises:
+        ValueError: bucket_size is not a size above 0.
+    """
+
+    def __init__(self, *, bucket_size: str = "4 MiB") -> None:
+        try:
+            self.bucket_size_bytes = parse_size_bytes(bucket_size)
+        except ValueError as error:
+            raise ValueError(f"bucket_size={bucket_size}: {error}") from error
+        if self.bucket_size_bytes < 1:
+            raise ValueError(f"bucket_size={bucket_size}: must be above 0")
+
+    def faults(self, compressor: Compressor, world_size: int) -> Iterator[str]:
+        if not isinstance(compressor, Uncompressed) or compressor.uses_feedback:
+            found = f"{type(compressor).__name__} with feedback={compressor.feedback}"
+            yield f"strategy=torch_ddp sends gradients as they are, found {found}; use strategy=ddp or compressor=none"
+
+    def bind(self, context: WorkerContext) -> None:
+        self._context = context
+        self._ddp = DistributedDataParallel(
+            context.model,
+            bucket_cap_mb=self.bucket_size_bytes / 2**20,
+            forward_sync_buffers=False,
+            gradient_as_bucket_view=True,
+        )
+        self._ddp.register_comm_hook(None, self._reduce)
+        self._missing = 0
+        self._wait: Any = None
+        for parameter in context.model.parameters():
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(self._arrived)
+
+    def step(self, batch: Batch, step: int) -> StepStats:
+        context, clock = self._context, self._context.clock
+        context.optimizer.zero_grad()
+        self._missing = sum(p.requires_grad for p in context.model.parameters())
+        try:
+            with clock.phase("forward"):
+                loss = context.workload.loss(self._ddp, batch)
+            with clock.phase("backward"):
+                loss.backward()
+                if self._wait is not None:
+                    self._wait.__exit__(None, None, None)
+                    self._wait = None
+        except RuntimeError as error:
+            raise context.comm.error("torch's DistributedDataParallel", error) from error
+        with clock.phase("optimizer"):
+            context.optimizer.step()
+        return StepStats(float(loss.detach()))
+
+    def _arrived(self, parameter: torch.Tensor) -> None:
+        self._missing -= 1
+        if self._missing == 0:
+            self._wait = self._context.clock.phase(WAITING)
+            self._wait.__enter__()
+
+    def _reduce(self, state: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
+        comm = self._context.comm
+        comm.count(2 * (comm.world_size - 1) * bucket.buffer().nbytes)
+        end = comm.stopwatch.start()
+        # The process group is torch's default one, to which None refers.
+        future = allreduce_hook(None, bucket)  # type: ignore[arg-type]
+        future.add_done_callback(lambda _: end())
+        return future

@@ -1,0 +1,72 @@
+"""What a strategy is: one optimizer step of this rank's part. Data, timing, records and stopping belong to the loop."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from compressors.base import Compressor
+from testbed.core.spec import RunSpec
+from testbed.worker.clock import PhaseClock
+from testbed.worker.comm import Communicator
+from testbed.worker.workload import Batch, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerContext:
+    """All a strategy may use."""
+
+    spec: RunSpec
+    workload: Workload
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    compressor: Compressor
+    """As the user named it; wrap it with `with_feedback` where gradients are sent."""
+    comm: Communicator
+    clock: PhaseClock
+
+    @property
+    def rank(self) -> int:
+        return self.comm.rank
+
+    @property
+    def world_size(self) -> int:
+        return self.comm.world_size
+
+
+@dataclass(frozen=True)
+class StepStats:
+    loss: float
+    """Of this rank's batch, before the step."""
+
+
+class Strategy(ABC):
+    """Constructors take keyword-only parameters and raise ValueError for each bad one. `bind` comes once, first."""
+
+    def faults(self, compressor: Compressor, world_size: int) -> Iterator[str]:
+        """Combinations this strategy cannot run, one line each."""
+        yield from ()
+
+    @abstractmethod
+    def bind(self, context: WorkerContext) -> None:
+        """Take the parts of this run. Collectives are allowed; all ranks bind at once."""
+
+    @abstractmethod
+    def step(self, batch: Batch, step: int) -> StepStats:
+        """Take optimizer step `step`, counted from 0."""
+
+    def finish(self) -> None:
+        """Complete what is in flight; called once, after the last step."""
+        return
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state:
+            raise ValueError(f"{type(self).__name__} keeps no state, found {', '.join(state)}")

@@ -1,0 +1,86 @@
+"""What a workload is: a model, its data, its loss, its metric."""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+Batch = Any
+"""What `loss` takes; opaque to strategies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """How good the model is."""
+
+    name: str
+    target: float
+    higher_is_better: bool = True
+
+
+class Workload(ABC):
+    """Constructors take keyword-only parameters, raise ValueError for each bad one, and read no data."""
+
+    metric: ClassVar[Metric]
+
+    @abstractmethod
+    def model(self, seed: int) -> nn.Module:
+        """The same initial parameters on every rank."""
+
+    @abstractmethod
+    def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer: ...
+
+    @abstractmethod
+    def samples(self) -> int:
+        """Training samples of one epoch."""
+
+    @abstractmethod
+    def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Batch:
+        """This rank's part of the global batch of `step`, counted from 0. Parts are disjoint, and an epoch covers all
+        samples; for the same seed and global batch size their union does not depend on `world_size`."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Mean over the batch."""
+
+    @abstractmethod
+    def evaluate(self, model: nn.Module) -> float:
+        """The metric on held-out data; leaves the model in training mode."""
+
+
+def parameters_crc32(model: nn.Module) -> int:
+    """Of all parameters' bits, in order."""
+    checksum = 0
+    for parameter in model.parameters():
+        checksum = zlib.crc32(parameter.detach().numpy().tobytes(), checksum)
+    return checksum
+
+
+class Shuffle:
+    """The order of samples: one permutation per epoch, joined end to end, cut into global batches."""
+
+    def __init__(self, samples: int, seed: int) -> None:
+        self.samples = samples
+        self.seed = seed
+        self._epochs: dict[int, Tensor] = {}
+
+    def indices(self, step: int, *, rank: int, world_size: int, batch_size: int) -> Tensor:
+        """Samples of `rank` in global batch `step`."""
+        start = (step * world_size + rank) * batch_size
+        positions = torch.arange(start, start + batch_size)
+        epochs = positions // self.samples
+        pieces = [self._epoch(int(e))[positions[epochs == e] % self.samples] for e in epochs.unique()]
+        return torch.cat(pieces)
+
+    def _epoch(self, epoch: int) -> Tensor:
+        if epoch not in self._epochs:
+            generator = torch.Generator().manual_seed((self.seed << 20) + epoch)
+            self._epochs = {e: order for e, order in self._epochs.items() if e == epoch - 1}
+            self._epochs[epoch] = torch.randperm(self.samples, generator=generator)
+        return self._epochs[epoch]

@@ -1,0 +1,1 @@
+"""Models with their data and their target: one file a workload."""

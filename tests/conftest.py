@@ -1,0 +1,84 @@
+"""What the tests share: which of them this machine can run, and the lock for those that need it alone."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.core.rundir import RUNTIME_ROOT
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCK_TIME_LIMIT_S = 600.0
+_LEFT_OUT = pytest.StashKey[dict[str, int]]()
+
+
+def has_root() -> bool:
+    return os.geteuid() == 0
+
+
+@functools.cache
+def has_netem() -> bool:
+    """Tried, in a namespace of its own: a module may be there and still not load."""
+    if not has_root() or shutil.which("tc") is None:
+        return False
+    command = ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def has_gpu() -> bool:
+    return Path("/dev/nvidiactl").exists()
+
+
+NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
+    "needs_root": (has_root, "need root (make test calls sudo for them)"),
+    "netem": (has_netem, "need root and a kernel with sch_netem"),
+    "gpu": (has_gpu, "need an NVIDIA device"),
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what this machine cannot run: a skip would hide among the chosen ones, so the reason is printed."""
+    kept, deselected = [], []
+    left_out: dict[str, int] = {}
+    for item in items:
+        if ROOT / "tests" / "emulation" in item.path.parents:
+            item.add_marker("needs_root")
+        lacking = [why for mark, (there, why) in NEEDS.items() if item.get_closest_marker(mark) and not there()]
+        (deselected if lacking else kept).append(item)
+        for why in lacking[:1]:
+            left_out[why] = left_out.get(why, 0) + 1
+    config.stash[_LEFT_OUT] = left_out
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = kept
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for why, count in config.stash.get(_LEFT_OUT, {}).items():
+        terminalreporter.write_line(f"left out: {count} tests that {why}")
+
+
+@pytest.fixture
+def machine_lock() -> Iterator[None]:
+    """The machine alone: `longhaul run` takes the same lock, so no run's load falls into what a test measures."""
+    RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
+    deadline_s = time.monotonic() + LOCK_TIME_LIMIT_S
+    with (RUNTIME_ROOT / "machine.lock").open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline_s:
+                    pytest.fail(f"another run has held this machine for {LOCK_TIME_LIMIT_S:.0f} s")
+                time.sleep(0.2)
+        yield

@@ -1,0 +1,55 @@
+"""One rank of the communicator's test: prints what it got as one JSON object. Arguments: rank, world size, port."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import torch
+
+from testbed.worker.comm import Communicator
+
+rank, world_size, port = map(int, sys.argv[1:])
+comm = Communicator.connect(
+    rank=rank, world_size=world_size, address="127.0.0.1", port=port, interface="lo", timeout_s=30
+)
+
+
+def payload(size: int) -> torch.Tensor:
+    return torch.full((size,), rank + 1, dtype=torch.uint8)
+
+
+got: dict[str, object] = {}
+sent: dict[str, int] = {}
+
+
+def note(name: str, tensors: list[torch.Tensor]) -> None:
+    got[name] = [tensor.tolist() for tensor in tensors]
+    sent[name], comm.payload_bytes = comm.payload_bytes, 0
+
+
+note("sum", comm.all_reduce(torch.arange(5.0) * (rank + 1)).wait())
+note("max", comm.all_reduce(torch.tensor([float(rank), -float(rank)]), op="max").wait())
+note("half", comm.all_reduce(torch.ones(4, dtype=torch.float16)).wait())
+note("even", comm.all_gather(payload(3), [3] * world_size).wait())
+note("uneven", comm.all_gather(payload(rank), list(range(world_size))).wait())
+note("empty", comm.all_gather(payload(0), [0] * world_size).wait())
+parts = [payload(to + 1) for to in range(world_size)]
+note("all_to_all", comm.all_to_all(parts, [rank + 1] * world_size).wait())
+note("sizes", comm.exchange_sizes([10 * rank + to for to in range(world_size)]).wait())
+note("broadcast", comm.broadcast(torch.tensor([float(rank)]), source=1).wait())
+# many under way at once, waited for in another order
+pending = [comm.all_reduce(torch.full((1000,), float(index))) for index in range(6)]
+note("many", [p.wait()[0][:1] for p in reversed(pending)])
+receiving = comm.receive(torch.empty(2, dtype=torch.uint8), source=(rank - 1) % world_size)
+comm.send(payload(2), to=(rank + 1) % world_size).wait()
+note("ring", receiving.wait())
+try:
+    comm.require_equal(rank // 2, "the half")
+except Exception as error:
+    got["unequal"] = str(error)
+comm.require_equal(7, "seven")
+got["control_bytes"] = comm.control_bytes
+got["seconds"] = comm.stopwatch.take_s()
+comm.close()
+sys.stdout.write(json.dumps({"got": got, "sent": sent}))

@@ -1,0 +1,210 @@
+"""Plays the orchestrator over a Unix socket, so that the real `python -m testbed.worker run` is what is tested."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from selectors import EVENT_READ, BaseSelector, DefaultSelector
+from typing import Any
+
+import yaml
+
+from testbed.core.spec import Part, RunSpec
+from testbed.core.telemetry import Channel, Welcome
+from topologies import lan
+
+Workers = dict[int, subprocess.Popen[bytes]]
+OnEvent = Callable[[dict[str, Any], Workers], None]
+ROOT = Path(__file__).resolve().parents[2]
+CONF = ROOT / "experiments" / "conf"
+COMPRESSORS = sorted(path.stem for path in (CONF / "compressor").glob("*.yaml"))
+
+
+def part(kind: str, name: str, params: dict[str, Any] | None = None) -> Part:
+    """A plug-in at the defaults of its configuration, but for `params`."""
+    settings = yaml.safe_load((CONF / kind / f"{name}.yaml").read_text()) | (params or {})
+    settings.pop("run", None)
+    return Part(name, settings.pop("_target_"), settings)
+
+
+def make_spec(strategy: str = "ddp", compressor: str = "none", workers: int = 2, **given: Any) -> RunSpec:
+    fields: dict[str, Any] = {"steps": 5, "batch_size": 32, "evaluate_every": 1000, "timeout_s": 60.0} | given
+    return RunSpec(
+        topology=lan.build(workers=workers),
+        workload=part("workload", "digits", fields.pop("workload_params", None)),
+        strategy=part("strategy", strategy, fields.pop("strategy_params", None)),
+        compressor=part("compressor", compressor, fields.pop("compressor_params", None)),
+        device=part("device", "native"),
+        **fields,
+    )
+
+
+@dataclass
+class Outcome:
+    """What all workers said, and how they ended."""
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+    status: dict[int, int] = field(default_factory=dict)
+    logs: dict[int, str] = field(default_factory=dict)
+
+    def of(self, kind: str, rank: int | None = None) -> list[dict[str, Any]]:
+        return [e for e in self.events if e["event"] == kind and (rank is None or e["rank"] == rank)]
+
+    def losses(self, rank: int) -> list[float]:
+        return [e["loss"] for e in self.of("step", rank)]
+
+    def payloads(self, rank: int) -> list[int]:
+        return [e["payload_bytes"] for e in self.of("step", rank)]
+
+
+def run(
+    spec: RunSpec,
+    folder: Path,
+    *,
+    limit_s: float = 110.0,
+    on_event: OnEvent | None = None,
+    absent: frozenset[int] | set[int] = frozenset(),
+    grace_s: float = 0.0,
+) -> Outcome:
+    """Run all workers of `spec` on loopback to their end.
+
+    Args:
+        on_event: sees each event as it comes; what it raises ends the conversation.
+        absent: ranks that are not started.
+        grace_s: how long workers may take to end by themselves once the conversation is over.
+
+    Raises:
+        AssertionError: some rank is not done within `limit_s`; names it and shows its log.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    path = str(folder / "s.sock")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(spec.workers)
+    workers: Workers = {}
+    logs: dict[int, Path] = {}
+    for rank in sorted(set(range(spec.workers)) - absent):
+        logs[rank] = folder / f"rank{rank}.log"
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "LONGHAUL_SOCKET": path,
+            "LONGHAUL_NODE": str(rank),
+        }
+        with logs[rank].open("wb") as log:
+            command = [sys.executable, "-m", "testbed.worker", "run"]
+            workers[rank] = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+    conversation = _Conversation(spec, listener, port, on_event)
+    outcome = Outcome(conversation.events)
+    try:
+        conversation.hold(workers, time.monotonic() + limit_s)
+    finally:
+        conversation.end()
+        hung = _end(workers, grace_s)
+        for rank, worker in workers.items():
+            outcome.status[rank] = worker.wait()
+            outcome.logs[rank] = logs[rank].read_text(errors="replace")
+    told = "\n".join(f"rank {rank}:\n{outcome.logs[rank][-2000:]}" for rank in hung)
+    assert not hung, f"hung after {limit_s} s: rank {', '.join(map(str, hung))}\n{told}"
+    return outcome
+
+
+def _end(workers: Workers, grace_s: float) -> list[int]:
+    """Kill the workers that do not end by themselves; return their ranks."""
+    give_up_s = time.monotonic() + grace_s
+    while time.monotonic() < give_up_s and any(worker.poll() is None for worker in workers.values()):
+        time.sleep(0.1)
+    hung = [rank for rank, worker in workers.items() if worker.poll() is None]
+    for rank in hung:
+        workers[rank].send_signal(signal.SIGKILL)
+    return hung
+
+
+class _Conversation:
+    """The orchestrator's end of the socket."""
+
+    def __init__(self, spec: RunSpec, listener: socket.socket, port: int, on_event: OnEvent | None) -> None:
+        self.spec, self.listener, self.port, self.on_event = spec, listener, port, on_event
+        self.channels: list[Channel] = []
+        self.events: list[dict[str, Any]] = []
+        self._selector = DefaultSelector()
+        self._selector.register(listener, EVENT_READ, None)
+        self._warm = 0
+
+    def hold(self, workers: Workers, deadline_s: float) -> None:
+        """Talk until all workers have ended and all they said is read."""
+        while time.monotonic() < deadline_s:
+            over = all(worker.poll() is not None for worker in workers.values())
+            heard = self._listen(workers, timeout_s=0.1)
+            if over and not heard:
+                return
+
+    def end(self) -> None:
+        for channel in self.channels:
+            channel.connection.close()
+        self.listener.close()
+        self._selector.close()
+
+    def _listen(self, workers: Workers, timeout_s: float) -> bool:
+        ready = self._selector.select(timeout=timeout_s)
+        for key, _ in ready:
+            if key.data is None:
+                channel = Channel(self.listener.accept()[0])
+                self.channels.append(channel)
+                self._selector.register(channel.connection, EVENT_READ, channel)
+            else:
+                for message in _lines(key.data, self._selector):
+                    self._answer(message, key.data, workers)
+        return bool(ready)
+
+    def _answer(self, message: dict[str, Any], channel: Channel, workers: Workers) -> None:
+        if message["event"] == "hello":
+            _welcome(self.spec, channel, int(message["node"]), self.port)
+            return
+        self.events.append(message)
+        if message["event"] == "warm":
+            self._warm += 1
+            if self._warm == self.spec.workers:
+                for each in self.channels:
+                    each.send({"event": "go", "t0_s": time.monotonic() + 0.3})
+        if self.on_event is not None:
+            self.on_event(message, workers)
+
+
+def _lines(channel: Channel, selector: BaseSelector) -> list[dict[str, Any]]:
+    messages = []
+    try:
+        first = channel.receive()
+    except ConnectionError:
+        first = None
+    if first is None:
+        selector.unregister(channel.connection)
+        return []
+    messages.append(first)
+    while b"\n" in channel._pending:
+        following = channel.receive()
+        assert following is not None
+        messages.append(following)
+    return messages
+
+
+def _welcome(spec: RunSpec, channel: Channel, rank: int, port: int) -> None:
+    channel.send_welcome(
+        Welcome(
+            spec=spec.to_json(),
+            rank=rank,
+            world_size=spec.workers,
+            interface="lo",
+            master_address="127.0.0.1",
+            master_port=port,
+        )
+    )

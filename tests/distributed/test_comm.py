@@ -1,0 +1,92 @@
+"""The communicator over real gloo: what arrives, and what is counted."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.distributed.harness import ROOT
+
+P = 3
+
+
+@pytest.fixture(scope="module")
+def ranks() -> list[dict[str, Any]]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    script = str(Path(__file__).with_name("collectives.py"))
+    workers = [
+        subprocess.Popen(
+            [sys.executable, script, str(rank), str(P), str(port)],
+            env={"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for rank in range(P)
+    ]
+    answers: list[tuple[bytes, bytes]] = []
+    for worker in workers:
+        try:
+            answers.append(worker.communicate(timeout=60))
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            answers.append((b"", b"hung; " + worker.communicate()[1]))
+    for rank, (worker, (_, log)) in enumerate(zip(workers, answers, strict=True)):
+        assert worker.returncode == 0, f"rank {rank}: {log.decode()}"
+    return [json.loads(out) for out, _ in answers]
+
+
+def _got(ranks: list[dict[str, Any]], name: str) -> list[Any]:
+    return [answer["got"][name] for answer in ranks]
+
+
+def test_reductions(ranks: list[dict[str, Any]]) -> None:
+    assert _got(ranks, "sum") == [[[0, 6, 12, 18, 24]]] * P
+    assert _got(ranks, "max") == [[[2, 0]]] * P
+    assert _got(ranks, "half") == [[[3, 3, 3, 3]]] * P
+    assert _got(ranks, "many") == [[[3.0 * index] for index in reversed(range(6))]] * P
+
+
+def test_gathers_of_equal_and_unequal_sizes(ranks: list[dict[str, Any]]) -> None:
+    assert _got(ranks, "even") == [[[1, 1, 1], [2, 2, 2], [3, 3, 3]]] * P
+    assert _got(ranks, "uneven") == [[[], [2], [3, 3]]] * P
+    assert _got(ranks, "empty") == [[[], [], []]] * P
+
+
+def test_point_to_point_and_all_to_all(ranks: list[dict[str, Any]]) -> None:
+    assert _got(ranks, "all_to_all") == [[[source + 1] * (rank + 1) for source in range(P)] for rank in range(P)]
+    assert _got(ranks, "sizes") == [[[10 * source + rank for source in range(P)]] for rank in range(P)]
+    assert _got(ranks, "broadcast") == [[[1.0]]] * P
+    assert _got(ranks, "ring") == [[[(rank - 1) % P + 1] * 2] for rank in range(P)]
+
+
+def test_bytes_over_all_ranks_are_the_closed_forms(ranks: list[dict[str, Any]]) -> None:
+    sent = {name: sum(answer["sent"][name] for answer in ranks) for name in ranks[0]["sent"]}
+    assert sent["sum"] == 2 * (P - 1) * 5 * 4
+    assert sent["half"] == 2 * (P - 1) * 4 * 2
+    assert sent["even"] == P * (P - 1) * 3
+    assert sent["uneven"] == P * (P - 1) * 2  # padded to the longest
+    assert sent["all_to_all"] == (P - 1) * (1 + 2 + 3)
+    assert sent["broadcast"] == (P - 1) * 4
+    assert sent["ring"] == P * 2
+    assert sent["sizes"] == 0
+    assert max(answer["got"]["control_bytes"] for answer in ranks) == 3 * 8 * (P - 1)
+
+
+def test_differing_values_are_named(ranks: list[dict[str, Any]]) -> None:
+    assert _got(ranks, "unequal") == [
+        "rank 0: the half differs from that of rank 2",
+        "rank 1: the half differs from that of rank 2",
+        "rank 2: the half differs from that of rank 0, 1",
+    ]
+
+
+def test_time_under_way_is_measured(ranks: list[dict[str, Any]]) -> None:
+    assert all(0 < seconds < 30 for seconds in _got(ranks, "seconds"))

@@ -1,0 +1,76 @@
+"""What goes wrong in a run ends in a named error on every rank, never in a hang."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.core.errors import EXIT_FAILED
+from tests.distributed.harness import OnEvent, Workers, make_spec, run
+
+
+def _at_step(step: int, signal_number: int, rank: int) -> OnEvent:
+    def on_event(event: dict[str, Any], workers: Workers) -> None:
+        if event["event"] == "step" and event["rank"] == rank and event["step"] == step:
+            workers[rank].send_signal(signal_number)
+
+    return on_event
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "torch_ddp"])
+def test_a_killed_rank_is_an_error_that_names_where(strategy: str, tmp_path: Path) -> None:
+    spec = make_spec(strategy, workers=3, steps=2000)
+    started_s = time.monotonic()
+    outcome = run(spec, tmp_path, on_event=_at_step(5, signal.SIGKILL, 1))
+    assert time.monotonic() - started_s < 60
+    assert outcome.status == {0: EXIT_FAILED, 1: -signal.SIGKILL, 2: EXIT_FAILED}
+    faults = {fault["rank"]: fault["message"] for fault in outcome.of("fault")}
+    assert set(faults) == {0, 2}
+    for rank, message in faults.items():
+        assert message.startswith(f"rank {rank}: ")
+        assert "failed in step " in message
+        assert "Traceback" in outcome.logs[rank]
+
+
+def test_a_rank_that_stops_answering_runs_into_the_timeout(tmp_path: Path) -> None:
+    spec = make_spec(workers=2, steps=2000, timeout_s=4.0)
+
+    def on_event(event: dict[str, Any], workers: Workers) -> None:
+        if event["event"] == "step" and event["rank"] == 1 and event["step"] == 5:
+            workers[1].send_signal(signal.SIGSTOP)
+        if event["event"] == "fault":
+            workers[1].send_signal(signal.SIGKILL)
+
+    outcome = run(spec, tmp_path, limit_s=60, on_event=on_event)
+    assert outcome.status[0] == EXIT_FAILED
+    (fault,) = outcome.of("fault")
+    assert fault["message"].startswith("rank 0: all_reduce of ")
+    assert "timeout 4 s wall" in fault["message"]
+
+
+def test_a_rank_that_never_comes_is_an_error(tmp_path: Path) -> None:
+    spec = make_spec(workers=2, timeout_s=5.0)
+    outcome = run(spec, tmp_path, limit_s=60, absent={1})
+    assert outcome.status == {0: EXIT_FAILED}
+    assert "rendezvous at 127.0.0.1:" in outcome.of("fault")[0]["message"]
+
+
+def test_a_worker_ends_when_its_orchestrator_is_gone(tmp_path: Path) -> None:
+    def on_event(event: dict[str, Any], workers: Workers) -> None:
+        if event["event"] == "step" and event["step"] == 5:
+            raise ConnectionAbortedError
+
+    with pytest.raises(ConnectionAbortedError):
+        run(make_spec(workers=1, steps=100_000), tmp_path, on_event=on_event, grace_s=20)
+    assert "the orchestrator is gone" in (tmp_path / "rank0.log").read_text()
+
+
+def test_a_training_that_diverges_says_so(tmp_path: Path) -> None:
+    spec = make_spec(workers=2, steps=200, workload_params={"learning_rate": 9.0, "momentum": 0.99})
+    outcome = run(spec, tmp_path)
+    assert EXIT_FAILED in outcome.status.values()
+    assert any("the training has diverged" in fault["message"] for fault in outcome.of("fault"))

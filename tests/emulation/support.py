@@ -1,0 +1,124 @@
+"""Starts the program as a user does, and looks at what a run left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from testbed.core.rundir import RunDir
+from testbed.orchestrator import cleanup
+from testbed.orchestrator.clone import CLONE, environment
+
+START_TIMEOUT_S = 240.0
+"""Until training goes on, on a machine that others use too."""
+END_TIMEOUT_S = 600.0
+IN_NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--mount", "--ipc", "--uts"]
+
+
+def wait_until(met: Callable[[], bool], timeout_s: float, what: str) -> float:
+    """Wait for `met`; returns the seconds it took, fails with `what` if it never was."""
+    started_s = time.monotonic()
+    while not met():
+        waited_s = time.monotonic() - started_s
+        assert waited_s < timeout_s, f"{what}: not within {timeout_s:.0f} s"
+        time.sleep(0.05)
+    return time.monotonic() - started_s
+
+
+class Longhaul:
+    """`longhaul run ...` as a process in a session of its own.
+
+    --share, since the test holds the machine lock itself.
+    """
+
+    def __init__(self, runs: Path, *overrides: str, wrapper: tuple[str, ...] = ()) -> None:
+        self.runs = runs
+        self.output = runs.parent / f"output-{time.monotonic_ns()}"
+        with self.output.open("w") as file:
+            self.process = subprocess.Popen(
+                [
+                    *(*wrapper, sys.executable, "-m", "testbed", "run", "--share", "--runs", str(runs)),
+                    *("metrics_port=0", *overrides),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=CLONE,
+                env=environment(),
+            )
+
+    @property
+    def said(self) -> str:
+        return self.output.read_text()
+
+    @property
+    def run(self) -> RunDir:
+        (path,) = self.runs.iterdir()
+        return RunDir(path)
+
+    def wait_for_step(self, step: int) -> None:
+        def reached() -> bool:
+            assert self.process.poll() is None, f"the run ended before step {step}:\n{self.said}"
+            if not any(self.runs.iterdir()) if self.runs.exists() else True:
+                return False
+            return any(e["event"] == "step" and e["step"] >= step for e in self.run.read_events())
+
+        wait_until(reached, START_TIMEOUT_S, f"step {step}")
+
+    def wait(self) -> int:
+        try:
+            return self.process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill_group()
+            raise AssertionError(f"the run did not end within {END_TIMEOUT_S:.0f} s:\n{self.said}") from None
+
+    def kill_group(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def summary(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.run.summary.read_text())
+        return found
+
+
+def gone_within(run_id: str, timeout_s: float) -> float:
+    """Wait until nothing of a run is left; on failure say what is."""
+    started_s = time.monotonic()
+    while left := cleanup.leftovers(run_id):
+        assert time.monotonic() - started_s < timeout_s, f"after {timeout_s:.0f} s still there: {left}"
+        time.sleep(0.05)
+    return time.monotonic() - started_s
+
+
+def host_state() -> dict[str, list[str]]:
+    """What a leak would add to on the host: devices, mounts, named namespaces."""
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    named = Path("/run/netns")
+    return {
+        "devices": sorted(os.listdir("/sys/class/net")),
+        "mounts": sorted(mounts),
+        "named namespaces": sorted(os.listdir(named)) if named.is_dir() else [],
+    }
+
+
+def run_inside(script: str, *arguments: str, timeout_s: float = 300.0) -> Any:
+    """Run a file of this folder as the first process of fresh namespaces; returns the JSON of its last line."""
+    done = subprocess.run(
+        [*IN_NAMESPACES, sys.executable, str(Path(__file__).parent / script), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        cwd=CLONE,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.strip().splitlines()[-1])

@@ -1,0 +1,134 @@
+"""However a run ends, its record says how, its logs are kept, and within 5 s nothing of it is left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.core.records import summary_faults
+from testbed.orchestrator import cleanup
+from testbed.orchestrator.clone import CLONE, environment
+from tests.emulation.support import Longhaul, gone_within, host_state, wait_until
+
+LONG = ("topo=wan100m", "steps=10000", "evaluate_every=10000")
+
+
+@pytest.fixture
+def running(tmp_path: Path, machine_lock: None) -> Iterator[Longhaul]:
+    """A run in the middle of its training; whatever the test does, nothing of it is left on the host."""
+    before = host_state()
+    longhaul = Longhaul(tmp_path / "runs", *LONG)
+    longhaul.wait_for_step(2)
+    run_id = longhaul.run.run_id
+    yield longhaul
+    if longhaul.process.poll() is None:
+        longhaul.kill_group()
+    gone_within(run_id, 5)
+    assert host_state() == before
+
+
+def _list(runs: Path) -> str:
+    command = [sys.executable, "-m", "testbed", "list", "--json", "--runs", str(runs)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, cwd=CLONE, env=environment(), check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_in_order(running: Longhaul, number: signal.Signals) -> None:
+    run = running.run
+    if number == signal.SIGINT:  # as a terminal does: the whole foreground group
+        os.killpg(running.process.pid, number)
+    else:
+        os.kill(running.process.pid, number)
+    gone_within(run.run_id, 5)
+    assert running.wait() == 4
+    summary = running.summary()
+    assert summary_faults(summary) == []
+    assert (summary["status"], summary["verdict"]) == ("interrupted", "invalid")
+    assert number.name in summary["reasons"][0]
+    assert summary["steps"] >= 1
+    assert run.log("oregon-0").exists() and run.orchestrator_log.read_text()
+
+
+@pytest.mark.parametrize("whole_group", [True, False], ids=["group", "supervisor alone"])
+def test_kill_9_leaves_nothing_and_the_next_command_seals_it(running: Longhaul, whole_group: bool) -> None:
+    run = running.run
+    assert cleanup.leftovers(run.run_id), "nothing to clean: the test would prove nothing"
+    (os.killpg if whole_group else os.kill)(running.process.pid, signal.SIGKILL)
+    running.process.wait()
+    gone_within(run.run_id, 5)
+    assert not run.summary.exists()
+    assert '"killed"' in _list(running.runs)
+    summary = running.summary()
+    assert (summary["status"], summary["verdict"]) == ("killed", "invalid")
+    assert summary_faults(summary) == []
+    assert summary["steps"] >= 1
+
+
+def test_a_dead_worker_is_named_within_ten_seconds(running: Longhaul) -> None:
+    run = running.run
+    (worker,) = [
+        pid
+        for pid in cleanup.processes_of(run.run_id)
+        if b"LONGHAUL_NODE=virginia-1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    ]
+    os.kill(worker, signal.SIGKILL)
+    gone_within(run.run_id, 10)
+    assert running.wait() == 4
+    summary = running.summary()
+    assert summary["status"] == "failed"
+    assert "worker 3 on virginia-1 was ended by SIGKILL" in summary["reasons"][0]
+
+
+def test_a_dead_delay_line_is_named(running: Longhaul) -> None:
+    run = running.run
+    (line,) = [
+        pid
+        for pid in cleanup.processes_of(run.run_id)
+        if b"shapers.delay_line" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    os.kill(line, signal.SIGKILL)
+    gone_within(run.run_id, 10)
+    assert running.wait() == 4
+    assert "delay line ended" in running.summary()["reasons"][0]
+
+
+def _fill(path: Path) -> None:
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
+        while file.write(bytes(1 << 16)):
+            pass
+    assert os.statvfs(path).f_bavail == 0
+
+
+def test_a_full_disk_fails_the_run_and_keeps_its_record(tmp_path: Path, machine_lock: None) -> None:
+    """The disk is a small file system in a mount namespace of the test's own, filled up in mid-training."""
+    disk, kept = tmp_path / "disk", tmp_path / "kept"
+    disk.mkdir()
+    make = f"mount -t tmpfs -o size=300m disk {disk}; mkdir {disk}/runs"
+    script = f'{make}; "$@"; status=$?; cp -r {disk}/runs {kept}; exit $status'
+    longhaul = Longhaul(disk / "runs", *LONG, wrapper=("unshare", "--mount", "bash", "-c", script, "bash"))
+    seen = Path(f"/proc/{longhaul.process.pid}/root{disk}")
+    wait_until(lambda: (seen / "runs").is_dir(), 30, "the small disk")
+    longhaul.runs = seen / "runs"
+    longhaul.wait_for_step(2)
+    run_id = longhaul.run.run_id
+    _fill(seen / "filler")
+    assert longhaul.wait() == 4
+    gone_within(run_id, 5)
+    (record,) = kept.iterdir()
+    summary = json.loads((record / "summary.json").read_text())
+    assert summary_faults(summary) == []
+    assert summary["status"] == "failed"
+    assert "No space left" in " ".join(summary["reasons"])
+    assert (record / "logs" / "oregon-0.log").exists()

@@ -1,0 +1,110 @@
+"""One whole run, as a user makes it: its record is complete, its numbers agree with each other."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from testbed.core.records import summary_faults
+from tests.emulation.support import Longhaul, gone_within, host_state, wait_until
+
+FILES = {
+    "spec.json",
+    "provenance.json",
+    "network.json",
+    "events.jsonl",
+    "samples.parquet",
+    "metrics.openmetrics",
+    "logs",
+    "summary.json",
+    "report.html",
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, machine_lock: None) -> Longhaul:
+    """A short run on wan100m, with its /metrics scraped once while it trained."""
+    before = host_state()
+    longhaul = Longhaul(tmp_path_factory.mktemp("whole") / "runs", "topo=wan100m", "steps=12", "evaluate_every=6")
+    longhaul.wait_for_step(2)
+    port = re.search(r"http://127\.0\.0\.1:(\d+)/metrics", longhaul.said)
+    assert port, f"the run did not say where its metrics are:\n{longhaul.said}"
+    with urllib.request.urlopen(port.group(0), timeout=10) as answer:
+        (longhaul.runs.parent / "metrics").write_bytes(answer.read())
+    assert longhaul.wait() in (0, 5), longhaul.said
+    gone_within(longhaul.run.run_id, 5)
+    assert host_state() == before
+    return longhaul
+
+
+def test_every_file_of_the_interface_is_there_and_nothing_else(finished: Longhaul) -> None:
+    assert {path.name for path in finished.run.path.iterdir()} == FILES
+    logs = {path.name for path in finished.run.logs.iterdir()}
+    assert logs == {"orchestrator.log", "oregon-0.log", "oregon-1.log", "virginia-0.log", "virginia-1.log"}
+
+
+def test_the_summary_is_complete_and_adds_up(finished: Longhaul) -> None:
+    summary = finished.summary()
+    assert summary_faults(summary) == []
+    assert (summary["status"], summary["steps"], summary["workers"]) == ("completed", 12, 4)
+    assert summary["bytes"]["payload"] == summary["bytes"]["dense"]
+    assert summary["compression_ratio"] == pytest.approx(1, abs=1e-6)
+    assert 1.0 <= summary["bytes"]["wire_total"] / summary["bytes"]["payload"] <= 1.1
+    # a flat ring of two and two crosses the WAN with a quarter of all messages each way
+    assert summary["bytes"]["wire_wan"] == pytest.approx(summary["bytes"]["wire_total"] / 2, rel=0.1)
+    assert summary["time_s"] > 0 and summary["wall_s"] > summary["time_s"]
+    for link in summary["links"]:
+        if link["wan"]:
+            assert link["rate_bit_s"]["measured"] == pytest.approx(100e6, rel=0.05)
+            assert link["rtt_s"]["measured"] == pytest.approx(0.067, abs=2e-3)
+
+
+def test_what_was_scraped_while_it_trained_passes_promtool(finished: Longhaul) -> None:
+    text = (finished.runs.parent / "metrics").read_text()
+    assert "longhaul_train_steps_total" in text and "longhaul_link_transmit_bytes_total" in text
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_prometheus_takes_every_archived_sample(finished: Longhaul, tmp_path: Path) -> None:
+    written = sum(1 for line in finished.run.openmetrics.read_text().splitlines() if line and not line.startswith("#"))
+    assert written > 500
+    command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(finished.run.openmetrics), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    listed = subprocess.run(
+        ["promtool", "tsdb", "list", str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
+    )
+    rows = [line.split() for line in listed.stdout.splitlines()[1:]]
+    assert sum(int(row[4]) for row in rows) == written
+
+
+def test_events_are_whole_lines_with_a_time(finished: Longhaul) -> None:
+    lines = finished.run.events.read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert all("t_s" in event and "event" in event for event in events)
+    assert {
+        "schedule",
+        "model",
+        "measurement",
+        "step",
+        "evaluation",
+        "link",
+        "rtt",
+        "delay_line",
+        "tcp",
+        "node",
+        "host",
+    } <= {event["event"] for event in events}
+    assert sum(event["event"] == "step" for event in events) == 12 * 4
+
+
+def test_the_last_line_names_the_run_directory(finished: Longhaul) -> None:
+    wait_until(lambda: finished.run.run_id in finished.said, 5, "the run's id in what was said")

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import pytest
+
+from testbed.core.errors import EXIT_INPUT, InputError
+from testbed.core.spec import Part, RunSpec
+from topologies import two_regions
+
+
+def spec(**changes: Any) -> RunSpec:
+    fields: dict[str, Any] = {
+        "topology": two_regions.build(workers=4),
+        "workload": Part("digits", "testbed.worker.workloads.digits.Digits", {"learning_rate": 0.01}),
+        "strategy": Part("ddp", "testbed.worker.strategies.ddp.DDP"),
+        "compressor": Part("topk", "compressors.topk.TopK", {"density": 0.01}),
+        "device": Part("native", "testbed.worker.device.Native"),
+        "steps": 10,
+        **changes,
+    }
+    return RunSpec(**fields)
+
+
+def test_json_round_trip_keeps_the_hash() -> None:
+    before = spec(target=0.9, seed=3)
+    data = json.loads(json.dumps(before.to_json()))
+    after = RunSpec.from_json(data)
+    assert after == before
+    assert after.hash == before.hash == data["hash"]
+
+
+def test_unknown_keys_of_a_newer_record_are_passed_over() -> None:
+    assert RunSpec.from_json({**spec().to_json(), "code_hash": "0" * 16}) == spec()
+
+
+def test_workers_are_the_nodes() -> None:
+    assert spec().workers == 4
+    assert spec().topo == "two_regions"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"steps": 11},
+        {"dilation": 2.0},
+        {"shaper": "netem"},
+        {"tcp": "reno"},
+        {"timeout_s": 60.0},
+        {"compressor": Part("topk", "compressors.topk.TopK", {"density": 0.02})},
+        {"topology": two_regions.build(workers=4, rtt="68 ms")},
+    ],
+)
+def test_what_can_change_a_result_changes_the_hash(change: dict[str, Any]) -> None:
+    assert spec(**change).hash != spec().hash
+
+
+def test_the_metrics_port_does_not_change_the_hash() -> None:
+    assert spec(metrics_port=0).hash == spec().hash
+
+
+def test_the_order_of_parameters_does_not_change_the_hash() -> None:
+    one = Part("x", "m.X", {"a": 1, "b": 2})
+    other = Part("x", "m.X", {"b": 2, "a": 1})
+    assert spec(strategy=one).hash == spec(strategy=other).hash
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"steps": None}, "give exactly one of the two"),
+        ({"epochs": 1.0}, "give exactly one of the two"),
+        ({"steps": 0}, "steps=0: must be at least 1"),
+        ({"steps": None, "epochs": 0.0}, "epochs=0.0: must be above 0"),
+        ({"steps": None, "epochs": math.nan}, "epochs=nan: must be above 0"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"evaluate_every": 0}, "evaluate_every=0"),
+        ({"dilation": 0.5}, "dilation=0.5: must be at least 1"),
+        ({"dilation": math.nan}, "dilation=nan"),
+        ({"timeout_s": 0.0}, "timeout_s=0.0"),
+        ({"metrics_port": -1}, "metrics_port=-1"),
+        ({"metrics_port": 65536}, "metrics_port=65536"),
+        ({"runtime": "podman"}, "runtime=podman: unknown; known: runc, docker"),
+        ({"shaper": "tc"}, "shaper=tc: unknown; known: auto, netem, nfqueue"),
+        ({"tcp": "vegas"}, "tcp=vegas: unknown; known: tuned, stock, reno, bbr"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(change: dict[str, Any], fault: str) -> None:
+    with pytest.raises(InputError) as caught:
+        spec(**change)
+    assert len(caught.value.faults) == 1
+    assert fault in caught.value.faults[0]
+
+
+def test_every_fault_is_reported_at_once() -> None:
+    with pytest.raises(InputError) as caught:
+        spec(steps=None, batch_size=0, dilation=0, runtime="podman", tcp="vegas")
+    assert len(caught.value.faults) == 5
+    assert caught.value.exit_status == EXIT_INPUT
+
+
+def test_a_spec_is_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spec().seed = 1  # type: ignore[misc]

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.core.units import (
+    format_rate,
+    format_size,
+    format_time,
+    parse_rate_bit_s,
+    parse_ratio,
+    parse_size_bytes,
+    parse_time_s,
+)
+
+PARSERS: list[Callable[[str], float]] = [parse_rate_bit_s, parse_time_s, parse_size_bytes, parse_ratio]
+
+
+@pytest.mark.parametrize(
+    ("text", "rate_bit_s"),
+    [
+        ("1 Gbit/s", 1e9),
+        ("2.5 Gbit/s", 2.5e9),
+        ("100Mbit/s", 1e8),
+        ("  64 kbit/s ", 64e3),
+        ("1e3 Mbit/s", 1e9),
+        ("1.5e-3 Gbit/s", 1.5e6),
+        ("9600 bit/s", 9600),
+        ("1 Tbit/s", 1e12),
+        ("0", 0),
+        (0, 0),
+    ],
+)
+def test_a_rate_with_a_unit_is_in_bit_s(text: str, rate_bit_s: float) -> None:
+    assert parse_rate_bit_s(text) == pytest.approx(rate_bit_s)
+
+
+@pytest.mark.parametrize(
+    ("text", "time_s"),
+    [("67 ms", 0.067), ("250us", 250e-6), ("250 µs", 250e-6), ("3 ns", 3e-9), ("2 min", 120), ("1.5 h", 5400)],
+)
+def test_a_time_with_a_unit_is_in_seconds(text: str, time_s: float) -> None:
+    assert parse_time_s(text) == pytest.approx(time_s)
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [("25 MiB", 25 * 2**20), ("25 MB", 25_000_000), ("4 KiB", 4096), ("4 kB", 4000), ("1 GiB", 2**30), ("7 B", 7)],
+)
+def test_a_size_says_whether_it_is_decimal_or_binary(text: str, size_bytes: int) -> None:
+    found = parse_size_bytes(text)
+    assert found == size_bytes and isinstance(found, int)
+
+
+@pytest.mark.parametrize(
+    ("text", "ratio"), [("0.1%", 0.001), ("0.01", 0.01), (0.5, 0.5), ("100%", 1), (0, 0), ("1", 1)]
+)
+def test_a_ratio_may_be_a_percentage(text: str | float, ratio: float) -> None:
+    assert parse_ratio(text) == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize("text", ["100 Mbps", "100 MB/s", "100 mbit/s", "100 Mbit", "1 gbit/s", "5 ms"])
+def test_an_unknown_unit_of_a_rate_is_refused_with_the_known_ones(text: str) -> None:
+    with pytest.raises(ValueError, match=r"unknown unit .*Mbit/s"):
+        parse_rate_bit_s(text)
+
+
+@pytest.mark.parametrize("text", ["100", 100, 100.0, "67"])
+@pytest.mark.parametrize("parse", [parse_rate_bit_s, parse_time_s, parse_size_bytes])
+def test_a_bare_number_other_than_0_has_no_unit(parse: Callable[[str | float], float], text: str | float) -> None:
+    with pytest.raises(ValueError, match="no unit"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ms", "-5 ms", "- 5 ms", "1,5 s", "1.2.3 s", "nan s", "inf s", "0x10 s", "1 s 2 s", "٣ s"]
+)
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="time"):
+        parse_time_s(text)
+
+
+@pytest.mark.parametrize("value", [True, False, None, [1], {"a": 1}])
+@pytest.mark.parametrize("parse", PARSERS)
+def test_another_type_is_refused(parse: Callable[[object], float], value: object) -> None:
+    with pytest.raises(ValueError, match="expected a number with a unit"):
+        parse(value)
+
+
+@pytest.mark.parametrize("text", ["101%", "1.5", 2, "1e9"])
+def test_a_ratio_above_1_is_refused(text: str | float) -> None:
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        parse_ratio(text)
+
+
+@pytest.mark.parametrize("parse", PARSERS)
+def test_a_number_too_large_to_hold_is_refused(parse: Callable[[str], float]) -> None:
+    unit = {parse_rate_bit_s: " Gbit/s", parse_time_s: " s", parse_size_bytes: " GB", parse_ratio: "%"}[parse]
+    with pytest.raises(ValueError, match="1e400"):
+        parse(f"1e400{unit}")
+
+
+@given(st.text())
+def test_any_text_is_parsed_to_a_finite_number_or_refused(text: str) -> None:
+    for parse in PARSERS:
+        try:
+            value = parse(text)
+        except ValueError:
+            continue
+        assert math.isfinite(value) and value >= 0
+
+
+@given(st.decimals(min_value=0, max_value=1000, places=3))
+def test_a_whole_number_of_bytes_is_not_rounded_down(kilobytes: object) -> None:
+    assert parse_size_bytes(f"{kilobytes} kB") == int(kilobytes * 1000)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("format_value", "parse", "smallest"),
+    [(format_rate, parse_rate_bit_s, 1.0), (format_time, parse_time_s, 1e-9), (format_size, parse_size_bytes, 1.0)],
+)
+@given(scale=st.floats(min_value=0, max_value=12, exclude_min=True))
+def test_what_is_formatted_parses_to_the_same_within_its_four_digits(
+    format_value: Callable[[float], str], parse: Callable[[str], float], smallest: float, scale: float
+) -> None:
+    value = smallest * 10**scale
+    # Sizes are whole bytes, so a size of few bytes may lose its fraction.
+    assert parse(format_value(value)) == pytest.approx(value, rel=6e-4, abs=1.0 if parse is parse_size_bytes else 0)
+
+
+def test_formats_choose_the_unit_a_reader_expects() -> None:
+    assert format_rate(1e9) == "1 Gbit/s"
+    assert format_rate(12_345_678) == "12.35 Mbit/s"
+    assert format_time(0.067) == "67 ms"
+    assert format_time(0) == "0 ns"
+    assert format_size(4_500_000) == "4.5 MB"

@@ -1,0 +1,59 @@
+"""Pins, locks and version say the same thing everywhere."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import testbed
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PINS = sorted({pin for extra in PROJECT["project"]["optional-dependencies"].values() for pin in extra})
+LOCK = (ROOT / "requirements" / "lock.txt").read_text()
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def locked() -> dict[str, str]:
+    return {normal(n): v for n, v in re.findall(r"^([\w.-]+)==(\S+)", LOCK, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("pin", PINS)
+def test_every_pin_of_an_extra_is_exact_and_locked(pin: str) -> None:
+    name, version = pin.split("==")
+    if name == "torch":
+        assert (ROOT / "requirements" / "torch.txt").read_text().strip() == pin
+    else:
+        assert locked()[normal(name)] == version
+
+
+def test_every_locked_package_has_a_hash() -> None:
+    entries = re.split(r"^(?=[\w.-]+==)", LOCK, flags=re.MULTILINE)[1:]
+    assert len(entries) == len(locked())
+    assert [entry.split("\n")[0] for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+@pytest.mark.parametrize("name", ["lock.txt", "build.txt", "torch.txt"])
+def test_a_lock_does_not_say_where_packages_come_from(name: str) -> None:
+    text = (ROOT / "requirements" / name).read_text()
+    assert not re.search(r"https?:|file:|index-url|find-links|trusted-host", text)
+
+
+def test_the_installed_version_is_the_code_s() -> None:
+    assert importlib.metadata.version("longhaul") == testbed.__version__
+
+
+def test_what_torch_needs_comes_from_the_lock() -> None:
+    requirements = importlib.metadata.requires("torch") or []
+    # A CUDA build needs NVIDIA's and Triton's packages too, which torch itself pins exactly.
+    bare = [r for r in requirements if ";" not in r and not r.startswith(("nvidia", "triton", "cuda"))]
+    names = {normal(re.split(r"[<>=!~\[ ]", r, maxsplit=1)[0]) for r in bare}
+    assert names <= set(locked()), names - set(locked())

@@ -1,0 +1,115 @@
+"""Parts by name, and the check the orchestrator runs before it builds anything."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT
+from testbed.core.spec import Part, RunSpec
+from testbed.worker.check import check
+from topologies import lan
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def _spec(**parts: Part) -> RunSpec:
+    defaults = {
+        "workload": Part("digits", "testbed.worker.workloads.digits.Digits"),
+        "strategy": Part("ddp", "testbed.worker.strategies.ddp.DDP"),
+        "compressor": Part("none", "compressors.none.Uncompressed"),
+        "device": Part("native", "testbed.worker.device.Native"),
+    }
+    return RunSpec(topology=lan.build(workers=2), steps=1, **(defaults | parts))
+
+
+def _check(spec: RunSpec) -> tuple[int, dict[str, Any]]:
+    sink = io.StringIO()
+    status = check(io.StringIO(json.dumps(spec.to_json())), sink)
+    return status, json.loads(sink.getvalue())
+
+
+def test_a_possible_spec_has_no_faults() -> None:
+    status, answer = _check(_spec())
+    assert status == EXIT_COMPLETED
+    assert answer == {
+        "faults": [],
+        "parameters": 1091466,
+        "metric": {"name": "accuracy", "target": 0.97, "higher_is_better": True},
+    }
+
+
+def test_faults_of_all_parts_come_at_once() -> None:
+    status, answer = _check(
+        _spec(
+            compressor=Part("topk", "compressors.topk.TopK", {"density": 2, "densty": 0.1}),
+            workload=Part("digits", "testbed.worker.workloads.digits.Digits", {"learning_rate": -1, "momentum": 1}),
+            strategy=Part("ddp", "testbed.worker.strategies.ddp.DDP", {"bucket_size": "4"}),
+            device=Part("native", "testbed.worker.device.Native", {"speed": 2}),
+        )
+    )
+    assert status == EXIT_INPUT
+    assert answer["faults"] == [
+        "workload.learning_rate=-1: must be above 0 and below 10",
+        "workload.momentum=1: must be in [0, 1)",
+        "strategy.bucket_size=4: size '4': no unit; use one of B, kB, MB, GB, KiB, MiB, GiB",
+        "compressor.densty=0.1: unknown; topk knows: density, feedback",
+        "compressor.density=2: must be in (0, 1]",
+        "device.speed=2: unknown; native knows: no parameters",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "fault"),
+    [
+        ("compressors.nowhere.Nothing", "cannot load 'compressors.nowhere.Nothing'"),
+        ("compressors.topk.Nothing", "cannot load 'compressors.topk.Nothing'"),
+        ("Nothing", "cannot load 'Nothing'"),
+        ("pathlib.Path", "pathlib.Path is not a Compressor"),
+    ],
+)
+def test_a_class_that_cannot_be_had_is_named(target: str, fault: str) -> None:
+    status, answer = _check(_spec(compressor=Part("mine", target)))
+    assert status == EXIT_INPUT
+    assert answer["faults"][0].startswith("compressor=mine: ")
+    assert fault in answer["faults"][0]
+
+
+def test_torch_ddp_refuses_compressors_by_name() -> None:
+    torch_ddp = Part("torch_ddp", "testbed.worker.strategies.torch_ddp.TorchDDP")
+    assert _check(_spec(strategy=torch_ddp))[0] == EXIT_COMPLETED
+    status, answer = _check(_spec(strategy=torch_ddp, compressor=Part("fp16", "compressors.fp16.Float16")))
+    assert status == EXIT_INPUT
+    assert "strategy=torch_ddp sends gradients as they are, found Float16" in answer["faults"][0]
+
+
+def test_the_command_reads_a_spec_and_prints_one_object() -> None:
+    spec = _spec(compressor=Part("int8", "compressors.int8.Int8", {"block_size": 7}))
+    command = [sys.executable, "-m", "testbed.worker", "check"]
+    done = subprocess.run(
+        command, input=json.dumps(spec.to_json()), capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+    )
+    assert done.returncode == EXIT_INPUT
+    assert json.loads(done.stdout)["faults"] == ["compressor.block_size=7: must be a whole number, at least 8"]
+    done = subprocess.run(command, input="{}", capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == EXIT_INPUT
+    assert json.loads(done.stdout)["faults"][0].startswith("spec: ")
+
+
+def test_an_unknown_command_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed.worker", "rnu"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == EXIT_INPUT
+    assert "run|check" in done.stderr

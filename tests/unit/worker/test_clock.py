@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from testbed.worker.clock import PhaseClock
+from testbed.worker.comm import Communicator, Stopwatch
+
+
+def _compute(cpu_s: float) -> None:
+    end_s = time.thread_time() + cpu_s
+    while time.thread_time() < end_s:
+        pass
+
+
+def test_an_inner_phase_suspends_the_outer_one() -> None:
+    clock = PhaseClock()
+    with clock.phase("backward"):
+        time.sleep(0.02)
+        with clock.phase("compress"):
+            time.sleep(0.05)
+    seconds = clock.take()
+    assert 0.02 <= seconds["backward"] < 0.05
+    assert seconds["compress"] >= 0.05
+    assert clock.take() == {}
+
+
+def test_an_exception_leaves_the_phase() -> None:
+    clock = PhaseClock()
+    with pytest.raises(RuntimeError), clock.phase("forward"):
+        raise RuntimeError
+    time.sleep(0.02)
+    assert clock.take()["forward"] < 0.02
+
+
+def test_under_dilation_computing_takes_its_cpu_time_and_waiting_its_share() -> None:
+    clock = PhaseClock(dilation=4.0)
+    started_s = time.monotonic()
+    with clock.phase("forward"):
+        _compute(0.02)
+    assert time.monotonic() - started_s >= 0.08
+    with clock.phase("exposed_communication"):
+        time.sleep(0.04)
+    seconds = clock.take()
+    assert seconds["forward"] >= 0.02
+    assert 0.01 <= seconds["exposed_communication"] < 0.03
+
+
+def test_a_stopwatch_counts_overlapping_intervals_once() -> None:
+    watch = Stopwatch()
+    first = watch.start()
+    time.sleep(0.02)
+    second = watch.start()
+    first()
+    first()
+    time.sleep(0.02)
+    second()
+    time.sleep(0.05)
+    assert 0.04 <= watch.take_s() < 0.08
+    assert watch.take_s() == 0
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7])
+@pytest.mark.parametrize("total", [0, 1, 10, 26195184])
+def test_parts_of_a_total_are_whole_and_add_up(world_size: int, total: int) -> None:
+    ranks = [Communicator(rank, world_size, timeout_s=1) for rank in range(world_size)]
+    for comm in ranks:
+        comm.count(total)
+    parts = [comm.payload_bytes for comm in ranks]
+    assert sum(parts) == total
+    assert max(parts) - min(parts) <= 1

@@ -1,0 +1,4 @@
+"""Families of networks as plain functions, and measured figures as data.
+
+Read by the orchestrator; no Mininet, no torch.
+"""
