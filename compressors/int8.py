@@ -42,9 +42,9 @@ class Int8(Compressor):
         numel = tensor.numel()
         padded = self._padded(tensor.float())
         scales = padded.abs().amax(dim=1, keepdim=True).div_(127)
-        inverse = torch.where(scales > 0, scales.reciprocal(), 0.0)
-        # 1/scale overflows where all of a block is below 3e-39; such a block is sent as zeros.
-        inverse = torch.where(inverse.isinf(), 0.0, inverse)
+        # The reciprocal overflows where a block holds nothing above 4e-37: such a block is sent as zeros.
+        inverse = scales.reciprocal()
+        inverse[inverse.isinf()] = 0.0
         codes = padded.mul(inverse).round_().nan_to_num_(0.0).to(torch.int8)
         return torch.cat([to_bytes(scales), to_bytes(codes)[:numel]])
 

@@ -84,7 +84,7 @@ allow_start() {
     if [ -e "$POLICY" ] && grep -qF "$POLICY_MARK" "$POLICY"; then as_root rm -f "$POLICY"; fi
 }
 
-apt() { as_root env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -o DPkg::Lock::Timeout=300 "$@"; }
+apt() { as_root env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@"; }
 
 update_lists() {
     say "reading Debian's package lists"
@@ -110,12 +110,12 @@ install_packages() {
     trap 'exit 130' INT TERM HUP
     forbid_start
     # shellcheck disable=SC2086
-    if ! apt install -y -q --no-install-recommends $missing >&2; then
+    if ! apt install -y -qq --no-install-recommends $missing >&2; then
         # Old package lists name files that are gone; new ones may help, once.
         [ "$updated" = 0 ] || fail "apt-get install failed (above)"
         update_lists "$missing"
         # shellcheck disable=SC2086
-        apt install -y -q --no-install-recommends $missing >&2 || fail "apt-get install failed (above)"
+        apt install -y -qq --no-install-recommends $missing >&2 || fail "apt-get install failed (above)"
     fi
     allow_start
     if [ "$had_prometheus" = 0 ] && [ -d /run/systemd/system ]; then

@@ -22,8 +22,8 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
     fault              rank, node, message
 
 `wire_bytes`, `packets`, `drops` of a link, `cpu_s`, `throttled_s` and `cpu_pressure_s` count up from the first step, a
-delay line's from its start; `busy_*` and `late_*` belong to the interval since the event before. `busy_s` is time in
-which the queue was seen non-empty at both ends of a sampling window, `busy_bytes` what left in it.
+delay line's from its start; `busy_*` and `late_*` belong to the interval since the event before. `busy_s` is the
+length of a sampling window in which the queue cannot have been empty, `busy_bytes` what left in it.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from testbed.core.errors import raise_input_faults
 from testbed.core.topology import Topology
 
 TCP_PROFILES = ("tuned", "stock", "reno", "bbr")
-SHAPERS = ("auto", "netem", "nfqueue")
-RUNTIMES = ("runc", "docker")
+SHAPERS = ("auto", "nfqueue")
+RUNTIMES = ("runc",)
 DEFAULT_METRICS_PORT = 9464
 
 

@@ -32,7 +32,10 @@ def _parse(text: str | int | float, kind: str, table: dict[str, float] | dict[st
         known = ", ".join(u for u in table if u)
         found = f"unknown unit {unit!r}" if unit else "no unit"
         raise ValueError(f"{kind} {text!r}: {found}; use one of {known}")
-    return value * table[unit]
+    base = value * table[unit]
+    if not math.isfinite(base):
+        raise ValueError(f"{kind} {text!r}: too large")
+    return base
 
 
 def parse_rate_bit_s(text: str | int | float) -> float:
@@ -59,7 +62,7 @@ def parse_size_bytes(text: str | int | float) -> int:
     >>> parse_size_bytes("25 MiB")
     26214400
     """
-    return int(_parse(text, "size", _SIZES))
+    return round(_parse(text, "size", _SIZES))
 
 
 def parse_ratio(text: str | int | float) -> float:

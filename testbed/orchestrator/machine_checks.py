@@ -115,21 +115,15 @@ def namespaces(features: frozenset[str] | None) -> Check:
     return Check("links and rates", True, not lacking, found, "links are veth pairs, rates are tbf's", cure)
 
 
-def delay_shaper(asked: str, features: frozenset[str] | None) -> Check:
-    """The shaper that `asked` ("auto", "netem", "nfqueue") would take; "auto" is content with either."""
+def delay_shaper(features: frozenset[str] | None) -> Check:
+    """NFQUEUE, by which WAN links get their delay; said beside it whether sch_netem is there."""
     meaning = "it gives WAN links their delay"
     if features is None:
         return Check("delay shaper", True, True, "not tried (needs root and unshare)", meaning, "")
-    ways = {
-        "netem": "netem" in features,
-        "nfqueue": "nfqueue" in features and has_module("netfilterqueue"),
-    }
-    usable = [name for name, works in ways.items() if works]
-    ok = bool(usable) if asked == "auto" else asked in usable
-    found = f"usable: {', '.join(usable) or 'none'}" + ("" if asked == "auto" else f"; asked: {asked}")
-    cure = "a kernel with sch_netem, or one with xt_NFQUEUE together with iptables and NetfilterQueue (make setup)"
-    if usable and not ok:
-        cure = f"shaper=auto, or shaper={usable[0]}"
+    ok = "nfqueue" in features and has_module("netfilterqueue")
+    also = "sch_netem is there" if "netem" in features else "no sch_netem, which is not needed"
+    found = f"nfqueue {'works' if ok else 'does not work'}; {also}"
+    cure = "a kernel with xt_NFQUEUE and nfnetlink_queue, iptables, and NetfilterQueue (make setup)"
     return Check("delay shaper", True, ok, found, meaning, cure)
 
 

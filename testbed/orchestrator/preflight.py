@@ -25,8 +25,6 @@ _BINARIES = (
 
 def run_checks(
     *,
-    runtime: str = "runc",
-    shaper: str = "auto",
     metrics_port: int | None = DEFAULT_METRICS_PORT,
     workers: int = 4,
     runs_root: Path = RUNS_ROOT,
@@ -39,18 +37,15 @@ def run_checks(
     if not machine.operating_system().ok:  # the other questions are put to Linux alone
         return [machine.root(), machine.operating_system()]
     features = machine.kernel_features()
-    by_nfqueue = shaper == "nfqueue" or (shaper == "auto" and features is not None and "netem" not in features)
-    container = "containers of the nodes"
     return [
         machine.root(),
         machine.operating_system(),
         machine.mininet(),
-        machine.binary("runc", container, "runc", needed=runtime == "runc"),
-        *([machine.binary("docker", container, "docker.io")] if runtime == "docker" else []),
+        machine.binary("runc", "containers of the nodes", "runc"),
         *(machine.binary(*row) for row in _BINARIES),
-        machine.binary("iptables", "it feeds the nfqueue shaper", "iptables", needed=by_nfqueue),
+        machine.binary("iptables", "it feeds the nfqueue shaper", "iptables"),
         machine.namespaces(features),
-        machine.delay_shaper(shaper, features),
+        machine.delay_shaper(features),
         machine.cgroups(),
         machine.overlay(),
         machine.disk(runs_root),
@@ -81,8 +76,7 @@ def require(spec: RunSpec, runs_root: Path = RUNS_ROOT) -> None:
     """Raises:
     MachineError: one line for each thing that `spec` needs and this machine lacks, with its cure.
     """
-    wanted = {"runtime": spec.runtime, "shaper": spec.shaper}
-    raise_lacking(run_checks(**wanted, metrics_port=spec.metrics_port, workers=spec.workers, runs_root=runs_root))
+    raise_lacking(run_checks(metrics_port=spec.metrics_port, workers=spec.workers, runs_root=runs_root))
 
 
 def table(checks: Sequence[Check]) -> Table:

@@ -46,7 +46,7 @@ def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:
         InputError: something in the input is at fault; lacks of the machine are told along with it.
         MachineError: the input is well, but the machine lacks something.
     """
-    faults = list(resolved.faults)
+    faults = [*resolved.faults, *_not_built(resolved.settings)]
     lines = preflight.lacking(_checks(resolved.settings, runs_root))
     # starting torch takes seconds, so defaults are not checked again for somebody who misspelt a topology
     checkable = resolved.stand_in is not None and (resolved.parts_given or not (faults or lines))
@@ -67,8 +67,14 @@ def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:
     return resolved.spec
 
 
+def _not_built(settings: dict[str, Any]) -> list[str]:
+    """What the spec can say, but this version cannot do."""
+    dilation = settings.get("dilation", 1)
+    return [] if dilation == 1 else [f"dilation={dilation}: this version emulates in real time only; leave it at 1"]
+
+
 def _checks(settings: dict[str, Any], runs_root: Path) -> list[Check]:
-    keys = ("runtime", "shaper", "metrics_port", "workers")
+    keys = ("metrics_port", "workers")
     known = {key: settings[key] for key in keys if key in settings}
     if not 0 <= known.get("metrics_port", 0) <= 65535:  # a fault of the input, reported as such
         known["metrics_port"] = None

@@ -20,8 +20,10 @@ from testbed.orchestrator.observation.cgroups import Usage, usage
 from testbed.orchestrator.observation.sockets import ConnectionReader
 
 INTERVAL_S = 1.0
-_WINDOW_S = 0.05
-"""A link's queue is looked at twice this far apart; non-empty both times, its rate counts."""
+_WINDOW_S, _LEAST_WINDOW_S = 0.05, 0.01
+"""A link's queue is looked at twice, this far apart at most and at least; if it was never empty, its rate counts."""
+_WINDOW_SHARE = 0.8
+"""Of the time that the waiting bytes take to leave."""
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PROBE_FRAME_BYTES = 58
 """Ethernet, IP and UDP headers and 16 bytes of probe."""
@@ -117,7 +119,7 @@ class Collector:
         late_s = max(0.0, started_s - self._due_s)
         interval_s = started_s - self._sampled_s
         counters = self._read_queues()
-        busy = self._windows(counters)
+        busy = self._windows()
         for port in self._network.ports:
             self._write_link(port, counters[port.key], interval_s, busy.get(port.key, (0.0, 0)))
         self._write_connections()
@@ -125,24 +127,31 @@ class Collector:
         self._write_host(interval_s, late_s)
         self._before, self._sampled_s = counters, started_s
 
-    def _windows(
-        self, counters: dict[tuple[str, str, str], QueueCounters]
-    ) -> dict[tuple[str, str, str], tuple[float, int]]:
-        """(seconds, bytes) for each WAN direction whose queue was non-empty at both ends of a short window."""
-        waiting = [port for port in self._network.ports if port.link.wan and counters[port.key].backlog_bytes]
-        if not waiting:
+    def _windows(self) -> dict[tuple[str, str, str], tuple[float, int]]:
+        """(seconds, bytes) for each WAN direction whose queue cannot run empty within a short window from now.
+
+        That a queue is non-empty at both ends of a window does not do: with a sender that keeps it short it runs empty
+        in between. So the window is shorter than what is waiting takes to leave.
+        """
+        first: dict[tuple[str, str, str], tuple[float, QueueCounters]] = {}
+        window_s = _WINDOW_S
+        for port in self._network.ports:
+            if port.link.wan:
+                seen = self._queues[port.node.name].read()[port.interface]
+                lasts_s = _WINDOW_SHARE * seen.backlog_bytes * 8 / port.settings.rate_bit_s
+                if lasts_s >= _LEAST_WINDOW_S:
+                    first[port.key] = (time.monotonic(), seen)
+                    window_s = min(window_s, lasts_s)
+        if not first:
             return {}
-        first = {}
-        for port in waiting:
-            seen = self._queues[port.node.name].read()[port.interface]
-            first[port.key] = (time.monotonic(), seen)
-        time.sleep(_WINDOW_S)
+        time.sleep(window_s)
         found = {}
-        for port in waiting:
-            seen = self._queues[port.node.name].read()[port.interface]
-            now_s, (then_s, before) = time.monotonic(), first[port.key]
-            if seen.backlog_bytes and before.backlog_bytes:
-                found[port.key] = (now_s - then_s, seen.sent_bytes - before.sent_bytes)
+        for port in self._network.ports:
+            if port.key in first:
+                seen = self._queues[port.node.name].read()[port.interface]
+                then_s, before = first[port.key]
+                if seen.backlog_bytes:
+                    found[port.key] = (time.monotonic() - then_s, seen.sent_bytes - before.sent_bytes)
         return found
 
     def _write_link(self, port: Port, now: QueueCounters, interval_s: float, busy: tuple[float, int]) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -56,9 +57,13 @@ def test_the_lock_says_whether_a_run_is_alive(run: RunDir) -> None:
     assert not run.is_alive()
 
 
-def test_a_lock_is_held_once(run: RunDir) -> None:
-    with run.hold_lock(), pytest.raises(BlockingIOError):
-        run.hold_lock()
+def test_a_lock_is_held_once_and_the_next_waits(run: RunDir) -> None:
+    with ThreadPoolExecutor() as pool:
+        with run.hold_lock():
+            second = pool.submit(run.hold_lock)
+            with pytest.raises(TimeoutError):
+                second.result(timeout=0.1)
+        second.result(timeout=10).close()
 
 
 def test_asking_does_not_keep_the_lock_from_the_run(run: RunDir) -> None:

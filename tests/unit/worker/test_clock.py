@@ -19,10 +19,10 @@ def test_an_inner_phase_suspends_the_outer_one() -> None:
     with clock.phase("backward"):
         time.sleep(0.02)
         with clock.phase("compress"):
-            time.sleep(0.05)
+            time.sleep(0.4)
     seconds = clock.take()
-    assert 0.02 <= seconds["backward"] < 0.05
-    assert seconds["compress"] >= 0.05
+    assert 0.02 <= seconds["backward"] < 0.4
+    assert seconds["compress"] >= 0.4
     assert clock.take() == {}
 
 
@@ -30,8 +30,8 @@ def test_an_exception_leaves_the_phase() -> None:
     clock = PhaseClock()
     with pytest.raises(RuntimeError), clock.phase("forward"):
         raise RuntimeError
-    time.sleep(0.02)
-    assert clock.take()["forward"] < 0.02
+    time.sleep(0.3)
+    assert clock.take()["forward"] < 0.3
 
 
 def test_under_dilation_computing_takes_its_cpu_time_and_waiting_its_share() -> None:
@@ -41,10 +41,10 @@ def test_under_dilation_computing_takes_its_cpu_time_and_waiting_its_share() -> 
         _compute(0.02)
     assert time.monotonic() - started_s >= 0.08
     with clock.phase("exposed_communication"):
-        time.sleep(0.04)
+        time.sleep(0.4)
     seconds = clock.take()
     assert seconds["forward"] >= 0.02
-    assert 0.01 <= seconds["exposed_communication"] < 0.03
+    assert 0.1 <= seconds["exposed_communication"] < 0.35
 
 
 def test_a_stopwatch_counts_overlapping_intervals_once() -> None:
@@ -56,8 +56,8 @@ def test_a_stopwatch_counts_overlapping_intervals_once() -> None:
     first()
     time.sleep(0.02)
     second()
-    time.sleep(0.05)
-    assert 0.04 <= watch.take_s() < 0.08
+    time.sleep(0.4)
+    assert 0.04 <= watch.take_s() < 0.4
     assert watch.take_s() == 0
 
 

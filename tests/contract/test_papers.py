@@ -1,0 +1,76 @@
+"""What single compressors promise beyond the common laws."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from compressors.base import Layout, Route
+from tests.contract.catalogue import make
+from tests.contract.lockstep import reduce_all
+
+MATRIX = Layout(((40, 60),))
+
+
+def _random(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_powersgd_finds_a_low_rank_mean_of_ranks_that_are_not_low_rank() -> None:
+    mean = _random(0, 40, 2) @ _random(1, 2, 60)
+    noise = _random(2, 40, 60)
+    tensors = [(mean + noise).view(-1), (mean - noise).view(-1)]
+    ranks = [make("powersgd", rank=2) for _ in tensors]
+    # Only if both ranks start from the same random matrix does the noise cancel.
+    means, _, _ = reduce_all(ranks, tensors, MATRIX, Route.REDUCE_SUM)
+    assert torch.allclose(means[0], mean.view(-1), atol=1e-3)
+
+
+def test_powersgd_comes_closer_to_the_best_matrix_of_its_rank_from_step_to_step() -> None:
+    matrix = _random(0, 40, 60)
+    u, s, v = torch.linalg.svd(matrix)
+    best = float((matrix - u[:, :3] * s[:3] @ v[:3]).norm())
+    rank = make("powersgd", rank=3)
+    errors = []
+    for step in range(40):
+        means, _, _ = reduce_all([rank], [matrix.view(-1)], MATRIX, Route.REDUCE_SUM, step=step)
+        errors.append(float((matrix.view(-1) - means[0]).norm()))
+    assert errors[0] > 1.05 * best
+    assert errors[-1] < 1.01 * best
+
+
+def test_powersgd_recovers_from_a_gradient_of_zeros() -> None:
+    rank = make("powersgd")
+    reduce_all([rank], [torch.zeros(2400)], MATRIX, Route.REDUCE_SUM, step=0)
+    means, _, _ = reduce_all([rank], [_random(0, 2400)], MATRIX, Route.REDUCE_SUM, step=1)
+    assert means[0].any()
+
+
+@pytest.mark.parametrize("world_size", [1, 4])
+def test_fp16_saturates_rather_than_overflows(world_size: int) -> None:
+    layout = Layout(((2,),))
+    tensors = [torch.tensor([1e6, -1e6])] * world_size
+    means, errors, _ = reduce_all([make("fp16")] * world_size, tensors, layout, Route.REDUCE_SUM)
+    assert means[0].tolist() == pytest.approx([65504 / world_size, -65504 / world_size], rel=1e-3)
+    assert torch.allclose(errors[0] + means[0], tensors[0])
+
+
+def test_int8_sends_values_too_small_to_scale_as_zeros() -> None:
+    layout = Layout(((300,),))
+    tiny = torch.full((300,), 1e-38)
+    tiny[256:] = 1.0
+    means, errors, _ = reduce_all([make("int8")], [tiny], layout, Route.GATHER)
+    assert not means[0][:256].any()
+    assert torch.equal(errors[0][:256], tiny[:256])
+    assert torch.allclose(means[0][256:], tiny[256:])
+
+
+def test_sz3_is_smaller_where_its_bound_is_wider() -> None:
+    layout = Layout(((50_000,),))
+    tensor = _random(0, 50_000).pow(3)
+    sizes = []
+    for bound in (0.01, 0.1, 1.0):
+        _, _, sent = reduce_all([make("sz3", error_bound=bound) for _ in range(2)], [tensor] * 2, layout, Route.GATHER)
+        sizes.append(sent)
+    assert sizes[0] > 1.5 * sizes[1] > 2 * sizes[2]
+    assert sizes[2] < 2 * 4 * 50_000 / 8
