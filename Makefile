@@ -47,6 +47,7 @@ lint: setup ## Style, types, import contracts, and what must not be in the tree
 	$(BIN)/mypy; \
 	$(BIN)/lint-imports; \
 	$(BIN)/python scripts/check_files.py; \
+	$(BIN)/python scripts/metrics_doc.py --check; \
 	for script in scripts/*.sh .ci/run; do bash -n $$script; done
 
 .PHONY: format

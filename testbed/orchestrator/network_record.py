@@ -13,6 +13,8 @@ from testbed.orchestrator.emulation.measurement import Measured, Prober
 from testbed.orchestrator.emulation.network import Network, Port
 from testbed.orchestrator.observation.fidelity import Judge
 
+SHAPER = {"chosen": "nfqueue", "why": "the only delay shaper of this version"}
+
 
 class NetworkRecord:
     """Grows by a stage of measurement at a time; each also becomes `measurement` events, which the judge reads."""
@@ -62,8 +64,7 @@ class NetworkRecord:
         write_json(
             self._run.network,
             {
-                "shaper": "nfqueue",
-                "shaper_reason": "this version shapes delay on NFQUEUE only",
+                "shaper": SHAPER["chosen"],
                 "priority": {name: shaper.priority for name, shaper in network.shapers.items()},
                 "probe_priority": self._prober.priority,
                 "tcp": network.tcp.name,

@@ -31,7 +31,7 @@ from testbed.orchestrator.emulation.measurement import Prober
 from testbed.orchestrator.emulation.namespaces import own_sysfs
 from testbed.orchestrator.emulation.network import Network
 from testbed.orchestrator.launch import Workers
-from testbed.orchestrator.network_record import NetworkRecord
+from testbed.orchestrator.network_record import SHAPER, NetworkRecord
 from testbed.orchestrator.observation.collector import Collector
 from testbed.orchestrator.observation.exporter import Exporter
 from testbed.orchestrator.observation.fidelity import Judge
@@ -184,7 +184,7 @@ class Run:
             for node, interface in collector.foreign_interfaces():
                 self.write({"event": "foreign_interface", "node": node, "interface": interface})
             self._check_congestion_control(network, collector)
-            facts = {**provenance.collect(), "sysctls": network.sysctls}
+            facts = {**provenance.collect(), "sysctls": network.sysctls, "shaper": SHAPER}
             t0_s = time.monotonic() + LEAD_S
             self._release(t0_s)
             write_json(self.run.provenance, {**facts, "start_unix_s": self._start_unix_s(t0_s)})
