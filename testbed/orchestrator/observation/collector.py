@@ -22,6 +22,8 @@ from testbed.orchestrator.observation.sockets import ConnectionReader
 INTERVAL_S = 1.0
 _WINDOW_S, _LEAST_WINDOW_S = 0.05, 0.01
 """A link's queue is looked at twice, this far apart at most and at least; if it was never empty, its rate counts."""
+_PROMPT_S = 1e-3
+"""A reading that took longer has no time that fits a window of some tens of milliseconds."""
 _WINDOW_SHARE = 0.8
 """Of the time that the waiting bytes take to leave."""
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -137,10 +139,10 @@ class Collector:
         window_s = _WINDOW_S
         for port in self._network.ports:
             if port.link.wan:
-                seen = self._queues[port.node.name].read()[port.interface]
+                at_s, seen = self._read_at(port)
                 lasts_s = _WINDOW_SHARE * seen.backlog_bytes * 8 / port.settings.rate_bit_s
-                if lasts_s >= _LEAST_WINDOW_S:
-                    first[port.key] = (time.monotonic(), seen)
+                if at_s is not None and lasts_s >= _LEAST_WINDOW_S:
+                    first[port.key] = (at_s, seen)
                     window_s = min(window_s, lasts_s)
         if not first:
             return {}
@@ -148,11 +150,18 @@ class Collector:
         found = {}
         for port in self._network.ports:
             if port.key in first:
-                seen = self._queues[port.node.name].read()[port.interface]
+                at_s, seen = self._read_at(port)
                 then_s, before = first[port.key]
-                if seen.backlog_bytes:
-                    found[port.key] = (time.monotonic() - then_s, seen.sent_bytes - before.sent_bytes)
+                if at_s is not None and seen.backlog_bytes:
+                    found[port.key] = (at_s - then_s, seen.sent_bytes - before.sent_bytes)
         return found
+
+    def _read_at(self, port: Port) -> tuple[float | None, QueueCounters]:
+        """A port's counters and when they were true; None if this thread was held up while it read them."""
+        before_s = time.monotonic()
+        seen = self._queues[port.node.name].read()[port.interface]
+        after_s = time.monotonic()
+        return ((before_s + after_s) / 2 if after_s - before_s < _PROMPT_S else None), seen
 
     def _write_link(self, port: Port, now: QueueCounters, interval_s: float, busy: tuple[float, int]) -> None:
         zero = self._zero[port.key]
