@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     page.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
     page.add_argument("-o", "--output", type=Path, default=Path("report.html"))
     page.add_argument("--all", action="store_true", help="draw invalid and unfinished runs too")
+    page.add_argument("--figures", type=Path, metavar="DIR", help="write each figure there too, as an SVG file")
     page.set_defaults(command=_report)
 
     table = commands.add_parser("compare", help="one table over several runs")
@@ -79,10 +80,19 @@ def _records(paths: list[Path]) -> list[Record]:
 
 
 def _report(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.comparison import comparison_page
+    from testbed.analysis.comparison import comparison_page, drawn_records, figures
 
-    parsed.output.write_text(comparison_page(_records(parsed.runs), include_invalid=parsed.all), encoding="utf-8")
+    records = _records(parsed.runs)
+    parsed.output.write_text(comparison_page(records, include_invalid=parsed.all), encoding="utf-8")
     sys.stdout.write(f"{parsed.output}\n")
+    if parsed.figures:
+        from testbed.analysis.chart import standalone
+
+        parsed.figures.mkdir(parents=True, exist_ok=True)
+        for title, svg in figures(drawn_records(records, include_invalid=parsed.all)):
+            path = parsed.figures / f"{title.lower().replace(' ', '-')}.svg"
+            path.write_text(standalone(svg), encoding="utf-8")
+            sys.stdout.write(f"{path}\n")
     return EXIT_COMPLETED
 
 

@@ -62,6 +62,12 @@ def to_svg(figure: Figure) -> str:
     return re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", head) + ">" + rest
 
 
+def standalone(svg: str) -> str:
+    """An element of `to_svg` as a file of its own, which must name its namespaces."""
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    return svg.replace("<svg", f"<svg {names}", 1)
+
+
 def thin(points: Sequence[Point], most: int = POINTS_PER_CURVE) -> list[Point]:
     """At most `most` points: of each stretch of the curve its lowest and highest, so that no peak is lost."""
     if len(points) <= most:

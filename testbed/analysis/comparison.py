@@ -75,23 +75,28 @@ def _printable(cell: object) -> str:
     return "".join(character if character.isprintable() else "?" for character in str(cell))
 
 
-def comparison_page(records: Sequence[Record], *, include_invalid: bool = False) -> str:
-    """Figures over all runs that may be believed, and a table of all.
+def drawn_records(records: Sequence[Record], *, include_invalid: bool) -> list[Record]:
+    """Those that may be believed; with `include_invalid` all, also those without a verdict."""
+    return [record for record in records if include_invalid or _verdict(record) in ("valid", "suspect")]
 
-    Args:
-        include_invalid: draw invalid runs, and those without a verdict, too.
-    """
-    drawn = [record for record in records if include_invalid or _verdict(record) in ("valid", "suspect")]
+
+def comparison_page(records: Sequence[Record], *, include_invalid: bool = False) -> str:
+    """Figures over the drawn runs, and a table of all."""
+    drawn = drawn_records(records, include_invalid=include_invalid)
     left_out = len(records) - len(drawn)
     remark = f"Left out of the figures: {left_out} of {len(records)} runs, which are invalid or unfinished."
     rows = ([value(summary) for _, value in COLUMNS] for summary in summaries(records))
-    reasons = ((record.run_id, _verdict(record), reason) for record in records for reason in _reasons(record))
+    reasons = [(record.run_id, _verdict(record), reason) for record in records for reason in _reasons(record)]
     return page.document(
         f"Comparison of {len(records)} runs",
         page.section("Runs", page.table([heading for heading, _ in COLUMNS], rows)),
         page.note(remark if left_out else "All runs are drawn."),
-        *(page.section(title, svg) for title, svg in _figures(drawn)),
-        page.section("Reasons for the verdicts", page.table(("run", "verdict", "reason"), reasons)),
+        *(page.section(title, svg) for title, svg in figures(drawn)),
+        *(
+            [page.section("Reasons for the verdicts", page.table(("run", "verdict", "reason"), reasons))]
+            if reasons
+            else []
+        ),
     )
 
 
@@ -103,21 +108,23 @@ def _reasons(record: Record) -> list[Any]:
     return (record.summary or {}).get("reasons") or []
 
 
-def _figures(records: Sequence[Record]) -> Iterator[tuple[str, str]]:
+def figures(records: Sequence[Record]) -> Iterator[tuple[str, str]]:
+    """(title, <svg> element) of each figure over several runs."""
     # matplotlib takes most of a second to load, and tables do not need it.
     from testbed.analysis.chart import LEGEND_ENTRIES, draw, legend, new_figure, style, to_svg
 
     looks = _looks(records)
     metric = " / ".join(sorted({name for record in records if (name := record.metric_name())}))
-    for title, xlabel, scale, curve in (
-        ("Metric over time", "time (s)", 1.0, Record.metric_points),
-        ("Metric over bytes that left the WAN links", "WAN bytes (MB)", 1e-6, metric_over_wan_bytes),
+    for title, xlabel, scale, kind, curve in (
+        ("Metric over time", "time (s)", 1.0, "linear", Record.metric_points),
+        # methods differ by factors of ten and more
+        ("Metric over bytes that left the WAN links", "WAN bytes (MB)", 1e-6, "log", metric_over_wan_bytes),
     ):
         with style():
             figure, (axes,) = new_figure(legend_rows=min(len(records), LEGEND_ENTRIES))
             for record, (label, color, dashes) in zip(records, looks, strict=True):
                 draw(axes, [(x * scale, y) for x, y in curve(record)], label, color, dashes=dashes)
-            axes.set(xlabel=xlabel, ylabel=metric or "metric")
+            axes.set(xlabel=xlabel, ylabel=metric or "metric", xscale=kind)
             legend(axes)
             yield title, to_svg(figure)
 
@@ -129,14 +136,29 @@ def _looks(records: Sequence[Record]) -> list[tuple[str, str, str]]:
     dashes = ("-", "--", ":", "-.")
     names = [record.spec.compressor.name if record.spec else "unknown" for record in records]
     distinct = sorted(set(names))
+    labels = _labels(records)
     seen: dict[str, int] = {}
     looks = []
     for index, (record, name) in enumerate(zip(records, names, strict=True)):
         kind = (record.summary or {}).get("kind") or "emulated"
         number = seen[name] = seen.get(name, -1) + 1
         color, turn = (distinct.index(name), number) if len(distinct) > 1 else (index, index // len(OKABE_ITO))
-        looks.append((f"{record.run_id} ({kind})", OKABE_ITO[color % len(OKABE_ITO)], dashes[turn % len(dashes)]))
+        looks.append((f"{labels[index]} ({kind})", OKABE_ITO[color % len(OKABE_ITO)], dashes[turn % len(dashes)]))
     return looks
+
+
+def _labels(records: Sequence[Record]) -> list[str]:
+    """What was asked, in few words; the run's id beside it where two were asked the same."""
+    words = [
+        f"{record.spec.topo} {record.spec.strategy.name} {record.spec.compressor.name} seed {record.spec.seed}"
+        if record.spec
+        else record.run_id
+        for record in records
+    ]
+    return [
+        word if words.count(word) == 1 else f"{word} {record.run_id}"
+        for word, record in zip(words, records, strict=True)
+    ]
 
 
 def metric_over_wan_bytes(record: Record) -> list[Point]:

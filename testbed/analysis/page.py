@@ -10,7 +10,7 @@ body { font: 15px/1.45 system-ui, sans-serif; color: #1a1a1a; max-width: 1080px;
 h1 { font-size: 1.4em; overflow-wrap: anywhere; } h2 { font-size: 1.1em; margin-top: 2em; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 3px 10px 3px 0; border-bottom: 1px solid #ddd; vertical-align: top; }
-td { overflow-wrap: anywhere; } .wide { overflow-x: auto; }
+td:first-child { overflow-wrap: anywhere; min-width: 9em; } .wide { overflow-x: auto; }
 .verdict { border-left: 8px solid; padding: .4em 1em; background: #f6f6f6; }
 .valid { border-color: #009E73; } .suspect { border-color: #E69F00; } .invalid, .unknown { border-color: #D55E00; }
 svg { max-width: 100%; height: auto; } .note { color: #555; font-size: 13px; }
