@@ -211,7 +211,7 @@ class Run:
     def _follow(self, network: Network, workers: Workers, collector: Collector) -> None:
         while not workers.all_done:
             received = workers.next_message()
-            if received is not None and received[1]["event"] != "done":
+            if received is not None:
                 self.write(received[1])
             if self.recorder.failure is not None:
                 raise self.recorder.failure

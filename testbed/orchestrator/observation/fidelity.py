@@ -13,6 +13,8 @@ threshold above which the run is `suspect` and one above which it is `invalid`, 
 | steal during training | 2% | 10% | another machine took the cores |
 | wire bytes of all workers over payload | - | below 0.98 | traffic went around the links |
 | an interface that is not emulated in a node | - | any | likewise |
+| ranks that ended with different parameters | - | any | they trained different models |
+| a rank that began late | 50 ms | 0.5 s | the first step holds its lateness |
 | the collector's lateness | 1 s | - | its intervals are not what they say |
 """
 
@@ -33,6 +35,7 @@ IDLE_SUSPECT, IDLE_INVALID = 0.10, 0.02
 STEAL_SUSPECT, STEAL_INVALID = 0.02, 0.10
 WIRE_OVER_PAYLOAD_LEAST = 0.98
 SAMPLER_LATE_S = 1.0
+START_SUSPECT_S, START_INVALID_S = 0.05, 0.5
 LEAST_BUSY_S = 0.5
 """Less time than this with a full queue says nothing about a rate."""
 LEAST_PROBES = 5
@@ -57,6 +60,8 @@ class Judge:
         self._wire_bytes: dict[tuple[str, str], int] = {}
         self._payload_bytes = 0
         self._foreign: list[str] = []
+        self._checksums: set[int] = set()
+        self._started_late_s: dict[int, float] = {}
         self._ended = False
 
     def add(self, event: Event) -> None:
@@ -75,12 +80,17 @@ class Judge:
             self._payload_bytes += event["payload_bytes"]
         elif kind == "foreign_interface":
             self._foreign.append(f"node {event['node']} has interface {event['interface']}, which is not emulated")
+        elif kind == "done" and event.get("parameters_crc32") is not None:
+            self._checksums.add(event["parameters_crc32"])
+        elif kind == "start":
+            self._started_late_s[event["rank"]] = event["late_s"]
         elif kind == "schedule" and event["what"] == "end":
             self._ended = True
 
     def _add_delay_line(self, event: Event) -> None:
-        self._passed[event["name"], event["from"]] = (event["packets"], event["drops"])
-        self._queue_drops[event["name"], event["from"]] = event["queue_drops"]
+        key = event["name"], event["from"]
+        self._passed[key] = (event["packets"], event["drops"])
+        self._queue_drops[key] = max(event["queue_drops"], self._queue_drops.get(key, 0))
         if event["late_p99_s"] is not None and event["t_s"] >= 0:
             delay_s = self._links[event["name"]].rtt_s / 2 * self._dilation
             self._late[event["name"]].append(event["late_p99_s"] > max(LATE_S, LATE_RATIO * delay_s))
@@ -118,6 +128,7 @@ class Judge:
             *self._lateness(),
             *self._host(),
             *self._bypass(),
+            *self._ranks(),
         ]
 
     def _rates(self) -> list[tuple[bool, str]]:
@@ -150,7 +161,7 @@ class Judge:
                 # the least: probes queue behind training traffic, and that wait is the link's, not an error
                 seen.append(("training, least", min(self._rtts[name])))
             allowed = max(RTT_SUSPECT_S, RTT_SUSPECT_RATIO * asked)
-            for stage, rtt_s in dict(seen).items():
+            for stage, rtt_s in dict.fromkeys(seen):
                 if abs(rtt_s - asked) > allowed:
                     measured = f"measured {format_time(rtt_s)} ({stage})"
                     text = f"link {name}: asked a round trip of {format_time(asked)}, {measured}"
@@ -183,6 +194,15 @@ class Judge:
         late = max(event["sampler_late_s"] for event in self._hosts)
         if late > SAMPLER_LATE_S:
             found.append((False, f"the collector took a sample {late:.1f} s late"))
+        return found
+
+    def _ranks(self) -> list[tuple[bool, str]]:
+        found = []
+        if len(self._checksums) > 1:
+            found.append((True, "ranks ended with different parameters"))
+        for rank, late_s in self._started_late_s.items():
+            if late_s > START_SUSPECT_S:
+                found.append((late_s > START_INVALID_S, f"rank {rank} began {format_time(late_s)} late"))
         return found
 
     def _bypass(self) -> list[tuple[bool, str]]:

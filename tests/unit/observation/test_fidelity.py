@@ -1,0 +1,137 @@
+"""Every rule of the verdict: silent where all is well, `suspect` past one threshold, `invalid` past the second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from testbed.core.spec import Part, RunSpec
+from testbed.orchestrator.observation.fidelity import Judge
+from topologies import two_regions
+
+Event = dict[str, Any]
+LINK = {"name": "oregon-virginia", "from": "oregon", "to": "virginia"}
+
+
+def spec() -> RunSpec:
+    part = Part("x", "x.X")
+    topology = two_regions.build(rate="100 Mbit/s", rtt="67 ms")
+    return RunSpec(topology=topology, workload=part, strategy=part, compressor=part, device=part, steps=3)
+
+
+def measurement(stage: str = "busy", rate_bit_s: float | None = 100e6, rtt_s: float | None = 0.0671) -> Event:
+    return {"t_s": -1.0, "event": "measurement", **LINK, "stage": stage, "rate_bit_s": rate_bit_s, "rtt_s": rtt_s}
+
+
+def link(busy_s: float = 0.0, busy_bytes: float = 0.0) -> Event:
+    return {"t_s": 1.0, "event": "link", **LINK, "wan": True, "busy_s": busy_s, "busy_bytes": busy_bytes}
+
+
+def access(wire_bytes: int) -> Event:
+    ends = {"name": "oregon-0-oregon", "from": "oregon-0", "to": "oregon"}
+    return {"t_s": 1.0, "event": "link", **ends, "wan": False, "wire_bytes": wire_bytes, "busy_s": 0, "busy_bytes": 0}
+
+
+def host(idle: float = 0.5, steal_s: float = 0.0, late_s: float = 0.0) -> Event:
+    figures = {"cpu_idle_ratio": idle, "steal_s": steal_s, "interval_s": 1.0, "sampler_late_s": late_s}
+    return {"t_s": 1.0, "event": "host", **figures}
+
+
+def delay_line(late_p99_s: float = 1e-4, queue_drops: int = 0, t_s: float = 1.0) -> Event:
+    counts = {"packets": 1000, "drops": 0, "queue_drops": queue_drops}
+    return {"t_s": t_s, "event": "delay_line", **LINK, "late_p99_s": late_p99_s, **counts}
+
+
+def rtt(rtt_s: float, t_s: float = 1.0) -> Event:
+    return {"t_s": t_s, "event": "rtt", "name": LINK["name"], "rtt_s": rtt_s}
+
+
+def step(payload_bytes: int) -> Event:
+    return {"t_s": 1.0, "event": "step", "payload_bytes": payload_bytes}
+
+
+END: Event = {"t_s": 2.0, "event": "schedule", "what": "end"}
+GOOD: list[Event] = [
+    measurement("idle"),
+    measurement(),
+    link(1.0, 12.5e6),
+    host(),
+    delay_line(),
+    *[rtt(0.0672)] * 6,
+    step(1000),
+    access(1050),
+    END,
+]
+
+
+def verdict(*events: Event) -> tuple[str, list[str]]:
+    judge = Judge(spec())
+    for event in events:
+        judge.add(event)
+    return judge.verdict()
+
+
+def test_a_good_run_is_valid_without_a_reason() -> None:
+    assert verdict(*GOOD) == ("valid", [])
+
+
+@pytest.mark.parametrize(
+    ("events", "expected", "word"),
+    [
+        ([measurement(rate_bit_s=97e6)], "suspect", "measured 97 Mbit/s (busy)"),
+        ([measurement(rate_bit_s=94e6)], "invalid", "measured 94 Mbit/s (busy)"),
+        ([measurement(rate_bit_s=106e6)], "invalid", "106 Mbit/s"),
+        ([link(1.0, 12.5e6 * 0.93)], "suspect", "(training)"),
+        ([link(1.0, 12.5e6 * 0.8)], "invalid", "(training)"),
+        ([measurement(rtt_s=0.069)], "suspect", "measured 69 ms (busy)"),
+        ([measurement(rtt_s=0.072)], "invalid", "measured 72 ms (busy)"),
+        ([measurement(rtt_s=0.0335)], "invalid", "measured 33.5 ms"),
+        ([delay_line(2e-3)] * 1 + [delay_line()] * 8, "suspect", "too late in 10%"),
+        ([delay_line(2e-3)] * 4 + [delay_line()] * 5, "invalid", "too late in 40%"),
+        ([delay_line(queue_drops=3)], "invalid", "no room for 3 packets"),
+        ([host(0.0)] * 9, "suspect", "idle only 5.0%"),
+        ([host(0.0)] * 99, "invalid", "idle only 0.5%"),
+        ([host(steal_s=0.1)], "suspect", "steal"),
+        ([host(steal_s=0.5)], "invalid", "steal"),
+        ([host(late_s=1.5)], "suspect", "1.5 s late"),
+        ([step(1000)], "invalid", "traffic went around"),
+        ([{"event": "foreign_interface", "t_s": -1.0, "node": "oregon-0", "interface": "eth7"}], "invalid", "eth7"),
+        ([{"event": "start", "t_s": 0.2, "rank": 2, "late_s": 0.1}], "suspect", "rank 2 began 100 ms late"),
+        ([{"event": "start", "t_s": 1.2, "rank": 2, "late_s": 0.6}], "invalid", "rank 2 began"),
+        (
+            [{"event": "done", "t_s": 2.0, "rank": rank, "parameters_crc32": crc} for rank, crc in ((0, 1), (1, 2))],
+            "invalid",
+            "different parameters",
+        ),
+    ],
+)
+def test_each_rule_fires(events: list[Event], expected: str, word: str) -> None:
+    found, reasons = verdict(*events, *GOOD)
+    assert found == expected, reasons
+    assert any(word in reason for reason in reasons), reasons
+
+
+def test_the_round_trip_in_training_is_judged_by_its_least_since_probes_queue() -> None:
+    queued = [rtt(0.130)] * 50
+    assert verdict(*GOOD, *queued)[0] == "valid"
+    assert verdict(*(e for e in GOOD if e["event"] != "rtt"), *queued)[0] == "invalid"
+
+
+def test_what_came_before_the_first_step_is_no_evidence_of_training() -> None:
+    assert verdict(*GOOD, *[delay_line(0.5, t_s=-1.0)] * 50, rtt(0.01, t_s=-1.0))[0] == "valid"
+
+
+def test_too_short_a_time_with_a_full_queue_says_nothing() -> None:
+    events = [e for e in GOOD if e["event"] != "link" or not e["wan"]]
+    assert verdict(*events, link(0.2, 1.0))[0] == "valid"
+
+
+def test_a_run_whose_cores_nobody_watched_is_suspect() -> None:
+    found, reasons = verdict(*(e for e in GOOD if e["event"] != "host"))
+    assert (found, reasons) == ("suspect", ["the cores were not observed during training"])
+
+
+def test_grave_reasons_come_first() -> None:
+    _, reasons = verdict(host(late_s=1.5), measurement(rate_bit_s=10e6), *GOOD)
+    assert "10 Mbit/s" in reasons[0] and len(reasons) == 2

@@ -1,0 +1,79 @@
+"""tc as text and back: bursts choose the unit of traffic; what the kernel reports is held against what was asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from testbed.core.topology import LinkProfile
+from testbed.orchestrator.emulation import tc
+
+
+def settings(rate_bit_s: float, rtt_s: float = 0.067, limit_bytes: int = 0) -> tc.RateSettings:
+    profile = LinkProfile(rate_bit_s=rate_bit_s, delay_s=rtt_s / 2, limit_bytes=limit_bytes, source="test")
+    return tc.rate_settings(profile, rtt_s)
+
+
+@pytest.mark.parametrize(
+    ("rate_bit_s", "burst_bytes", "limit_bytes", "unit"),
+    [
+        (10e6, 16_000, 83_750, "packet"),
+        (100e6, 16_000, 837_500, "packet"),
+        (1e9, 130_000, 8_375_000, "super-packet"),
+        (2.5e9, 312_500, 20_937_500, "super-packet"),
+    ],
+)
+def test_burst_and_queue_follow_the_rate(rate_bit_s: float, burst_bytes: int, limit_bytes: int, unit: str) -> None:
+    found = settings(rate_bit_s)
+    assert (found.burst_bytes, found.unit) == (burst_bytes, unit)
+    assert found.limit_bytes == pytest.approx(limit_bytes, abs=1)
+
+
+def test_a_queue_holds_at_least_four_bursts_and_a_given_one_is_kept() -> None:
+    assert settings(10e6, rtt_s=0).limit_bytes == 64_000
+    assert settings(10e6, limit_bytes=50_000).limit_bytes == 50_000
+
+
+def test_no_burst_lies_between_a_packet_and_a_whole_super_packet() -> None:
+    """There tbf would cut some super-packets and pass others."""
+    for exponent in range(60, 101):
+        burst = settings(10 ** (exponent / 10)).burst_bytes
+        assert burst <= 17_000 or burst >= 69_000
+
+
+def shown(**options: Any) -> list[dict[str, Any]]:
+    known = {"rate": 125_000_000, "burst": 130_000, "lat": 65_960}
+    return [
+        {"dev": "x", "kind": "noqueue", "root": True, "options": {}},
+        {"dev": "m0", "kind": "tbf", "root": True, "options": {**known, **options}},
+    ]
+
+
+def test_the_kernels_answer_is_read_back_with_its_limit() -> None:
+    found = tc.parse_tbf(shown(), "m0")
+    assert found is not None
+    assert (found.rate_bit_s, found.burst_bytes, found.limit_bytes) == (1e9, 130_000, 8_375_000)
+    assert tc.disagreement(settings(1e9), found) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"rate": 100_000_000}, "reports 800000000 bit/s"),
+        ({"burst": 15_000}, "burst"),
+        ({"lat": 1_000}, "queue"),
+    ],
+)
+def test_a_kernel_that_keeps_something_else_is_noticed(options: dict[str, Any], word: str) -> None:
+    assert word in (tc.disagreement(settings(1e9), tc.parse_tbf(shown(**options), "m0")) or "")
+
+
+def test_an_unshaped_interface_is_noticed() -> None:
+    assert tc.parse_tbf(shown(), "x") is None
+    assert tc.disagreement(settings(1e9), None) == "kernel reports no rate limit"
+
+
+def test_the_command_names_its_units() -> None:
+    words = " ".join(tc.tbf_command("m0", settings(10e6)))
+    assert words == "tc qdisc add dev m0 root tbf rate 10000000bit burst 16000b limit 83750b"
