@@ -10,9 +10,10 @@ from testbed.core.metrics import METRICS
 PATH = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
 _HEAD = """# Metrics
 
-Served at `/metrics` on loopback while a run lasts (port 9464, `metrics_port=` another, 0 any free one; the run prints the
-address), and kept time-stamped in `metrics.openmetrics`. Every series bears the labels `run`, `topo` and `compressor`
-beside its own. Times are emulated seconds. This page is written by `scripts/metrics_doc.py` from `testbed/core/metrics.py`.
+Served at `/metrics` on loopback while a run lasts (port 9464, `metrics_port=` another, 0 any free one; the run prints
+the address), and kept time-stamped in `metrics.openmetrics`. Every series bears the labels `run`, `topo` and
+`compressor` beside its own. Times are emulated seconds. `scripts/metrics_doc.py` writes this page from
+`testbed/core/metrics.py`.
 
 | metric | type | labels | meaning |
 | --- | --- | --- | --- |

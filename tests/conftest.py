@@ -69,8 +69,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def machine_lock() -> Iterator[None]:
-    """The machine alone, from the first emulation test to the last: `longhaul run` takes the same lock, so no other run's
-    load falls into what a test measures. Runs that the tests start themselves are told to share."""
+    """The machine alone, from the first emulation test to the last: `longhaul run` takes the same lock, so no other
+    run's load falls into what a test measures. Runs that the tests start themselves are told to share."""
     RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
     deadline_s = time.monotonic() + LOCK_TIME_LIMIT_S
     with (RUNTIME_ROOT / "machine.lock").open("w") as file:

@@ -104,7 +104,7 @@ def _stage_rows(record: Record) -> Iterator[tuple[object, ...]]:
                 found.get("stage"),
                 _shown(format_rate, found.get("rate_bit_s")),
                 _shown(format_time, found.get("rtt_s")),
-                _shown(format_time, found.get("rtt_p99_s")),
+                _shown(format_time, found.get("rtt_max_s")),
                 found.get("probes"),
             )
 

@@ -18,6 +18,8 @@ EXIT_INPUT = 2
 EXIT_MACHINE = 3
 EXIT_FAILED = 4
 EXIT_INVALID = 5
+EXIT_INTERRUPTED = 130
+"""Between a run and its supervisor only; a user sees 4."""
 
 
 class LonghaulError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -11,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 RUNTIME_ROOT = Path("/run/longhaul")
 RUN_ID = re.compile(r"^[0-9]{8}T[0-9]{6}Z-[A-Za-z0-9_.+-]{1,80}$")
@@ -56,7 +57,8 @@ class RunDir:
         self.runtime = RUNTIME_ROOT / hashlib.sha256(self.run_id.encode()).hexdigest()[:12]
         """Short, since a Unix socket's path holds 107 bytes."""
         self.socket = self.runtime / "telemetry.sock"
-        self.lock = self.runtime / "lock"
+        self.lock = self.runtime.with_suffix(".lock")
+        """Beside the runtime directory, which goes before the record is sealed; the lock goes after."""
 
     @classmethod
     def create(cls, root: Path, run_id: str) -> RunDir:
@@ -93,13 +95,25 @@ class RunDir:
     def read_json(self, path: Path) -> Any:
         return json.loads(path.read_text()) if path.exists() else None
 
-    def hold_lock(self) -> IO[str]:
-        """Take the run's lock; it is held until the returned file is closed or its process ends."""
-        self.runtime.mkdir(parents=True, exist_ok=True)
-        (self.runtime / "run_id").write_text(self.run_id)
-        file = self.lock.open("w")
-        fcntl.flock(file, fcntl.LOCK_EX)  # waits, since `is_alive` of another process holds it for a moment
-        return file
+    @contextlib.contextmanager
+    def held(self, *, wait: bool = True) -> Iterator[bool]:
+        """Hold the run's lock for a block; its end, or this process's, frees it. Yields whether it was had.
+
+        Args:
+            wait: `is_alive` of another process holds it for a moment, so a run waits for its own; without, another
+                holder means False at once.
+        """
+        RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
+        with self.lock.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                self.lock.unlink(missing_ok=True)
 
     def is_alive(self) -> bool:
         """Whether some process holds the run's lock; who may not look must take it that one does."""

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from testbed.core.errors import raise_input_faults
+
+LEAST_RATE_BIT_S, MOST_RATE_BIT_S = 1e4, 1e10
+"""Below, one frame takes a second; above, no machine this was tried on carries it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +37,9 @@ class LinkProfile:
     """Where the numbers come from, with a date, or "assumed: why"."""
 
     def faults(self, where: str) -> Iterator[str]:
-        if not (math.isfinite(self.rate_bit_s) and self.rate_bit_s > 0):
-            yield f"{where}: rate must be above 0, found {self.rate_bit_s:g} bit/s"
+        if not LEAST_RATE_BIT_S <= self.rate_bit_s <= MOST_RATE_BIT_S:
+            known = f"from {LEAST_RATE_BIT_S:g} to {MOST_RATE_BIT_S:g}"
+            yield f"{where}: rate must be {known} bit/s, found {self.rate_bit_s:g}"
         if not (math.isfinite(self.delay_s) and 0 <= self.delay_s <= 5):
             yield f"{where}: one-way delay must be from 0 to 5 s, found {self.delay_s:g} s"
         if not 0 <= self.jitter_s <= max(self.delay_s, 0):
@@ -95,7 +100,7 @@ class Topology:
 
     def _faults(self) -> Iterator[str]:
         names = [*self.regions, *(node.name for node in self.nodes)]
-        for name in sorted({n for n in names if names.count(n) > 1}):
+        for name in sorted(name for name, count in Counter(names).items() if count > 1):
             yield f"topology {self.name}: the name {name!r} is used more than once"
         known = set(names)
         for link in self.links:

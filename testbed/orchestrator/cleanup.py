@@ -12,14 +12,16 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from testbed.core.rundir import RUN_ID, RunDir
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 RUNC_STATE = Path("/run/runc")
-_PATIENCE_S = 3.0
+_PATIENCE_S = 2.0
+T = TypeVar("T")
 
 
 def processes_of(run_id: str) -> Iterator[int]:
@@ -57,23 +59,30 @@ def leftovers(run_id: str) -> list[str]:
     ]
 
 
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def _repeat(find: Callable[[], list[T]], remove: Callable[[T], None]) -> None:
+    """Until nothing is found or patience ends: a process takes a moment to die, its cgroup another to be empty."""
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while found := find():
+        for one in found:
+            with contextlib.suppress(OSError):
+                remove(one)
+        if time.monotonic() > deadline_s:
+            return
+        time.sleep(0.02)
+
+
 def remove_leftovers(run_id: str) -> list[str]:
     """Remove everything of a run; return what could not be removed."""
     if not RUN_ID.match(run_id):
         raise ValueError(f"{run_id!r} is not a run id")
-    deadline_s = time.monotonic() + _PATIENCE_S
-    while (pids := list(processes_of(run_id))) and time.monotonic() < deadline_s:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.02)
+    _repeat(lambda: list(processes_of(run_id)), _kill)
     for name in containers_of(run_id):
         # not `runc delete`: the state holds process ids of the run's own pid namespace, which mean others here
         shutil.rmtree(RUNC_STATE / name, ignore_errors=True)
-    while (groups := cgroups_of(run_id)) and time.monotonic() < deadline_s:
-        for path in groups:
-            with contextlib.suppress(OSError):
-                path.rmdir()
-        time.sleep(0.02)
+    _repeat(lambda: cgroups_of(run_id), Path.rmdir)
     shutil.rmtree(RunDir(Path(run_id)).runtime, ignore_errors=True)
     return leftovers(run_id)

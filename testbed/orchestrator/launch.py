@@ -7,6 +7,7 @@ import os
 import queue
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
@@ -19,12 +20,13 @@ from testbed.core.spec import RunSpec
 from testbed.core.telemetry import Channel, Welcome
 from testbed.orchestrator.emulation.container import Container, Sandbox
 from testbed.orchestrator.emulation.network import WORKER_INTERFACE, Network
+from testbed.orchestrator.messages import checked_message
 
 MASTER_PORT = 29_400
 _POLL_S = 0.1
 _BLAME_S = 1.0
 """How long a worker's complaint waits for news of one that was killed."""
-_LOG_TAIL_LINES = 3
+_LOG_TAIL_LINES, _LOG_TAIL_BYTES = 3, 2000
 _STARTS_AT_ONCE = 4
 
 Message = dict[str, Any]
@@ -47,7 +49,7 @@ class Workers:
 
     def __enter__(self) -> Workers:
         self._server.bind(str(self.run.socket))
-        os.chmod(self.run.socket, 0o666)  # the worker is nobody; nothing but this run's containers sees the path
+        os.chmod(self.run.socket, 0o666)  # the worker is nobody; on the host the directory above is root's alone
         self._server.listen(len(self.nodes))
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
         root = self._sandbox.root()
@@ -90,12 +92,34 @@ class Workers:
                 threading.Thread(target=self._listen, args=(Channel(connection),), daemon=True).start()
 
     def _listen(self, channel: Channel) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            hello = channel.receive()
-            if hello is None or hello.get("event") != "hello" or hello.get("node") not in self.containers:
+        with contextlib.suppress(OSError):
+            node = self._node_of(channel.connection)
+            if node is None or node in self._channels:
+                channel.connection.close()
                 return
-            node = hello["node"]
             self._channels[node] = channel
+            try:
+                self._hear(node, channel)
+            except ValueError as error:
+                self._messages.put((node, {"event": "fault", "message": f"sent {error}"}))
+
+    def _node_of(self, connection: socket.socket) -> str | None:
+        """By the process at the other end, which the kernel names; what it says of itself does not count."""
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        (pid,) = struct.unpack_from("i", credentials)
+        deadline_s = time.monotonic() + _POLL_S * 50
+        while time.monotonic() < deadline_s:
+            for node, container in self.containers.items():
+                if container.pid == pid:
+                    return node
+            time.sleep(_POLL_S)  # runc has not told its process yet
+        return None
+
+    def _hear(self, node: str, channel: Channel) -> None:
+        hello = channel.receive()
+        if hello is not None:
+            if hello.get("event") != "hello" or hello.get("node") != node:
+                raise ValueError(f"{hello!r:.80} in place of its hello")
             channel.send_welcome(
                 Welcome(
                     spec=self.spec.to_json(),
@@ -107,11 +131,16 @@ class Workers:
                 )
             )
             for message in channel.messages():
-                self._messages.put((node, message))
+                self._messages.put((node, checked_message(message, self.nodes.index(node))))
 
     def go(self, t0_s: float) -> None:
-        for channel in self._channels.values():
-            channel.send({"event": "go", "t0_s": t0_s})
+        try:
+            for channel in self._channels.values():
+                channel.send({"event": "go", "t0_s": t0_s})
+        except OSError as error:
+            self._look_for_killed()
+            self._look_for_dead()
+            raise RunError(f"a worker did not take the word to begin: {error}") from error
 
     def next_message(self) -> tuple[str, Message] | None:
         """The next message of any worker, or None after a moment without.
@@ -126,7 +155,7 @@ class Workers:
             return None
         if message["event"] == "fault":
             self._look_for_killed()
-            raise RunError(f"worker {message['rank']} on {node}: {message['message']}")
+            raise RunError(f"worker {self.nodes.index(node)} on {node}: {message['message']}")
         if message["event"] == "done":
             self._done.add(node)
         return node, message
@@ -151,7 +180,9 @@ class Workers:
         raise RunError(f"worker {rank} on {node} {how} before it was done; its last words: {self._last_words(node)}")
 
     def _last_words(self, node: str) -> str:
-        lines = self.run.log(node).read_text(errors="replace").strip().splitlines()
+        with self.run.log(node).open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+            lines = log.read().decode(errors="replace").strip().splitlines()
         return " | ".join(lines[-_LOG_TAIL_LINES:]) or "none"
 
     @property

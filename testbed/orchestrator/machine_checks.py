@@ -85,12 +85,16 @@ tc qdisc add dev lo root tbf rate 10mbit burst 10kb latency 50ms && echo tbf
 tc qdisc del dev lo root
 tc qdisc add dev lo root netem delay 1ms && echo netem
 iptables -w 5 -t mangle -A FORWARD -j NFQUEUE --queue-num 1 && echo nfqueue
+ip link set dev lo up
+for name in bbr cubic reno; do
+    ip route replace 203.0.113.0/24 dev lo congctl $name && echo $name
+done
 true
 """
 
 
 def kernel_features() -> frozenset[str] | None:
-    """Which of "veth", "tbf", "netem", "nfqueue" the kernel does; None where it cannot be tried."""
+    """What the kernel does of _PROBE, by the word it prints; None where it cannot be tried."""
     if not is_root() or shutil.which("unshare") is None:
         return None
     try:
@@ -125,6 +129,24 @@ def delay_shaper(features: frozenset[str] | None) -> Check:
     found = f"nfqueue {'works' if ok else 'does not work'}; {also}"
     cure = "a kernel with xt_NFQUEUE and nfnetlink_queue, iptables, and NetfilterQueue (make setup)"
     return Check("delay shaper", True, ok, found, meaning, cure)
+
+
+def congestion_control(name: str, features: frozenset[str] | None) -> Check:
+    """The one that the asked TCP profile pins."""
+    ok = features is None or name in features
+    found = "not tried (needs root and unshare)" if features is None else ("works" if ok else "not in this kernel")
+    cure = f"modprobe tcp_{name}, or another tcp= profile"
+    return Check(f"congestion control {name}", True, ok, found, "the TCP profile pins it", cure)
+
+
+def clone_is_readable(clone: Path) -> Check:
+    """Workers are nobody, or the clone's owner where it is closed to others; never root, who would own too much."""
+    found = clone.stat()
+    closed = found.st_mode & 0o005 != 0o005
+    state = "closed to others" if closed else "open to all"
+    meaning = "workers, who have no rights, read the code"
+    cure = f"chmod -R o+rX {clone}"
+    return Check("the clone", True, not (closed and found.st_uid == 0), f"{clone} is {state}", meaning, cure)
 
 
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -198,7 +220,7 @@ def memory(workers: int) -> Check:
         if line.startswith("MemAvailable:")
     )
     found = f"{available / 1e9:.1f} GB available, {workers} workers take about {needed / 1e9:.1f} GB"
-    return Check("memory", False, available >= needed, found, "a node short of memory is killed", "fewer workers")
+    return Check("memory", True, available >= needed, found, "a node short of memory is killed", "fewer workers")
 
 
 MIN_FREE_DISK_BYTES = 200_000_000

@@ -39,14 +39,17 @@ class NetworkRecord:
         self._save([self._link(port) for port in self._network.ports])
 
     def finish(self) -> None:
-        """After training: with what the judge saw of full queues and losses."""
+        """After training: with what the judge saw of full queues and losses.
+
+        `measured` stays the burst's rate: windows of some milliseconds in training are for the verdict, not a better
+        figure.
+        """
         links = []
         for port in self._network.ports:
             link = self._link(port)
             rate_bit_s = self._judge.training_rate_bit_s(*port.key)
             if rate_bit_s is not None:
                 link["measurements"].append({"stage": "training", "rate_bit_s": rate_bit_s, "rtt_s": None})
-                link["measured"]["rate_bit_s"] = rate_bit_s
             link["measured"]["loss_ratio"] = self._judge.loss_ratio(*port.key)
             links.append(link)
         self._save(links)

@@ -11,7 +11,8 @@ from rich.table import Table
 from testbed.core.errors import MachineError
 from testbed.core.spec import DEFAULT_METRICS_PORT, RunSpec
 from testbed.orchestrator import machine_checks as machine
-from testbed.orchestrator.clone import RUNS_ROOT
+from testbed.orchestrator.clone import CLONE, RUNS_ROOT
+from testbed.orchestrator.emulation.tcp import CONGESTION_CONTROL
 from testbed.orchestrator.machine_checks import Check
 
 _BINARIES = (
@@ -27,6 +28,7 @@ def run_checks(
     *,
     metrics_port: int | None = DEFAULT_METRICS_PORT,
     workers: int = 4,
+    tcp: str = "tuned",
     runs_root: Path = RUNS_ROOT,
 ) -> list[Check]:
     """Every question about this machine; those a run does not hang on are not `needed`.
@@ -46,6 +48,8 @@ def run_checks(
         machine.binary("iptables", "it feeds the nfqueue shaper", "iptables"),
         machine.namespaces(features),
         machine.delay_shaper(features),
+        machine.congestion_control(CONGESTION_CONTROL[tcp], features),
+        machine.clone_is_readable(CLONE),
         machine.cgroups(),
         machine.overlay(),
         machine.disk(runs_root),
@@ -76,7 +80,7 @@ def require(spec: RunSpec, runs_root: Path = RUNS_ROOT) -> None:
     """Raises:
     MachineError: one line for each thing that `spec` needs and this machine lacks, with its cure.
     """
-    raise_lacking(run_checks(metrics_port=spec.metrics_port, workers=spec.workers, runs_root=runs_root))
+    raise_lacking(run_checks(metrics_port=spec.metrics_port, workers=spec.workers, tcp=spec.tcp, runs_root=runs_root))
 
 
 def table(checks: Sequence[Check]) -> Table:

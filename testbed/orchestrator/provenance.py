@@ -29,7 +29,7 @@ def code_hash(clone: Path = CLONE) -> str:
 def _said(*command: str) -> str | None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, cwd=CLONE, check=False)
-    except OSError:
+    except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
 
@@ -53,7 +53,7 @@ def _versions() -> dict[str, str | None]:
 
 def collect() -> dict[str, Any]:
     """What does not depend on the run; `git` asked with the clone marked safe, since root may not own it."""
-    git = ("git", "-c", f"safe.directory={CLONE}")
+    git = ("git", "--no-optional-locks", "-c", f"safe.directory={CLONE}")
     changes = _said(*git, "status", "--porcelain")
     return {
         "commit": _said(*git, "rev-parse", "HEAD"),

@@ -16,10 +16,18 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
-from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, Interrupted, LonghaulError, RunError
+from testbed.core.errors import (
+    EXIT_COMPLETED,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    Interrupted,
+    LonghaulError,
+    RunError,
+)
 from testbed.core.metrics import Totals
 from testbed.core.rundir import RunDir, write_json
 from testbed.core.spec import RunSpec
@@ -37,10 +45,10 @@ from testbed.orchestrator.observation.exporter import Exporter
 from testbed.orchestrator.observation.fidelity import Judge
 from testbed.orchestrator.observation.recorder import Recorder
 
-EXIT_INTERRUPTED = 130
 START_TIMEOUT_S = 180.0
 """From the containers' start to the last worker's connection to all its peers."""
 PROBE_EVERY_S = 0.5
+MOST_FAULT_CHARACTERS = 2000
 LEAD_S = 0.2
 """Between telling the workers to begin and the beginning."""
 _EXIT_TIMEOUT_S = 5.0
@@ -61,8 +69,9 @@ class Clock:
 class Run:
     """One run from empty namespaces to the last event."""
 
-    def __init__(self, run: RunDir, spec: RunSpec, display: Display, metrics: socket.socket) -> None:
+    def __init__(self, run: RunDir, spec: RunSpec, display: Display, metrics: socket.socket, *, shared: bool) -> None:
         self.run = run
+        self._shared = shared
         self.spec = spec
         self.display = display
         self.clock = Clock(spec.dilation)
@@ -87,7 +96,7 @@ class Run:
             if self.clock.t0_s is None:
                 self._held.append((now_s, event))
                 return
-        self.recorder.write({"t_s": self.clock.t_s(now_s), **event})
+            self.recorder.write({"t_s": self.clock.t_s(now_s), **event})
 
     @staticmethod
     def _start_unix_s(t0_s: float) -> float:
@@ -98,14 +107,14 @@ class Run:
         with self._held_lock:
             self.clock.t0_s = t0_s
             self._exporter.start_unix_s = self._start_unix_s(t0_s)
-            held, self._held = self._held, []
-        for at_s, event in held:
-            self.recorder.write({"t_s": self.clock.t_s(at_s), **event})
+            for at_s, event in self._held:
+                self.recorder.write({"t_s": self.clock.t_s(at_s), **event})
+            self._held.clear()
 
     def _show(self, event: dict[str, Any]) -> None:
         self.display.event(event)
         if event["event"] in ("host", "measurement"):
-            self.display.verdict(*self.recorder.judge.verdict())
+            self.display.verdict(*self.recorder.verdict())
 
     def stage(self, what: str, text: str) -> None:
         self.display.stage(text)
@@ -122,8 +131,7 @@ class Run:
                 raise self.recorder.failure
             self.stage("end", "training ended")
         except BaseException as error:
-            faults = error.faults if isinstance(error, LonghaulError) else (f"{type(error).__name__}: {error}",)
-            for fault in faults:
+            for fault in faults_of(error):
                 self.write({"event": "fault", "rank": None, "node": None, "message": fault})
             raise
         finally:
@@ -139,6 +147,12 @@ class Run:
         with Network(topology, profile, self.write, spec.seed) as network, Prober(network, self.write) as prober:
             record = NetworkRecord(self.run, network, prober, self.recorder.judge, self.write)
             record.add(prober.measure_or_refuse())
+            self._facts = {
+                **provenance.collect(),
+                "sysctls": network.sysctls,
+                "shaper": SHAPER,
+                "machine_shared": self._shared,
+            }
             self.stage("measured", "links measured: every rate and round trip as asked")
             with Workers(spec, self.run, network, self._sandbox()) as workers:
                 self.stage("workers", f"workers: {len(workers.nodes)} containers started, importing torch")
@@ -184,16 +198,15 @@ class Run:
             for node, interface in collector.foreign_interfaces():
                 self.write({"event": "foreign_interface", "node": node, "interface": interface})
             self._check_congestion_control(network, collector)
-            facts = {**provenance.collect(), "sysctls": network.sysctls, "shaper": SHAPER}
             t0_s = time.monotonic() + LEAD_S
             self._release(t0_s)
-            write_json(self.run.provenance, {**facts, "start_unix_s": self._start_unix_s(t0_s)})
+            write_json(self.run.provenance, {**self._facts, "start_unix_s": self._start_unix_s(t0_s)})
             collector.start()
             prober.watch(PROBE_EVERY_S)
             workers.go(t0_s)
             self.stage("go", "training")
             try:
-                self._follow(network, workers, collector)
+                self._follow(network, prober, workers, collector)
             finally:
                 collector.stop()
             if collector.failure is not None:
@@ -208,7 +221,7 @@ class Run:
         if foreign:
             raise RunError(f"tcp={network.tcp.name}: asked {asked}, connections use {', '.join(sorted(foreign))}")
 
-    def _follow(self, network: Network, workers: Workers, collector: Collector) -> None:
+    def _follow(self, network: Network, prober: Prober, workers: Workers, collector: Collector) -> None:
         while not workers.all_done:
             received = workers.next_message()
             if received is not None:
@@ -220,6 +233,8 @@ class Run:
             dead = [name for name, shaper in network.shapers.items() if not shaper.is_alive]
             if dead:
                 raise RunError(f"link {dead[0]}: its delay line ended; logs/orchestrator.log says why")
+            if not prober.is_alive:
+                raise RunError("the probe process ended: round trips are not watched; logs/orchestrator.log says why")
 
 
 def _on_signal(number: int, _frame: object) -> None:
@@ -229,6 +244,7 @@ def _on_signal(number: int, _frame: object) -> None:
 
 
 def main() -> int:
+    os.umask(0o022)  # the caller's may hide from the workers what is made for them
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _on_signal)
     run, options = RunDir(Path(sys.argv[1])), json.loads(sys.argv[2])
@@ -237,12 +253,20 @@ def main() -> int:
     try:
         own_sysfs()
         with Display(spec, quiet=options["quiet"]) as display:
-            Run(run, spec, display, metrics).perform()
-    except LonghaulError as error:
+            Run(run, spec, display, metrics, shared=options["shared"]).perform()
+    except Exception as error:
+        if not isinstance(error, LonghaulError):
+            traceback.print_exc()  # to the log; what follows is for the summary
         # by a pipe, not by a file: the disk may be what is at fault
-        os.write(options["faults_fd"], json.dumps(error.faults).encode())
+        os.write(options["faults_fd"], json.dumps(faults_of(error)).encode())
         return EXIT_INTERRUPTED if isinstance(error, Interrupted) else EXIT_FAILED
     return EXIT_COMPLETED
+
+
+def faults_of(error: BaseException) -> list[str]:
+    """One line each, cut to a length that a summary and a pipe can take."""
+    faults = error.faults if isinstance(error, LonghaulError) else (f"{type(error).__name__}: {error}",)
+    return [fault[:MOST_FAULT_CHARACTERS] for fault in faults]
 
 
 if __name__ == "__main__":

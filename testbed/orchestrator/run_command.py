@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import InputError, LonghaulError, MachineError
-from testbed.core.spec import RunSpec
+from testbed.core.spec import TCP_PROFILES, RunSpec
 from testbed.orchestrator import preflight
 from testbed.orchestrator.config import Resolved, resolve
 from testbed.orchestrator.final_table import final_table
@@ -74,8 +74,10 @@ def _not_built(settings: dict[str, Any]) -> list[str]:
 
 
 def _checks(settings: dict[str, Any], runs_root: Path) -> list[Check]:
-    keys = ("metrics_port", "workers")
+    keys = ("metrics_port", "workers", "tcp")
     known = {key: settings[key] for key in keys if key in settings}
+    if known.get("tcp") not in TCP_PROFILES:  # a fault of the input, reported as such
+        known.pop("tcp", None)
     if not 0 <= known.get("metrics_port", 0) <= 65535:  # a fault of the input, reported as such
         known["metrics_port"] = None
     return preflight.run_checks(**known, runs_root=runs_root)

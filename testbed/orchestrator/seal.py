@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -62,6 +64,7 @@ def _analyse(run: RunDir, draft: Path) -> list[str]:
             timeout=_ANALYSIS_TIMEOUT_S,
             env=clone.environment(),
             cwd=clone.CLONE,
+            start_new_session=True,  # a Ctrl-C that ended the run must not end its record too
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -80,11 +83,13 @@ def seal_killed(runs_root: Path) -> list[str]:
     sealed, damaged = [], []
     for path in sorted(runs_root.glob("*")) if runs_root.is_dir() else []:
         run = RunDir(path)
-        if not RUN_ID.match(run.run_id) or run.summary.exists() or not run.spec.exists() or run.is_alive():
+        if not RUN_ID.match(run.run_id) or not path.is_dir() or run.summary.exists():
             continue
         try:
-            _seal_killed(run)
-            sealed.append(run.run_id)
+            with run.held(wait=False) as had:
+                if had and not run.summary.exists():
+                    _seal_killed(run)
+                    sealed.append(run.run_id)
         except (OSError, ValueError, KeyError, TypeError, LonghaulError) as error:
             damaged.append(
                 f"{run.run_id}: its record cannot be sealed: {error}; `longhaul clean {run.run_id}` removes it"
@@ -96,6 +101,19 @@ def seal_killed(runs_root: Path) -> list[str]:
 
 def _seal_killed(run: RunDir) -> None:
     remove_leftovers(run.run_id)
+    if not run.spec.exists():  # killed before it wrote the first thing
+        shutil.rmtree(run.path)
+        return
     (run.path / ".reserve").unlink(missing_ok=True)
     last_s = run.events.stat().st_mtime if run.events.exists() else time.time()
     seal(run, "killed", wall_s=max(0.0, last_s - run.spec.stat().st_mtime))
+    give_to_caller(run.path)
+
+
+def give_to_caller(path: Path) -> None:
+    """Files made under sudo belong to who called it."""
+    user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
+    if user is None or group is None:
+        return
+    for found in [path, *path.rglob("*")]:
+        os.chown(found, int(user), int(group), follow_symlinks=False)

@@ -1,37 +1,48 @@
 """Around a run: its directory, lock, metrics port and namespaces before; cleaning, sealing and the verdict after.
 
 The supervisor stays in the host's namespaces and does little, so that little can go wrong in it. The run is a child in
-namespaces of its own; a watcher in a session of its own cleans up should the supervisor be killed.
+namespaces and a session of its own; it dies with the supervisor, and a watcher in yet another session cleans up then.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INVALID, MachineError
-from testbed.core.rundir import RUNTIME_ROOT, RunDir, new_run_id, write_json
+from testbed.core.errors import (
+    EXIT_COMPLETED,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_INVALID,
+    InputError,
+    MachineError,
+)
+from testbed.core.rundir import RUN_ID, RUNTIME_ROOT, RunDir, new_run_id, write_json
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import clone, provenance
 from testbed.orchestrator.cleanup import remove_leftovers
 from testbed.orchestrator.observation.exporter import bind
-from testbed.orchestrator.run import EXIT_INTERRUPTED
-from testbed.orchestrator.seal import seal
+from testbed.orchestrator.seal import give_to_caller, seal
 
 MACHINE_LOCK = RUNTIME_ROOT / "machine.lock"
+SHARED_LOCK = RUNTIME_ROOT / "shared.lock"
 RESERVE_BYTES = 1 << 20
 """Given back before the record is sealed, so that a full disk still takes a summary."""
-_STOP_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 15.0
+_POLL_S = 0.5
+_PR_SET_PDEATHSIG = 1
 _UNSHARE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--mount", "--ipc", "--uts"]
 
 
@@ -49,19 +60,48 @@ class Outcome:
         return EXIT_INVALID if self.summary["verdict"] == "invalid" else EXIT_COMPLETED
 
 
+def _try_lock(file: IO[str], how: int) -> bool:
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def machine_lock(*, share: bool) -> Iterator[None]:
-    """One emulation at a time, since two would share the cores unknowingly; `share` lets this one in beside another."""
+    """One emulation at a time, since two would share the cores unknowingly; `share` lets this one in beside others."""
     RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
-    with MACHINE_LOCK.open("w") as file:
-        try:
-            fcntl.flock(file, (fcntl.LOCK_SH if share else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not share:
-                raise MachineError(
-                    "another run is going on this machine, and two would share its cores: wait for it, or give --share"
-                ) from None
+    with MACHINE_LOCK.open("w") as alone, SHARED_LOCK.open("w") as shared:
+        if share:
+            fcntl.flock(shared, fcntl.LOCK_SH)
+        elif _try_lock(alone, fcntl.LOCK_EX) and _try_lock(shared, fcntl.LOCK_EX):
+            fcntl.flock(shared, fcntl.LOCK_UN)  # nobody shares now; whoever does later, does it knowingly
+        else:
+            raise MachineError(
+                "another run is going on this machine, and two would share its cores: wait for it, or give --share"
+            )
         yield
+
+
+class Stop:
+    """Signals from the first line to the last: before and during the run they end it, while sealing they are noted."""
+
+    NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self.asked: signal.Signals | None = None
+
+    def __enter__(self) -> Stop:
+        self._before = {number: signal.signal(number, self._ask) for number in self.NUMBERS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, _frame: object) -> None:
+        self.asked = self.asked or signal.Signals(number)
 
 
 def supervise(spec: RunSpec, *, runs_root: Path, quiet: bool = False, share: bool = False) -> Outcome:
@@ -70,21 +110,38 @@ def supervise(spec: RunSpec, *, runs_root: Path, quiet: bool = False, share: boo
     Raises:
         InputError, MachineError: before anything was built.
     """
-    with machine_lock(share=share), bind(spec.metrics_port) as metrics:
-        run_id = new_run_id(spec.topo, spec.strategy.name, spec.compressor.name, spec.hash)
-        run = RunDir.create(runs_root.resolve(), run_id)
+    with machine_lock(share=share), bind(spec.metrics_port) as metrics, Stop() as stop:
+        run = _create(spec, runs_root)
         started_s = time.monotonic()
         reserve = run.path / ".reserve"
-        with run.hold_lock(), _watched(run):
-            # under the lock: a directory with a spec and nobody holding its lock is taken for a killed run's
+        with run.held(), _watched(run):
+            # under the lock: a directory without a summary and without a holder is taken for a killed run's
             write_json(run.spec, {**spec.to_json(), "code_hash": provenance.code_hash()})
             _reserve(reserve)
-            status, faults = _perform(run, metrics.fileno(), quiet=quiet)
-            remove_leftovers(run.run_id)
+            status, faults = _perform(run, stop, metrics.fileno(), quiet=quiet, shared=share)
+            faults += [f"left behind: {what}" for what in remove_leftovers(run.run_id)]
             reserve.unlink(missing_ok=True)
             summary = seal(run, status, faults, wall_s=time.monotonic() - started_s)
-            _give_to_caller(run.path)
+            give_to_caller(run.path)
         return Outcome(run, summary)
+
+
+def _create(spec: RunSpec, runs_root: Path) -> RunDir:
+    run_id = new_run_id(spec.topo, spec.strategy.name, spec.compressor.name, spec.hash)
+    if not RUN_ID.match(run_id):
+        raise InputError(
+            f"the run's name would be {run_id!r}: give the plug-ins shorter names of letters, digits, _ + -"
+        )
+    root = runs_root.resolve()
+    is_new = not root.exists()
+    try:
+        run = RunDir.create(root, run_id)
+    except OSError as error:
+        raise InputError(f"--runs {runs_root}: no run directory can be made there: {error}") from error
+    if is_new:
+        give_to_caller(root)
+    run.runtime.mkdir(mode=0o700)  # the telemetry socket is for this run's containers, which get it bound
+    return run
 
 
 def _reserve(path: Path) -> None:
@@ -112,10 +169,16 @@ def _watched(run: RunDir) -> Iterator[None]:
         watcher.wait()
 
 
-def _perform(run: RunDir, metrics_fd: int, *, quiet: bool) -> tuple[str, list[str]]:
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _perform(run: RunDir, stop: Stop, metrics_fd: int, *, quiet: bool, shared: bool) -> tuple[str, list[str]]:
     """Start the run in its namespaces and wait for its end; returns its status and what went wrong."""
+    if stop.asked:
+        return "interrupted", [f"stopped by {stop.asked.name} before it began"]
     read_fd, write_fd = os.pipe()
-    options = json.dumps({"metrics_fd": metrics_fd, "faults_fd": write_fd, "quiet": quiet})
+    options = json.dumps({"metrics_fd": metrics_fd, "faults_fd": write_fd, "quiet": quiet, "shared": shared})
     with run.orchestrator_log.open("a") as log:
         process = subprocess.Popen(
             [*_UNSHARE, sys.executable, "-m", "testbed.orchestrator.run", str(run.path), options],
@@ -124,50 +187,46 @@ def _perform(run: RunDir, metrics_fd: int, *, quiet: bool) -> tuple[str, list[st
             stderr=log,
             pass_fds=[metrics_fd, write_fd],
             cwd=clone.CLONE,
+            # its own session: a terminal's signals come by way of this process, which knows what was asked
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
         )
     os.close(write_fd)
-    with _forwarding(process), os.fdopen(read_fd) as said:
-        code = process.wait()
-        text = said.read()
-    faults: list[str] = json.loads(text) if text else []
+    said: list[str] = []
+    reader = threading.Thread(target=_read_all, args=(read_fd, said), name="faults")
+    reader.start()
+    code = _wait(process, stop)
+    reader.join()
+    faults: list[str] = json.loads(said[0]) if said[0] else []
     if code == EXIT_COMPLETED:
         return "completed", faults
-    if code == EXIT_INTERRUPTED:
-        return "interrupted", faults
-    return "failed", faults or [f"the run ended with status {code} and said nothing; logs/orchestrator.log may say why"]
+    if stop.asked:
+        return "interrupted", faults or [f"stopped by {stop.asked.name}"]
+    return ("interrupted" if code == EXIT_INTERRUPTED else "failed"), faults
 
 
-@contextlib.contextmanager
-def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Signals go to the run, which ends in order; one that does not is killed with all it started."""
+def _read_all(descriptor: int, said: list[str]) -> None:
+    with os.fdopen(descriptor) as file:
+        said.append(file.read())
 
-    def forward(number: int, _frame: object) -> None:
+
+def _wait(process: subprocess.Popen[bytes], stop: Stop) -> int:
+    """Wait for the run's end. A signal is passed on until it is heeded; a run that does not end in time is killed."""
+    deadline_s: float | None = None
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(_POLL_S)
+        if stop.asked is None:
+            continue
+        deadline_s = deadline_s or time.monotonic() + STOP_TIMEOUT_S
         for pid in _children(process.pid):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        signal.signal(signal.SIGALRM, lambda *_: process.kill())
-        signal.setitimer(signal.ITIMER_REAL, _STOP_TIMEOUT_S)
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, forward) for number in numbers}
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+                os.kill(pid, stop.asked)
+        if time.monotonic() > deadline_s:
+            process.kill()
 
 
 def _children(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
-
-
-def _give_to_caller(path: Path) -> None:
-    """Files made under sudo belong to who called it."""
-    user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
-    if user is None or group is None:
-        return
-    for found in [path.parent, path, *path.rglob("*")]:
-        os.chown(found, int(user), int(group), follow_symlinks=False)

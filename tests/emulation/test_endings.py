@@ -44,13 +44,13 @@ def _list(runs: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_in_order(running: Longhaul, number: signal.Signals) -> None:
     run = running.run
-    if number == signal.SIGINT:  # as a terminal does: the whole foreground group
-        os.killpg(running.process.pid, number)
-    else:
+    if number == signal.SIGTERM:
         os.kill(running.process.pid, number)
+    else:  # as a terminal does: the whole foreground group
+        os.killpg(running.process.pid, number)
     gone_within(run.run_id, 5)
     assert running.wait() == 4
     summary = running.summary()
@@ -59,6 +59,31 @@ def test_a_signal_ends_it_in_order(running: Longhaul, number: signal.Signals) ->
     assert number.name in summary["reasons"][0]
     assert summary["steps"] >= 1
     assert run.log("oregon-0").exists() and run.orchestrator_log.read_text()
+
+
+def test_impatience_while_sealing_does_not_spoil_the_record(running: Longhaul) -> None:
+    """A second and third Ctrl-C, and a `list` beside it, while the first one's record is being sealed."""
+    os.killpg(running.process.pid, signal.SIGINT)
+    wait_until((running.run.path / ".summary.json").exists, 30, "the sealing to begin")
+    os.killpg(running.process.pid, signal.SIGINT)
+    assert '"running"' in _list(running.runs) or running.run.summary.exists()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(running.process.pid, signal.SIGHUP)
+    assert running.wait() == 4
+    assert running.summary()["status"] == "interrupted"
+    assert (running.run.path / "report.html").exists()
+
+
+def test_a_signal_while_it_is_built_ends_it_in_order(tmp_path: Path, machine_lock: None) -> None:
+    before = host_state()
+    longhaul = Longhaul(tmp_path / "runs", *LONG)
+    wait_until(lambda: longhaul.runs.exists() and "network:" in longhaul.said, 60, "the network's stage")
+    run_id = longhaul.run.run_id
+    os.kill(longhaul.process.pid, signal.SIGTERM)
+    assert longhaul.wait() == 4
+    gone_within(run_id, 5)
+    assert longhaul.summary()["status"] == "interrupted"
+    assert host_state() == before
 
 
 @pytest.mark.parametrize("whole_group", [True, False], ids=["group", "supervisor alone"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from testbed.core.records import summary_faults
-from tests.emulation.support import Longhaul, gone_within, host_state, wait_until
+from tests.emulation.support import Longhaul, gone_within, host_state
 
 FILES = {
     "spec.json",
@@ -60,8 +60,8 @@ def test_the_summary_is_complete_and_adds_up(finished: Longhaul) -> None:
     assert summary["time_s"] > 0 and summary["wall_s"] > summary["time_s"]
     for link in summary["links"]:
         if link["wan"]:
-            assert link["rate_bit_s"]["measured"] == pytest.approx(100e6, rel=0.05)
-            assert link["rtt_s"]["measured"] == pytest.approx(0.067, abs=2e-3)
+            assert link["rate_bit_s"]["measured"] == pytest.approx(100e6, rel=0.02)
+            assert link["rtt_s"]["measured"] == pytest.approx(0.067, abs=1e-3)
 
 
 def test_what_was_scraped_while_it_trained_passes_promtool(finished: Longhaul) -> None:
@@ -106,5 +106,19 @@ def test_events_are_whole_lines_with_a_time(finished: Longhaul) -> None:
     assert sum(event["event"] == "step" for event in events) == 12 * 4
 
 
-def test_the_last_line_names_the_run_directory(finished: Longhaul) -> None:
-    wait_until(lambda: finished.run.run_id in finished.said, 5, "the run's id in what was said")
+def test_the_end_names_verdict_and_run_directory(finished: Longhaul) -> None:
+    *_, before, last = finished.said.strip().splitlines()
+    assert finished.run.run_id in last.replace(" ", "")
+    assert finished.summary()["verdict"] in finished.said[finished.said.rindex("completed") :]
+    assert before
+
+
+def test_links_were_as_asked_beside_the_workers_warm_up_too(finished: Longhaul) -> None:
+    network = json.loads(finished.run.network.read_text())
+    for link in network["links"]:
+        if link["wan"]:
+            stages = {entry["stage"]: entry for entry in link["measurements"]}
+            assert {"idle", "busy"} <= set(stages)
+            for stage in ("idle", "busy"):
+                assert stages[stage]["rate_bit_s"] == pytest.approx(100e6, rel=0.02)
+                assert stages[stage]["rtt_s"] == pytest.approx(0.067, abs=1e-3)

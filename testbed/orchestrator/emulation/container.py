@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.core.errors import RunError
+from testbed.core.errors import MachineError, RunError
 from testbed.core.telemetry import SOCKET_IN_NODE
 from testbed.orchestrator.emulation.root import MaskedRoot
 
@@ -56,10 +56,21 @@ class Sandbox:
                 found.append(path)
         return found
 
-    def user(self) -> int:
-        """Nobody; the clone's owner where a umask keeps the clone from everybody else."""
+    def user(self) -> tuple[int, int]:
+        """(uid, gid): nobody; the clone's owner where a umask keeps the clone from everybody else.
+
+        Raises:
+            MachineError: that owner is root, who would own too much of what is seen.
+        """
         found = self.clone.stat()
-        return NOBODY if found.st_mode & 0o005 == 0o005 else found.st_uid
+        if found.st_mode & 0o005 == 0o005:
+            return NOBODY, NOBODY
+        if found.st_uid == 0:
+            raise MachineError(
+                f"the clone {self.clone} is root's and closed to others, so workers, who are nobody, cannot read it:"
+                f" chmod -R o+rX {self.clone}"
+            )
+        return found.st_uid, found.st_gid
 
     def mounts(self) -> list[dict[str, Any]]:
         hardened = ["nosuid", "nodev", "noexec"]
@@ -71,8 +82,9 @@ class Sandbox:
             _mount("/tmp", "tmpfs", "tmpfs", ["nosuid", "nodev", "mode=1777", f"size={TMP_BYTES}"]),
             *(_mount(str(p), "none", str(p), ["bind", "ro", "nosuid", "nodev"]) for p in self.bound_back()),
         ]
-        if any(self.runs.is_relative_to(path) for path in self.bound_back()):
-            mounts.append(_mount(str(self.runs), "tmpfs", "tmpfs", [*hardened, "ro", "size=4k"]))
+        for runs in {self.runs, self.clone / "runs"}:
+            if runs.is_dir() and any(runs.is_relative_to(path) for path in self.bound_back()):
+                mounts.append(_mount(str(runs), "tmpfs", "tmpfs", [*hardened, "ro", "size=4k"]))
         mounts.append(_mount(SOCKET_IN_NODE, "none", str(self.socket), ["bind", "nosuid", "nodev"]))
         return mounts
 
@@ -146,7 +158,7 @@ class Container:
         )
 
     def _config(self, command: list[str], environment: dict[str, str]) -> dict[str, Any]:
-        user = self.sandbox.user()
+        uid, gid = self.sandbox.user()
         nothing: dict[str, list[str]] = {
             kind: [] for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")
         }
@@ -156,7 +168,7 @@ class Container:
             "root": {"path": str(self.root.path), "readonly": True},
             "process": {
                 "terminal": False,
-                "user": {"uid": user, "gid": user},
+                "user": {"uid": uid, "gid": gid},
                 "args": command,
                 "cwd": str(self.sandbox.clone),
                 "env": [f"{key}={value}" for key, value in environment.items()],

@@ -6,7 +6,6 @@ import select
 import socket
 import struct
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 from testbed.orchestrator.emulation.counters import QueueReader
@@ -20,6 +19,8 @@ _SO_TIMESTAMPNS = 35
 _SO_SNDBUFFORCE = 32
 _SO_RCVBUFFORCE = 33
 _UDP_GRO = 104
+_PROBE = struct.Struct("!Qd")
+"""Its number and the time at which it was sent."""
 
 
 class End:
@@ -31,8 +32,18 @@ class End:
         self.address = config["address"]
         self.interface = config["interface"]
         self.limit_bytes = config["limit_bytes"]
+        self.peer = ""
         self.probe, self.burst = in_network_namespace(self.pid, self._sockets)
         self.queue = QueueReader(self.pid)
+
+    def receive(self) -> tuple[int, float] | None:
+        """(number, delay) of the probe that has come; None if it is not the other end's: a worker can send here too."""
+        data, ancillary, _, (sender, port) = self.probe.recvmsg(64, 64)
+        if len(data) != _PROBE.size or (sender, port) != (self.peer, PORT) or not ancillary:
+            return None
+        number, sent_s = _PROBE.unpack(data)
+        seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
+        return number, seconds + nanoseconds * 1e-9 - sent_s
 
     def _sockets(self) -> tuple[socket.socket, socket.socket]:
         probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -47,13 +58,6 @@ class End:
         return probe, burst
 
 
-@dataclass
-class Arrivals:
-    """One-way delays by probe number."""
-
-    delays_s: dict[int, float] = field(default_factory=dict)
-
-
 class Link:
     """Both ends, and what is measured between them."""
 
@@ -61,31 +65,27 @@ class Link:
         self.name = config["name"]
         self.rtt_s = config["rtt_s"]
         self.a, self.b = End(config["a"]), End(config["b"])
+        self.a.peer, self.b.peer = self.b.address, self.a.address
         self.number = 0
 
     def send_probes(self) -> int:
         """One each way; returns their number."""
         self.number += 1
         for end, other in ((self.a, self.b), (self.b, self.a)):
-            end.probe.sendto(struct.pack("!Qd", self.number, time.time()), (other.address, PORT))
+            end.probe.sendto(_PROBE.pack(self.number, time.time()), (other.address, PORT))
         return self.number
 
     def collect(self, deadline_s: float, wanted: set[int]) -> list[tuple[float, float]]:
         """(forward, backward) delays of the wanted probes that arrive before the monotonic deadline."""
-        forward, backward = Arrivals(), Arrivals()
+        forward: dict[int, float] = {}
+        backward: dict[int, float] = {}
         while time.monotonic() < deadline_s:
-            if wanted <= forward.delays_s.keys() and wanted <= backward.delays_s.keys():
+            if wanted <= forward.keys() and wanted <= backward.keys():
                 break
-            ready, _, _ = select.select([self.a.probe, self.b.probe], [], [], max(0.0, deadline_s - time.monotonic()))
-            for end in ready:
-                number, delay_s = receive(end)
-                (backward if end is self.a.probe else forward).delays_s[number] = delay_s
-        both = wanted & forward.delays_s.keys() & backward.delays_s.keys()
-        return [(forward.delays_s[number], backward.delays_s[number]) for number in sorted(both)]
-
-
-def receive(end: socket.socket) -> tuple[int, float]:
-    data, ancillary, _, _ = end.recvmsg(64, 64)
-    number, sent_s = struct.unpack("!Qd", data)
-    seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
-    return number, seconds + nanoseconds * 1e-9 - sent_s
+            ends = {self.a.probe: (self.a, backward), self.b.probe: (self.b, forward)}
+            ready, _, _ = select.select(list(ends), [], [], max(0.0, deadline_s - time.monotonic()))
+            for end, delays_s in (ends[probe] for probe in ready):
+                if received := end.receive():
+                    delays_s[received[0]] = received[1]
+        both = wanted & forward.keys() & backward.keys()
+        return [(forward[number], backward[number]) for number in sorted(both)]

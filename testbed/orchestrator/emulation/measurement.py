@@ -65,13 +65,12 @@ class Measured:
         burst, round_trips = self.bursts.get(port.key), self.rtt_s.get(port.link.name)
         if burst is None and not round_trips:
             return None
-        quantiles = statistics.quantiles(round_trips, n=100) if round_trips and len(round_trips) > 1 else []
         return {
             "stage": self.stage,
             "rate_bit_s": burst["rate_bit_s"] if burst else None,
             "burst": {k: burst[k] for k in ("window_s", "wire_bytes", "drops", "arrived_ratio")} if burst else None,
             "rtt_s": statistics.median(round_trips) if round_trips else None,
-            "rtt_p99_s": quantiles[98] if quantiles else None,
+            "rtt_max_s": max(round_trips) if round_trips else None,
             "probes": len(round_trips or []),
         }
 
@@ -185,6 +184,10 @@ class Prober:
             *(f"{fault}; three tries" for fault in faults),
             "the machine is too busy or too slow for these links: free its cores, or lower the rate",
         )
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
 
     def watch(self, interval_s: float) -> None:
         """From now on report a probe of every WAN link each interval."""

@@ -23,7 +23,7 @@ import time
 from typing import Any
 
 from testbed.orchestrator.emulation.burst import measure_rate
-from testbed.orchestrator.emulation.ends import LATE_S, Link, receive
+from testbed.orchestrator.emulation.ends import LATE_S, Link
 
 FIFO_PRIORITY = 5
 
@@ -62,15 +62,17 @@ def watch(links: list[Link], interval_s: float) -> None:
     next_s = time.monotonic()
     waiting: dict[str, dict[int, list[float | None]]] = {link.name: {} for link in links}
     first = {link.name: link.number for link in links}
-    by_socket = {end.probe: (link, slot) for link in links for end, slot in ((link.b, 0), (link.a, 1))}
+    by_socket = {end.probe: (link, end, slot) for link in links for end, slot in ((link.b, 0), (link.a, 1))}
     while True:
         timeout_s = max(0.0, next_s - time.monotonic())
         ready, _, _ = select.select([sys.stdin, *by_socket], [], [], timeout_s)
         if sys.stdin in ready:
             return
-        for end in by_socket.keys() & set(ready):
-            link, slot = by_socket[end]
-            number, delay_s = receive(end)
+        for link, end, slot in (by_socket[probe] for probe in by_socket.keys() & set(ready)):
+            received = end.receive()
+            if received is None or received[0] > link.number:
+                continue
+            number, delay_s = received
             both = waiting[link.name].setdefault(number, [None, None])
             both[slot] = delay_s
             if None not in both:

@@ -4,7 +4,7 @@ An overlay of two lower layers and no upper one, so nobody can write to it: at t
 system alone: what is mounted below it is not seen), on top a mask in memory that holds
 
 * an opaque empty directory in place of each directory that a worker has no business in (home, /run, /var, ...);
-* a whiteout in place of each secret file;
+* a whiteout in place of each file at the top, and copies of the few files of /etc that a program needs;
 * a few files of its own (hosts, resolv.conf), and mount points for what is bound back.
 
 It lives in the mount namespace of the run and ends with it.
@@ -13,6 +13,7 @@ It lives in the mount namespace of the run and ends with it.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Iterable
@@ -20,22 +21,24 @@ from pathlib import Path
 
 from testbed.core.errors import MachineError
 
-KEPT = frozenset({"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt", "proc", "sys", "dev"})
-"""Top-level directories that are seen; all others are hidden."""
-HIDDEN_FILES = (
-    "etc/shadow",
-    "etc/shadow-",
-    "etc/gshadow",
-    "etc/gshadow-",
-    "etc/sudoers",
-    "etc/sudoers.d",
-    "etc/ssh",
-    "etc/ssl/private",
-    "etc/docker",
-    "etc/machine-id",
-    "etc/passwd-",
-    "etc/group-",
+KEPT = frozenset({"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "opt", "proc", "sys", "dev"})
+"""Top-level directories that are seen; all others are hidden, /etc but for copies."""
+COPIED_FROM_ETC = (
+    "alternatives",
+    "fonts",
+    "group",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "protocols",
+    "services",
 )
+"""All that a program needs of /etc; the rest (keys, passwords, other programs' configuration) is not there."""
 OWN_FILES = {
     "etc/hosts": "127.0.0.1 localhost\n",
     "etc/hostname": "node\n",
@@ -76,9 +79,13 @@ class MaskedRoot:
                 self._opaque(self._mask / name)
             else:
                 self._whiteout(self._mask / name)
-        for name in HIDDEN_FILES:
-            if os.path.lexists(f"/{name}"):
-                self._whiteout(self._mask / name)
+        self._opaque(self._mask / "etc")
+        for name in COPIED_FROM_ETC:
+            source, copy = Path("/etc") / name, self._mask / "etc" / name
+            if source.is_dir() and not source.is_symlink():
+                shutil.copytree(source, copy, symlinks=True)
+            elif os.path.lexists(source):
+                shutil.copy2(source, copy, follow_symlinks=False)
         for name, text in OWN_FILES.items():
             path = self._mask / name
             path.parent.mkdir(parents=True, exist_ok=True)

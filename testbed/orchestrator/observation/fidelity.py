@@ -5,9 +5,11 @@ threshold above which the run is `suspect` and one above which it is `invalid`, 
 
 | rule | suspect | invalid | why |
 | --- | --- | --- | --- |
-| WAN rate, idle, busy or in training, against asked | 2% | 5% | a step's communication time is in proportion to it |
+| WAN rate, idle, busy, in training (past two standard errors) | 2% | 5% | communication time is in proportion to it |
 | WAN round trip: median idle and busy, least in training | 1 ms or 2% | 3 times that | collectives follow it |
 | seconds with the delay line's p99 later than 1 ms or 1% of the delay | 5% | 25% | late packets are another link |
+| packets the delay line dropped against the loss asked | - | 5 standard deviations | another loss |
+| a measurement that gave nothing; events that cannot be read | any | - | what is not known is not vouched for |
 | packets lost for want of room in the delay line | - | any | a loss nobody asked for |
 | cores idle on average during training | below 10% | below 2% | workers wait for cores, not for the network |
 | steal during training | 2% | 10% | another machine took the cores |
@@ -55,7 +57,8 @@ class Judge:
         self._late: dict[str, list[bool]] = defaultdict(list)
         self._queue_drops: dict[tuple[str, str], int] = {}
         self._passed: dict[tuple[str, str], tuple[int, int]] = {}
-        self._busy: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._windows: dict[tuple[str, str, str], list[tuple[float, float]]] = defaultdict(list)
+        self._unread = 0
         self._hosts: list[Event] = []
         self._wire_bytes: dict[tuple[str, str], int] = {}
         self._payload_bytes = 0
@@ -65,6 +68,13 @@ class Judge:
         self._ended = False
 
     def add(self, event: Event) -> None:
+        """Fold an event in. One that cannot be read is a reason, not an end: the record must be sealed all the same."""
+        try:
+            self._fold(event)
+        except (KeyError, TypeError, ValueError):
+            self._unread += 1
+
+    def _fold(self, event: Event) -> None:
         kind = event["event"]
         if kind == "measurement":
             self._measured.append(event)
@@ -97,16 +107,21 @@ class Judge:
 
     def _add_link(self, event: Event) -> None:
         if event["wan"]:
-            busy = self._busy[event["name"], event["from"], event["to"]]
-            busy[0] += event["busy_s"]
-            busy[1] += event["busy_bytes"]
+            if event["busy_s"] > 0:
+                self._windows[event["name"], event["from"], event["to"]].append((event["busy_s"], event["busy_bytes"]))
         elif event["from"] in self._node_names:
             self._wire_bytes[event["name"], event["from"]] = event["wire_bytes"]
 
     def training_rate_bit_s(self, name: str, source: str, target: str) -> float | None:
         """Rate at which a link's full queue emptied while training; None if it was not full for long enough."""
-        busy_s, busy_bytes = self._busy[name, source, target]
-        return busy_bytes * 8 / busy_s if busy_s >= LEAST_BUSY_S else None
+        windows = self._windows[name, source, target]
+        busy_s = sum(seconds for seconds, _ in windows)
+        return sum(size for _, size in windows) * 8 / busy_s if busy_s >= LEAST_BUSY_S else None
+
+    def _training_error_bit_s(self, name: str, source: str, target: str) -> float:
+        """Standard error of that rate, from the spread of its windows: each is short against a queue's bursts."""
+        rates = [size * 8 / seconds for seconds, size in self._windows[name, source, target]]
+        return statistics.stdev(rates) / len(rates) ** 0.5 if len(rates) > 1 else float("inf")
 
     def loss_ratio(self, name: str, source: str, _target: str) -> float | None:
         """Share of packets that the delay line dropped; None for a link without one."""
@@ -129,6 +144,7 @@ class Judge:
             *self._host(),
             *self._bypass(),
             *self._ranks(),
+            *self._unknown(),
         ]
 
     def _rates(self) -> list[tuple[bool, str]]:
@@ -136,14 +152,16 @@ class Judge:
         for name, link in self._links.items():
             for source, target, profile in link.directions():
                 rates = [
-                    (event["stage"], event["rate_bit_s"])
+                    (event["stage"], event["rate_bit_s"], 0.0)
                     for event in self._measured
                     if (event["name"], event["from"]) == (name, source) and event["rate_bit_s"] is not None
                 ]
                 training = self.training_rate_bit_s(name, source, target)
+                if training is not None:
+                    rates.append(("training", training, 2 * self._training_error_bit_s(name, source, target)))
                 asked = profile.rate_bit_s / self._dilation
-                for stage, rate in [*rates, *([("training", training)] if training else [])]:
-                    error = abs(rate / asked - 1)
+                for stage, rate, doubt in rates:
+                    error = max(0.0, abs(rate - asked) - doubt) / asked
                     if error > RATE_SUSPECT:
                         text = (
                             f"link {name} from {source} to {target}: asked {format_rate(asked)},"
@@ -175,6 +193,13 @@ class Judge:
             if share > LATE_SHARE_SUSPECT:
                 text = f"link {name}: packets left the delay line too late in {share:.0%} of the seconds"
                 found.append((share > LATE_SHARE_INVALID, text))
+        for (name, source), (packets, drops) in self._passed.items():
+            link = self._links[name]
+            asked = (link.forward if source == link.a else link.backward).loss_ratio
+            if abs(drops - asked * packets) > 5 * (asked * (1 - asked) * packets) ** 0.5:
+                found.append(
+                    (True, f"link {name} from {source}: asked {asked:.3%} loss, {drops} of {packets} packets lost")
+                )
         for (name, source), drops in self._queue_drops.items():
             if drops:
                 found.append((True, f"link {name} from {source}: the delay line had no room for {drops} packets"))
@@ -184,16 +209,33 @@ class Judge:
         if not self._hosts:
             return [(False, "the cores were not observed during training")] if self._ended else []
         found = []
-        idle = statistics.fmean(event["cpu_idle_ratio"] for event in self._hosts)
+        watched_s = sum(event["interval_s"] for event in self._hosts)
+        idle = sum(event["cpu_idle_ratio"] * event["interval_s"] for event in self._hosts) / watched_s
         if idle < IDLE_SUSPECT:
             text = f"the cores were idle only {idle:.1%} of the time: workers waited for each other's cores"
             found.append((idle < IDLE_INVALID, text))
-        steal = sum(e["steal_s"] for e in self._hosts) / sum(e["interval_s"] for e in self._hosts)
+        steal = sum(e["steal_s"] for e in self._hosts) / watched_s
         if steal > STEAL_SUSPECT:
             found.append((steal > STEAL_INVALID, f"another machine took {steal:.1%} of a core (steal)"))
         late = max(event["sampler_late_s"] for event in self._hosts)
         if late > SAMPLER_LATE_S:
             found.append((False, f"the collector took a sample {late:.1f} s late"))
+        return found
+
+    def _unknown(self) -> list[tuple[bool, str]]:
+        found = []
+        for event in self._measured:
+            if event["name"] in self._links and None in (event["rate_bit_s"], event["rtt_s"]):
+                what = "rate" if event["rate_bit_s"] is None else "round trip"
+                found.append(
+                    (False, f"link {event['name']} from {event['from']}: no {what} measured ({event['stage']})")
+                )
+        if self._ended:
+            for name in self._links:
+                if not self._rtts[name]:
+                    found.append((False, f"link {name}: no probe came back during training"))
+        if self._unread:
+            found.append((False, f"{self._unread} events of the record could not be read"))
         return found
 
     def _ranks(self) -> list[tuple[bool, str]]:

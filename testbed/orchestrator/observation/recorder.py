@@ -43,6 +43,11 @@ class Recorder:
             self.totals.add(event)
         self._show(event)
 
+    def verdict(self) -> tuple[str, list[str]]:
+        """As it stands now."""
+        with self._lock:
+            return self.judge.verdict()
+
     def close(self) -> None:
         with self._lock:
             try:

@@ -51,26 +51,32 @@ def test_the_socket_s_path_fits_a_unix_address() -> None:
 
 def test_the_lock_says_whether_a_run_is_alive(run: RunDir) -> None:
     assert not run.is_alive()
-    with run.hold_lock():
+    with run.held():
         assert run.is_alive()
         assert RunDir(run.path).is_alive(), "for another reader too"
     assert not run.is_alive()
+    assert not run.lock.exists(), "nothing of it is left"
 
 
-def test_a_lock_is_held_once_and_the_next_waits(run: RunDir) -> None:
+def test_a_lock_is_held_once_and_who_will_not_wait_is_told(run: RunDir) -> None:
+    with run.held() as had, RunDir(run.path).held(wait=False) as too:
+        assert had and not too
+        assert run.is_alive(), "who was refused does not free it"
+    with run.held(wait=False) as had:
+        assert had
+
+
+def test_a_run_waits_for_its_lock(run: RunDir) -> None:
+    def take() -> bool:
+        with run.held() as had:
+            return had
+
     with ThreadPoolExecutor() as pool:
-        with run.hold_lock():
-            second = pool.submit(run.hold_lock)
+        with run.held():
+            second = pool.submit(take)
             with pytest.raises(TimeoutError):
                 second.result(timeout=0.1)
-        second.result(timeout=10).close()
-
-
-def test_asking_does_not_keep_the_lock_from_the_run(run: RunDir) -> None:
-    run.hold_lock().close()
-    assert not run.is_alive()
-    with run.hold_lock():
-        assert run.is_alive()
+        assert second.result(timeout=10)
 
 
 def test_a_killed_run_is_not_alive(run: RunDir) -> None:
@@ -78,7 +84,7 @@ def test_a_killed_run_is_not_alive(run: RunDir) -> None:
     code = (
         "import sys, time; from pathlib import Path; from testbed.core import rundir\n"
         "rundir.RUNTIME_ROOT = Path(sys.argv[1])\n"
-        "lock = rundir.RunDir(Path(sys.argv[2])).hold_lock(); print('held', flush=True); time.sleep(60)"
+        "with rundir.RunDir(Path(sys.argv[2])).held(): print('held', flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", code, str(rundir.RUNTIME_ROOT), str(run.path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:

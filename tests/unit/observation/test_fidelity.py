@@ -82,8 +82,8 @@ def test_a_good_run_is_valid_without_a_reason() -> None:
         ([measurement(rate_bit_s=97e6)], "suspect", "measured 97 Mbit/s (busy)"),
         ([measurement(rate_bit_s=94e6)], "invalid", "measured 94 Mbit/s (busy)"),
         ([measurement(rate_bit_s=106e6)], "invalid", "106 Mbit/s"),
-        ([link(1.0, 12.5e6 * 0.93)], "suspect", "(training)"),
-        ([link(1.0, 12.5e6 * 0.8)], "invalid", "(training)"),
+        ([link(0.05, 0.05 * 12.5e6 * 0.93)] * 20, "suspect", "(training)"),
+        ([link(0.05, 0.05 * 12.5e6 * 0.8)] * 20, "invalid", "(training)"),
         ([measurement(rtt_s=0.069)], "suspect", "measured 69 ms (busy)"),
         ([measurement(rtt_s=0.072)], "invalid", "measured 72 ms (busy)"),
         ([measurement(rtt_s=0.0335)], "invalid", "measured 33.5 ms"),
@@ -125,6 +125,24 @@ def test_what_came_before_the_first_step_is_no_evidence_of_training() -> None:
 def test_too_short_a_time_with_a_full_queue_says_nothing() -> None:
     events = [e for e in GOOD if e["event"] != "link" or not e["wan"]]
     assert verdict(*events, link(0.2, 1.0))[0] == "valid"
+
+
+def test_a_scattered_rate_in_training_is_not_blamed_beyond_its_error() -> None:
+    """Windows of some milliseconds scatter by a burst's worth; a mean within two standard errors is no finding."""
+    scattered = [link(0.05, 0.05 * 12.5e6 * share) for share in (0.8, 1.1) * 10]
+    assert verdict(*(e for e in GOOD if e["event"] != "link" or not e["wan"]), *scattered)[0] == "valid"
+
+
+def test_loss_is_judged_by_what_chance_allows() -> None:
+    lossy = {**delay_line(), "packets": 100_000, "drops": 20}
+    assert verdict(*GOOD, lossy)[0] == "invalid", "none was asked for"
+
+
+def test_what_could_not_be_measured_or_read_is_not_vouched_for() -> None:
+    assert verdict(*GOOD, measurement(rate_bit_s=None))[0] == "suspect"
+    assert verdict(*(e for e in GOOD if e["event"] != "rtt"))[0] == "suspect"
+    found, reasons = verdict(*GOOD, {"event": "step", "t_s": 1.0}, {"event": "rtt", "name": "x", "t_s": None})
+    assert (found, reasons) == ("suspect", ["2 events of the record could not be read"])
 
 
 def test_a_run_whose_cores_nobody_watched_is_suspect() -> None:

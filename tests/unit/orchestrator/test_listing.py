@@ -63,7 +63,7 @@ def test_a_run_without_summary_is_running_or_killed(root: Path) -> None:
     run.spec.write_text(json.dumps(compose([]).to_json()))
     assert status(root, RUN) == "killed"
     assert listing.read_runs(root)[0]["topo"] == "wan1g"
-    with run.hold_lock():
+    with run.held():
         assert status(root, RUN) == "running"
 
 
@@ -110,7 +110,7 @@ def test_clean_refuses_a_link_and_a_living_run(root: Path) -> None:
         clean([RUN], root)
     (root / RUN).unlink()
     finished(root, RUN)
-    with RunDir(root / RUN).hold_lock(), pytest.raises(InputError, match="alive"):
+    with RunDir(root / RUN).held(), pytest.raises(InputError, match="alive"):
         clean([RUN], root)
 
 

@@ -75,6 +75,7 @@ class Way:
         self.delay_s = config["delay_s"]
         self.jitter_s = config["jitter_s"]
         self.loss_ratio = config["loss_ratio"]
+        self.limit_packets = config["limit_packets"]
         self.random = random.Random(config["seed"])
         self.held: deque[tuple[float, Any]] = deque()
         self.last_due_s = 0.0
@@ -86,12 +87,22 @@ class Way:
         self.queue.bind(
             number,
             self.arrive,
-            max_len=config["limit_packets"],
+            max_len=self.limit_packets,
             mode=COPY_PACKET,
             range=1,  # a packet whose payload was not copied at all cannot be retained
             sock_len=_SOCKET_BUFFER_BYTES,
         )
         _let_super_packets_pass(self.queue.get_fd(), number)
+
+    @property
+    def in_force(self) -> dict[str, Any]:
+        """What this process does, as opposed to what it was asked."""
+        return {
+            "delay_s": self.delay_s,
+            "jitter_s": self.jitter_s,
+            "loss_ratio": self.loss_ratio,
+            "limit_packets": self.limit_packets,
+        }
 
     def arrive(self, packet: Any) -> None:
         self.packets += 1
@@ -191,7 +202,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
-    _say({"event": "ready", "priority": _take_priority()})
+    _say({"event": "ready", "priority": _take_priority(), "directions": [way.in_force for way in ways]})
     _serve(ways, timer, poll)
 
 

@@ -50,6 +50,11 @@ class NfqueueShaper(DelayShaper):
             raise RunError(
                 f"link {self.directions[0].link}: asked for two delay queues, kernel lists {len(found)} with a reader"
             )
+        for number, direction in enumerate(self.directions):
+            asked = _settings(number, direction)
+            for key, value in self._in_force[number].items():
+                if asked[key] != value:
+                    raise RunError(f"link {direction.link}: asked {key}={asked[key]}, the delay line does {value}")
 
     def _wait_until_ready(self) -> None:
         assert self.process is not None and self.process.stdout is not None
@@ -62,7 +67,8 @@ class NfqueueShaper(DelayShaper):
                 f"link {self.directions[0].link}: the delay line ended before it was ready;"
                 " logs/orchestrator.log says why"
             )
-        self.priority = json.loads(line)["priority"]
+        ready = json.loads(line)
+        self.priority, self._in_force = ready["priority"], ready["directions"]
 
     def _relay(self) -> None:
         assert self.process is not None and self.process.stdout is not None
@@ -70,7 +76,7 @@ class NfqueueShaper(DelayShaper):
             self.report(json.loads(line))
 
     def read_back(self) -> list[dict[str, Any]]:
-        """From the kernel: the rule of each direction exists and its queue has a reader of our process."""
+        """What the delay line says it does, for each direction whose rule and queue the kernel confirms."""
         rules = run_in(self.middle, ["iptables", "-t", "mangle", "-S", "FORWARD"])
         queues = run_in(self.middle, ["cat", "/proc/net/netfilter/nfnetlink_queue"]).splitlines()
         bound = {int(line.split()[0]) for line in queues}
@@ -78,10 +84,7 @@ class NfqueueShaper(DelayShaper):
             {
                 "shaper": "nfqueue",
                 "priority": self.priority,
-                **{
-                    key: _settings(number, direction)[key]
-                    for key in ("delay_s", "jitter_s", "loss_ratio", "limit_packets")
-                },
+                **self._in_force[number],
             }
             for number, direction in enumerate(self.directions)
             if f"-i {direction.arrives_on} -j NFQUEUE --queue-num {number}" in rules and number in bound

@@ -1,0 +1,83 @@
+"""What a worker may say: its messages are checked before anything believes them.
+
+A worker runs a user's code. It may report its own steps; it may not speak for the kernel's counters, for another
+rank, or for the end of the run.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from testbed.core.telemetry import PHASES
+
+Message = dict[str, Any]
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= 100_000
+
+
+def _phases(value: object) -> bool:
+    return isinstance(value, dict) and set(value) == set(PHASES) and all(_number(v) for v in value.values())
+
+
+def _anything(_: object) -> bool:
+    return True
+
+
+def _or_none(check: Any) -> Any:
+    return lambda value: value is None or check(value)
+
+
+_STEP = {
+    "t_s": _number,
+    "step": _count,
+    "loss": _number,
+    "step_s": _number,
+    "phase_s": _phases,
+    "payload_bytes": _count,
+    "samples": _count,
+}
+FIELDS: dict[str, dict[str, Any]] = {
+    "warm": {},
+    "model": {
+        "parameters": _count,
+        "dense_bytes_step": _number,
+        "metric_name": _text,
+        "metric_target": _or_none(_number),
+        "higher_is_better": lambda value: isinstance(value, bool),
+    },
+    "start": {"late_s": _number},
+    "step": _STEP,
+    "evaluation": {"t_s": _number, "step": _count, "name": _text, "value": _number},
+    "done": {"steps": _count, "parameters_crc32": _or_none(_count)},
+    "fault": {"message": _text},
+}
+"""Of each message the fields it must have; others are kept as they are."""
+_OPTIONAL = {"t_s": _number}
+
+
+def checked_message(message: Message, rank: int) -> Message:
+    """The message with the rank of the channel it came by.
+
+    Raises:
+        ValueError: it is not one that a worker may send, or a field is missing or of another kind.
+    """
+    event = message.get("event")
+    if not isinstance(event, str) or event not in FIELDS:
+        raise ValueError(f"an event {event!r:.80}, which no worker sends")
+    for name, check in {**_OPTIONAL, **FIELDS[event]}.items():
+        if name not in message and name in _OPTIONAL and name not in FIELDS[event]:
+            continue
+        if name not in message or not check(message[name]):
+            raise ValueError(f"{event!r} with {name}={message.get(name)!r:.80}")
+    return {**message, "rank": rank}
