@@ -18,41 +18,42 @@ class ErrorFeedback(Compressor):
     gradients are corrected before the optimizer sees them).
 
     Nothing is lost: the sum of what came in equals the sum of what was applied plus the mean residual.
-    Keeps one float32 residual per bucket; 4 bytes per parameter.
+    Keeps one float32 residual per bucket and stream; 4 bytes per parameter.
     """
 
     def __init__(self, inner: Compressor) -> None:
         super().__init__(feedback="off")
         self.inner = inner
-        self.traits = inner.traits  # type: ignore[misc]  # a wrapper is what it wraps
+        self.traits = inner.traits  # a wrapper is what it wraps
         self._residuals: dict[str, Tensor] = {}
 
-    def payload_bytes(self, layout: Layout) -> int:
-        return self.inner.payload_bytes(layout)
+    def payload_bytes(self, layout: Layout, context: Context) -> int:
+        return self.inner.payload_bytes(layout, context)
 
-    def sent_bytes(self, layout: Layout, world_size: int, route: Route) -> int:
-        return self.inner.sent_bytes(layout, world_size, route)
+    def sent_bytes(self, layout: Layout, world_size: int, route: Route, *, step: int = 0) -> int:
+        return self.inner.sent_bytes(layout, world_size, route, step=step)
 
     def encode(self, tensor: Tensor, context: Context) -> Tensor:
-        carried = self._carry(tensor, f"{context.layout.bucket}/{context.part}")
+        carried = self._carry(tensor, context)
         payload = self.inner.encode(carried, context)
-        self.inner.decode(payload, carried, add=True, scale=-1.0)
+        self.inner.decode(payload, carried, context, add=True, scale=-1.0)
         return payload
 
-    def decode(self, payload: Tensor, out: Tensor, *, add: bool = False, scale: float = 1.0) -> None:
-        self.inner.decode(payload, out, add=add, scale=scale)
+    def decode(self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0) -> None:
+        self.inner.decode(payload, out, context, add=add, scale=scale)
 
     def rounds(self, tensor: Tensor, context: Context, *, out: Tensor, error: Tensor | None = None) -> Rounds:
-        carried = self._carry(tensor, str(context.layout.bucket))
+        carried = self._carry(tensor, context)
         yield from self.inner.rounds(carried, context, out=out, error=carried)
         if error is not None:
             error.zero_()  # all of it is kept here
 
-    def residual(self, bucket: int) -> Tensor | None:
+    def residual(self, bucket: int, stream: str = "") -> Tensor | None:
         """What this rank has not sent yet; None before the first reduction."""
-        return self._residuals.get(str(bucket))
+        return self._residuals.get(f"{bucket}/0/{stream}")
 
-    def _carry(self, tensor: Tensor, key: str) -> Tensor:
+    def _carry(self, tensor: Tensor, context: Context) -> Tensor:
+        key = f"{context.layout.bucket}/{context.part}/{context.stream}"
         residual = self._residuals.get(key)
         if residual is None:
             residual = self._residuals[key] = torch.zeros(tensor.numel(), dtype=torch.float32)

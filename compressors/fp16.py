@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -16,22 +18,30 @@ class Float16(Compressor):
     Micikevicius et al., "Mixed Precision Training", ICLR 2018, arXiv:1710.03740.
     Differs from the paper: only gradients on the wire are halves; their scale is left as it is.
 
-    Linear: halves are summed on the way in float16, so each sum rounds once more. Values are first held to
-    65504 / world_size, so that no sum of ranks overflows; gradients that large are saturated, NaN stays NaN.
+    Linear: halves are summed on the way in float16, so each sum rounds once more. Values are first held to a little
+    below 65504 / world_size, so that no sum of ranks overflows; gradients that large are saturated, NaN stays NaN.
     Relative error below 2**-11 for magnitudes from 6e-5 up; smaller ones lose bits, those below 3e-8 become 0.
     Wire: values (n,) float16; 2n bytes.
     Keeps no state.
     """
 
-    traits = Traits(linear=True, reduce_dtype=torch.float16)
+    traits = Traits(sum_dtype=torch.float16)
 
-    def payload_bytes(self, layout: Layout) -> int:
+    def payload_bytes(self, layout: Layout, context: Context) -> int:
         return 2 * layout.numel
 
     def encode(self, tensor: Tensor, context: Context) -> Tensor:
-        limit = _MAX / context.world_size
-        return to_bytes(tensor.clamp(-limit, limit).to(torch.float16))
+        limit = _limit(context.world_size)
+        return to_bytes(tensor.float().clamp(-limit, limit).to(torch.float16))
 
-    def decode(self, payload: Tensor, out: Tensor, *, add: bool = False, scale: float = 1.0) -> None:
+    def decode(self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0) -> None:
         require_size(payload, 2 * out.numel(), type(self).__name__, out.numel())
         put(out, from_bytes(payload, torch.float16).float(), add, scale)
+
+
+def _limit(world_size: int) -> float:
+    """The largest half of which `world_size` can be added up in halves, in any order, below infinity."""
+    # Each of the world_size - 1 additions may round up by 2**-11 of the sum.
+    limit = _MAX / (world_size * (1 + 2**-11) ** (world_size - 1))
+    spacing = 2.0 ** (math.floor(math.log2(limit)) - 10)
+    return math.floor(limit / spacing) * spacing

@@ -15,14 +15,14 @@ class Uncompressed(Compressor):
     Keeps no state.
     """
 
-    traits = Traits(linear=True, reduce_dtype=torch.float32, unbiased=True, contraction=1.0)
+    traits = Traits(sum_dtype=torch.float32, unbiased=True)
 
-    def payload_bytes(self, layout: Layout) -> int:
+    def payload_bytes(self, layout: Layout, context: Context) -> int:
         return 4 * layout.numel
 
     def encode(self, tensor: Tensor, context: Context) -> Tensor:
         return to_bytes(tensor.to(torch.float32, copy=True))
 
-    def decode(self, payload: Tensor, out: Tensor, *, add: bool = False, scale: float = 1.0) -> None:
+    def decode(self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0) -> None:
         require_size(payload, 4 * out.numel(), type(self).__name__, out.numel())
         put(out, from_bytes(payload, torch.float32), add, scale)

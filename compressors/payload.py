@@ -14,6 +14,13 @@ class NonFiniteError(ValueError):
     """The compressor cannot carry NaN or infinity, and the tensor holds some."""
 
 
+class PointToPointError(TypeError):
+    """The compressor reduces among all ranks and cannot encode for one receiver."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} has no payload of its own: it works among all ranks, never point to point")
+
+
 def to_bytes(tensor: Tensor) -> Tensor:
     """The bytes of a tensor, as 1-D uint8; a view where the tensor is contiguous."""
     return tensor.contiguous().view(-1).view(torch.uint8)
@@ -27,13 +34,13 @@ def from_bytes(payload: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def put(out: Tensor, value: Tensor, add: bool, scale: float) -> None:
-    """The end of every `decode`."""
+    """The end of every `decode`; `out` may have fewer bits than `value`, which is scaled before it is rounded."""
     if add:
         out.add_(value, alpha=scale)
-    else:
+    elif scale == 1.0:
         out.copy_(value)
-        if scale != 1.0:
-            out.mul_(scale)
+    else:
+        torch.mul(value, scale, out=out)
 
 
 def require_size(payload: Tensor, size_bytes: int, name: str, numel: int) -> None:

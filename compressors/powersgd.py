@@ -22,7 +22,7 @@ class PowerSGD(Compressor):
 
     A tensor (a, b, c, ...) counts as a matrix (n, m) = (a, b*c*...). Vectors, and matrices for which two thin ones
     would not be smaller, go as they are with the first exchange.
-    Biased; linear in each of its two exchanges, both summed in float32. Use with error feedback. NaN spreads over its
+    Biased; two exchanges, each summed in float32; not point to point. Use with error feedback. NaN spreads over its
     matrix.
     Wire: P (n, r) of each matrix and the rest as is, summed; then Q (m, r) of each, summed;
     4 * (r * (n + m) summed over matrices + rest) bytes.
@@ -35,9 +35,7 @@ class PowerSGD(Compressor):
         ValueError: rank is not a whole number from 1 up.
     """
 
-    traits = Traits(
-        linear=True, reduce_dtype=torch.float32, chunkable=False, rounds=2, shared_seed=True, feedback="required"
-    )
+    traits = Traits(own_rounds=True, point_to_point=False, needs_feedback=True)
 
     def __init__(self, *, rank: int = 4, feedback: str | bool = "auto") -> None:
         super().__init__(feedback=feedback)
@@ -46,21 +44,17 @@ class PowerSGD(Compressor):
         self.rank = rank
         self._q: dict[str, Tensor] = {}
 
-    def payload_bytes(self, layout: Layout) -> int:
+    def payload_bytes(self, layout: Layout, context: Context) -> int:
+        """Of both exchanges together."""
         numel = 0
         for shape in layout.shapes:
             n, m = _matrix(shape)
             numel += self.rank * (n + m) if self._is_thin(n, m) else n * m
         return 4 * numel
 
-    def encode(self, tensor: Tensor, context: Context) -> Tensor:
-        raise TypeError("PowerSGD needs the other ranks between its two rounds; it cannot serve point to point")
-
-    def decode(self, payload: Tensor, out: Tensor, *, add: bool = False, scale: float = 1.0) -> None:
-        raise TypeError("PowerSGD needs the other ranks between its two rounds; it cannot serve point to point")
-
-    def sent_bytes(self, layout: Layout, world_size: int, route: Route) -> int:
-        return 2 * (world_size - 1) * self.payload_bytes(layout)
+    def sent_bytes(self, layout: Layout, world_size: int, route: Route, *, step: int = 0) -> int:
+        context = Context(layout=layout, route=route, seed=0, step=step, rank=0, world_size=world_size)
+        return 2 * (world_size - 1) * self.payload_bytes(layout, context)
 
     def rounds(self, tensor: Tensor, context: Context, *, out: Tensor, error: Tensor | None = None) -> Rounds:
         world_size = context.world_size

@@ -3,12 +3,18 @@
 Every event has `t_s`, emulated seconds since step 1 began, negative before it, and `event`:
 
     schedule           what, detail     a stage of the run: "network", "measured", "workers", "busy", "go", "end"
+    start              rank, late_s    step 1 begins on this rank; `late_s`: after the agreed moment
     step               rank, step, loss, step_s, phase_s{PHASES}, payload_bytes, samples
     evaluation         rank, step, name, value
-    model              rank, parameters, dense_bytes_step, metric_name, metric_target, higher_is_better
+                       of the model as it was at `t_s`, the end of the step; told later, since it is computed beside
+                       the training, but in the order of steps
+    done               rank, steps, finish_s, finish_payload_bytes, parameters_crc32
+                       `finish_*`: what the strategy still had to do after the last step; in no step event
+    model              rank, parameters, dense_bytes_step, metric_name, metric_target, higher_is_better, routes
                        from rank 0, once; `dense_bytes_step`: what all ranks would send in one step of uncompressed
-                       ring data parallel
-    measurement        stage, name, from, to, rate_bit_s, rtt_s, rtt_p99_s, probes, burst
+                       ring data parallel; `routes`: of each bucket the compressor's Route as text, null where the
+                       strategy has none
+    measurement        stage, name, from, to, rate_bit_s, rtt_s, rtt_max_s, probes, burst
                        stage "idle" is before anything else, "busy" beside the workers' warm-up
     foreign_interface  node, interface  a way out of a node that is not emulated
     link               name, from, to, wan, wire_bytes, packets, drops, backlog_bytes, interval_s, busy_s, busy_bytes,

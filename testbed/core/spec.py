@@ -55,6 +55,7 @@ class RunSpec:
     target: float | None = None
     """Metric value for `time_to_target_s`; None takes the workload's own."""
     seed: int = 0
+    """From 0 to below 2**31, so that numbers derived from it fit in 64 bits."""
     dilation: float = 1.0
     runtime: str = "runc"
     shaper: str = "auto"
@@ -86,6 +87,8 @@ class RunSpec:
             yield f"batch_size={self.batch_size}: must be at least 1"
         if self.evaluate_every < 1:
             yield f"evaluate_every={self.evaluate_every}: must be at least 1"
+        if not 0 <= self.seed < 2**31:
+            yield f"seed={self.seed}: must be from 0 to below 2**31"
         if not self.dilation >= 1:
             yield f"dilation={self.dilation}: must be at least 1"
         if not self.timeout_s > 0:

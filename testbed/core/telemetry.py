@@ -5,8 +5,10 @@
                                             <-  Welcome: spec, rank, addresses, where rank 0 listens
     {"event": "warm", "rank": 0}            ->      connected to all peers, busy with warm-up steps on its own
                                             <-  {"event": "go", "t0_s": monotonic seconds at which step 1 starts}
+    {"event": "model", ...}                 ->      before "warm", from rank 0
+    {"event": "start", ...}                 ->      step 1 begins
     {"event": "step", ...} {"event": "evaluation", ...}
-    {"event": "done", "rank": 0}            ->      all steps taken
+    {"event": "done", "rank": 0, ...}       ->      all steps taken, all evaluations told
     {"event": "fault", "rank": 0, "message": ...}   before a non-zero exit, where the worker can still speak
 
 `t_s` in a worker's events is emulated seconds since `t0_s`: (CLOCK_MONOTONIC - t0_s) / dilation. Containers share the
@@ -21,10 +23,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+MOST_LINE_BYTES = 1 << 20
 SOCKET_IN_NODE = "/run/longhaul/telemetry.sock"
 PHASES = ("forward", "backward", "compress", "communicate", "decompress", "optimizer", "exposed_communication")
 """Keys of `phase_s`. `communicate` is time during which a collective is under way; `exposed_communication` is the part
-of the step in which the worker did nothing but wait for one."""
+of the step in which the worker did nothing but wait for one. All but `communicate`, which runs beside them, add up to
+the step: `forward` includes drawing the batch, `optimizer` all that belongs to no other phase, such as zeroing
+gradients and reading the loss.
+
+The end of a collective is noted by a thread of the worker, late by as long as another holds the interpreter's lock:
+`communicate` is too long by microseconds, but with a codec that keeps the lock (sz3) by up to one compression of a
+bucket a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +64,25 @@ class Channel:
         self.send(asdict(welcome))
 
     def receive(self) -> dict[str, Any] | None:
-        """The next message; None when the other end is gone."""
+        """The next message; None when the other end is gone.
+
+        Raises:
+            ValueError: a line is too long, or no JSON object.
+        """
         while b"\n" not in self._pending:
             chunk = self.connection.recv(65536)
             if not chunk:
                 return None
             self._pending += chunk
+            if len(self._pending) > MOST_LINE_BYTES:
+                raise ValueError(f"a message of more than {MOST_LINE_BYTES} bytes")
         line, self._pending = self._pending.split(b"\n", 1)
-        message: dict[str, Any] = json.loads(line)
+        try:
+            message = json.loads(line)
+        except RecursionError as error:
+            raise ValueError("a message nested too deeply") from error
+        if not isinstance(message, dict):
+            raise ValueError(f"a message that is no JSON object: {line[:80]!r}")
         return message
 
     def messages(self) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ def build(kind: str, part: Part, base: type) -> Any:
     """Return the part's object.
 
     Args:
-        kind: the key under which the user gave it: workload, strategy, compressor or device.
+        kind: the key under which the user gave it: workload, strategy, compressor or device, or a parameter of one.
         base: the class it must derive from.
 
     Raises:
@@ -33,15 +33,30 @@ def build(kind: str, part: Part, base: type) -> Any:
     ]
     missing = [p.name for p in known if p.default is inspect.Parameter.empty and p.name not in part.params]
     faults += [f"{kind}.{name}: {part.name} needs a value" for name in missing]
-    built = None
-    if not missing:
+    params: dict[str, Any] = {}
+    for name, value in part.params.items():
         try:
-            built = target(**{name: value for name, value in part.params.items() if name in names})
+            params[name] = _nested(f"{kind}.{name}", value)
+        except InputError as error:
+            faults += error.faults
+    built = None
+    if not missing and params.keys() == part.params.keys():
+        try:
+            built = target(**{name: value for name, value in params.items() if name in names})
         except (ValueError, TypeError) as error:
             faults += [_prefixed(kind, line) for line in str(error).splitlines()]
     if faults:
         raise InputError(*faults)
     return built
+
+
+def _nested(key: str, value: Any) -> Any:
+    """A parameter that names a class is built too, as the inner compressor of a wrapper is."""
+    if not isinstance(value, dict) or "_target_" not in value:
+        return value
+    target = str(value["_target_"])
+    params = {name: inner for name, inner in value.items() if name != "_target_"}
+    return build(key, Part(target.rpartition(".")[2], target, params), object)
 
 
 def _prefixed(kind: str, line: str) -> str:

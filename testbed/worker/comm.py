@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import threading
-import time
 from collections.abc import Callable, Sequence
 
 import torch
@@ -18,6 +16,7 @@ from torch import Tensor
 
 from compressors.base import Exchange
 from testbed.core.errors import RunError
+from testbed.worker.stopwatch import Stopwatch
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 
@@ -26,54 +25,18 @@ class CollectiveError(RunError):
     """A collective failed or took too long; says on which rank, which one, in which step."""
 
 
-class Stopwatch:
-    """Seconds during which at least one collective was under way."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._active = 0
-        self._since_s = 0.0
-        self._total_s = 0.0
-
-    def start(self) -> Callable[[], None]:
-        """Return what ends this interval; calling it twice is harmless."""
-        with self._lock:
-            if self._active == 0:
-                self._since_s = time.monotonic()
-            self._active += 1
-        ended = False
-
-        def end() -> None:
-            nonlocal ended
-            with self._lock:
-                if not ended:
-                    ended = True
-                    self._active -= 1
-                    if self._active == 0:
-                        self._total_s += time.monotonic() - self._since_s
-
-        return end
-
-    def take_s(self) -> float:
-        with self._lock:
-            total_s, self._total_s = self._total_s, 0.0
-            return total_s
-
-
 class Pending:
     """A collective under way. Its tensors must not be touched before `wait` returns."""
 
     def __init__(
-        self, comm: Communicator, what: str, work: dist.Work | None, result: Callable[[], list[Tensor]]
+        self,
+        comm: Communicator,
+        what: str,
+        work: dist.Work | None,
+        result: Callable[[], list[Tensor]],
+        end: Callable[[], None],
     ) -> None:
-        self._comm, self._what, self._work, self._result = comm, what, work, result
-        self._end = comm.stopwatch.start() if work is not None else _nothing
-
-    def end_when_done(self) -> Pending:
-        """Take the time at which gloo is done, rather than that at which somebody waits."""
-        if self._work is not None:
-            self._work.get_future().add_done_callback(lambda _: self._end())
-        return self
+        self._comm, self._what, self._work, self._result, self._end = comm, what, work, result, end
 
     def wait(self) -> list[Tensor]:
         """
@@ -85,7 +48,7 @@ class Pending:
                 self._work.wait()
             except RuntimeError as error:
                 raise self._comm.error(self._what, error) from error
-            self._end()
+        self._end()
         return self._result()
 
 
@@ -204,11 +167,11 @@ class Communicator:
     def send(self, payload: Tensor, *, to: int) -> Pending:
         """Gloo does not say when a message is through, so its time ends with `wait`."""
         self.payload_bytes += payload.nbytes
-        return self._start(f"send of {payload.nbytes} bytes to rank {to}", lambda: dist.isend(payload, to), list)
+        return self._message(f"send of {payload.nbytes} bytes to rank {to}", lambda: dist.isend(payload, to), list)
 
     def receive(self, payload: Tensor, *, source: int) -> Pending:
         """Fill `payload` with what rank `source` sends."""
-        return self._start(f"receive from rank {source}", lambda: dist.irecv(payload, source), lambda: [payload])
+        return self._message(f"receive from rank {source}", lambda: dist.irecv(payload, source), lambda: [payload])
 
     def barrier(self) -> None:
         """Wait for all ranks; control traffic."""
@@ -250,14 +213,17 @@ class Communicator:
     def _collective(
         self, what: str, issue: Callable[[], dist.Work | None], result: Callable[[], list[Tensor]]
     ) -> Pending:
-        return self._start(what, issue, result).end_when_done()
+        work = self._issue(what, issue)
+        return Pending(self, what, work, result, _nothing if work is None else self.stopwatch.follow(work.wait))
 
-    def _start(self, what: str, issue: Callable[[], dist.Work | None], result: Callable[[], list[Tensor]]) -> Pending:
+    def _message(self, what: str, issue: Callable[[], dist.Work | None], result: Callable[[], list[Tensor]]) -> Pending:
+        return Pending(self, what, self._issue(what, issue), result, self.stopwatch.start())
+
+    def _issue(self, what: str, issue: Callable[[], dist.Work | None]) -> dist.Work | None:
         try:
-            work = issue()
+            return issue()
         except RuntimeError as error:
             raise self.error(what, error) from error
-        return Pending(self, what, work, result)
 
     def _done(self, tensors: list[Tensor]) -> Pending:
-        return Pending(self, "nothing", None, lambda: tensors)
+        return Pending(self, "nothing", None, lambda: tensors, _nothing)

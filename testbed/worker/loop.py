@@ -9,16 +9,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from compressors.base import Compressor, Context, Layout, choose_route
+from compressors.base import Compressor
 from testbed.core.errors import RunError
 from testbed.core.spec import RunSpec
 from testbed.core.telemetry import PHASES
 from testbed.worker.clock import PhaseClock
 from testbed.worker.comm import Communicator
+from testbed.worker.evaluation import Evaluations
 from testbed.worker.parts import Parts
+from testbed.worker.rehearsal import rehearse
 from testbed.worker.strategy import WorkerContext
+from testbed.worker.workload import parameters_crc32
 
 Emit = Callable[[dict[str, Any]], None]
 WARM_UP_STEPS = 2
@@ -28,6 +29,10 @@ class Training:
     """One rank's part of a run."""
 
     def __init__(self, spec: RunSpec, parts: Parts, comm: Communicator, emit: Emit) -> None:
+        """
+        Args:
+            emit: is called from two threads.
+        """
         self.spec, self.parts, self.comm, self.emit = spec, parts, comm, emit
         self.clock = PhaseClock(spec.dilation)
         self.model = parts.workload.model(spec.seed)
@@ -43,21 +48,24 @@ class Training:
             comm=comm,
             clock=self.clock,
         )
+        self._evaluations = Evaluations(parts.workload, self.model, emit) if comm.rank == 0 else None
 
     @property
     def parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
 
     def describe(self) -> dict[str, Any]:
-        """The "model" event."""
+        """The "model" event; the strategy is bound by then."""
         metric = self.parts.workload.metric
         return {
             "event": "model",
+            "rank": self.comm.rank,
             "parameters": self.parameters,
             "dense_bytes_step": 2 * (self.comm.world_size - 1) * 4 * self.parameters,
             "metric_name": metric.name,
             "metric_target": metric.target,
             "higher_is_better": metric.higher_is_better,
+            "routes": self.parts.strategy.routes(),
         }
 
     def warm_up(self, stop: threading.Event, scratch: Compressor) -> None:
@@ -70,37 +78,62 @@ class Training:
         optimizer = self.parts.workload.optimizer(model.parameters())
         workload = self.parts.workload
         batch = workload.batch(0, rank=0, world_size=1, batch_size=self.spec.batch_size, seed=self.spec.seed)
-        if self.comm.rank == 0:
-            workload.evaluate(model)
+        if self._evaluations is not None:
+            self._evaluations.rehearse()
         taken = 0
         while taken < WARM_UP_STEPS or not stop.is_set():
-            workload.loss(model, batch).backward()
+            loss = workload.loss(model, batch)
+            if taken >= WARM_UP_STEPS and stop.is_set():
+                return
+            loss.backward()
             if taken == 0:
-                _rehearse(scratch, model)
+                rehearse(scratch, model, self.spec, self.comm.rank)
             optimizer.step()
             optimizer.zero_grad()
             taken += 1
             if taken == WARM_UP_STEPS:
                 self.emit({"event": "warm", "rank": self.comm.rank})
 
-    def run(self, t0_s: float) -> None:
-        """Train from `t0_s` (CLOCK_MONOTONIC) to the end."""
+    def run(self, t0_s: float) -> dict[str, Any]:
+        """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the "done" event, once all else has been told."""
         time.sleep(max(0.0, t0_s - time.monotonic()))
         self.clock.take()
         self.comm.stopwatch.take_s()
         self.comm.payload_bytes = 0
+        late_s = self._since_s(t0_s)
+        self.emit({"event": "start", "t_s": late_s, "rank": self.comm.rank, "late_s": late_s})
         for step in range(self.steps):
             self._step(step, t0_s)
+        finishing_s, sent_before = time.monotonic(), self.comm.payload_bytes
         self.parts.strategy.finish()
+        done = {
+            "event": "done",
+            "t_s": self._since_s(t0_s),
+            "rank": self.comm.rank,
+            "steps": self.steps,
+            "finish_s": self._since_s(finishing_s),
+            "finish_payload_bytes": self.comm.payload_bytes - sent_before,
+            "parameters_crc32": parameters_crc32(self.model),
+        }
+        if self._evaluations is not None:
+            self._evaluations.finish(self.comm.timeout_s)
+        return done
+
+    def _since_s(self, then_s: float) -> float:
+        """Emulated seconds since `then_s`."""
+        return (time.monotonic() - then_s) / self.spec.dilation
 
     def _step(self, step: int, t0_s: float) -> None:
         spec, rank = self.spec, self.comm.rank
         self.comm.step = step + 1
         started_s, sent_before = time.monotonic(), self.comm.payload_bytes
-        batch = self.parts.workload.batch(
-            step, rank=rank, world_size=self.comm.world_size, batch_size=spec.batch_size, seed=spec.seed
-        )
-        stats = self.parts.strategy.step(batch, step)
+        with self.clock.phase("forward"):
+            batch = self.parts.workload.batch(
+                step, rank=rank, world_size=self.comm.world_size, batch_size=spec.batch_size, seed=spec.seed
+            )
+        # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
+        with self.clock.phase("optimizer"):
+            stats = self.parts.strategy.step(batch, step)
         ended_s = time.monotonic()
         if not math.isfinite(stats.loss):
             raise RunError(f"rank {rank}: the loss of step {step + 1} is {stats.loss}; the training has diverged")
@@ -120,23 +153,6 @@ class Training:
                 "samples": spec.batch_size,
             }
         )
-        if rank == 0 and ((step + 1) % spec.evaluate_every == 0 or step + 1 == self.steps):
-            value = self.parts.workload.evaluate(self.model)
-            name = self.parts.workload.metric.name
-            self.emit({"event": "evaluation", "t_s": t_s, "rank": 0, "step": step + 1, "name": name, "value": value})
-
-
-def _rehearse(scratch: Compressor, model: torch.nn.Module) -> None:
-    """Load what the compressor loads on first use, and touch its code once, with no other rank."""
-    gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    layout = Layout(tuple(tuple(g.shape) for g in gradients))
-    flat = torch.cat([g.reshape(-1) for g in gradients])
-    route = choose_route(scratch, layout, 1, alpha_s=0.0, beta_s_byte=0.0)
-    context = Context(layout=layout, route=route, seed=0, step=0, rank=0, world_size=1)
-    rounds = scratch.rounds(flat, context, out=flat)
-    try:
-        exchange = next(rounds)
-        while True:
-            exchange = rounds.send(list(exchange.data))
-    except StopIteration:
-        return
+        due = (step + 1) % spec.evaluate_every == 0 or step + 1 == self.steps
+        if self._evaluations is not None and due:
+            self._evaluations.start(step + 1, t_s)

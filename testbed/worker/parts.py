@@ -39,8 +39,8 @@ def build_parts(spec: RunSpec) -> Parts:
         limit = built["compressor"].traits.max_world
         if limit is not None and spec.workers > limit:
             faults.append(f"workers={spec.workers}: compressor={spec.compressor.name} sums at most {limit} ranks")
-        if "strategy" in built:
-            faults += built["strategy"].faults(built["compressor"], spec.workers)
+    if {"compressor", "strategy", "workload"} <= built.keys():
+        faults += built["strategy"].faults(built["compressor"], built["workload"], spec.workers)
     if faults:
         raise InputError(*faults)
     return Parts(**built)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Exchange, Layout, Rounds, choose_route
+from compressors.base import (
+    SIZE_BYTES,
+    Compressor,
+    Context,
+    Exchange,
+    Layout,
+    Rounds,
+    choose_route,
+)
+from compressors.payload import from_bytes, to_bytes
 from testbed.core.topology import Topology
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.comm import Communicator, Pending
 
 
-@dataclass(frozen=True)
-class _SizeQuery:
-    sizes: list[int]
-
-
 @dataclass
 class _Job:
-    rounds: Generator[Exchange | _SizeQuery, list[Tensor], None]
+    rounds: Rounds
     pending: Pending
     next_phase: str
 
@@ -36,7 +39,11 @@ def slowest_hop(topology: Topology) -> tuple[float, float]:
 
 
 class Reducer:
-    """Averages buckets over all ranks. `start` and `finish` are called in the same order on every rank."""
+    """Averages buckets over all ranks. `start` and `finish` are called in the same order on every rank.
+
+    Only a bucket's first exchange overlaps what comes between `start` and `finish`. Later ones are issued in `finish`:
+    when one ends differs from rank to rank, and an order of collectives that follows it would too.
+    """
 
     def __init__(
         self, compressor: Compressor, comm: Communicator, clock: PhaseClock, topology: Topology, seed: int
@@ -51,10 +58,11 @@ class Reducer:
     def start(self, flat: Tensor, layout: Layout, step: int) -> None:
         """Compress `flat` and send it off; it holds the mean after `finish`, and is not to be touched before."""
         context = self.context(layout, step)
-        rounds = _ask_sizes(self.compressor.rounds(flat, context, out=flat), self.comm.world_size)
+        rounds = self._with_sizes(self.compressor.rounds(flat, context, out=flat), layout)
         with self.clock.phase("compress"), torch.no_grad():
-            first = next(rounds)
-        self._jobs.append(_Job(rounds, self._issue(first), _phase_after(first)))
+            first = next(rounds, None)  # a compressor may have nothing to say in this step
+        if first is not None:
+            self._jobs.append(_Job(rounds, self.comm.run(first), first.then))
 
     def finish(self) -> None:
         """Bring every bucket to its end, in the order of `start`, round by round."""
@@ -67,35 +75,53 @@ class Reducer:
                     following = job.rounds.send(results)
             except StopIteration:
                 continue
-            job.pending, job.next_phase = self._issue(following), _phase_after(following)
+            job.pending, job.next_phase = self.comm.run(following), following.then
             self._jobs.append(job)
 
     def context(self, layout: Layout, step: int) -> Context:
         world_size = self.comm.world_size
-        route = choose_route(self.compressor, layout, world_size, alpha_s=self._alpha_s, beta_s_byte=self._beta_s_byte)
+        cost = {"alpha_s": self._alpha_s, "beta_s_byte": self._beta_s_byte}
         return Context(
-            layout=layout, route=route, seed=self.seed, step=step, rank=self.comm.rank, world_size=world_size
+            layout=layout,
+            route=choose_route(self.compressor, layout, world_size, step=step, **cost),
+            seed=self.seed,
+            step=step,
+            rank=self.comm.rank,
+            world_size=world_size,
         )
 
-    def _issue(self, exchange: Exchange | _SizeQuery) -> Pending:
-        if isinstance(exchange, _SizeQuery):
-            return self.comm.exchange_sizes(exchange.sizes)
-        return self.comm.run(exchange)
+    def _with_sizes(self, rounds: Rounds, layout: Layout) -> Rounds:
+        """Put a question for sizes in front of each exchange that needs one; it is payload like all that is framing.
+
+        Raises:
+            CollectiveError: a size is none that a payload of this bucket can have.
+        """
+        try:
+            exchange = next(rounds)
+            while True:
+                if exchange.kind != "all_reduce" and exchange.sizes is None:
+                    ours = [_size_message(payload) for payload in exchange.data]
+                    known = [SIZE_BYTES] * self.comm.world_size
+                    theirs = yield Exchange(kind=exchange.kind, data=ours, sizes=known, then="compress")
+                    exchange = replace(exchange, sizes=[self._read_size(m, layout, r) for r, m in enumerate(theirs)])
+                exchange = rounds.send((yield exchange))
+        except StopIteration:
+            return
+
+    def _read_size(self, message: Tensor, layout: Layout, rank: int) -> int:
+        size, limit = int(from_bytes(message, torch.int64)), _largest_payload_bytes(layout)
+        if not 0 <= size <= limit:
+            cause = ValueError(
+                f"rank {rank} announced {size} bytes for {layout.numel} elements, at most {limit} make sense"
+            )
+            raise self.comm.error("asking for the sizes of payloads", cause)
+        return size
 
 
-def _phase_after(exchange: Exchange | _SizeQuery) -> str:
-    return "compress" if isinstance(exchange, _SizeQuery) else exchange.then
+def _size_message(payload: Tensor) -> Tensor:
+    return to_bytes(torch.tensor([len(payload)], dtype=torch.int64))
 
 
-def _ask_sizes(rounds: Rounds, world_size: int) -> Generator[Exchange | _SizeQuery, list[Tensor], None]:
-    """Put a question for sizes in front of each exchange that needs one."""
-    try:
-        exchange = next(rounds)
-        while True:
-            if exchange.kind != "all_reduce" and exchange.sizes is None:
-                ours = [len(payload) for payload in exchange.data]
-                (theirs,) = yield _SizeQuery(ours if exchange.kind == "all_to_all" else ours * world_size)
-                exchange = replace(exchange, sizes=theirs.tolist())
-            exchange = rounds.send((yield exchange))
-    except StopIteration:
-        return
+def _largest_payload_bytes(layout: Layout) -> int:
+    """Twice the tensor, and a header. A size above it does not come from a compressor."""
+    return 8 * layout.numel + 4096

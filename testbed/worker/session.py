@@ -6,11 +6,14 @@ import os
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError, RunError
 from testbed.core.spec import RunSpec
 from testbed.core.telemetry import SOCKET_IN_NODE, Channel, Welcome, connect
+
+Emit = Callable[[dict[str, Any]], None]
 
 
 class Orders:
@@ -21,7 +24,8 @@ class Orders:
         self.go = threading.Event()
         self.t0_s = 0.0
         self.leaving = False
-        threading.Thread(target=self._read, daemon=True).start()
+        self.thread = threading.Thread(target=self._read, name="orders", daemon=True)
+        self.thread.start()
 
     def _read(self) -> None:
         try:
@@ -29,7 +33,7 @@ class Orders:
                 if message["event"] == "go":
                     self.t0_s = float(message["t0_s"])
                     self.go.set()
-        except (OSError, ValueError, KeyError):
+        except Exception:  # whatever it was: without this thread the worker would wait for its order forever
             traceback.print_exc()
         if not self.leaving:
             _leave("the orchestrator is gone", EXIT_FAILED)
@@ -43,13 +47,13 @@ def run() -> int:
     message = channel.receive()
     if message is None:
         _leave("the orchestrator closed the socket before it said welcome", EXIT_FAILED)
-    welcome = Welcome(**message)
+    welcome, emit = Welcome(**message), _one_at_a_time(channel.send)
     try:
-        _train(welcome, channel, Orders(channel))
+        _train(welcome, emit, Orders(channel))
     except BaseException as error:
         traceback.print_exc()
         text = str(error) if isinstance(error, LonghaulError) else f"{type(error).__name__}: {error}"
-        _tell(channel, {"event": "fault", "rank": welcome.rank, "node": node, "message": text})
+        _tell(emit, {"event": "fault", "rank": welcome.rank, "node": node, "message": text})
         # Threads of gloo may be stuck in a collective that will never end; the ordinary way out would wait for them.
         _leave(
             f"rank {welcome.rank}: ended by a fault",
@@ -58,7 +62,18 @@ def run() -> int:
     return EXIT_COMPLETED
 
 
-def _train(welcome: Welcome, channel: Channel, orders: Orders) -> None:
+def _one_at_a_time(send: Emit) -> Emit:
+    """Evaluations are told by a thread of their own, and lines must not mix."""
+    lock = threading.Lock()
+
+    def emit(message: dict[str, Any]) -> None:
+        with lock:
+            send(message)
+
+    return emit
+
+
+def _train(welcome: Welcome, emit: Emit, orders: Orders) -> None:
     # torch takes seconds to import, and the orchestrator already knows that this worker lives.
     import torch
 
@@ -66,7 +81,6 @@ def _train(welcome: Welcome, channel: Channel, orders: Orders) -> None:
     from testbed.worker.comm import Communicator
     from testbed.worker.loop import Training
     from testbed.worker.parts import build_parts
-    from testbed.worker.workload import parameters_crc32
 
     spec = RunSpec.from_json(welcome.spec)
     parts = build_parts(spec)
@@ -81,14 +95,12 @@ def _train(welcome: Welcome, channel: Channel, orders: Orders) -> None:
         interface=welcome.interface,
         timeout_s=spec.timeout_s * spec.dilation,
     )
-    training = Training(spec, parts, comm, channel.send)
-    if welcome.rank == 0:
-        channel.send(training.describe())
+    training = Training(spec, parts, comm, emit)
     parts.strategy.bind(training.context)
+    if welcome.rank == 0:
+        emit(training.describe())
     training.warm_up(orders.go, build_parts(spec).compressor)
-    training.run(orders.t0_s)
-    checksum = parameters_crc32(training.model)
-    channel.send({"event": "done", "rank": welcome.rank, "steps": training.steps, "parameters_crc32": checksum})
+    emit(training.run(orders.t0_s))
     orders.leaving = True
     comm.close()
 
@@ -99,9 +111,9 @@ def _mismatches(spec: RunSpec, welcome: Welcome) -> list[str]:
     return [f"rank {welcome.rank}: the spec has {spec.workers} workers, the welcome says {welcome.world_size}"]
 
 
-def _tell(channel: Channel, message: dict[str, Any]) -> None:
+def _tell(emit: Emit, message: dict[str, Any]) -> None:
     try:
-        channel.send(message)
+        emit(message)
     except OSError:
         sys.stderr.write("the orchestrator is gone; it was not told\n")
 

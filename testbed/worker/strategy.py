@@ -48,7 +48,7 @@ class StepStats:
 class Strategy(ABC):
     """Constructors take keyword-only parameters and raise ValueError for each bad one. `bind` comes once, first."""
 
-    def faults(self, compressor: Compressor, world_size: int) -> Iterator[str]:
+    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         """Combinations this strategy cannot run, one line each."""
         yield from ()
 
@@ -60,8 +60,15 @@ class Strategy(ABC):
     def step(self, batch: Batch, step: int) -> StepStats:
         """Take optimizer step `step`, counted from 0."""
 
+    def routes(self) -> list[str] | None:
+        """The route of each bucket as its `Route`'s value, in order; None where buckets take no such route.
+
+        Called once, after `bind`, for the record.
+        """
+        return None
+
     def finish(self) -> None:
-        """Complete what is in flight; called once, after the last step."""
+        """Complete what is in flight; called once, after the last step. Its bytes and time are reported apart."""
         return
 
     def state_dict(self) -> dict[str, Any]:

@@ -42,8 +42,12 @@ class Workload(ABC):
 
     @abstractmethod
     def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Batch:
-        """This rank's part of the global batch of `step`, counted from 0. Parts are disjoint, and an epoch covers all
-        samples; for the same seed and global batch size their union does not depend on `world_size`."""
+        """This rank's part of the global batch of `step`, counted from 0.
+
+        An epoch covers all samples once. Parts are disjoint, but where the global batch straddles two epochs: a sample
+        may come late in the one and early in the other. For the same seed and global batch size the union of the parts
+        does not depend on `world_size`.
+        """
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
@@ -51,7 +55,11 @@ class Workload(ABC):
 
     @abstractmethod
     def evaluate(self, model: nn.Module) -> float:
-        """The metric on held-out data; leaves the model in training mode."""
+        """The metric on held-out data, in evaluation mode and without gradients; leaves the model in training mode.
+
+        Called for a copy of the model, in a thread beside training: it must change nothing that `batch` or `loss` use,
+        and draw nothing from torch's global generator.
+        """
 
 
 def parameters_crc32(model: nn.Module) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from pathlib import Path
 
 import torch
@@ -27,11 +28,14 @@ def make(name: str, **params: object) -> Compressor:
 
 def routes(compressor: Compressor) -> list[Route]:
     """All that its traits allow."""
-    if compressor.traits.linear:
+    if compressor.traits.own_rounds:
+        return [Route.OWN]
+    if compressor.traits.sum_dtype is not None:
         return [Route.REDUCE_SUM]
     return [Route.GATHER, Route.TWO_SHOT] if compressor.traits.chunkable else [Route.GATHER]
 
 
+CODECS = [name for name in NAMES if make(name).traits.point_to_point]
 CASES = [(name, route) for name in NAMES for route in routes(make(name))]
 
 
@@ -49,6 +53,13 @@ def gradients(layout: Layout, world_size: int, seed: int = 0) -> list[Tensor]:
     ]
 
 
-def rounding(compressor: Compressor) -> float:
-    """Relative error of a sum over few ranks, from the dtype it is taken in."""
-    return 8 * torch.finfo(compressor.traits.reduce_dtype or torch.float32).eps
+def assert_close(found: Tensor, expected: Tensor, scale: Tensor, layout: Layout, compressor: Compressor) -> None:
+    """Equal up to the rounding of a sum of a few, of each tensor of the layout by its own magnitude in `scale`."""
+    info = torch.finfo(compressor.traits.sum_dtype or torch.float32)
+    sizes = [math.prod(shape) for shape in layout.shapes]
+    pieces = zip(found.split(sizes), expected.split(sizes), scale.split(sizes), strict=True)
+    for shape, (ours, theirs, magnitude) in zip(layout.shapes, pieces, strict=True):
+        # Below its smallest normal, a number is off by a part of that.
+        allowed = 8 * info.eps * max(float(magnitude.abs().max()), info.tiny)
+        off = float((ours.double() - theirs.double()).abs().max())
+        assert off <= allowed, f"tensor {shape}: off by {off:g}, allowed {allowed:g}"

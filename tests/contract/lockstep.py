@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Exchange, Layout, Rounds, Route
+from compressors.base import SIZE_BYTES, Compressor, Context, Exchange, Layout, Rounds, Route
 
 
-def contexts(layout: Layout, route: Route, world_size: int, *, step: int = 0, seed: int = 0) -> list[Context]:
+def contexts(layout: Layout, route: Route | None, world_size: int, *, step: int = 0, seed: int = 0) -> list[Context]:
     return [
         Context(layout=layout, route=route, seed=seed, step=step, rank=rank, world_size=world_size)
         for rank in range(world_size)
@@ -18,26 +18,25 @@ def contexts(layout: Layout, route: Route, world_size: int, *, step: int = 0, se
 
 
 def drive(rounds: Sequence[Rounds]) -> int:
-    """Run one reduction on all ranks to its end; return the bytes all of them sent, padding included."""
+    """Run one reduction on all ranks to its end; return the bytes all of them sent, padding and sizes included."""
     sent = 0
-    asked = [next(r) for r in rounds]
+    results: Sequence[list[Tensor] | None] = [None] * len(rounds)
     while True:
-        results, count = exchange(asked)
-        sent += count
-        following = []
+        asked = []
         for r, result in zip(rounds, results, strict=True):
             try:
-                following.append(r.send(result))
+                asked.append(r.send(result) if result is not None else next(r))
             except StopIteration:
                 continue
-        if not following:
+        if not asked:
             return sent
-        assert len(following) == len(rounds), "some ranks ended, others ask for more"
-        asked = following
+        assert len(asked) == len(rounds), "some ranks ended, others ask for more"
+        results, count = exchange(asked)
+        sent += count
 
 
 def exchange(asked: Sequence[Exchange]) -> tuple[list[list[Tensor]], int]:
-    """What each rank gets, and the bytes all ranks send."""
+    """What each rank gets, and the bytes all ranks send, those of the runtime's question for sizes too."""
     world_size, kind = len(asked), asked[0].kind
     assert {e.kind for e in asked} == {kind}, "ranks ask for different collectives"
     if kind == "all_reduce":
@@ -46,15 +45,16 @@ def exchange(asked: Sequence[Exchange]) -> tuple[list[list[Tensor]], int]:
             assert (other.data[0].shape, other.data[0].dtype) == (total.shape, total.dtype)
             total = total + other.data[0] if other.op == "sum" else torch.maximum(total, other.data[0])
         return [[total.clone()] for _ in asked], 2 * (world_size - 1) * total.nbytes
+    query = 0 if asked[0].sizes is not None else world_size * (world_size - 1) * SIZE_BYTES
     if kind == "all_gather":
         payloads = [e.data[0] for e in asked]
         _require_sizes(asked, [payloads] * world_size)
         width = max(map(len, payloads))
-        return [[p.clone() for p in payloads] for _ in asked], world_size * (world_size - 1) * width
+        return [[p.clone() for p in payloads] for _ in asked], world_size * (world_size - 1) * width + query
     received = [[asked[source].data[rank].clone() for source in range(world_size)] for rank in range(world_size)]
     _require_sizes(asked, received)
     sent = sum(len(p) for rank, e in enumerate(asked) for to, p in enumerate(e.data) if to != rank)
-    return received, sent
+    return received, sent + query
 
 
 def _require_sizes(asked: Sequence[Exchange], received: Sequence[Sequence[Tensor]]) -> None:
@@ -63,7 +63,13 @@ def _require_sizes(asked: Sequence[Exchange], received: Sequence[Sequence[Tensor
 
 
 def reduce_all(
-    compressors: Sequence[Compressor], tensors: Sequence[Tensor], layout: Layout, route: Route, *, step: int = 0
+    compressors: Sequence[Compressor],
+    tensors: Sequence[Tensor],
+    layout: Layout,
+    route: Route,
+    *,
+    step: int = 0,
+    seed: int = 0,
 ) -> tuple[list[Tensor], list[Tensor], int]:
     """(mean of each rank, error of each rank, bytes sent)."""
     world_size = len(compressors)
@@ -72,7 +78,7 @@ def reduce_all(
     rounds = [
         c.rounds(t, context, out=mean, error=error)
         for c, t, context, mean, error in zip(
-            compressors, tensors, contexts(layout, route, world_size, step=step), means, errors, strict=True
+            compressors, tensors, contexts(layout, route, world_size, step=step, seed=seed), means, errors, strict=True
         )
     ]
     return means, errors, drive(rounds)

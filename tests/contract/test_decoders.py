@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compressors.base import Layout, Route
+from compressors.base import Layout
 from compressors.payload import PayloadError
-from tests.contract.catalogue import NAMES, gradients, make
+from compressors.sz3 import _HEADER as HEADER
+from tests.contract.catalogue import CODECS, gradients, make
 from tests.contract.lockstep import contexts
 
-CODECS = [name for name in NAMES if make(name).traits.rounds == 1]
 NUMEL = 300
 LAYOUT = Layout(((NUMEL,),))
-PAYLOADS = {
-    name: bytes(make(name).encode(gradients(LAYOUT, 1)[0], contexts(LAYOUT, Route.GATHER, 1)[0]).tolist())
-    for name in CODECS
-}
+CONTEXT = contexts(LAYOUT, None, 1)[0]
+PAYLOADS = {name: bytes(make(name).encode(gradients(LAYOUT, 1)[0], CONTEXT).tolist()) for name in CODECS}
 
 
 def _tensor(data: bytes) -> torch.Tensor:
@@ -27,7 +27,7 @@ def _tensor(data: bytes) -> torch.Tensor:
 
 def _decode(name: str, data: bytes) -> torch.Tensor:
     out = torch.full((NUMEL,), 7.0)
-    make(name).decode(_tensor(data), out)
+    make(name).decode(_tensor(data), out, CONTEXT)
     return out
 
 
@@ -44,7 +44,7 @@ def test_a_payload_of_another_shape_or_type_is_refused(name: str) -> None:
     out = torch.zeros(NUMEL)
     for payload in (_tensor(PAYLOADS[name]).view(1, -1), _tensor(PAYLOADS[name]).to(torch.int32)):
         with pytest.raises(PayloadError, match="1-D uint8"):
-            make(name).decode(payload, out)
+            make(name).decode(payload, out, CONTEXT)
 
 
 @pytest.mark.parametrize("name", CODECS)
@@ -86,4 +86,19 @@ def test_topk_indices_outside_the_bucket_are_refused() -> None:
     for indices in ([0, 1, NUMEL], [-1, 1, 2], [1, 1, 2], [2, 1, 0]):
         payload = torch.cat([values, torch.tensor(indices, dtype=torch.int32).view(torch.uint8)])
         with pytest.raises(PayloadError, match="do not ascend"):
-            make("topk").decode(payload, torch.zeros(NUMEL))
+            make("topk").decode(payload, torch.zeros(NUMEL), CONTEXT)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_an_sz3_stream_that_passes_its_checksum_is_answered_or_refused(data: st.DataObject) -> None:
+    body = bytearray(PAYLOADS["sz3"][HEADER.size :])
+    for position in data.draw(st.lists(st.integers(0, len(body) - 1), min_size=1, max_size=4)):
+        body[position] ^= data.draw(st.integers(1, 255))
+    magic, kind, numel, size, _ = HEADER.unpack_from(PAYLOADS["sz3"])
+    checksum = zlib.crc32(body, zlib.crc32(HEADER.pack(magic, kind, numel, size, 0)))
+    try:
+        out = _decode("sz3", HEADER.pack(magic, kind, numel, size, checksum) + bytes(body))
+    except PayloadError:
+        return
+    assert out.shape == (NUMEL,)

@@ -7,7 +7,7 @@ import torch
 
 from compressors.base import Layout, Route
 from tests.contract.catalogue import make
-from tests.contract.lockstep import reduce_all
+from tests.contract.lockstep import contexts, reduce_all
 
 MATRIX = Layout(((40, 60),))
 
@@ -22,7 +22,7 @@ def test_powersgd_finds_a_low_rank_mean_of_ranks_that_are_not_low_rank() -> None
     tensors = [(mean + noise).view(-1), (mean - noise).view(-1)]
     ranks = [make("powersgd", rank=2) for _ in tensors]
     # Only if both ranks start from the same random matrix does the noise cancel.
-    means, _, _ = reduce_all(ranks, tensors, MATRIX, Route.REDUCE_SUM)
+    means, _, _ = reduce_all(ranks, tensors, MATRIX, Route.OWN)
     assert torch.allclose(means[0], mean.view(-1), atol=1e-3)
 
 
@@ -33,7 +33,7 @@ def test_powersgd_comes_closer_to_the_best_matrix_of_its_rank_from_step_to_step(
     rank = make("powersgd", rank=3)
     errors = []
     for step in range(40):
-        means, _, _ = reduce_all([rank], [matrix.view(-1)], MATRIX, Route.REDUCE_SUM, step=step)
+        means, _, _ = reduce_all([rank], [matrix.view(-1)], MATRIX, Route.OWN, step=step)
         errors.append(float((matrix.view(-1) - means[0]).norm()))
     assert errors[0] > 1.05 * best
     assert errors[-1] < 1.01 * best
@@ -41,18 +41,29 @@ def test_powersgd_comes_closer_to_the_best_matrix_of_its_rank_from_step_to_step(
 
 def test_powersgd_recovers_from_a_gradient_of_zeros() -> None:
     rank = make("powersgd")
-    reduce_all([rank], [torch.zeros(2400)], MATRIX, Route.REDUCE_SUM, step=0)
-    means, _, _ = reduce_all([rank], [_random(0, 2400)], MATRIX, Route.REDUCE_SUM, step=1)
+    reduce_all([rank], [torch.zeros(2400)], MATRIX, Route.OWN, step=0)
+    means, _, _ = reduce_all([rank], [_random(0, 2400)], MATRIX, Route.OWN, step=1)
     assert means[0].any()
 
 
-@pytest.mark.parametrize("world_size", [1, 4])
+@pytest.mark.parametrize("world_size", range(1, 17))
 def test_fp16_saturates_rather_than_overflows(world_size: int) -> None:
     layout = Layout(((2,),))
     tensors = [torch.tensor([1e6, -1e6])] * world_size
     means, errors, _ = reduce_all([make("fp16")] * world_size, tensors, layout, Route.REDUCE_SUM)
-    assert means[0].tolist() == pytest.approx([65504 / world_size, -65504 / world_size], rel=1e-3)
+    assert means[0].tolist() == pytest.approx([65504 / world_size, -65504 / world_size], rel=1e-3 * world_size)
     assert torch.allclose(errors[0] + means[0], tensors[0])
+
+
+@pytest.mark.parametrize("largest", [3.4028234663852886e38, 3.3e38, 1e-30, 1.5e-36, 1.4e-36, 1e-40])
+def test_int8_keeps_its_word_at_both_ends_of_float32(largest: float) -> None:
+    tensor = largest * torch.linspace(-1, 1, 256)
+    means, errors, _ = reduce_all([make("int8")], [tensor], Layout(((256,),)), Route.GATHER)
+    assert means[0].isfinite().all()
+    if tensor.abs().max() < 1.49e-36:
+        assert not means[0].any()
+    else:
+        assert float(errors[0].abs().max()) <= largest / 254 * 1.0001
 
 
 def test_int8_sends_values_too_small_to_scale_as_zeros() -> None:
@@ -74,3 +85,17 @@ def test_sz3_is_smaller_where_its_bound_is_wider() -> None:
         sizes.append(sent)
     assert sizes[0] > 1.5 * sizes[1] > 2 * sizes[2]
     assert sizes[2] < 2 * 4 * 50_000 / 8
+
+
+@pytest.mark.parametrize("bound", [0.001, 0.01, 0.1, 1.0])
+def test_sz3_plans_about_what_it_sends(bound: float) -> None:
+    layout = Layout(((50_000,),))
+    context = contexts(layout, None, 1)[0]
+    tensor = torch.distributions.Laplace(0.0, 1.0).icdf(0.5 + 0.499 * (2 * _uniform(50_000) - 1))
+    codec = make("sz3", error_bound=bound)
+    # Laplacian values take half again as much as the gradients it plans for.
+    assert len(codec.encode(tensor, context)) == pytest.approx(1.5 * codec.payload_bytes(layout, context), rel=0.35)
+
+
+def _uniform(numel: int) -> torch.Tensor:
+    return torch.rand(numel, generator=torch.Generator().manual_seed(0))

@@ -18,7 +18,8 @@ import yaml
 
 from testbed.core.spec import Part, RunSpec
 from testbed.core.telemetry import Channel, Welcome
-from topologies import lan
+from testbed.core.topology import Topology
+from topologies import lan, two_regions
 
 Workers = dict[int, subprocess.Popen[bytes]]
 OnEvent = Callable[[dict[str, Any], Workers], None]
@@ -34,10 +35,18 @@ def part(kind: str, name: str, params: dict[str, Any] | None = None) -> Part:
     return Part(name, settings.pop("_target_"), settings)
 
 
-def make_spec(strategy: str = "ddp", compressor: str = "none", workers: int = 2, **given: Any) -> RunSpec:
+def topology(route: str, workers: int) -> Topology:
+    """One on which payloads that cannot be summed take `route`: it follows from delay and rate, nothing is emulated."""
+    # Gathering takes fewer messages, so that it wins where they are slow; two regions need two workers.
+    return two_regions.build(workers=workers) if route == "gather" and workers > 1 else lan.build(workers=workers)
+
+
+def make_spec(
+    strategy: str = "ddp", compressor: str = "none", workers: int = 2, *, route: str = "gather", **given: Any
+) -> RunSpec:
     fields: dict[str, Any] = {"steps": 5, "batch_size": 32, "evaluate_every": 1000, "timeout_s": 60.0} | given
     return RunSpec(
-        topology=lan.build(workers=workers),
+        topology=topology(route, workers),
         workload=part("workload", "digits", fields.pop("workload_params", None)),
         strategy=part("strategy", strategy, fields.pop("strategy_params", None)),
         compressor=part("compressor", compressor, fields.pop("compressor_params", None)),

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import torch
 
 from compressors.base import Compressor
 from compressors.feedback import with_feedback
@@ -8,7 +11,7 @@ from testbed.core.units import parse_size_bytes
 from testbed.worker.buckets import Bucket, Buckets
 from testbed.worker.reducer import Reducer
 from testbed.worker.strategy import StepStats, Strategy, WorkerContext
-from testbed.worker.workload import Batch, parameters_crc32
+from testbed.worker.workload import Batch, Workload, parameters_crc32
 
 
 class DDP(Strategy):
@@ -18,7 +21,8 @@ class DDP(Strategy):
     Differs from the paper: buckets are filled in the reverse order of the model's parameters and never rebuilt; every
     bucket passes through the compressor, vectors and small tensors with it.
 
-    A bucket is compressed when its last gradient arrives and travels from then on; it is decompressed after backward.
+    A bucket is compressed when its last gradient arrives, and its first exchange overlaps the rest of backward; further
+    exchanges, if its compressor has any, and decompression follow after backward.
     Synchronous; with no compressor, n ranks equal one rank with n times the batch.
     Cost: one reduction per bucket and step, 4 bytes a parameter for the buckets.
 
@@ -36,6 +40,11 @@ class DDP(Strategy):
             raise ValueError(f"bucket_size={bucket_size}: {error}") from error
         if self.bucket_size_bytes < 1:
             raise ValueError(f"bucket_size={bucket_size}: must be above 0")
+
+    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        if compressor.traits.owns_momentum and _has_momentum(workload):
+            names = type(compressor).__name__, type(workload).__name__
+            yield "compressor: {} applies momentum itself; the optimizer of {} must have none".format(*names)
 
     def bind(self, context: WorkerContext) -> None:
         self._context = context
@@ -59,6 +68,10 @@ class DDP(Strategy):
             context.optimizer.step()
         return StepStats(float(loss.detach()))
 
+    def routes(self) -> list[str]:
+        contexts = [self._reducer.context(bucket.layout, step=0) for bucket in self.buckets.buckets]
+        return [context.route.value for context in contexts if context.route is not None]
+
     def state_dict(self) -> dict[str, Any]:
         return {"compressor": self.compressor.state_dict()}
 
@@ -67,3 +80,8 @@ class DDP(Strategy):
 
     def _send(self, bucket: Bucket) -> None:
         self._reducer.start(bucket.flat, bucket.layout, self._step)
+
+
+def _has_momentum(workload: Workload) -> bool:
+    optimizer = workload.optimizer([torch.nn.Parameter(torch.zeros(1))])
+    return any(group.get("momentum") or group.get("betas", (0,))[0] for group in optimizer.param_groups)

@@ -11,7 +11,7 @@ from compressors.none import Uncompressed
 from testbed.core.units import parse_size_bytes
 from testbed.worker.clock import WAITING
 from testbed.worker.strategy import StepStats, Strategy, WorkerContext
-from testbed.worker.workload import Batch
+from testbed.worker.workload import Batch, Workload
 
 
 class TorchDDP(Strategy):
@@ -38,7 +38,7 @@ class TorchDDP(Strategy):
         if self.bucket_size_bytes < 1:
             raise ValueError(f"bucket_size={bucket_size}: must be above 0")
 
-    def faults(self, compressor: Compressor, world_size: int) -> Iterator[str]:
+    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         if not isinstance(compressor, Uncompressed) or compressor.uses_feedback:
             found = f"{type(compressor).__name__} with feedback={compressor.feedback}"
             yield f"strategy=torch_ddp sends gradients as they are, found {found}; use strategy=ddp or compressor=none"
@@ -85,8 +85,7 @@ class TorchDDP(Strategy):
     def _reduce(self, state: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         comm = self._context.comm
         comm.count(2 * (comm.world_size - 1) * bucket.buffer().nbytes)
-        end = comm.stopwatch.start()
         # The process group is torch's default one, to which None refers.
         future = allreduce_hook(None, bucket)  # type: ignore[arg-type]
-        future.add_done_callback(lambda _: end())
+        comm.stopwatch.follow(future.wait)
         return future

@@ -79,6 +79,8 @@ def test_the_order_of_parameters_does_not_change_the_hash() -> None:
         ({"steps": None, "epochs": math.nan}, "epochs=nan: must be above 0"),
         ({"batch_size": 0}, "batch_size=0"),
         ({"evaluate_every": 0}, "evaluate_every=0"),
+        ({"seed": -1}, "seed=-1: must be from 0 to below 2**31"),
+        ({"seed": 2**31}, "seed=2147483648: must be from 0 to below 2**31"),
         ({"dilation": 0.5}, "dilation=0.5: must be at least 1"),
         ({"dilation": math.nan}, "dilation=nan"),
         ({"timeout_s": 0.0}, "timeout_s=0.0"),

@@ -11,22 +11,26 @@ from typing import Any
 
 import pytest
 
-from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT
+from compressors.base import Compressor, Context, Layout, Traits
+from compressors.topk import TopK
+from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
 from testbed.core.spec import Part, RunSpec
+from testbed.worker.build import build
 from testbed.worker.check import check
 from topologies import lan
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def _spec(**parts: Part) -> RunSpec:
-    defaults = {
+def _spec(**given: Any) -> RunSpec:
+    defaults: dict[str, Any] = {
+        "topology": lan.build(workers=2),
         "workload": Part("digits", "testbed.worker.workloads.digits.Digits"),
         "strategy": Part("ddp", "testbed.worker.strategies.ddp.DDP"),
         "compressor": Part("none", "compressors.none.Uncompressed"),
         "device": Part("native", "testbed.worker.device.Native"),
     }
-    return RunSpec(topology=lan.build(workers=2), steps=1, **(defaults | parts))
+    return RunSpec(steps=1, **(defaults | given))
 
 
 def _check(spec: RunSpec) -> tuple[int, dict[str, Any]]:
@@ -87,6 +91,55 @@ def test_torch_ddp_refuses_compressors_by_name() -> None:
     status, answer = _check(_spec(strategy=torch_ddp, compressor=Part("fp16", "compressors.fp16.Float16")))
     assert status == EXIT_INPUT
     assert "strategy=torch_ddp sends gradients as they are, found Float16" in answer["faults"][0]
+
+
+class Wrapper(Compressor):
+    traits = Traits(own_rounds=True, point_to_point=False, owns_momentum=True, max_world=3)
+
+    def __init__(self, *, inner: Compressor, depth: int = 1) -> None:
+        super().__init__()
+        if not isinstance(inner, Compressor):
+            raise ValueError(f"inner={inner}: must be a compressor")
+        self.inner = inner
+
+    def payload_bytes(self, layout: Layout, context: Context) -> int:
+        return self.inner.payload_bytes(layout, context)
+
+
+def _wrapper(inner: object) -> Part:
+    return Part("wrapper", f"{__name__}.Wrapper", {"inner": inner})
+
+
+def test_a_part_within_a_part_is_built() -> None:
+    built = build("compressor", _wrapper({"_target_": "compressors.topk.TopK", "density": 0.5}), Compressor)
+    assert isinstance(built.inner, TopK) and built.inner.density == 0.5
+    nested = {"_target_": f"{__name__}.Wrapper", "inner": {"_target_": "compressors.topk.TopK", "density": 2}, "x": 1}
+    for inner, faults in (
+        (
+            nested,
+            [
+                "compressor.inner.x=1: unknown; Wrapper knows: inner, depth",
+                "compressor.inner.inner.density=2: must be in (0, 1]",
+            ],
+        ),
+        ({"_target_": "nowhere.Nothing"}, ["compressor.inner=Nothing: cannot load 'nowhere.Nothing': "]),
+        (7, ["compressor.inner=7: must be a compressor"]),
+    ):
+        with pytest.raises(InputError) as caught:
+            build("compressor", _wrapper(inner), Compressor)
+        assert len(caught.value.faults) == len(faults)
+        assert all(found.startswith(fault) for found, fault in zip(caught.value.faults, faults, strict=True))
+
+
+def test_momentum_has_one_owner_and_sums_have_their_limit() -> None:
+    wrapper = _wrapper({"_target_": "compressors.topk.TopK"})
+    answer = _check(_spec(compressor=wrapper))[1]
+    fault = "compressor: Wrapper applies momentum itself; the optimizer of Digits must have none"
+    assert answer["faults"] == [fault]
+    plain = Part("digits", "testbed.worker.workloads.digits.Digits", {"momentum": 0})
+    assert _check(_spec(compressor=wrapper, workload=plain))[0] == EXIT_COMPLETED
+    answer = _check(_spec(compressor=wrapper, workload=plain, topology=lan.build(workers=4)))[1]
+    assert answer["faults"] == ["workers=4: compressor=wrapper sums at most 3 ranks"]
 
 
 def test_the_command_reads_a_spec_and_prints_one_object() -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
 from testbed.worker.clock import PhaseClock
-from testbed.worker.comm import Communicator, Stopwatch
+from testbed.worker.comm import Communicator
+from testbed.worker.stopwatch import Stopwatch
 
 
 def _compute(cpu_s: float) -> None:
@@ -70,3 +72,35 @@ def test_parts_of_a_total_are_whole_and_add_up(world_size: int, total: int) -> N
     parts = [comm.payload_bytes for comm in ranks]
     assert sum(parts) == total
     assert max(parts) - min(parts) <= 1
+
+
+def test_a_followed_interval_ends_by_itself_and_frees_what_it_held() -> None:
+    watch, gates = Stopwatch(), [threading.Event() for _ in range(3)]
+
+    def fail() -> None:
+        gates[1].wait()
+        raise RuntimeError("timed out")
+
+    ends = [watch.follow(wait) for wait in (gates[0].wait, fail, gates[2].wait)]
+    gates[2].set()  # out of order
+    time.sleep(0.02)
+    gates[1].set()
+    gates[0].set()
+    deadline_s = time.monotonic() + 10
+    while watch._active and time.monotonic() < deadline_s:
+        time.sleep(0.001)
+    time.sleep(0.4)
+    assert 0.02 <= watch.take_s() < 0.4
+    for end in ends:
+        end()
+    assert watch.take_s() == 0
+
+
+def test_an_interval_that_is_still_open_counts_until_now() -> None:
+    watch = Stopwatch()
+    end = watch.start()
+    time.sleep(0.02)
+    assert watch.take_s() >= 0.02
+    time.sleep(0.02)
+    end()
+    assert 0.02 <= watch.take_s() < 0.4

@@ -1,0 +1,52 @@
+"""The rehearsal takes the route that the run will take, through the run's own reducer."""
+
+from __future__ import annotations
+
+import pytest
+from torch import nn
+
+from compressors.base import Context, Exchange, Rounds
+from testbed.worker.parts import build_parts
+from testbed.worker.rehearsal import rehearse
+from tests.distributed.harness import COMPRESSORS, make_spec
+
+
+def _model_with_gradients() -> nn.Module:
+    model = nn.Sequential(nn.Linear(31, 17), nn.Linear(17, 5))
+    for index, parameter in enumerate(model.parameters()):
+        parameter.grad = parameter.detach() * (index + 1)
+    return model
+
+
+@pytest.mark.parametrize("route", ["gather", "two_shot"])
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+def test_every_compressor_is_taken_through_all_its_rounds(
+    compressor: str, route: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = make_spec(compressor=compressor, workers=4, route=route)
+    scratch = build_parts(spec).compressor
+    rounds, kinds, ended = scratch.rounds, [], []
+
+    def spied(tensor: object, context: Context, **kwargs: object) -> Rounds:
+        inner = rounds(tensor, context, **kwargs)  # type: ignore[arg-type]
+        try:
+            exchange: Exchange = next(inner)
+            while True:
+                kinds.append(exchange.kind)
+                exchange = inner.send((yield exchange))
+        except StopIteration:
+            ended.append(context.world_size)
+
+    monkeypatch.setattr(scratch, "rounds", spied)
+    for rank in (0, 3):
+        rehearse(scratch, _model_with_gradients(), spec, rank)
+    assert ended == [4, 4]
+    if compressor in ("topk", "sz3", "int8"):
+        assert kinds == (["all_gather"] if route == "gather" else ["all_to_all", "all_gather"]) * 2
+
+
+def test_no_trace_is_left_in_the_gradients() -> None:
+    model = _model_with_gradients()
+    before = [parameter.grad.clone() for parameter in model.parameters()]
+    rehearse(build_parts(make_spec(compressor="topk", workers=4)).compressor, model, make_spec(workers=4), 0)
+    assert all((p.grad == b).all() for p, b in zip(model.parameters(), before, strict=True))
