@@ -74,10 +74,10 @@ def test_three_workers_equal_one_with_three_times_the_batch(tmp_path: Path) -> N
 @pytest.mark.parametrize("compressor", COMPRESSORS)
 def test_every_compressor_trains_and_does_so_again(compressor: str, tmp_path: Path) -> None:
     (tmp_path / "short").mkdir()
-    spec = make_spec(compressor=compressor, workers=4, steps=45, evaluate_every=20)
+    spec = make_spec(compressor=compressor, workers=3, steps=45, evaluate_every=20)
     outcome = run(spec, tmp_path)
-    short = run(make_spec(compressor=compressor, workers=4, steps=6), tmp_path / "short")
-    for rank in range(4):
+    short = run(make_spec(compressor=compressor, workers=3, steps=6), tmp_path / "short")
+    for rank in range(3):
         assert short.losses(rank) == outcome.losses(rank)[:6]
         assert short.payloads(rank) == outcome.payloads(rank)[:6]
     assert set(outcome.status.values()) == {0}, outcome.of("fault")
@@ -85,7 +85,7 @@ def test_every_compressor_trains_and_does_so_again(compressor: str, tmp_path: Pa
     assert [e["step"] for e in outcome.of("evaluation")] == [20, 40, 45]
     assert outcome.of("evaluation")[-1]["value"] >= TARGETS[compressor]
     built = build_parts(spec)
-    sent = sum(payload for rank in range(4) for payload in outcome.payloads(rank))
+    sent = sum(payload for rank in range(3) for payload in outcome.payloads(rank))
     if built.compressor.traits.fixed_size:
         assert sent == 45 * _declared_bytes(spec)
     (model,) = outcome.of("model")

@@ -13,15 +13,10 @@ from testbed.worker import session
 @pytest.mark.parametrize(
     "line", [b"[1]", b"7", b"{}", b'{"event": "go", "t0_s": null}', b'{"event": "go"}', b"{", b"\xff"]
 )
-def test_what_is_no_order_ends_the_worker(
-    line: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_order_ends_the_worker(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = threading.Event()
 
-    def leave(reason: str, status: int) -> None:
-        ended.set()  # the real one ends the process
-
-    monkeypatch.setattr(session, "_leave", leave)
+    monkeypatch.setattr(session, "_leave", lambda reason, status: ended.set())
     ours, theirs = socket.socketpair()
     with ours, theirs:
         orders = session.Orders(Channel(theirs))
