@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from testbed.core.errors import raise_input_faults
+from testbed.core.schedule import Background, Change
 from testbed.core.topology import Topology
 
 TCP_PROFILES = ("tuned", "stock", "reno", "bbr")
-SHAPERS = ("auto", "nfqueue")
+SHAPERS = ("auto", "netem", "nfqueue")
+CAPTURES = ("off", "wan", "wan-packets")
 RUNTIMES = ("runc",)
 DEFAULT_METRICS_PORT = 9464
 
@@ -60,6 +62,11 @@ class RunSpec:
     runtime: str = "runc"
     shaper: str = "auto"
     tcp: str = "tuned"
+    capture: str = "off"
+    """"wan": packet headers of every WAN link; "wan-packets": likewise, with segmentation offloads off."""
+    events: tuple[Change, ...] = ()
+    """In the order of their times."""
+    background: tuple[Background, ...] = ()
     timeout_s: float = 120.0
     """A collective that takes longer, in emulated seconds, fails and names the rank that waited."""
     metrics_port: int = DEFAULT_METRICS_PORT
@@ -99,9 +106,15 @@ class RunSpec:
             ("runtime", self.runtime, RUNTIMES),
             ("shaper", self.shaper, SHAPERS),
             ("tcp", self.tcp, TCP_PROFILES),
+            ("capture", self.capture, CAPTURES),
         ):
             if value not in known:
                 yield f"{key}={value}: unknown; known: {', '.join(known)}"
+        ends_of_link = {link.name: (link.a, link.b) for link in self.topology.wan_links}
+        for change in self.events:
+            yield from change.faults(ends_of_link, [node.name for node in self.topology.nodes])
+        for traffic in self.background:
+            yield from traffic.faults(ends_of_link)
 
     @property
     def hash(self) -> str:
@@ -121,4 +134,6 @@ class RunSpec:
         fields["topology"] = Topology.from_json(fields["topology"])
         for part in ("workload", "strategy", "compressor", "device"):
             fields[part] = Part(**fields[part])
+        fields["events"] = tuple(Change(**change) for change in fields.get("events", ()))
+        fields["background"] = tuple(Background(**traffic) for traffic in fields.get("background", ()))
         return cls(**fields)

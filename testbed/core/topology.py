@@ -127,7 +127,8 @@ class LinkProfile:
             found = f"{self.good_loss_ratio:g} and {self.bad_loss_ratio:g}, found {self.loss_ratio:g}"
             yield f"{where}: mean loss must lie between those of the good and the bad state, {found}"
         elif (chain := self.gilbert_elliott) and chain.enter_bad_ratio > 1:
-            yield f"{where}: bursts of {self.loss_burst_packets:g} packets are too short for a loss of {self.loss_ratio:g}"
+            found = f"{self.loss_burst_packets:g} packets at a mean loss of {self.loss_ratio:g}"
+            yield f"{where}: loss bursts are too short for so much loss, found {found}"
 
 
 @dataclass(frozen=True, kw_only=True)
