@@ -20,7 +20,9 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
     link               name, from, to, wan, wire_bytes, packets, drops, backlog_bytes, interval_s, busy_s, busy_bytes,
                        excluded_bytes
     rtt                name, rtt_s, sent  one probe's round trip, queueing included; probes sent so far
-    delay_line         name, from, to, late_p50_s, late_p99_s, late_max_s, packets, drops, interval_s, queue_drops
+    delay_line         name, from, to, late_p50_s, late_p99_s, late_max_s, packets, drops, asked_drops,
+                       asked_drops_variance, doubled, interval_s, queue_drops
+                       `asked_drops`: mean and variance of the losses that the link's settings make for these packets
     tcp                node, rtt_s, min_rtt_s, retransmitted, delivered_bytes
                        of the node's training connections (TCP_INFO), since they were opened
     node               node, cpu_s, throttled_s, memory_bytes
@@ -37,6 +39,8 @@ from __future__ import annotations
 from typing import Any
 
 SCHEMA_VERSION = 1
+NETWORK_EVENTS = frozenset({"link", "rtt", "delay_line", "tcp", "background"})
+"""Measured on the network, hence in wall-clock terms until they are recorded; `measurement` events are recorded so."""
 STATUSES = ("completed", "failed", "interrupted", "killed")
 VERDICTS = ("valid", "suspect", "invalid")
 

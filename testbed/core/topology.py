@@ -79,6 +79,17 @@ class LinkProfile:
         leave = 1 / self.loss_burst_packets
         return GilbertElliott(leave * bad_share / (1 - bad_share), leave, self.bad_loss_ratio, self.good_loss_ratio)
 
+    @property
+    def loss_variance(self) -> float:
+        """Of the number of lost packets, per packet; bursts make it larger than that of independent losses."""
+        variance = self.loss_ratio * (1 - self.loss_ratio)
+        if chain := self.gilbert_elliott:
+            bad_share = (self.loss_ratio - chain.good_loss_ratio) / (chain.bad_loss_ratio - chain.good_loss_ratio)
+            spread = (chain.bad_loss_ratio - chain.good_loss_ratio) ** 2 * bad_share * (1 - bad_share)
+            memory = 1 - chain.enter_bad_ratio - chain.leave_bad_ratio
+            variance += 2 * spread * memory / (1 - memory)
+        return variance
+
     def dilated(self, k: float) -> LinkProfile:
         """The same direction k times slower; bytes in flight, queue and losses stay."""
         flow = self.flow_rate_bit_s

@@ -54,8 +54,8 @@ class Workers:
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
         root = self._sandbox.root()
         for node in self.nodes:
-            pid = self._network.workers[node].pid
-            self.containers[node] = Container(self._sandbox, root, node, pid, self.run.log(node))
+            network = self._network.workers[node].namespace.path
+            self.containers[node] = Container(self._sandbox, root, node, network, self.run.log(node))
         try:
             with ThreadPoolExecutor(_STARTS_AT_ONCE) as pool:
                 list(pool.map(self._start, self.containers.values()))

@@ -8,21 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from testbed.core.dilation import emulated
 from testbed.core.rundir import RunDir, write_json
 from testbed.orchestrator.emulation.measurement import Measured, Prober
-from testbed.orchestrator.emulation.network import Network, Port
+from testbed.orchestrator.emulation.network import Network
+from testbed.orchestrator.emulation.port import Port
 from testbed.orchestrator.observation.fidelity import Judge
-
-SHAPER = {"chosen": "nfqueue", "why": "the only delay shaper of this version"}
 
 
 class NetworkRecord:
     """Grows by a stage of measurement at a time; each also becomes `measurement` events, which the judge reads."""
 
     def __init__(
-        self, run: RunDir, network: Network, prober: Prober, judge: Judge, write: Callable[[dict[str, Any]], None]
+        self,
+        run: RunDir,
+        network: Network,
+        prober: Prober,
+        judge: Judge,
+        write: Callable[[dict[str, Any]], None],
+        dilation: float,
     ) -> None:
         self._run = run
+        self._dilation = dilation
         self._network = network
         self._prober = prober
         self._judge = judge
@@ -32,7 +39,7 @@ class NetworkRecord:
     def add(self, measured: Measured) -> None:
         self._stages.append(measured)
         for port in self._network.ports:
-            entry = measured.entry(port)
+            entry = self._entry(measured, port)
             if entry is not None:
                 name, source, target = port.key
                 self._write({"event": "measurement", "name": name, "from": source, "to": target, **entry})
@@ -55,20 +62,24 @@ class NetworkRecord:
         self._save(links)
 
     def _link(self, port: Port) -> dict[str, Any]:
-        link = port.to_json()
-        link["measurements"] = [entry for entry in (m.entry(port) for m in self._stages) if entry is not None]
+        link = port.to_json(self._dilation)
+        link["measurements"] = [e for e in (self._entry(m, port) for m in self._stages) if e is not None]
         for key in ("rate_bit_s", "rtt_s"):
             known = [entry[key] for entry in link["measurements"] if entry[key] is not None]
             link["measured"][key] = known[-1] if known else None
         return link
+
+    def _entry(self, measured: Measured, port: Port) -> dict[str, Any] | None:
+        entry = measured.entry(port)
+        return None if entry is None else emulated(entry, self._dilation)
 
     def _save(self, links: list[dict[str, Any]]) -> None:
         network = self._network
         write_json(
             self._run.network,
             {
-                "shaper": SHAPER["chosen"],
-                "priority": {name: shaper.priority for name, shaper in network.shapers.items()},
+                "shaper": network.shaper.name,
+                "dilation": self._dilation,
                 "probe_priority": self._prober.priority,
                 "tcp": network.tcp.name,
                 "congestion_control": network.tcp.congestion_control,

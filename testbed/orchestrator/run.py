@@ -20,6 +20,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from testbed.core.dilation import emulated
 from testbed.core.errors import (
     EXIT_COMPLETED,
     EXIT_FAILED,
@@ -29,6 +30,7 @@ from testbed.core.errors import (
     RunError,
 )
 from testbed.core.metrics import Totals
+from testbed.core.records import NETWORK_EVENTS
 from testbed.core.rundir import RunDir, write_json
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import clone, provenance
@@ -39,7 +41,7 @@ from testbed.orchestrator.emulation.measurement import Prober
 from testbed.orchestrator.emulation.namespaces import own_sysfs
 from testbed.orchestrator.emulation.network import Network
 from testbed.orchestrator.launch import Workers
-from testbed.orchestrator.network_record import SHAPER, NetworkRecord
+from testbed.orchestrator.network_record import NetworkRecord
 from testbed.orchestrator.observation.collector import Collector
 from testbed.orchestrator.observation.exporter import Exporter
 from testbed.orchestrator.observation.fidelity import Judge
@@ -89,6 +91,8 @@ class Run:
         now_s = time.monotonic()
         if event["event"] == "rtt":
             self._probes[event["name"]] = event["sent"]
+        if event["event"] in NETWORK_EVENTS:
+            event = emulated(event, self.clock.dilation)
         if "t_s" in event:
             self.recorder.write(event)
             return
@@ -141,16 +145,18 @@ class Run:
 
     def _perform(self) -> None:
         spec, topology = self.spec, self.spec.topology
-        profile = tcp.profile(spec.tcp, topology)
+        dilated = topology.dilated(spec.dilation)
+        profile = tcp.profile(spec.tcp, dilated, spec.dilation)
+        shaper, why = "nfqueue", "the only delay shaper of this version"
         self.display.stage(f"run {self.run.run_id}; metrics at http://127.0.0.1:{self._metrics_port}/metrics")
         self.stage("network", f"network: {len(topology.nodes)} nodes, {len(topology.wan_links)} WAN link(s)")
-        with Network(topology, profile, self.write, spec.seed) as network, Prober(network, self.write) as prober:
-            record = NetworkRecord(self.run, network, prober, self.recorder.judge, self.write)
+        with Network(dilated, profile, shaper, self.write, spec.seed) as network, Prober(network, self.write) as prober:
+            record = NetworkRecord(self.run, network, prober, self.recorder.judge, self.write, spec.dilation)
             record.add(prober.measure_or_refuse())
             self._facts = {
                 **provenance.collect(),
                 "sysctls": network.sysctls,
-                "shaper": SHAPER,
+                "shaper": {"chosen": shaper, "why": why},
                 "machine_shared": self._shared,
             }
             self.stage("measured", "links measured: every rate and round trip as asked")
@@ -230,9 +236,8 @@ class Run:
                 raise self.recorder.failure
             if collector.failure is not None:
                 return
-            dead = [name for name, shaper in network.shapers.items() if not shaper.is_alive]
-            if dead:
-                raise RunError(f"link {dead[0]}: its delay line ended; logs/orchestrator.log says why")
+            if network.shaper.failure is not None:
+                raise RunError(network.shaper.failure)
             if not prober.is_alive:
                 raise RunError("the probe process ended: round trips are not watched; logs/orchestrator.log says why")
 

@@ -20,7 +20,7 @@ def main() -> None:
     events: list[dict[str, object]] = []
     found = {}
     with (
-        Network(topology, tcp.profile("tuned", topology), events.append) as network,
+        Network(topology, tcp.profile("tuned", topology), "nfqueue", events.append) as network,
         Prober(network, events.append) as prober,
     ):
         for stage in ("idle", "busy"):

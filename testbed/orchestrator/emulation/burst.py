@@ -61,7 +61,7 @@ class Burst:
 def measure_rate(links: list[Link], seconds: float) -> Iterator[dict[str, Any]]:
     """Fill all given links, both ways, at once: they must be disjoint. One answer a link and direction."""
     bursts = [Burst(link, *ends, seconds) for link in links for ends in ((link.a, link.b), (link.b, link.a))]
-    before = [burst.source.queue.read()[burst.source.interface] for burst in bursts]
+    before = [burst.source.counters() for burst in bursts]
     samples: list[list[tuple[float, int, int]]] = [[] for _ in bursts]
     started_s = time.monotonic()
     for burst in bursts:
@@ -69,14 +69,14 @@ def measure_rate(links: list[Link], seconds: float) -> Iterator[dict[str, Any]]:
             thread.start()
     while any(burst.threads[0].is_alive() for burst in bursts):
         for burst, series in zip(bursts, samples, strict=True):
-            counters = burst.source.queue.read()[burst.source.interface]
+            counters = burst.source.counters()
             series.append((time.monotonic() - started_s, counters.sent_bytes, counters.backlog_bytes))
         time.sleep(_SAMPLE_EVERY_S)
     for burst in bursts:
         for thread in burst.threads:
             thread.join()
     for burst, series, first in zip(bursts, samples, before, strict=True):
-        after = burst.source.queue.read()[burst.source.interface]
+        after = burst.source.counters()
         rate_bit_s, window_s = _full_rate(series, seconds)
         yield {
             "event": "burst",

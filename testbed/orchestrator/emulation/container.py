@@ -99,11 +99,11 @@ def _mount(destination: str, kind: str, source: str, options: list[str]) -> dict
 class Container:
     """One node's container."""
 
-    def __init__(self, sandbox: Sandbox, root: MaskedRoot, node: str, network_pid: int, log: Path) -> None:
+    def __init__(self, sandbox: Sandbox, root: MaskedRoot, node: str, network: str, log: Path) -> None:
         self.sandbox = sandbox
         self.root = root
         self.node = node
-        self.network_pid = network_pid
+        self.network = network
         self.log = log
         self.name = container_name(sandbox.run_id, node)
         self.pid: int | None = None
@@ -182,7 +182,7 @@ class Container:
                     {"type": "mount"},
                     {"type": "ipc"},
                     {"type": "uts"},
-                    {"type": "network", "path": f"/proc/{self.network_pid}/ns/net"},
+                    {"type": "network", "path": self.network},
                 ],
                 "cgroupsPath": f"/{self.name}",
                 "resources": {

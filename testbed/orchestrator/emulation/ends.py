@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import select
 import socket
 import struct
 import time
 from typing import Any
 
-from testbed.orchestrator.emulation.counters import QueueReader
+from testbed.orchestrator.emulation.counters import QueueCounters, QueueReader
 from testbed.orchestrator.emulation.namespaces import in_network_namespace
+from testbed.orchestrator.emulation.netlink import RouteSocket
 
 PORT = 61_000
 """Of probes; bursts use the next."""
@@ -23,18 +25,27 @@ _PROBE = struct.Struct("!Qd")
 """Its number and the time at which it was sent."""
 
 
+@functools.cache
+def _queues(namespace: str) -> QueueReader:
+    """One for all ends in a namespace: a router may have a thousand."""
+    return QueueReader(RouteSocket(namespace))
+
+
 class End:
     """One end of a link: a probe socket and a burst socket in its namespace, and its queue towards the other end."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.name = config["name"]
-        self.pid = config["pid"]
+        self.namespace = config["namespace"]
         self.address = config["address"]
         self.interface = config["interface"]
         self.limit_bytes = config["limit_bytes"]
         self.peer = ""
-        self.probe, self.burst = in_network_namespace(self.pid, self._sockets)
-        self.queue = QueueReader(self.pid)
+        self.probe, self.burst = in_network_namespace(self.namespace, self._sockets)
+
+    def counters(self) -> QueueCounters:
+        """Of the queue towards the other end."""
+        return _queues(self.namespace).read_one(self.interface)
 
     def receive(self) -> tuple[int, float] | None:
         """(number, delay) of the probe that has come; None if it is not the other end's: a worker can send here too."""

@@ -8,12 +8,14 @@ import statistics
 import subprocess
 import sys
 import threading
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
 from testbed.core.errors import RunError
 from testbed.core.units import format_rate, format_time
-from testbed.orchestrator.emulation.network import Network, Port
+from testbed.orchestrator.emulation.network import Network
+from testbed.orchestrator.emulation.port import Port
 from testbed.orchestrator.emulation.shapers.base import Report
 
 RATE_TOLERANCE = 0.02
@@ -82,12 +84,15 @@ class Prober:
         self.network = network
         self.report = report
         self.priority = "none"
+        self._ports: dict[str, list[Port]] = defaultdict(list)
         self._process: subprocess.Popen[str]
 
     def __enter__(self) -> Prober:
+        for port in self.network.ports:
+            self._ports[port.link.name].append(port)
         config = {"links": [self._link(link) for link in self.network.topology.links]}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "testbed.orchestrator.emulation.probe", json.dumps(config)],
+            [sys.executable, "-m", "testbed.orchestrator.emulation.probe"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -95,6 +100,7 @@ class Prober:
             start_new_session=True,
             env=os.environ,
         )
+        self._say(config)
         self.priority = self._answer("ready")[-1]["priority"]
         return self
 
@@ -103,26 +109,19 @@ class Prober:
         self._process.wait()
 
     def _link(self, link: Any) -> dict[str, Any]:
-        addresses: dict[str, tuple[str, int]] = {}
         if link.wan:
             pairs = self.network.plan.wan[link.name]
-            addresses = {
-                link.a: (str(pairs.a_side.near), self.network.routers[link.a].pid),
-                link.b: (str(pairs.b_side.near), self.network.routers[link.b].pid),
-            }
+            addresses = {link.a: pairs.a_side.near, link.b: pairs.b_side.near}
         else:
             node, region = (link.a, link.b) if link.a in self.network.workers else (link.b, link.a)
             pair = self.network.plan.access[node]
-            addresses = {
-                node: (str(pair.far), self.network.workers[node].pid),
-                region: (str(pair.near), self.network.routers[region].pid),
-            }
-        ports = {port.source: port for port in self.network.ports if port.link is link}
+            addresses = {node: pair.far, region: pair.near}
+        ports = {port.source: port for port in self._ports[link.name]}
         ends = {
             key: {
                 "name": end,
-                "address": addresses[end][0],
-                "pid": addresses[end][1],
+                "address": str(addresses[end]),
+                "namespace": self.network.nodes[end].namespace.path,
                 "interface": ports[end].interface,
                 "limit_bytes": ports[end].settings.limit_bytes,
             }
@@ -149,10 +148,13 @@ class Prober:
         )
 
     def _ask(self, **command: Any) -> list[dict[str, Any]]:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
+        self._say(command)
         return self._answer("finished")
+
+    def _say(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message) + "\n")
+        self._process.stdin.flush()
 
     def measure(self, stage: str, *, access: bool) -> Measured:
         """Round trips of all links, then rates: all WAN links together, and of the access links a sample of one."""
@@ -191,12 +193,10 @@ class Prober:
 
     def watch(self, interval_s: float) -> None:
         """From now on report a probe of every WAN link each interval."""
-        assert self._process.stdin is not None
         links = [link.name for link in self.network.topology.wan_links]
         if not links:
             return
-        self._process.stdin.write(json.dumps({"do": "watch", "links": links, "interval_s": interval_s}) + "\n")
-        self._process.stdin.flush()
+        self._say({"do": "watch", "links": links, "interval_s": interval_s})
         threading.Thread(target=self._relay, name="probe-relay", daemon=True).start()
 
     def _relay(self) -> None:

@@ -1,7 +1,9 @@
 """The process that measures links: one-way delays and rates, between the two ends of a link.
 
-`python -m testbed.orchestrator.emulation.probe CONFIG_JSON`, commands as JSON lines on stdin, answers on stdout.
+`python -m testbed.orchestrator.emulation.probe`: JSON lines on stdin, first the links, then commands; answers on
+stdout.
 
+    {"links": [...]}                                                -> {"event": "ready", ...}
     {"do": "rtt", "links": [...], "count": 20, "interval_s": 0.01}  -> {"event": "probes", ...}, one a link
     {"do": "burst", "links": [...], "seconds": 0.8}                 -> {"event": "burst", ...}, one a direction
     {"do": "watch", "links": [...], "interval_s": 0.5}              -> {"event": "rtt", ...} from then on
@@ -98,7 +100,7 @@ def main() -> None:
         priority = f"fifo {FIFO_PRIORITY}"
     except PermissionError:
         priority = "normal"
-    links = {config["name"]: Link(config) for config in json.loads(sys.argv[1])["links"]}
+    links = {config["name"]: Link(config) for config in json.loads(_read_line())["links"]}
     gc.freeze()
     say({"event": "ready", "priority": priority})
     # unbuffered, since `watch` must see with select what has not been read

@@ -1,4 +1,4 @@
-"""tc as text and its answers as data: the only place that knows tc's units, bursts and limits.
+"""Rates as the kernel takes and reports them: the only place that knows tbf's units, bursts and limits.
 
 The rate is tbf's. Its burst decides the unit of traffic: tbf cuts a GSO super-packet larger than its burst into
 packets, so a small burst means packet by packet (dearer: some ten times the CPU a byte), a burst above the largest
@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.core.topology import LinkProfile
+from testbed.orchestrator.emulation import requests
 
 PACKET_MODE_MOST_BIT_S = 100e6
 """Up to this rate links carry single packets; above it whole super-packets."""
 LEAST_BURST_PACKET_BYTES = 16_000
 LEAST_BURST_SUPER_PACKET_BYTES = 130_000
+TICK_S = 64e-9
+"""The kernel's unit of scheduling time (PSCHED_SHIFT 6), in which it keeps a burst."""
 BURST_S = 1e-3
 """A burst worth less than about half a millisecond loses rate to late wake-ups."""
 
@@ -43,25 +46,25 @@ def rate_settings(profile: LinkProfile, rtt_s: float) -> RateSettings:
     return RateSettings(profile.rate_bit_s, burst_bytes, profile.limit_bytes or max(bdp_bytes, 4 * burst_bytes))
 
 
-def tbf_command(interface: str, settings: RateSettings) -> list[str]:
-    return (
-        f"tc qdisc add dev {interface} root tbf rate {settings.rate_bit_s:.0f}bit"
-        f" burst {settings.burst_bytes}b limit {settings.limit_bytes}b"
-    ).split()
+def tbf(index: int, settings: RateSettings, *, change: bool = False) -> requests.Request:
+    """As the root queue of interface `index`; the kernel counts rates in bytes."""
+    return requests.tbf(
+        index,
+        rate_byte_s=round(settings.rate_bit_s / 8),
+        burst_bytes=settings.burst_bytes,
+        limit_bytes=settings.limit_bytes,
+        change=change,
+    )
 
 
-def parse_tbf(qdiscs: list[dict[str, Any]], interface: str) -> RateSettings | None:
-    """From `tc -j qdisc show`: what is in force on `interface`; None if it is not limited by tbf.
-
-    tc shows the limit as the time a full queue takes beyond the bucket (`lat`, microseconds).
-    """
-    for qdisc in qdiscs:
-        if qdisc.get("dev") == interface and qdisc.get("kind") == "tbf" and qdisc.get("root"):
-            options = qdisc["options"]
-            rate_byte_s = options["rate"]
-            limit = options["limit"] if "limit" in options else rate_byte_s * options["lat"] / 1e6 + options["burst"]
-            return RateSettings(rate_byte_s * 8, options["burst"], round(limit))
-    return None
+def parse_tbf(message: Any) -> RateSettings | None:
+    """From a root qdisc as pyroute2 decodes it; None if it is not tbf. The kernel keeps the burst as time, in ticks."""
+    if message.get_attr("TCA_KIND") != "tbf":
+        return None
+    parameters = message.get_attr("TCA_OPTIONS").get_attr("TCA_TBF_PARMS")
+    rate_byte_s = parameters["rate"]
+    burst_bytes = round(parameters["buffer"] * TICK_S * rate_byte_s)
+    return RateSettings(rate_byte_s * 8, burst_bytes, parameters["limit"])
 
 
 def disagreement(asked: RateSettings, found: RateSettings | None) -> str | None:

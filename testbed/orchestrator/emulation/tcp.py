@@ -24,6 +24,7 @@ class TcpProfile:
     name: str
     congestion_control: str
     buffer_bytes: int
+    dilation: float = 1.0
 
     def sysctls(self) -> dict[str, str]:
         """For the network namespace of every node and router."""
@@ -35,25 +36,28 @@ class TcpProfile:
             "net.ipv4.tcp_no_metrics_save": "1",
             "net.ipv4.tcp_slow_start_after_idle": "1" if self.name == "stock" else "0",
             "net.ipv4.tcp_ecn": "0",
-            "net.ipv4.tcp_rto_min_us": "200000",
+            "net.ipv4.tcp_rto_min_us": str(round(RTO_MIN_US * self.dilation)),
             "net.ipv4.tcp_limit_output_bytes": "4194304",
         }
 
 
 ROUTER_SYSCTLS = {"net.ipv4.ip_forward": "1", "net.ipv4.conf.all.rp_filter": "0"}
-OPTIONAL_SYSCTLS = frozenset({"net.ipv4.tcp_rto_min_us"})
-"""Absent from kernels before 6.11, where the value pinned here is the built-in one."""
+RTO_MIN_US = 200_000
+OPTIONAL_SYSCTLS = frozenset(
+    {"net.ipv4.tcp_rto_min_us", "net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.default.disable_ipv6"}
+)
+"""Absent from kernels before 6.11, where the value pinned here is the built-in one; from those without IPv6."""
 
 
-def profile(name: str, topology: Topology) -> TcpProfile:
-    """The named profile for a topology:
+def profile(name: str, topology: Topology, dilation: float = 1.0) -> TcpProfile:
+    """The named profile for a topology as it is built:
 
     all but `stock` have buffers of four times the largest bandwidth-delay product.
     """
     if name == "stock":
-        return TcpProfile(name, CONGESTION_CONTROL[name], STOCK_BUFFER_BYTES)
+        return TcpProfile(name, CONGESTION_CONTROL[name], STOCK_BUFFER_BYTES, dilation)
     path_rtt_s = sum(link.rtt_s for link in topology.wan_links)
     rate_bit_s = max((link.forward.rate_bit_s for link in topology.wan_links), default=0.0)
     bdp_bytes = math.ceil(rate_bit_s / 8 * path_rtt_s)
     buffers = min(max(STOCK_BUFFER_BYTES, 4 * bdp_bytes), 2**30)
-    return TcpProfile(name, CONGESTION_CONTROL[name], buffers)
+    return TcpProfile(name, CONGESTION_CONTROL[name], buffers, dilation)

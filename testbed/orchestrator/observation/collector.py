@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.orchestrator.emulation.container import Container
-from testbed.orchestrator.emulation.counters import QueueCounters, QueueReader
-from testbed.orchestrator.emulation.network import Network, Port
+from testbed.orchestrator.emulation.counters import QueueCounters
+from testbed.orchestrator.emulation.network import Network
+from testbed.orchestrator.emulation.port import Port
 from testbed.orchestrator.observation.cgroups import Usage, usage
 from testbed.orchestrator.observation.sockets import ConnectionReader
 
@@ -67,9 +68,8 @@ class Collector:
         self._containers = containers
         self._write = write
         self._probes_sent = probes_sent
-        nodes = {port.node.name: port.node for port in network.ports}
-        self._queues = {name: QueueReader(node.pid) for name, node in nodes.items()}
-        self._connections = {name: ConnectionReader(node.pid) for name, node in network.workers.items()}
+        self._queues = network.queues
+        self._connections = {name: ConnectionReader(node.namespace.path) for name, node in network.workers.items()}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="collector")
         self.failure: BaseException | None = None
@@ -159,7 +159,7 @@ class Collector:
     def _read_at(self, port: Port) -> tuple[float | None, QueueCounters]:
         """A port's counters and when they were true; None if this thread was held up while it read them."""
         before_s = time.monotonic()
-        seen = self._queues[port.node.name].read()[port.interface]
+        seen = port.read()
         after_s = time.monotonic()
         return ((before_s + after_s) / 2 if after_s - before_s < _PROMPT_S else None), seen
 
@@ -229,8 +229,6 @@ class Collector:
         )
 
     def close(self) -> None:
-        for queues in self._queues.values():
-            queues.close()
         for connections in self._connections.values():
             connections.close()
 

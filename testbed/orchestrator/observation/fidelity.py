@@ -51,7 +51,6 @@ class Judge:
     def __init__(self, spec: RunSpec) -> None:
         self._links = {link.name: link for link in spec.topology.wan_links}
         self._node_names = {node.name for node in spec.topology.nodes}
-        self._dilation = spec.dilation
         self._measured: list[Event] = []
         self._rtts: dict[str, list[float]] = defaultdict(list)
         self._late: dict[str, list[bool]] = defaultdict(list)
@@ -102,7 +101,7 @@ class Judge:
         self._passed[key] = (event["packets"], event["drops"])
         self._queue_drops[key] = max(event["queue_drops"], self._queue_drops.get(key, 0))
         if event["late_p99_s"] is not None and event["t_s"] >= 0:
-            delay_s = self._links[event["name"]].rtt_s / 2 * self._dilation
+            delay_s = self._links[event["name"]].rtt_s / 2
             self._late[event["name"]].append(event["late_p99_s"] > max(LATE_S, LATE_RATIO * delay_s))
 
     def _add_link(self, event: Event) -> None:
@@ -159,7 +158,7 @@ class Judge:
                 training = self.training_rate_bit_s(name, source, target)
                 if training is not None:
                     rates.append(("training", training, 2 * self._training_error_bit_s(name, source, target)))
-                asked = profile.rate_bit_s / self._dilation
+                asked = profile.rate_bit_s
                 for stage, rate, doubt in rates:
                     error = max(0.0, abs(rate - asked) - doubt) / asked
                     if error > RATE_SUSPECT:
@@ -173,7 +172,7 @@ class Judge:
     def _round_trips(self) -> list[tuple[bool, str]]:
         found = []
         for name, link in self._links.items():
-            asked = link.rtt_s * self._dilation
+            asked = link.rtt_s
             seen = [(e["stage"], e["rtt_s"]) for e in self._measured if e["name"] == name and e["rtt_s"] is not None]
             if len(self._rtts[name]) >= LEAST_PROBES:
                 # the least: probes queue behind training traffic, and that wait is the link's, not an error

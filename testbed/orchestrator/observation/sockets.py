@@ -31,11 +31,11 @@ class Connection:
 
 
 class ConnectionReader:
-    """Reads the established connections of the namespace of process `pid`."""
+    """Reads the established connections of the network namespace at `path`."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, path: str) -> None:
         self._socket = in_network_namespace(
-            pid, lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG)
+            path, lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG)
         )
 
     def read(self) -> list[Connection]:

@@ -1,1 +1,9 @@
-"""Ways to give a link its delay: one file each, behind `base.DelayShaper`."""
+"""Ways to give a link its delay: one file each, behind `base.Shaper`."""
+
+from __future__ import annotations
+
+from testbed.orchestrator.emulation.shapers.base import Shaper
+from testbed.orchestrator.emulation.shapers.netem import NetemShaper
+from testbed.orchestrator.emulation.shapers.nfqueue import NfqueueShaper
+
+SHAPERS: dict[str, type[Shaper]] = {shaper.name: shaper for shaper in (NetemShaper, NfqueueShaper)}

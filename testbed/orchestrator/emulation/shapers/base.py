@@ -1,62 +1,117 @@
-"""What a shaper does: give each direction of a WAN link its delay, jitter and loss on the middle node.
+"""What delays packets on the middle nodes of WAN links.
 
-The rate is not its business: tbf sits on the routers (`emulation.tc`), on other interfaces than the delay.
+Rates are not a shaper's business: they sit on the routers (`emulation.tc`), on other interfaces than the delay.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from testbed.core.errors import RunError
 from testbed.core.topology import LinkProfile
+from testbed.orchestrator.emulation.namespaces import Namespace
 
 Report = Callable[[dict[str, Any]], None]
+Key = tuple[str, str]
+"""A direction: its link, and the end at which it begins."""
+FIELDS = (
+    "delay_s",
+    "jitter_s",
+    "jitter_distribution",
+    "loss_ratio",
+    "loss_burst_packets",
+    "bad_loss_ratio",
+    "good_loss_ratio",
+    "duplicate_ratio",
+    "reorder_ratio",
+)
+"""Of a `LinkProfile`: what a shaper does, and reads back."""
 
 
 @dataclass(frozen=True)
-class Direction:
+class Hop:
     """One way through a middle node."""
 
     link: str
     source: str
     target: str
+    namespace: Namespace
+    """Of the middle node."""
     arrives_on: str
-    """Interface of the middle node on which its packets come in."""
+    """Interface on which its packets come in."""
+    leaves_on: str
     profile: LinkProfile
     limit_packets: int
     """Packets in flight that the shaper must be able to hold."""
     seed: int
     """Of its losses and jitter."""
 
+    @property
+    def key(self) -> Key:
+        return self.link, self.source
 
-class DelayShaper(ABC):
-    """Delay, jitter and loss of one WAN link, both ways, on its middle node.
 
-    `apply` raises `RunError` unless `read_back` agrees with what was asked. Nothing is ever silently unshaped.
+def asked_of(profile: LinkProfile) -> dict[str, Any]:
+    """What `read_back` must say of a direction with this profile."""
+    return {field: getattr(profile, field) for field in FIELDS}
+
+
+class Shaper(ABC):
+    """Delay, jitter, loss, duplication and reordering of all WAN links of a network, each way apart.
+
+    `apply` and `change` raise `RunError` unless `read_back` agrees with what was asked: nothing is ever silently
+    unshaped. Each second a shaper reports, for every direction, a `delay_line` event (`core.records`).
     """
 
-    priority = "kernel"
-    """Of whatever holds the packets."""
+    name: ClassVar[str]
 
-    def __init__(self, middle: Any, directions: tuple[Direction, Direction], report: Report) -> None:
-        self.middle = middle
-        self.directions = directions
+    def __init__(self, hops: Sequence[Hop], report: Report) -> None:
+        self.hops = {hop.key: hop for hop in hops}
         self.report = report
-        """Takes a `delay_line` event each second."""
 
     @abstractmethod
     def apply(self) -> None: ...
 
     @abstractmethod
-    def read_back(self) -> list[dict[str, Any]]:
-        """One entry a direction: `delay_s`, `jitter_s`, `loss_ratio`, `limit_packets` as in force."""
+    def read_back(self) -> dict[Key, dict[str, Any]]:
+        """Of each direction: `FIELDS` as in force, `limit_packets`, `shaper`, `priority` of what holds the packets."""
+
+    def read_one(self, key: Key) -> dict[str, Any] | None:
+        """Of one direction; None if nothing shapes it."""
+        return self.read_back().get(key)
+
+    @abstractmethod
+    def change(self, key: Key, profile: LinkProfile, limit_packets: int) -> None:
+        """From now on; packets already held keep their time."""
+
+    @abstractmethod
+    def set_down(self, key: Key, down: bool) -> None:
+        """A direction that is down loses every packet; those lost so are not counted as drops."""
 
     @abstractmethod
     def clear(self) -> None: ...
 
     @property
     @abstractmethod
-    def is_alive(self) -> bool:
-        """Whether the link still carries packets."""
+    def failure(self) -> str | None:
+        """Why links carry nothing any more; None while they do."""
+
+    def verify(self, key: Key, profile: LinkProfile, limit_packets: int) -> None:
+        """Raise `RunError` unless what is in force is what was asked."""
+        found = self.read_one(key)
+        link, source = key
+        if found is None:
+            raise RunError(f"link {link} from {source}: asked for the {self.name} shaper, the kernel has none there")
+        for field, value in {**asked_of(profile), "limit_packets": limit_packets}.items():
+            if not _agree(value, found[field]):
+                raise RunError(f"link {link} from {source}: asked {field}={value}, the shaper does {found[field]}")
+
+
+def _agree(asked: Any, found: Any) -> bool:
+    """Kernels round delays to ticks and ratios to 2**-32."""
+    if isinstance(asked, float | int) and isinstance(found, float | int):
+        return abs(asked - found) <= max(1e-6, 1e-3 * abs(asked))
+    return bool(asked == found)

@@ -1,6 +1,7 @@
 """The process that holds packets for their time: a delay line on NFQUEUE, for kernels without sch_netem.
 
-Runs in the middle node's network namespace: `python -m ...delay_line CONFIG_JSON`. What makes it exact, each measured:
+`python -m ...delay_line`, with its directions as the first line of JSON on stdin; it enters the middle nodes'
+namespaces itself. What makes it exact, each measured:
 
 * a packet is due at its kernel arrival time stamp plus the delay, so reading it late costs nothing. The kernel stamps
   packets only while some socket asks for stamps; one idle socket does.
@@ -8,7 +9,12 @@ Runs in the middle node's network namespace: `python -m ...delay_line CONFIG_JSO
 * whole GSO super-packets pass (a queue flag), since cutting them costs ten times the CPU.
 * due times never decrease within a direction, so jitter does not reorder.
 
-Prints one JSON line a second: per direction packets, drops and how late packets left.
+Commands, one line of JSON each, with "link" and "source", each answered by one line:
+
+    {"do": "set", "profile": {...}, "limit_packets": n}  -> {"event": "set", "found": what is in force}
+    {"do": "down"} {"do": "up"}                          -> {"event": "down"} {"event": "up"}
+
+Prints one `delay_line` event a second and direction. Ends with its stdin.
 """
 
 from __future__ import annotations
@@ -18,16 +24,16 @@ import ctypes
 import gc
 import json
 import os
-import random
 import select
 import socket
 import struct
 import sys
 import time
-from collections import deque
 from typing import Any
 
-from netfilterqueue import COPY_PACKET, NetfilterQueue
+from testbed.core.topology import LinkProfile
+from testbed.orchestrator.emulation.namespaces import in_network_namespace
+from testbed.orchestrator.emulation.shapers.way import Way
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLOCK_MONOTONIC = 1
@@ -36,15 +42,8 @@ _TFD_TIMER_ABSTIME = 1
 _PR_SET_TIMERSLACK = 29
 _MCL_CURRENT_AND_FUTURE = 3
 _SO_TIMESTAMPNS = 35
-_NFNL_SUBSYS_QUEUE = 3
-_NFQNL_MSG_CONFIG = 2
-_NFQA_CFG_MASK = 4
-_NFQA_CFG_FLAGS = 5
-_NFQA_CFG_F_GSO = 1 << 2
-_SOCKET_BUFFER_BYTES = 64 << 20
 _REPORT_EVERY_S = 1.0
 FIFO_PRIORITY = 10
-_OLDEST_STAMP_S = 2.0
 
 
 class Timer:
@@ -64,108 +63,6 @@ class Timer:
     def clear(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self.descriptor, 8)
-
-
-class Way:
-    """One direction: its queue, the packets held, and how late they left."""
-
-    def __init__(self, number: int, config: dict[str, Any]) -> None:
-        self.name = (config["link"], config["source"], config["target"])
-        self.number = number
-        self.delay_s = config["delay_s"]
-        self.jitter_s = config["jitter_s"]
-        self.loss_ratio = config["loss_ratio"]
-        self.limit_packets = config["limit_packets"]
-        self.random = random.Random(config["seed"])
-        self.held: deque[tuple[float, Any]] = deque()
-        self.last_due_s = 0.0
-        self.late: list[float] = []
-        self.packets = 0
-        self.dropped = 0
-        self.clock_offset_s = 0.0
-        self.queue = NetfilterQueue()
-        self.queue.bind(
-            number,
-            self.arrive,
-            max_len=self.limit_packets,
-            mode=COPY_PACKET,
-            range=1,  # a packet whose payload was not copied at all cannot be retained
-            sock_len=_SOCKET_BUFFER_BYTES,
-        )
-        _let_super_packets_pass(self.queue.get_fd(), number)
-
-    @property
-    def in_force(self) -> dict[str, Any]:
-        """What this process does, as opposed to what it was asked."""
-        return {
-            "delay_s": self.delay_s,
-            "jitter_s": self.jitter_s,
-            "loss_ratio": self.loss_ratio,
-            "limit_packets": self.limit_packets,
-        }
-
-    def arrive(self, packet: Any) -> None:
-        self.packets += 1
-        if self.loss_ratio and self.random.random() < self.loss_ratio:
-            self.dropped += 1
-            packet.drop()
-            return
-        now_s = time.monotonic()
-        stamp_s = packet.get_timestamp()
-        arrived_s = stamp_s - self.clock_offset_s if stamp_s else now_s
-        if not now_s - _OLDEST_STAMP_S < arrived_s <= now_s:
-            arrived_s = now_s  # the wall clock was set, or the kernel gave no stamp
-        due_s = arrived_s + self.delay_s
-        if self.jitter_s:
-            due_s += self.random.uniform(-self.jitter_s, self.jitter_s)
-        self.last_due_s = due_s = max(due_s, self.last_due_s)
-        packet.retain()
-        self.held.append((due_s, packet))
-
-    def release(self, now_s: float) -> None:
-        held = self.held
-        while held and held[0][0] <= now_s:
-            due_s, packet = held.popleft()
-            packet.accept()
-            self.late.append(now_s - due_s)
-
-    def report(self, interval_s: float, queue_drops: int) -> dict[str, Any]:
-        late, self.late = sorted(self.late), []
-        quantiles = {
-            name: late[min(len(late) - 1, int(share * len(late)))] if late else None
-            for name, share in (("late_p50_s", 0.5), ("late_p99_s", 0.99), ("late_max_s", 1.0))
-        }
-        link, source, target = self.name
-        return {
-            "event": "delay_line",
-            "name": link,
-            "from": source,
-            "to": target,
-            **quantiles,
-            "packets": self.packets,
-            "drops": self.dropped,
-            "interval_s": interval_s,
-            "queue_drops": queue_drops,
-        }
-
-
-def _let_super_packets_pass(descriptor: int, number: int) -> None:
-    """Set NFQA_CFG_F_GSO. The kernel takes it only from the socket that bound the queue, hence the duplicate."""
-    flags = struct.pack(">HHI", 8, _NFQA_CFG_FLAGS, _NFQA_CFG_F_GSO)[4:]
-    mask = struct.pack(">I", _NFQA_CFG_F_GSO)
-    attributes = struct.pack("=HH", 8, _NFQA_CFG_FLAGS) + flags + struct.pack("=HH", 8, _NFQA_CFG_MASK) + mask
-    body = struct.pack(">BBH", 0, 0, number) + attributes
-    kind = (_NFNL_SUBSYS_QUEUE << 8) | _NFQNL_MSG_CONFIG
-    message = struct.pack("=IHHII", 16 + len(body), kind, 1, 0, 0) + body  # 1: NLM_F_REQUEST
-    with socket.fromfd(descriptor, socket.AF_NETLINK, socket.SOCK_RAW, 12) as duplicate:  # 12: NETLINK_NETFILTER
-        duplicate.send(message)
-
-
-def _queue_drops() -> dict[int, int]:
-    """Packets the kernel dropped by queue number: queue full (column 6), socket full (7)."""
-    with open("/proc/net/netfilter/nfnetlink_queue") as file:
-        rows = [[int(word) for word in line.split()] for line in file]
-    return {row[0]: row[5] + row[6] for row in rows}
 
 
 def _take_priority() -> str:
@@ -189,24 +86,64 @@ def _say(message: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
+class Commands:
+    """Lines of JSON on stdin, as they come: the loop must never wait for the rest of one."""
+
+    def __init__(self) -> None:
+        self._text = b""
+        os.set_blocking(0, False)
+
+    def read(self) -> list[dict[str, Any]] | None:
+        """What has come whole; None at the end of stdin."""
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(0, 1 << 16)
+            if not data:
+                return None
+            self._text += data
+        *lines, self._text = self._text.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def first(self) -> dict[str, Any]:
+        while True:
+            select.select([0], [], [])
+            lines = self.read()
+            if lines is None:
+                sys.exit("no directions on stdin")
+            if lines:
+                return lines[0]
+
+
+def _obey(command: dict[str, Any], ways: list[Way]) -> None:
+    (way,) = (way for way in ways if way.name[:2] == (command["link"], command["source"]))
+    if command["do"] == "set":
+        found = way.set(LinkProfile(**command["profile"]), command["limit_packets"])
+        _say({"event": "set", "found": found})
+    else:
+        way.is_down = command["do"] == "down"
+        _say({"event": command["do"]})
+
+
+def _way(config: dict[str, Any]) -> Way:
+    return in_network_namespace(config["namespace"], lambda: Way(config))
+
+
 def main() -> None:
-    config = json.loads(sys.argv[1])
-    ways = [Way(number, direction) for number, direction in enumerate(config["directions"])]
+    commands = Commands()
+    ways = [_way(config) for config in commands.first()["hops"]]
     stamps = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     stamps.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     timer = Timer()
     poll = select.poll()
-    for descriptor in (timer.descriptor, *(way.queue.get_fd() for way in ways)):
+    for descriptor in (0, timer.descriptor, *(way.queue.get_fd() for way in ways)):
         poll.register(descriptor, select.POLLIN)
-    poll.register(0, select.POLLHUP)  # the orchestrator's end of stdin: gone means the run is over
     gc.collect()
     gc.freeze()
     gc.disable()
-    _say({"event": "ready", "priority": _take_priority(), "directions": [way.in_force for way in ways]})
-    _serve(ways, timer, poll)
+    _say({"event": "ready", "priority": _take_priority(), "hops": [way.in_force for way in ways]})
+    _serve(ways, timer, poll, commands)
 
 
-def _serve(ways: list[Way], timer: Timer, poll: select.poll) -> None:
+def _serve(ways: list[Way], timer: Timer, poll: select.poll, commands: Commands) -> None:
     by_descriptor = {way.queue.get_fd(): way for way in ways}
     reported_s = time.monotonic()
     while True:
@@ -217,18 +154,20 @@ def _serve(ways: list[Way], timer: Timer, poll: select.poll) -> None:
             if descriptor == timer.descriptor:
                 timer.clear()
             elif descriptor == 0:
-                return
+                received = commands.read()
+                if received is None:
+                    return
+                for command in received:
+                    _obey(command, ways)
             else:
                 by_descriptor[descriptor].queue.run(block=False)
         now_s = time.monotonic()
         for way in ways:
             way.release(now_s)
-        next_s = min((way.held[0][0] for way in ways if way.held), default=0.0)
-        timer.set(next_s)
+        timer.set(min((way.held[0][0] for way in ways if way.held), default=0.0))
         if now_s - reported_s >= _REPORT_EVERY_S:
-            drops = _queue_drops()
             for way in ways:
-                _say(way.report(now_s - reported_s, drops.get(way.number, 0)))
+                _say(way.report(now_s - reported_s))
             reported_s = now_s
 
 

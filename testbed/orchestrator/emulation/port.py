@@ -1,0 +1,103 @@
+"""Where one direction of a link is limited: an interface, with its rate as asked and as the kernel reports it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.core.dilation import emulated
+from testbed.core.errors import RunError
+from testbed.core.topology import Link, LinkProfile
+from testbed.orchestrator.emulation import tc
+from testbed.orchestrator.emulation.counters import QueueCounters, QueueReader
+from testbed.orchestrator.emulation.node import NamespaceNode
+
+
+@dataclass
+class Port:
+    """One direction, where its rate sits. All in wall-clock terms: with dilation k, rates are k times lower."""
+
+    link: Link
+    source: str
+    target: str
+    node: NamespaceNode
+    interface: str
+    index: int
+    profile: LinkProfile
+    settings: tc.RateSettings
+    queues: QueueReader | None = None
+    found: tc.RateSettings | None = None
+    delay: dict[str, Any] | None = None
+    """What the shaper read back."""
+    changes: int = 0
+    """How often the rate was changed: a window in which it was says nothing."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.link.name, self.source, self.target
+
+    @property
+    def where(self) -> str:
+        return f"link {self.link.name} from {self.source} to {self.target}"
+
+    def read(self) -> QueueCounters:
+        assert self.queues is not None
+        return self.queues.read_one(self.interface)
+
+    def verify(self) -> None:
+        """Read the rate back.
+
+        Raises:
+            RunError: the kernel limits to another rate, or not at all.
+        """
+        assert self.queues is not None
+        self.found = tc.parse_tbf(self.queues.settings(self.interface))
+        wrong = tc.disagreement(self.settings, self.found)
+        if wrong:
+            raise RunError(f"{self.where}: asked {self.settings.rate_bit_s:.0f} bit/s, {wrong} after it was applied")
+
+    def change(self, profile: LinkProfile, settings: tc.RateSettings) -> None:
+        """Another rate from now on; what waits in the queue stays there."""
+        self.profile = profile
+        if settings == self.settings:
+            return
+        self.settings = settings
+        self.changes += 1
+        self.node.route_socket.send([tc.tbf(self.index, settings, change=True)], self.where)
+        self.verify()
+
+    def to_json(self, k: float) -> dict[str, Any]:
+        """The link's entry of `network.json`, before anything is measured, in emulated time (dilation k)."""
+        asked = {
+            "rate_bit_s": self.profile.rate_bit_s,
+            "delay_s": self.profile.delay_s,
+            "jitter_s": self.profile.jitter_s,
+            "jitter_distribution": self.profile.jitter_distribution,
+            "rtt_s": self.link.rtt_s,
+            "loss_ratio": self.profile.loss_ratio,
+            "loss_burst_packets": self.profile.loss_burst_packets,
+            "duplicate_ratio": self.profile.duplicate_ratio,
+            "reorder_ratio": self.profile.reorder_ratio,
+            "flow_rate_bit_s": self.profile.flow_rate_bit_s,
+        }
+        found = self.found
+        return {
+            "name": self.link.name,
+            "from": self.source,
+            "to": self.target,
+            "wan": self.link.wan,
+            "asked": {
+                **emulated(asked, k),
+                "burst_bytes": self.settings.burst_bytes,
+                "limit_bytes": self.settings.limit_bytes,
+                "unit": self.settings.unit,
+                "source": self.profile.source,
+            },
+            "read_back": {
+                **emulated({"rate_bit_s": found.rate_bit_s if found else None, **(self.delay or {})}, k),
+                "burst_bytes": found.burst_bytes if found else None,
+                "limit_bytes": found.limit_bytes if found else None,
+            },
+            "measured": {"rate_bit_s": None, "rtt_s": None, "loss_ratio": None},
+            "measurements": [],
+        }
