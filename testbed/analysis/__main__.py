@@ -1,4 +1,4 @@
-"""`python -m testbed.analysis finish|report|compare`."""
+"""`python -m testbed.analysis finish|report|compare|capture`."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ def _parser() -> argparse.ArgumentParser:
     table.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
     table.add_argument("--json", action="store_true", help="the summaries as JSON")
     table.set_defaults(command=_compare)
+
+    packets = commands.add_parser("capture", help="what a run's packet capture holds")
+    packets.add_argument("run", type=Path, metavar="RUN_DIR")
+    packets.add_argument("--json", action="store_true", help="everything as JSON")
+    packets.set_defaults(command=_capture)
     return parser
 
 
@@ -101,6 +106,15 @@ def _compare(parsed: argparse.Namespace) -> int:
 
     records = _records(parsed.runs)
     sys.stdout.write((json.dumps(summaries(records), indent=2) if parsed.json else text_table(records)) + "\n")
+    return EXIT_COMPLETED
+
+
+def _capture(parsed: argparse.Namespace) -> int:
+    from testbed.analysis.packets import analyse
+    from testbed.analysis.packets_text import text
+
+    found = analyse(load(parsed.run))
+    sys.stdout.write((json.dumps(found, indent=2) if parsed.json else text(found)) + "\n")
     return EXIT_COMPLETED
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import Any
 
-from testbed.analysis.chart import OKABE_ITO, POINTS_PER_CURVE, draw, legend, new_figure, style, to_svg
+from testbed.analysis.changes import asked_over_time, mark
+from testbed.analysis.chart import OKABE_ITO, POINTS_PER_CURVE, draw, legend, new_figure, style, thin, to_svg
 from testbed.analysis.load import Point, Record, is_finite
+from testbed.core.topology import Link
 
 STACKED_PHASES = ("forward", "backward", "compress", "decompress", "optimizer", "exposed_communication")
 """These do not overlap one another; `communicate` runs beside backward and is drawn as a line."""
@@ -40,6 +42,8 @@ def training(record: Record) -> str | None:
     if is_finite(target):
         right.axhline(target, color="#000000", linestyle="--", linewidth=1, label="target")
     right.set(xlabel="time (s)", ylabel=record.metric_name() or "metric")
+    mark(left, record)
+    mark(right, record)
     legend(left)
     legend(right)
     return to_svg(figure)
@@ -80,10 +84,16 @@ def _mean_phases(events: list[dict[str, Any]]) -> dict[str, float]:
 
 def wan_use(record: Record) -> str | None:
     """Rate of every WAN direction between two samples, and the rate asked."""
-    asked: dict[str, float] = {}
-    for link in record.spec.topology.wan_links if record.spec else ():
-        for source, target, profile in link.directions():
-            asked[f"{source} to {target}"] = profile.rate_bit_s
+    asked = {
+        (link.name, source): profile.rate_bit_s
+        for link in _wan_links(record)
+        for source, _, profile in link.directions()
+    }
+    named = {
+        (link.name, source): f"{source} to {target}"
+        for link in _wan_links(record)
+        for source, target, _ in link.directions()
+    }
     rates = {
         direction: [
             (after[0], (after[1] - before[1]) * 8 / (after[0] - before[0]))
@@ -92,17 +102,40 @@ def wan_use(record: Record) -> str | None:
         ]
         for direction, points in record.wan_bytes().items()
     }
-    return _curves_against_asked(rates, asked, 1e-6, "leaving the link (Mbit/s)")
+    changed = {named[key]: points for key, points in asked_over_time(record, "rate_bit_s", asked).items()}
+    constant = {named[key]: value for key, value in asked.items()}
+    return _curves_against_asked(record, rates, {**constant, **changed}, 1e-6, "leaving the link (Mbit/s)")
 
 
 def rtt(record: Record) -> str | None:
     """Round trips of the probes, queueing included, and the RTT asked."""
-    asked = {link.name: link.rtt_s for link in record.spec.topology.wan_links} if record.spec else {}
+    asked: dict[str, float | list[Point]] = {}
+    for link in _wan_links(record):
+        own = {(link.name, source): profile.delay_s for source, _, profile in link.directions()}
+        changed = asked_over_time(record, "delay_s", own)
+        asked[link.name] = (
+            _sum_of_steps([changed.get(key, [(0.0, own[key])]) for key in own]) if changed else link.rtt_s
+        )
     curves: dict[str, list[Point]] = defaultdict(list)
     for event in record.of_kind("rtt"):
         if is_finite(event["rtt_s"]):
             curves[event["name"]].append((event["t_s"], event["rtt_s"]))
-    return _curves_against_asked(dict(sorted(curves.items())), asked, 1e3, "probe's RTT (ms)")
+    return _curves_against_asked(record, dict(sorted(curves.items())), asked, 1e3, "probe's RTT (ms)")
+
+
+def _wan_links(record: Record) -> tuple[Link, ...]:
+    return record.spec.topology.wan_links if record.spec else ()
+
+
+def _sum_of_steps(curves: list[list[Point]]) -> list[Point]:
+    """The sum of curves that hold each value until their next point."""
+    moved = sorted((t_s, index, place) for index, curve in enumerate(curves) for place, (t_s, _) in enumerate(curve))
+    now = [curve[0][1] for curve in curves]
+    points: list[Point] = []
+    for t_s, index, place in moved:
+        now[index] = curves[index][place][1]
+        points.append((t_s, sum(now)))
+    return points
 
 
 def lateness(record: Record) -> str | None:
@@ -111,26 +144,37 @@ def lateness(record: Record) -> str | None:
     for event in record.of_kind("delay_line"):
         if is_finite(event["late_p99_s"]):
             curves[f"{event['from']} to {event['to']}"].append((event["t_s"], event["late_p99_s"]))
-    return _curves_against_asked(dict(sorted(curves.items())), {}, 1e3, "late, 99th percentile (ms)")
+    return _curves_against_asked(record, dict(sorted(curves.items())), {}, 1e3, "late, 99th percentile (ms)")
 
 
 def cpu_idle(record: Record) -> str | None:
     """Idle share of the machine's cores; a busy machine cannot keep the emulation's times."""
     points = [(e["t_s"], e["cpu_idle_ratio"]) for e in record.of_kind("host") if is_finite(e["cpu_idle_ratio"])]
-    return _curves_against_asked({"all cores": points} if points else {}, {}, 100, "CPU idle (%)", top=100)
+    return _curves_against_asked(record, {"all cores": points} if points else {}, {}, 100, "CPU idle (%)", top=100)
 
 
 def _curves_against_asked(
-    curves: dict[str, list[Point]], asked: dict[str, float], scale: float, ylabel: str, top: float | None = None
+    record: Record,
+    curves: dict[str, list[Point]],
+    asked: Mapping[str, float | list[Point]],
+    scale: float,
+    ylabel: str,
+    top: float | None = None,
 ) -> str | None:
-    """One colour a curve; what was asked of it dashed, once where it is the same for several."""
+    """One colour a curve; what was asked of it dashed: once if it is the same for several, in steps if it changed."""
     if not any(curves.values()):
         return None
     figure, (axes,) = new_figure()
     for index, (name, points) in enumerate(curves.items()):
         draw(axes, points, name, OKABE_ITO[index % len(OKABE_ITO)], scale)
-    for value in sorted({asked[name] for name in curves if name in asked}):
+    wanted = [asked[name] for name in curves if name in asked]
+    for value in sorted({value for value in wanted if not isinstance(value, list)}):
         axes.axhline(value * scale, color="#000000", linestyle="--", linewidth=1, label=f"asked {value * scale:.4g}")
+    for number, points in enumerate(value for value in wanted if isinstance(value, list)):
+        steps = [(t_s, value * scale) for t_s, value in thin(points)]
+        label = "asked, as it changed" if number == 0 else None
+        axes.plot(*zip(*steps, strict=True), color="#000000", linestyle="--", linewidth=1, label=label)
+    mark(axes, record)
     axes.set(xlabel="time (s)", ylabel=ylabel)
     axes.set_ylim(bottom=0, top=top)
     legend(axes)

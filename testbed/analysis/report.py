@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from testbed.analysis import figures, page
+from testbed.analysis import changes, figures, page
 from testbed.analysis.load import Record
 from testbed.core.units import format_rate, format_size, format_time
 
@@ -25,11 +25,19 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         page.note(f"All figures and tables: {kind}. Times are emulated seconds since step 1 unless they say wall."),
         page.section("Summary", page.table(("", "value"), _summary_rows(summary))),
         *drawn,
+        *_changes(record),
         page.section("Links", page.table(_LINK_HEADINGS, _link_rows(record)), _remarks(record)),
         page.section("Measurements of the links", page.table(_STAGE_HEADINGS, _stage_rows(record))),
         page.section("Provenance", page.table(("", "value"), _flat(record.provenance, depth=1)), *_details(record)),
     )
     return html, [f"{title}: {fault}" for title, fault in undrawn.items()]
+
+
+def _changes(record: Record) -> Iterator[str]:
+    """Nothing for a run in which nothing was to change."""
+    if record.of_kind("change") or (record.spec and record.spec.events):
+        table = page.table(changes.HEADINGS, changes.rows(record))
+        yield page.section("Changes while it went on", page.note(changes.remark(record)), table)
 
 
 def _shown(convert: Callable[[float], str], value: Any) -> str | None:

@@ -5,6 +5,8 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
     schedule           what, detail     a stage of the run: "network", "measured", "workers", "busy", "go", "end"
     start              rank, late_s    step 1 begins on this rank; `late_s`: after the agreed moment
     step               rank, step, loss, step_s, phase_s{PHASES}, payload_bytes, samples
+    payload            rank, payload_bytes, elements  of one backward of a user's script, where its hook tells of it;
+                       `elements`: gradient entries that were reduced
     evaluation         rank, step, name, value
                        of the model as it was at `t_s`, the end of the step; told later, since it is computed beside
                        the training, but in the order of steps
@@ -18,7 +20,9 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        stage "idle" is before anything else, "busy" beside the workers' warm-up
     foreign_interface  node, interface  a way out of a node that is not emulated
     link               name, from, to, wan, wire_bytes, packets, drops, backlog_bytes, interval_s, busy_s, busy_bytes,
-                       excluded_bytes
+                       excluded_bytes, rate_bit_s
+                       `excluded_bytes`: of probes and of background traffic, which no other figure counts;
+                       `rate_bit_s`: as asked at that moment
     rtt                name, rtt_s, sent  one probe's round trip, queueing included; probes sent so far
     delay_line         name, from, to, late_p50_s, late_p99_s, late_max_s, packets, drops, asked_drops,
                        asked_drops_variance, doubled, interval_s, queue_drops
@@ -27,6 +31,10 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        of the node's training connections (TCP_INFO), since they were opened
     node               node, cpu_s, throttled_s, memory_bytes
     host               cpu_idle_ratio, cpu_pressure_s, steal_s, interval_s, sampler_late_s
+    change             what, name, from, to, node, asked_s, late_s, before{}, after{}, cause
+                       one of the spec's `events` took effect at `t_s`, asked for at `asked_s`; `what` as in
+                       `core.schedule`; `name` of a link, of a "set" with its direction and the fields of LinkProfile
+                       `before` and `after`, in base units of emulated time; `cause`: what the user wrote
     fault              rank, node, message
 
 `wire_bytes`, `packets`, `drops` of a link, `cpu_s`, `throttled_s` and `cpu_pressure_s` count up from the first step, a

@@ -20,8 +20,14 @@ from testbed.core.topology import Topology
 
 TCP_PROFILES = ("tuned", "stock", "reno", "bbr")
 SHAPERS = ("auto", "netem", "nfqueue")
-CAPTURES = ("off", "wan", "wan-packets")
+CAPTURES = ("none", "wan", "wan-packets")
 RUNTIMES = ("runc",)
+PROGRAMS = {"longhaul.program.Script": "script", "longhaul.program.Hand": "hand"}
+"""Targets of workloads that are not trained by our loop: a user's own script, or nothing at all."""
+MOST_CUBIC_DILATION = 2.0
+"""CUBIC grows by the cube of wall-clock seconds, with a constant that no namespace can change."""
+MOST_DILATED_RTT_S = 0.6
+"""TCP's first retransmission time-out is one second and does not stretch."""
 DEFAULT_METRICS_PORT = 9464
 
 
@@ -62,7 +68,7 @@ class RunSpec:
     runtime: str = "runc"
     shaper: str = "auto"
     tcp: str = "tuned"
-    capture: str = "off"
+    capture: str = "none"
     """"wan": packet headers of every WAN link; "wan-packets": likewise, with segmentation offloads off."""
     events: tuple[Change, ...] = ()
     """In the order of their times."""
@@ -80,11 +86,16 @@ class RunSpec:
         return self.topology.name
 
     @property
+    def program(self) -> str:
+        """What runs in the nodes: "training", "script" or "hand"."""
+        return PROGRAMS.get(self.workload.target, "training")
+
+    @property
     def workers(self) -> int:
         return len(self.topology.nodes)
 
     def _faults(self) -> Iterator[str]:
-        if (self.steps is None) == (self.epochs is None):
+        if (self.steps is None) == (self.epochs is None) and self.program == "training":
             yield f"steps={self.steps} epochs={self.epochs}: give exactly one of the two"
         if self.steps is not None and self.steps < 1:
             yield f"steps={self.steps}: must be at least 1"
@@ -96,8 +107,7 @@ class RunSpec:
             yield f"evaluate_every={self.evaluate_every}: must be at least 1"
         if not 0 <= self.seed < 2**31:
             yield f"seed={self.seed}: must be from 0 to below 2**31"
-        if not self.dilation >= 1:
-            yield f"dilation={self.dilation}: must be at least 1"
+        yield from self._dilation_faults()
         if not self.timeout_s > 0:
             yield f"timeout_s={self.timeout_s}: must be above 0"
         if not 0 <= self.metrics_port <= 65535:
@@ -115,6 +125,22 @@ class RunSpec:
             yield from change.faults(ends_of_link, [node.name for node in self.topology.nodes])
         for traffic in self.background:
             yield from traffic.faults(ends_of_link)
+
+    def _dilation_faults(self) -> Iterator[str]:
+        if not self.dilation >= 1:
+            yield f"dilation={self.dilation}: must be at least 1"
+        elif self.dilation > 1:
+            rtt_s = self.topology.farthest_rtt_s * self.dilation
+            if rtt_s > MOST_DILATED_RTT_S:
+                yield (
+                    f"dilation={self.dilation:g}: the longest round trip would take {rtt_s:.3g} s of wall time; above"
+                    f" {MOST_DILATED_RTT_S:g} s TCP's own time-outs, which do not stretch, break connections"
+                )
+            if self.tcp == "stock" and self.dilation > MOST_CUBIC_DILATION:
+                yield (
+                    f"dilation={self.dilation:g} tcp=stock: CUBIC does not scale beyond {MOST_CUBIC_DILATION:g};"
+                    " use tcp=reno, bbr or tuned"
+                )
 
     @property
     def hash(self) -> str:

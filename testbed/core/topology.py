@@ -7,6 +7,8 @@ that no other place can double it. Every profile says where its numbers come fro
 from __future__ import annotations
 
 import dataclasses
+import functools
+import heapq
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -220,6 +222,31 @@ class Topology:
                     if end == here and other not in seen:
                         frontier.append(other)
         return seen
+
+    @functools.cached_property
+    def farthest_rtt_s(self) -> float:
+        """Round trip between the two regions farthest apart: over their own link, or the path of least delay."""
+        delays = {region: self._delays_from(region) for region in self.regions}
+        for link in reversed(self.wan_links):
+            for source, target, profile in link.directions():
+                delays[source][target] = profile.delay_s
+        return max((delays[a][b] + delays[b][a] for a in self.regions for b in self.regions), default=0.0)
+
+    def _delays_from(self, start: str) -> dict[str, float]:
+        """One-way delay to every region."""
+        links: dict[str, list[tuple[str, float]]] = {region: [] for region in self.regions}
+        for link in self.wan_links:
+            for source, target, profile in link.directions():
+                links[source].append((target, profile.delay_s))
+        queue, delays = [(0.0, start)], dict[str, float]()
+        while queue:
+            delay_s, here = heapq.heappop(queue)
+            if here in delays:
+                continue
+            delays[here] = delay_s
+            for target, more_s in links[here]:
+                heapq.heappush(queue, (delay_s + more_s, target))
+        return delays
 
     @property
     def wan_links(self) -> tuple[Link, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from testbed import __version__
-from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, LonghaulError
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, InputError, LonghaulError
 from testbed.orchestrator.clone import RUNS_ROOT
 from testbed.orchestrator.machine_checks import with_system_directories
 from testbed.orchestrator.terminal import say, show, tell
@@ -51,13 +51,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """argparse takes key=value arguments in one batch only; a second one, after a flag, comes back as a rest."""
     parser = _parser()
-    parsed, rest = parser.parse_known_args(argv)
+    ours, words = _split(list(sys.argv[1:] if argv is None else argv))
+    parsed, rest = parser.parse_known_args(ours)
+    parsed.words = words
+    if words and parsed.command is not execute:
+        parser.error(f"-- {' '.join(words)}: only `exec` takes a command")
     flags = [argument for argument in rest if argument.startswith("-")]
     if flags or (rest and not hasattr(parsed, "overrides")):
         parser.error(f"unknown argument: {' '.join(flags or rest)}")
     if rest:
         parsed.overrides = [*parsed.overrides, *rest]
     return parsed
+
+
+def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Our arguments, and the command behind the first `--`."""
+    at = argv.index("--") if "--" in argv else len(argv)
+    return argv[:at], argv[at + 1 :]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,9 +83,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(add("run", run, "Make one run.", epilog=_RUN_EPILOG))
     one = add("check", check, "What this machine has and lacks, and what each lack means.")
     one.add_argument("--runs", type=Path, default=RUNS_ROOT, metavar="DIR", help="where runs are to lie")
-    one = add("topologies", topologies, "The topologies there are, or one drawn as text.")
-    one.add_argument("name", nargs="?", help="the one to draw")
+    one = add("topologies", topologies, "The topologies there are, or one drawn as text or as SVG.")
+    one.add_argument("name", nargs="?", help="the one to draw: a name, or the path of a YAML file")
     one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run, such as workers=6")
+    one.add_argument("--svg", type=Path, metavar="FILE", help="draw it into this file instead")
     one = add("list", list_runs, "The runs there are.")
     one.add_argument("--json", action="store_true", help="as JSON")
     _add_runs_root(one)
@@ -84,17 +95,30 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("-o", "--output", type=Path, default=Path("report.html"), metavar="FILE")
     one.add_argument("--all", action="store_true", help="draw invalid and unfinished runs too")
     _add_runs_root(one)
+    one = add("capture", capture, "The flows, bursts and retransmissions in what a run captured.")
+    one.add_argument("run_id", metavar="RUN_ID")
+    one.add_argument("--json", action="store_true", help="everything as JSON")
+    _add_runs_root(one)
+    one = add("up", up, "The nodes and links without training, in the background, for `exec`.", epilog=_UP_EPILOG)
+    one.add_argument("overrides", nargs="*", metavar="key=value", help="such as topo=us3 workers=6")
+    one.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
+    _add_runs_root(one)
+    one = add("exec", execute, "Run a command in a node of what is up: longhaul exec NODE -- CMD")
+    one.add_argument("node", help="a node, or a region for its router")
+    _add_session(one)
+    _add_session(add("down", down, "End what `up` began; its record is sealed like any run's."))
     one = add("clean", clean, "Remove runs and whatever of theirs still lives.")
     one.add_argument("run_ids", nargs="+", metavar="RUN_ID", help="never a path")
     _add_runs_root(one)
     return parser
 
 
+_UP_EPILOG = "Ends with `longhaul down`. Nodes know each other by name: longhaul exec NODE -- ping OTHER."
 _RUN_EPILOG = (
     "Keys: topo, workload, strategy, compressor, device (names), their parameters (compressor.density=0.01), and"
-    " workers, steps or epochs, batch_size, evaluate_every, target, seed, dilation, runtime, shaper, tcp, timeout_s,"
-    " metrics_port. Exit status: 0 completed; 2 bad input; 3 the machine lacks something; 4 failed; 5 completed but"
-    " invalid."
+    " workers, steps or epochs, batch_size, evaluate_every, target, seed, dilation, runtime, shaper, tcp, capture,"
+    " background, events, timeout_s, metrics_port. Exit status: 0 completed; 2 bad input; 3 the machine lacks"
+    " something; 4 failed; 5 completed but invalid."
 )
 
 
@@ -103,6 +127,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print nothing but the final table")
     parser.add_argument("--json", action="store_true", help="print summary.json on standard output, nothing else there")
     parser.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
+    _add_runs_root(parser)
+
+
+def _add_session(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--run", metavar="RUN_ID", help="which, where several are up")
     _add_runs_root(parser)
 
 
@@ -131,12 +160,22 @@ def check(parsed: argparse.Namespace) -> int:
 
 def topologies(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.config import compose, names
+    from testbed.orchestrator.topology_svg import write_svg
     from testbed.orchestrator.topology_view import drawing, table
 
     if parsed.name is None:
+        if parsed.svg:
+            raise InputError(
+                f"--svg {parsed.svg}: say which topology to draw, as in longhaul topologies us3 --svg FILE"
+            )
         show(table([compose([f"topo={name}"]).topology for name in names("topo")]))
+        return EXIT_COMPLETED
+    topology = compose([f"topo={parsed.name}", *parsed.overrides]).topology
+    if parsed.svg:
+        write_svg(parsed.svg, topology)
+        tell(f"{topology.name} is drawn in {parsed.svg}")
     else:
-        tell(drawing(compose([f"topo={parsed.name}", *parsed.overrides]).topology))
+        tell(drawing(topology))
     return EXIT_COMPLETED
 
 
@@ -158,6 +197,36 @@ def report(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.report_command import report as write_report
 
     return write_report(parsed.runs_wanted, parsed.runs, parsed.output, draw_all=parsed.all)
+
+
+def up(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator import hand_commands
+
+    hand_commands.up(parsed.overrides, parsed.runs, share=parsed.share)
+    return EXIT_COMPLETED
+
+
+def execute(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator import hand_commands
+
+    hand_commands.execute(parsed.node, parsed.words, parsed.runs, parsed.run)
+
+
+def down(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator import hand_commands
+
+    run = hand_commands.down(parsed.runs, parsed.run)
+    summary = json.loads(run.summary.read_text())
+    tell(f"{run.run_id} is down: {summary['verdict']}")
+    for reason in summary["reasons"]:
+        tell(f"  {reason}")
+    return EXIT_COMPLETED
+
+
+def capture(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator.capture_command import capture as analyse
+
+    return analyse(parsed.run_id, parsed.runs, as_json=parsed.json)
 
 
 def clean(parsed: argparse.Namespace) -> int:

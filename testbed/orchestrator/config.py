@@ -18,15 +18,22 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from testbed.core.errors import InputError, raise_input_faults
+from testbed.core.schedule import Background, Change
 from testbed.core.spec import Part, RunSpec
 from testbed.core.topology import Topology
+from testbed.orchestrator import programs
+from testbed.orchestrator.background_setting import compile_background
 from testbed.orchestrator.clone import CONF_DIR
+from testbed.orchestrator.events.compiler import ELASTIC_WORKLOAD, compile_events, read_events
 from testbed.orchestrator.overrides import Override, first_line, parse_overrides, unknown
 from testbed.orchestrator.settings import SETTINGS, read_settings, with_run_defaults
 from testbed.orchestrator.topology_factory import TARGET, build_topology
+from testbed.orchestrator.topology_file import is_path, read_topology_file
 
 PARTS = ("workload", "strategy", "compressor", "device")
 GROUPS = ("topo", *PARTS)
+_RECOMMENDING = {"workload": ("workload", "steps"), "topo": ("topology", "workers")}
+"""Groups whose files may hold a `run:`."""
 _MAX_NAME = 22
 """Characters of a plug-in's name: three of them and the hash must fit a run id."""
 
@@ -83,9 +90,10 @@ def _key_faults(overrides: Sequence[Override]) -> list[str]:
     faults = []
     for override in overrides:
         if override.head in GROUPS:
-            if override.head == "workload" and override.rest.split(".")[0] == "run":
-                key = override.rest.partition(".")[2] or "steps"
-                faults.append(f"{override.text}: what a workload recommends; give {key}=… itself")
+            if override.head in _RECOMMENDING and override.rest.split(".")[0] == "run":
+                what, key = _RECOMMENDING[override.head]
+                key = override.rest.partition(".")[2] or key
+                faults.append(f"{override.text}: what a {what} recommends; give {key}=… itself")
         elif override.key not in SETTINGS:
             faults.append(unknown(override.text, override.key, known, "key"))
     return faults
@@ -102,17 +110,26 @@ class _Composition:
         self.defaults: dict[str, str] = {k: str(v) for e in entries if not isinstance(e, str) for k, v in e.items()}
         self.chosen = {o.key: o.value_text for o in overrides if o.key in GROUPS}
         self.targets = {o.head: o.value_text for o in overrides if o.head in GROUPS and o.rest == "_target_"}
+        self.topology_file: dict[str, Any] | None = None
+        """What a topology given by its path holds; None where it is one of ours."""
         self.lacking = {group for group in GROUPS if not self._has_known_name(group)}
 
     def resolve(self) -> Resolved:
         config = self._compose()
         settings = self._settings(config)
+        topo = {**(self.topology_file or {}), **(config.get("topo") or {})}
+        if not any(o.key == "workers" for o in self.overrides):
+            settings["workers"] = self._recommended_workers(topo.get("run"), settings["workers"])
         parts = {group: self._part(group, config.get(group)) for group in PARTS}
-        topology = self._topology(config.get("topo"), settings["workers"])
+        parts, faults = programs.fit(parts, {override.head for override in self.overrides})
+        self.faults += faults
+        topology = self._topology(topo, settings["workers"])
         recommended = (config.get("workload") or {}).get("run") or {}
         filled = with_run_defaults(settings, recommended)
         if "workload" in self.lacking and filled["steps"] is None and filled["epochs"] is None:
             filled["steps"] = 1  # the workload's own, which is not known; that it is not, is a fault already
+        filled["events"] = self._events(settings["events"], topology, parts["workload"])
+        filled["background"] = self._background(settings["background"], topology, settings["seed"])
         spec = self._spec(topology, parts, filled)
         given = any(o.head in PARTS for o in self.overrides)
         return Resolved(tuple(dict.fromkeys(self.faults)), settings, spec, given)
@@ -122,6 +139,12 @@ class _Composition:
         if group in self.targets and group not in self.chosen:
             return True
         name = self.chosen.get(group, self.defaults.get(group, ""))
+        if group == "topo" and is_path(name):
+            try:
+                self.topology_file = read_topology_file(Path(name))
+            except InputError as error:
+                self.faults += error.faults
+            return self.topology_file is not None
         known = names(group, self.conf_dir)
         if name not in known:
             asked = f"{group}={name}" + ("" if group in self.chosen else " (the default)")
@@ -131,9 +154,10 @@ class _Composition:
     def _compose(self) -> dict[str, Any]:
         """The whole configuration as plain data, without the groups that are at fault."""
         unnamed = {group for group in self.targets if group not in self.chosen}
-        arguments = [f"~{group}" for group in GROUPS if group in self.lacking | unnamed]
+        by_path = {"topo"} if self.topology_file is not None else set()
+        arguments = [f"~{group}" for group in GROUPS if group in self.lacking | unnamed | by_path]
         for override in self.overrides:
-            if override.head not in self.lacking:
+            if override.head not in self.lacking and override.key not in by_path:
                 # "++": a parameter that the file does not name is for the plug-in to refuse, not for Hydra
                 arguments.append(override.text if override.key in GROUPS else f"++{override.text}")
         with hydra.initialize_config_dir(str(self.conf_dir.resolve()), version_base="1.3"):
@@ -167,12 +191,23 @@ class _Composition:
             name = target.rpartition(".")[2][:_MAX_NAME]
         return Part(name, target, params)
 
-    def _topology(self, values: Any, workers: int) -> Topology | None:
+    def _recommended_workers(self, run: Any, otherwise: int) -> int:
+        """What the topology's `run:` says, since a network of ten regions needs ten workers."""
+        workers = run.get("workers", otherwise) if isinstance(run, dict) else otherwise
+        if isinstance(workers, int) and not isinstance(workers, bool) and workers > 0:
+            return workers
+        self.faults.append(f"topo: run.workers={workers} in its file: must be a whole number from 1")
+        return otherwise
+
+    def _topology(self, values: Mapping[str, Any], workers: int) -> Topology | None:
         if "topo" in self.lacking:
             return None
-        params = dict(values) if isinstance(values, dict) else {}
+        params = dict(values)
+        params.pop("run", None)
         target = str(params.pop("_target_", ""))
         name = self.chosen.get("topo", self.defaults.get("topo", "topo"))
+        if self.topology_file is not None:
+            name = Path(name).stem
         if "topo" in self.targets:
             name = target.rpartition(".")[2][:_MAX_NAME]
         given = {o.rest.split(".")[0] for o in self.overrides if o.head == "topo" and o.rest}
@@ -181,6 +216,25 @@ class _Composition:
         except InputError as error:
             self.faults += error.faults
             return None
+
+    def _events(self, value: Any, topology: Topology | None, workload: Part | None) -> tuple[Change, ...]:
+        """Compiled for the topology; without one, only what reading the file tells."""
+        try:
+            listed = read_events(value)
+            if topology is None:
+                return ()
+            # of a workload that is not known it cannot be said that it keeps its members
+            return compile_events(listed, topology, workload.name if workload else ELASTIC_WORKLOAD)
+        except InputError as error:
+            self.faults += error.faults
+            return ()
+
+    def _background(self, value: Any, topology: Topology | None, seed: int) -> tuple[Background, ...]:
+        try:
+            return () if topology is None else compile_background(value, topology, seed)
+        except InputError as error:
+            self.faults += error.faults
+            return ()
 
     def _spec(
         self, topology: Topology | None, parts: Mapping[str, Part | None], settings: Mapping[str, Any]

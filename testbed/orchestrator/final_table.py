@@ -65,17 +65,19 @@ def _results(summary: Mapping[str, Any]) -> Table:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     reached = spoken_time(_of(metric, "time_to_target_s"))
     value = f"{spoken(_of(metric, 'value'))} (best {spoken(_of(metric, 'best'))})"
-    table.add_row(
-        str(_of(metric, "name") or "metric"), f"{value}, {spoken(_of(metric, 'target'))} reached after {reached}"
-    )
+    if _of(metric, "name"):
+        table.add_row(str(_of(metric, "name")), f"{value}, {spoken(_of(metric, 'target'))} reached after {reached}")
     time_s, wall_s = spoken_time(summary.get("time_s")), spoken_time(summary.get("wall_s"))
-    table.add_row("steps", f"{spoken(summary.get('steps'), '{:.0f}')} in {time_s} emulated, {wall_s} on the wall")
-    table.add_row("step time", "  ".join(f"{key} {spoken_time(_of(step, key))}" for key in ("mean", "p50", "p95")))
-    if isinstance(phases, Mapping):
+    steps = "" if summary.get("steps") is None else f"{spoken(summary.get('steps'), '{:.0f}')} in "
+    table.add_row("steps" if steps else "time", f"{steps}{time_s} emulated, {wall_s} on the wall")
+    if _of(step, "mean") is not None:
+        table.add_row("step time", "  ".join(f"{key} {spoken_time(_of(step, key))}" for key in ("mean", "p50", "p95")))
+    if isinstance(phases, Mapping) and any(value is not None for value in phases.values()):
         table.add_row("phases", "  ".join(f"{str(k).replace('_', ' ')} {spoken_time(v)}" for k, v in phases.items()))
     names = {"payload": "payload", "wire_total": "on the wire", "wire_wan": "over the WAN", "dense": "dense"}
     table.add_row("bytes", "  ".join(f"{word} {spoken_size(_of(sent, key))}" for key, word in names.items()))
-    table.add_row("compression", f"{spoken(summary.get('compression_ratio'))} (dense bytes / payload bytes)")
+    if summary.get("compression_ratio") is not None:
+        table.add_row("compression", f"{spoken(summary.get('compression_ratio'))} (dense bytes / payload bytes)")
     return table
 
 

@@ -21,13 +21,14 @@ from testbed.core.telemetry import Channel, Welcome
 from testbed.orchestrator.emulation.container import Container, Sandbox
 from testbed.orchestrator.emulation.network import WORKER_INTERFACE, Network
 from testbed.orchestrator.messages import checked_message
+from testbed.orchestrator.programs import MASTER_PORT, Program
 
-MASTER_PORT = 29_400
 _POLL_S = 0.1
 _BLAME_S = 1.0
 """How long a worker's complaint waits for news of one that was killed."""
 _LOG_TAIL_LINES, _LOG_TAIL_BYTES = 3, 2000
 _STARTS_AT_ONCE = 4
+_LEAVE_TIMEOUT_S = 5.0
 
 Message = dict[str, Any]
 
@@ -35,8 +36,9 @@ Message = dict[str, Any]
 class Workers:
     """The workers of one run. A context manager: leaving it kills and removes the containers."""
 
-    def __init__(self, spec: RunSpec, run: RunDir, network: Network, sandbox: Sandbox) -> None:
+    def __init__(self, spec: RunSpec, program: Program, run: RunDir, network: Network, sandbox: Sandbox) -> None:
         self.spec = spec
+        self.program = program
         self.run = run
         self.nodes = [node.name for node in spec.topology.nodes]
         self._network = network
@@ -44,6 +46,8 @@ class Workers:
         self._channels: dict[str, Channel] = {}
         self._messages: queue.SimpleQueue[tuple[str, Message]] = queue.SimpleQueue()
         self._done: set[str] = set()
+        self._away: set[str] = set()
+        """Nodes that an event took away."""
         self.containers: dict[str, Container] = {}
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
@@ -54,8 +58,8 @@ class Workers:
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
         root = self._sandbox.root()
         for node in self.nodes:
-            network = self._network.workers[node].namespace.path
-            self.containers[node] = Container(self._sandbox, root, node, network, self.run.log(node))
+            namespace = self._network.workers[node].namespace.path
+            self.containers[node] = Container(self._sandbox, root, node, namespace, self.run.log(node))
         try:
             with ThreadPoolExecutor(_STARTS_AT_ONCE) as pool:
                 list(pool.map(self._start, self.containers.values()))
@@ -82,8 +86,41 @@ class Workers:
             "PYTHONHASHSEED": "0",
             "OMP_NUM_THREADS": "1",
             "HOME": "/tmp",
+            **self.program.environment(self.nodes.index(container.node), self._master, WORKER_INTERFACE),
         }
-        container.start([sys.executable, "-m", "testbed.worker", "run"], environment)
+        container.start(self.program.command(), environment, self.program.working_directory())
+
+    @property
+    def _master(self) -> str:
+        return str(self._network.plan.node_address(self.nodes[0]))
+
+    def crash(self, node: str) -> None:
+        """At once and without a word."""
+        self._take_away(node)
+        self.containers[node].kill()
+
+    def leave(self, node: str) -> None:
+        """Asked to, by SIGTERM; what it does with it is its own."""
+        self._take_away(node)
+        self.containers[node].kill(signal.SIGTERM)
+
+    def join(self, node: str) -> None:
+        """Back again, from the beginning.
+
+        Raises:
+            RunError: it has not gone.
+        """
+        container = self.containers[node]
+        container.kill()
+        container.wait(_LEAVE_TIMEOUT_S)
+        container.delete()
+        self._channels.pop(node, None)
+        self._start(container)
+        self._away.discard(node)
+
+    def _take_away(self, node: str) -> None:
+        if not self.program.loss_is_fault:
+            self._away.add(node)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -122,11 +159,11 @@ class Workers:
                 raise ValueError(f"{hello!r:.80} in place of its hello")
             channel.send_welcome(
                 Welcome(
-                    spec=self.spec.to_json(),
+                    spec={**self.spec.to_json(), "events": []},  # a trace has thousands; workers need none
                     rank=self.nodes.index(node),
                     world_size=len(self.nodes),
                     interface=WORKER_INTERFACE,
-                    master_address=str(self._network.plan.node_address(self.nodes[0])),
+                    master_address=self._master,
                     master_port=MASTER_PORT,
                 )
             )
@@ -170,8 +207,10 @@ class Workers:
     def _look_for_dead(self, *, killed_only: bool = False) -> None:
         dead = []
         for rank, (node, container) in enumerate(self.containers.items()):
-            code = container.exit_code() if node not in self._done else None
-            if code is not None and (code < 0 or not killed_only):
+            code = container.exit_code() if node not in self._done | self._away else None
+            if code == 0 and not self.program.is_told_when_done:
+                self._done.add(node)
+            elif code is not None and (code < 0 or not killed_only):
                 dead.append((rank, node, code))
         if not dead:
             return
@@ -187,7 +226,7 @@ class Workers:
 
     @property
     def all_done(self) -> bool:
-        return len(self._done) == len(self.nodes)
+        return len(self._done | self._away) == len(self.nodes)
 
     def wait_for_exit(self, timeout_s: float) -> None:
         """Give the workers time to leave their process group; who does not is killed on leaving the context."""

@@ -119,16 +119,33 @@ def namespaces(features: frozenset[str] | None) -> Check:
     return Check("links and rates", True, not lacking, found, "links are veth pairs, rates are tbf's", cure)
 
 
-def delay_shaper(features: frozenset[str] | None) -> Check:
-    """NFQUEUE, by which WAN links get their delay; said beside it whether sch_netem is there."""
+SHAPER_CURES = {
+    "netem": "modprobe sch_netem (Debian's and Ubuntu's kernels have it)",
+    "nfqueue": (
+        "modprobe xt_NFQUEUE nfnetlink_queue, apt-get install iptables, and NetfilterQueue for Python (make setup)"
+    ),
+}
+"""By shaper, the one that `auto` prefers first."""
+
+
+def usable_shapers(features: frozenset[str]) -> list[str]:
+    """Those of `SHAPER_CURES` that work here, in their order."""
+    there = {"netem": "netem" in features, "nfqueue": "nfqueue" in features and has_module("netfilterqueue")}
+    return [name for name in SHAPER_CURES if there[name]]
+
+
+def delay_shaper(features: frozenset[str] | None, asked: str = "auto") -> Check:
+    """Whether WAN links can get their delay, by the asked shaper or by any."""
     meaning = "it gives WAN links their delay"
     if features is None:
         return Check("delay shaper", True, True, "not tried (needs root and unshare)", meaning, "")
-    ok = "nfqueue" in features and has_module("netfilterqueue")
-    also = "sch_netem is there" if "netem" in features else "no sch_netem, which is not needed"
-    found = f"nfqueue {'works' if ok else 'does not work'}; {also}"
-    cure = "a kernel with xt_NFQUEUE and nfnetlink_queue, iptables, and NetfilterQueue (make setup)"
-    return Check("delay shaper", True, ok, found, meaning, cure)
+    there = usable_shapers(features)
+    found = ", ".join(f"{name} {'works' if name in there else 'does not work'}" for name in SHAPER_CURES)
+    if asked == "auto":
+        return Check("delay shaper", True, bool(there), found, meaning, "; or ".join(SHAPER_CURES.values()))
+    other = f"; or shaper={there[0]}" if there else ""
+    found = f"asked {asked}; {found}"
+    return Check("delay shaper", True, asked in there, found, meaning, SHAPER_CURES[asked] + other)
 
 
 def congestion_control(name: str, features: frozenset[str] | None) -> Check:

@@ -58,6 +58,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     },
     "start": {"late_s": _number},
     "step": _STEP,
+    "payload": {"payload_bytes": _count, "elements": _count},
     "evaluation": {"t_s": _number, "step": _count, "name": _text, "value": _number},
     "done": {"steps": _count, "parameters_crc32": _or_none(_count)},
     "fault": {"message": _text},

@@ -29,6 +29,7 @@ def run_checks(
     metrics_port: int | None = DEFAULT_METRICS_PORT,
     workers: int = 4,
     tcp: str = "tuned",
+    shaper: str = "auto",
     runs_root: Path = RUNS_ROOT,
 ) -> list[Check]:
     """Every question about this machine; those a run does not hang on are not `needed`.
@@ -45,9 +46,9 @@ def run_checks(
         machine.mininet(),
         machine.binary("runc", "containers of the nodes", "runc"),
         *(machine.binary(*row) for row in _BINARIES),
-        machine.binary("iptables", "it feeds the nfqueue shaper", "iptables"),
+        machine.binary("iptables", "it feeds the nfqueue shaper", "iptables", needed=_needs_iptables(features, shaper)),
         machine.namespaces(features),
-        machine.delay_shaper(features),
+        machine.delay_shaper(features, shaper),
         machine.congestion_control(CONGESTION_CONTROL[tcp], features),
         machine.clone_is_readable(CLONE),
         machine.cgroups(),
@@ -60,6 +61,10 @@ def run_checks(
         machine.pressure(),
         machine.binary("promtool", "it checks the metrics a run serves (tests only)", "prometheus", needed=False),
     ]
+
+
+def _needs_iptables(features: frozenset[str] | None, shaper: str) -> bool:
+    return shaper == "nfqueue" or (shaper == "auto" and "netem" not in (features or ()))
 
 
 def lacking(checks: Sequence[Check]) -> tuple[str, ...]:
@@ -80,7 +85,15 @@ def require(spec: RunSpec, runs_root: Path = RUNS_ROOT) -> None:
     """Raises:
     MachineError: one line for each thing that `spec` needs and this machine lacks, with its cure.
     """
-    raise_lacking(run_checks(metrics_port=spec.metrics_port, workers=spec.workers, tcp=spec.tcp, runs_root=runs_root))
+    raise_lacking(
+        run_checks(
+            metrics_port=spec.metrics_port,
+            workers=spec.workers,
+            tcp=spec.tcp,
+            shaper=spec.shaper,
+            runs_root=runs_root,
+        )
+    )
 
 
 def table(checks: Sequence[Check]) -> Table:

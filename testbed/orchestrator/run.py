@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -27,34 +26,19 @@ from testbed.core.errors import (
     EXIT_INTERRUPTED,
     Interrupted,
     LonghaulError,
-    RunError,
 )
 from testbed.core.metrics import Totals
 from testbed.core.records import NETWORK_EVENTS
-from testbed.core.rundir import RunDir, write_json
+from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
-from testbed.orchestrator import clone, provenance
+from testbed.orchestrator.conductor import Conductor
 from testbed.orchestrator.display import Display
-from testbed.orchestrator.emulation import tcp
-from testbed.orchestrator.emulation.container import Sandbox
-from testbed.orchestrator.emulation.measurement import Prober
 from testbed.orchestrator.emulation.namespaces import own_sysfs
-from testbed.orchestrator.emulation.network import Network
-from testbed.orchestrator.launch import Workers
-from testbed.orchestrator.network_record import NetworkRecord
-from testbed.orchestrator.observation.collector import Collector
 from testbed.orchestrator.observation.exporter import Exporter
 from testbed.orchestrator.observation.fidelity import Judge
 from testbed.orchestrator.observation.recorder import Recorder
 
-START_TIMEOUT_S = 180.0
-"""From the containers' start to the last worker's connection to all its peers."""
-PROBE_EVERY_S = 0.5
 MOST_FAULT_CHARACTERS = 2000
-LEAD_S = 0.2
-"""Between telling the workers to begin and the beginning."""
-_EXIT_TIMEOUT_S = 5.0
-_MEMORY_SHARE = 0.85
 
 
 class Clock:
@@ -106,14 +90,18 @@ class Run:
     def _start_unix_s(t0_s: float) -> float:
         return time.time() - (time.monotonic() - t0_s)
 
-    def _release(self, t0_s: float) -> None:
-        """From now on there is a beginning to count from."""
+    def probes_sent(self, link: str) -> int:
+        return self._probes.get(link, 0)
+
+    def begin(self, t0_s: float) -> float:
+        """From now on there is a beginning to count from; returns it on the wall clock."""
         with self._held_lock:
             self.clock.t0_s = t0_s
             self._exporter.start_unix_s = self._start_unix_s(t0_s)
             for at_s, event in self._held:
                 self.recorder.write({"t_s": self.clock.t_s(at_s), **event})
             self._held.clear()
+        return self._start_unix_s(t0_s)
 
     def _show(self, event: dict[str, Any]) -> None:
         self.display.event(event)
@@ -130,116 +118,19 @@ class Run:
     def perform(self) -> None:
         """Raises what went wrong, after it is recorded."""
         try:
-            self._perform()
+            self.display.stage(f"run {self.run.run_id}; metrics at http://127.0.0.1:{self._metrics_port}/metrics")
+            Conductor(self.spec, self, shared=self._shared).perform()
             if self.recorder.failure is not None:
                 raise self.recorder.failure
-            self.stage("end", "training ended")
+            self.stage("end", "ended")
         except BaseException as error:
             for fault in faults_of(error):
                 self.write({"event": "fault", "rank": None, "node": None, "message": fault})
             raise
         finally:
             if self.clock.t0_s is None:
-                self._release(time.monotonic())
+                self.begin(time.monotonic())
             self.recorder.close()
-
-    def _perform(self) -> None:
-        spec, topology = self.spec, self.spec.topology
-        dilated = topology.dilated(spec.dilation)
-        profile = tcp.profile(spec.tcp, dilated, spec.dilation)
-        shaper, why = "nfqueue", "the only delay shaper of this version"
-        self.display.stage(f"run {self.run.run_id}; metrics at http://127.0.0.1:{self._metrics_port}/metrics")
-        self.stage("network", f"network: {len(topology.nodes)} nodes, {len(topology.wan_links)} WAN link(s)")
-        with Network(dilated, profile, shaper, self.write, spec.seed) as network, Prober(network, self.write) as prober:
-            record = NetworkRecord(self.run, network, prober, self.recorder.judge, self.write, spec.dilation)
-            record.add(prober.measure_or_refuse())
-            self._facts = {
-                **provenance.collect(),
-                "sysctls": network.sysctls,
-                "shaper": {"chosen": shaper, "why": why},
-                "machine_shared": self._shared,
-            }
-            self.stage("measured", "links measured: every rate and round trip as asked")
-            with Workers(spec, self.run, network, self._sandbox()) as workers:
-                self.stage("workers", f"workers: {len(workers.nodes)} containers started, importing torch")
-                self._until_warm(workers)
-                self.stage("busy", "workers connected: links measured again beside their warm-up")
-                record.add(prober.measure("busy", access=False))
-                self._train(network, prober, workers)
-                record.finish()
-
-    def _sandbox(self) -> Sandbox:
-        work = self.run.runtime / "box"
-        work.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=711", "longhaul", str(work)], check=True)
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return Sandbox(
-            run_id=self.run.run_id,
-            clone=clone.CLONE,
-            runs=self.run.path.parent.resolve(),
-            socket=self.run.socket,
-            work=work,
-            memory_bytes=int(memory * _MEMORY_SHARE / self.spec.workers),
-        )
-
-    def _until_warm(self, workers: Workers) -> None:
-        warm: set[str] = set()
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        while len(warm) < len(workers.nodes):
-            if time.monotonic() > deadline_s:
-                missing = ", ".join(node for node in workers.nodes if node not in warm)
-                raise RunError(f"after {START_TIMEOUT_S:.0f} s still not connected to all peers: {missing}; see logs/")
-            received = workers.next_message()
-            if received is None:
-                continue
-            node, message = received
-            if message["event"] == "warm":
-                warm.add(node)
-            else:
-                self.write({k: v for k, v in message.items() if k != "t_s"})
-
-    def _train(self, network: Network, prober: Prober, workers: Workers) -> None:
-        collector = Collector(network, workers.containers, self.write, lambda name: self._probes.get(name, 0))
-        try:
-            for node, interface in collector.foreign_interfaces():
-                self.write({"event": "foreign_interface", "node": node, "interface": interface})
-            self._check_congestion_control(network, collector)
-            t0_s = time.monotonic() + LEAD_S
-            self._release(t0_s)
-            write_json(self.run.provenance, {**self._facts, "start_unix_s": self._start_unix_s(t0_s)})
-            collector.start()
-            prober.watch(PROBE_EVERY_S)
-            workers.go(t0_s)
-            self.stage("go", "training")
-            try:
-                self._follow(network, prober, workers, collector)
-            finally:
-                collector.stop()
-            if collector.failure is not None:
-                raise RunError(f"the collector broke: {collector.failure!r}")
-            workers.wait_for_exit(_EXIT_TIMEOUT_S)
-        finally:
-            collector.close()
-
-    def _check_congestion_control(self, network: Network, collector: Collector) -> None:
-        asked = network.tcp.congestion_control
-        foreign = collector.congestion_controls() - {asked}
-        if foreign:
-            raise RunError(f"tcp={network.tcp.name}: asked {asked}, connections use {', '.join(sorted(foreign))}")
-
-    def _follow(self, network: Network, prober: Prober, workers: Workers, collector: Collector) -> None:
-        while not workers.all_done:
-            received = workers.next_message()
-            if received is not None:
-                self.write(received[1])
-            if self.recorder.failure is not None:
-                raise self.recorder.failure
-            if collector.failure is not None:
-                return
-            if network.shaper.failure is not None:
-                raise RunError(network.shaper.failure)
-            if not prober.is_alive:
-                raise RunError("the probe process ended: round trips are not watched; logs/orchestrator.log says why")
 
 
 def _on_signal(number: int, _frame: object) -> None:

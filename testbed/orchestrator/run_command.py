@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import InputError, LonghaulError, MachineError
-from testbed.core.spec import TCP_PROFILES, RunSpec
+from testbed.core.spec import SHAPERS, TCP_PROFILES, RunSpec
 from testbed.orchestrator import preflight
 from testbed.orchestrator.config import Resolved, resolve
 from testbed.orchestrator.final_table import final_table
@@ -46,12 +46,12 @@ def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:
         InputError: something in the input is at fault; lacks of the machine are told along with it.
         MachineError: the input is well, but the machine lacks something.
     """
-    faults = [*resolved.faults, *_not_built(resolved.settings)]
+    faults = [*resolved.faults]
     lines = preflight.lacking(_checks(resolved.settings, runs_root))
     # starting torch takes seconds, so defaults are not checked again for somebody who misspelt a topology
     checkable = resolved.stand_in is not None and (resolved.parts_given or not (faults or lines))
     broken: LonghaulError | None = None
-    if checkable and resolved.stand_in is not None:
+    if checkable and resolved.stand_in is not None and resolved.stand_in.program == "training":
         try:
             check_parts(resolved.stand_in)
         except InputError as error:
@@ -67,17 +67,13 @@ def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:
     return resolved.spec
 
 
-def _not_built(settings: dict[str, Any]) -> list[str]:
-    """What the spec can say, but this version cannot do."""
-    dilation = settings.get("dilation", 1)
-    return [] if dilation == 1 else [f"dilation={dilation}: this version emulates in real time only; leave it at 1"]
-
-
 def _checks(settings: dict[str, Any], runs_root: Path) -> list[Check]:
-    keys = ("metrics_port", "workers", "tcp")
+    keys = ("metrics_port", "workers", "tcp", "shaper")
     known = {key: settings[key] for key in keys if key in settings}
     if known.get("tcp") not in TCP_PROFILES:  # a fault of the input, reported as such
         known.pop("tcp", None)
+    if known.get("shaper") not in SHAPERS:  # likewise
+        known.pop("shaper", None)
     if not 0 <= known.get("metrics_port", 0) <= 65535:  # a fault of the input, reported as such
         known["metrics_port"] = None
     return preflight.run_checks(**known, runs_root=runs_root)

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Setting:
-    """`kind` is "whole", "number" or "text"; an optional one may be null."""
+    """`kind` is "whole", "number", "text" or "list" (itself or a file's path); an optional one may be null."""
 
     kind: str
     optional: bool = False
@@ -25,6 +25,10 @@ class Setting:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if self.kind == "text":
             return str(value)
+        if self.kind == "list":
+            if not isinstance(value, str | list):
+                raise ValueError("must be a path or a list")
+            return value
         if self.kind == "whole":
             if not is_number or int(value) != value:
                 raise ValueError("must be a whole number")
@@ -46,6 +50,9 @@ SETTINGS: dict[str, Setting] = {
     "runtime": Setting("text"),
     "shaper": Setting("text"),
     "tcp": Setting("text"),
+    "capture": Setting("text"),
+    "events": Setting("list", optional=True),
+    "background": Setting("list", optional=True),
     "timeout_s": Setting("number"),
     "metrics_port": Setting("whole"),
 }

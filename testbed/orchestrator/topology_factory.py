@@ -6,11 +6,15 @@ import importlib
 import inspect
 import re
 import typing
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from testbed.core.errors import InputError
+from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.topology import Topology
+from testbed.orchestrator.emulation import tc
+from testbed.orchestrator.emulation.addressing import AddressPlan
 from testbed.orchestrator.overrides import unknown
 
 TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
@@ -18,6 +22,8 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38}[A-Za-z0-9])?")
 """A host name's rule, since regions and nodes name hosts and log files."""
 _OWN = ("name", "workers")
 """Parameters of `build` that are not the user's to give under `topo.`."""
+_NAMES = ("regions", "region", "centre")
+"""Parameters that are no numbers, so that a source still holds when they are changed."""
 
 
 def build_topology(
@@ -33,25 +39,25 @@ def build_topology(
         InputError: with every fault at once.
     """
     build = import_target(target)
-    accepted = inspect.signature(build).parameters
-    faults = list(_parameter_faults(build, accepted, params))
-    if faults:
-        raise InputError(*faults)
-    values = dict(params)
-    if "source" in accepted and "source" not in given:
+    accepted = _accepted(build)
+    wrong = dict(_parameter_faults(accepted, params))
+    values = {key: value for key, value in params.items() if key not in wrong}
+    if "source" in accepted.hints and "source" not in given:
         values |= _source(build, params, given)
-    own = {key: value for key, value in (("name", name), ("workers", workers)) if key in accepted}
+    own = {key: value for key, value in (("name", name), ("workers", workers)) if key in accepted.hints}
     try:
-        topology = build(**own, **values)
-    except InputError:
-        raise
+        topology = build(**own, **values) if accepted.required <= {*own, *values} else None
+    except InputError as error:
+        raise InputError(*wrong.values(), *error.faults) from None
     except Exception as error:  # a user's own function may raise anything, and a traceback would hide the key at fault
-        raise InputError(f"topo={name}: {target} raised {type(error).__name__}: {error}") from error
+        fault = f"topo={name}: {target} raised {type(error).__name__}: {error}"
+        raise InputError(*wrong.values(), *([] if wrong else [fault])) from error
+    raise_input_faults(wrong.values())
     if not isinstance(topology, Topology):
         raise InputError(f"topo={name}: {target} returned {type(topology).__name__}; it must return a Topology")
-    faults = list(_name_faults(topology))
-    if faults:
-        raise InputError(*faults)
+    raise_input_faults(_name_faults(topology))
+    AddressPlan(topology)  # refuses more regions and links than there are addresses for
+    raise_input_faults(tc.queue_faults(topology))
     return topology
 
 
@@ -75,22 +81,48 @@ def import_target(target: str) -> Callable[..., Any]:
     return function
 
 
-def _parameter_faults(
-    build: Callable[..., Any], accepted: Mapping[str, inspect.Parameter], params: Mapping[str, Any]
-) -> Iterator[str]:
-    open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted.values())
-    known = [key for key in accepted if key not in _OWN and accepted[key].kind is not inspect.Parameter.VAR_KEYWORD]
-    hints = typing.get_type_hints(build) if inspect.isfunction(build) else {}
+@dataclass(frozen=True)
+class _Accepted:
+    """What a build function takes."""
+
+    hints: dict[str, Any]
+    """The type of each parameter, those of a TypedDict behind `**` among them; None where it has none."""
+    required: frozenset[str]
+    open_ended: bool
+    """Whether it takes any other parameter too."""
+
+
+def _accepted(build: Callable[..., Any]) -> _Accepted:
+    types = typing.get_type_hints(build) if inspect.isfunction(build) else {}
+    hints: dict[str, Any] = {}
+    required, open_ended = set(), False
+    for key, parameter in inspect.signature(build).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            several = next((one for one in typing.get_args(types.get(key)) if typing.is_typeddict(one)), None)
+            hints |= typing.get_type_hints(several) if several else {}
+            open_ended = several is None
+        else:
+            hints[key] = types.get(key)
+            if parameter.default is inspect.Parameter.empty:
+                required.add(key)
+    return _Accepted(hints, frozenset(required), open_ended)
+
+
+def _parameter_faults(accepted: _Accepted, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """By key."""
+    known = [key for key in accepted.hints if key not in _OWN]
     for key, value in params.items():
         if key in _OWN:
-            yield f"topo.{key}={value}: give {'workers=' + str(value) if key == 'workers' else 'another topo'} instead"
-        elif key not in accepted and not open_ended:
-            yield unknown(f"topo.{key}={value}", key, known, "parameter")
-        elif key in hints and not _fits(value, hints[key]):
-            yield f"topo.{key}={value}: must be {_spoken(hints[key])}"
+            instead = f"workers={value}" if key == "workers" else "another topo"
+            yield key, f"topo.{key}={value}: give {instead} instead"
+        elif key not in accepted.hints:
+            if not accepted.open_ended:
+                yield key, unknown(f"topo.{key}={value}", key, known, "parameter")
+        elif (hint := accepted.hints[key]) is not None and not _fits(value, hint):
+            yield key, f"topo.{key}={value}: must be {_spoken(hint)}"
     for key in known:
-        if accepted[key].default is inspect.Parameter.empty and key not in params:
-            yield f"topo.{key}: must be given"
+        if key in accepted.required and key not in params:
+            yield key, f"topo.{key}: must be given"
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -119,11 +151,10 @@ def _spoken(hint: Any) -> str:
 
 def _source(build: Callable[..., Any], params: Mapping[str, Any], given: Collection[str]) -> dict[str, str]:
     """The configuration's source, which no longer holds for what the user changed."""
-    changed = [f"{key}={params[key]}" for key in sorted(given) if key in params and key != "regions"]
-    if not changed:
+    changed = [f"{key}={params[key]}" for key in sorted(given) if key in params and key not in _NAMES]
+    rest = params.get("source", inspect.signature(build).parameters["source"].default)
+    if not changed or not rest:
         return {}
-    default = inspect.signature(build).parameters["source"].default
-    rest = params.get("source", default)
     return {"source": f"assumed: given by the user: {', '.join(changed)}; the rest: {rest}"}
 
 
@@ -133,3 +164,6 @@ def _name_faults(topology: Topology) -> Iterator[str]:
     for name in (*topology.regions, *nodes):
         if not _NAME.fullmatch(name):
             yield f"topology {topology.name}: the name {name!r} must be letters, digits and inner hyphens, 40 at most"
+    for name, count in Counter(link.name for link in topology.links).items():
+        if count > 1:
+            yield f"topology {topology.name}: {count} links are called {name!r}; give each a name of its own"

@@ -64,7 +64,12 @@ class AddressPlan:
         return self.access[node].far
 
     def next_links(self, region: str) -> dict[str, Link]:
-        """For every other region the WAN link on which the path of least delay leaves `region`."""
+        """For every other region the WAN link on which the path to it leaves `region`.
+
+        A link of their own is taken by two regions that have one, even where a detour would be shorter: measured
+        matrices break the triangle inequality, and what was measured was the direct path. All else takes the path of
+        least delay.
+        """
         first: dict[str, Link] = {}
         queue: list[tuple[float, int, str, Link | None]] = [(0.0, 0, region, None)]
         done: set[str] = set()
@@ -82,4 +87,8 @@ class AddressPlan:
                         count += 1
                         # a hop costs a little even where no delay is set, so that the shortest path wins
                         heapq.heappush(queue, (delay_s + profile.delay_s + 1e-6, count, end, via or link))
+        for link in reversed(self.topology.wan_links):  # of two between the same regions the first counts
+            for start, end, _ in link.directions():
+                if start == region:
+                    first[end] = link
         return first

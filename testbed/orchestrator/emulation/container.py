@@ -46,10 +46,15 @@ class Sandbox:
     """A directory of the run's own mount namespace for bundles and the root."""
     memory_bytes: int
     """Most memory of one container."""
+    seen: tuple[Path, ...] = ()
+    """Directories beside the clone and the interpreter's."""
+    hosts: str = ""
+    """Lines of /etc/hosts: the nodes by name."""
 
     def bound_back(self) -> list[Path]:
         """Directories seen read-only at their own path."""
-        asked = [self.clone, Path(sys.prefix), *(Path(p) for p in os.environ.get("PYTHONPATH", "").split(":") if p)]
+        named = (Path(path) for path in os.environ.get("PYTHONPATH", "").split(":") if path)
+        asked = [self.clone, Path(sys.prefix), *self.seen, *named]
         found: list[Path] = []
         for path in (p.resolve() for p in asked):
             if path.is_dir() and not any(path.is_relative_to(other) for other in found) and path != Path("/usr"):
@@ -89,7 +94,7 @@ class Sandbox:
         return mounts
 
     def root(self) -> MaskedRoot:
-        return MaskedRoot(self.work, [*self.bound_back(), Path(SOCKET_IN_NODE)])
+        return MaskedRoot(self.work, [*self.bound_back(), Path(SOCKET_IN_NODE)], self.hosts)
 
 
 def _mount(destination: str, kind: str, source: str, options: list[str]) -> dict[str, Any]:
@@ -110,15 +115,16 @@ class Container:
         self._pidfd = -1
         self._exit_code: int | None = None
 
-    def start(self, command: list[str], environment: dict[str, str]) -> None:
-        """Run `command`; its output goes to the node's log.
+    def start(self, command: list[str], environment: dict[str, str], directory: Path | None = None) -> None:
+        """Run `command` in `directory` (the clone, if none is given); its output goes to the node's log.
 
         Raises:
             RunError: with what runc said.
         """
         bundle = self.sandbox.work / self.node
-        bundle.mkdir()
-        (bundle / "config.json").write_text(json.dumps(self._config(command, environment)))
+        bundle.mkdir(exist_ok=True)  # there already for a node that comes back
+        config = self._config(command, environment, directory or self.sandbox.clone)
+        (bundle / "config.json").write_text(json.dumps(config))
         pid_file = bundle / "pid"
         with self.log.open("ab") as log:
             done = subprocess.run(
@@ -137,6 +143,7 @@ class Container:
             raise RunError(f"node {self.node}: runc could not start its container: {said or self.log.name}")
         self.pid = int(pid_file.read_text())
         self._pidfd = os.pidfd_open(self.pid)
+        self._exit_code = None
 
     def exit_code(self) -> int | None:
         """None while it runs or before it was started; minus the signal's number if one ended it."""
@@ -147,9 +154,15 @@ class Container:
             self._pidfd = -1
         return self._exit_code
 
-    def kill(self) -> None:
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         if self._pidfd >= 0:
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            signal.pidfd_send_signal(self._pidfd, number)
+
+    def wait(self, timeout_s: float) -> None:
+        """Raises `RunError` if it has not ended by then."""
+        if self._pidfd >= 0 and not select.select([self._pidfd], [], [], timeout_s)[0]:
+            raise RunError(f"node {self.node}: its container was killed {timeout_s:g} s ago and has not ended")
+        self.exit_code()
 
     def delete(self) -> None:
         """Kill what is left and remove its state and cgroups."""
@@ -157,7 +170,7 @@ class Container:
             ["runc", "delete", "--force", self.name], capture_output=True, timeout=_RUNC_TIMEOUT_S, check=False
         )
 
-    def _config(self, command: list[str], environment: dict[str, str]) -> dict[str, Any]:
+    def _config(self, command: list[str], environment: dict[str, str], directory: Path) -> dict[str, Any]:
         uid, gid = self.sandbox.user()
         nothing: dict[str, list[str]] = {
             kind: [] for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")
@@ -170,7 +183,7 @@ class Container:
                 "terminal": False,
                 "user": {"uid": uid, "gid": gid},
                 "args": command,
-                "cwd": str(self.sandbox.clone),
+                "cwd": str(directory),
                 "env": [f"{key}={value}" for key, value in environment.items()],
                 "noNewPrivileges": True,
                 "capabilities": nothing,

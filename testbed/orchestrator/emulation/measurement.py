@@ -188,8 +188,11 @@ class Prober:
         )
 
     @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
+    def failure(self) -> str | None:
+        """Why round trips are not watched any more; None while they are."""
+        if self._process.poll() is None:
+            return None
+        return "the probe process ended: round trips are not watched; logs/orchestrator.log says why"
 
     def watch(self, interval_s: float) -> None:
         """From now on report a probe of every WAN link each interval."""

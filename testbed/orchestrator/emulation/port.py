@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,12 @@ from testbed.core.topology import Link, LinkProfile
 from testbed.orchestrator.emulation import tc
 from testbed.orchestrator.emulation.counters import QueueCounters, QueueReader
 from testbed.orchestrator.emulation.node import NamespaceNode
+
+WAKING_BYTES = 60
+"""Sent on an interface whenever its rate has changed."""
+_NO_ONE = bytes.fromhex("020000000000")
+_EXPERIMENTAL = bytes.fromhex("88b5")
+"""EtherType for local experiments (IEEE 802)."""
 
 
 @dataclass
@@ -64,7 +71,17 @@ class Port:
         self.settings = settings
         self.changes += 1
         self.node.route_socket.send([tc.tbf(self.index, settings, change=True)], self.where)
+        self._wake()
         self.verify()
+
+    def _wake(self) -> None:
+        """tbf does not set its timer anew on a change: it would send again when the old rate would have. A frame does.
+
+        The frame ends at the other end of the wire, which knows no such protocol.
+        """
+        with self.node.namespace.call(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW)) as raw:
+            raw.bind((self.interface, 0))
+            raw.send(_NO_ONE + _NO_ONE + _EXPERIMENTAL + bytes(WAKING_BYTES - 14))
 
     def to_json(self, k: float) -> dict[str, Any]:
         """The link's entry of `network.json`, before anything is measured, in emulated time (dilation k)."""

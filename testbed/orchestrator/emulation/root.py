@@ -47,13 +47,14 @@ OWN_FILES = {
 
 
 class MaskedRoot:
-    """`path` is the mounted root; `mount_points` are paths (files or directories) that must exist in it."""
+    """`path` is the mounted root; `mount_points` are paths that must exist in it, `hosts` more lines for /etc/hosts."""
 
-    def __init__(self, work: Path, mount_points: Iterable[Path]) -> None:
+    def __init__(self, work: Path, mount_points: Iterable[Path], hosts: str = "") -> None:
         self.path = work / "root"
         self._mask = work / "mask"
         self.path.mkdir(parents=True)
         self._mask.mkdir()
+        self._hosts = hosts
         self._hide()
         for point in mount_points:
             self._make(point)
@@ -89,7 +90,7 @@ class MaskedRoot:
         for name, text in OWN_FILES.items():
             path = self._mask / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            path.write_text(text + (self._hosts if name == "etc/hosts" else ""))
             path.chmod(0o644)
 
     def _opaque(self, path: Path) -> None:

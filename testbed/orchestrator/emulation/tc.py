@@ -8,19 +8,23 @@ super-packet (64 KiB and headers) lets them pass whole. Both were measured (docs
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.core.topology import LinkProfile
+from testbed.core.topology import LinkProfile, Topology
+from testbed.core.units import format_rate
 from testbed.orchestrator.emulation import requests
 
 PACKET_MODE_MOST_BIT_S = 100e6
 """Up to this rate links carry single packets; above it whole super-packets."""
-LEAST_BURST_PACKET_BYTES = 16_000
+LEAST_BURST_PACKET_BYTES = 3_200
+"""Two frames. Each change of a rate fills the bucket anew, so a burst should be no larger than late wake-ups ask."""
 LEAST_BURST_SUPER_PACKET_BYTES = 130_000
+LEAST_LIMIT_BYTES = 64_000
 TICK_S = 64e-9
 """The kernel's unit of scheduling time (PSCHED_SHIFT 6), in which it keeps a burst."""
-BURST_S = 1e-3
+PACKET_BURST_S, SUPER_PACKET_BURST_S = 1.28e-3, 1e-3
 """A burst worth less than about half a millisecond loses rate to late wake-ups."""
 
 
@@ -40,10 +44,28 @@ class RateSettings:
 
 def rate_settings(profile: LinkProfile, rtt_s: float) -> RateSettings:
     """Burst and queue for a direction; a limit of 0 becomes one bandwidth-delay product, at least 4 bursts."""
-    least = LEAST_BURST_PACKET_BYTES if profile.rate_bit_s <= PACKET_MODE_MOST_BIT_S else LEAST_BURST_SUPER_PACKET_BYTES
-    burst_bytes = max(least, math.ceil(profile.rate_bit_s / 8 * BURST_S))
-    bdp_bytes = math.ceil(profile.rate_bit_s / 8 * rtt_s)
-    return RateSettings(profile.rate_bit_s, burst_bytes, profile.limit_bytes or max(bdp_bytes, 4 * burst_bytes))
+    rate_byte_s = profile.rate_bit_s / 8
+    if profile.rate_bit_s <= PACKET_MODE_MOST_BIT_S:
+        burst_bytes = max(LEAST_BURST_PACKET_BYTES, round(rate_byte_s * PACKET_BURST_S))
+    else:
+        burst_bytes = max(LEAST_BURST_SUPER_PACKET_BYTES, math.ceil(rate_byte_s * SUPER_PACKET_BURST_S))
+    limit_bytes = max(math.ceil(rate_byte_s * rtt_s), 4 * burst_bytes, LEAST_LIMIT_BYTES)
+    return RateSettings(profile.rate_bit_s, burst_bytes, profile.limit_bytes or limit_bytes)
+
+
+def queue_faults(topology: Topology) -> Iterator[str]:
+    """Of queues that could not hold what their link sends as one."""
+    for link in topology.links:
+        for source, target, profile in link.directions():
+            settings = rate_settings(profile, link.rtt_s)
+            least = 1514 if settings.unit == "packet" else 2**16
+            if settings.limit_bytes < least:
+                yield (
+                    f"topology {topology.name}: link {link.name} from {source} to {target}: a queue of"
+                    f" {settings.limit_bytes} bytes holds not one {settings.unit} ({least} bytes) at"
+                    f" {format_rate(profile.rate_bit_s)}; give it more, or lower the rate to"
+                    f" {format_rate(PACKET_MODE_MOST_BIT_S)}, where links carry single packets"
+                )
 
 
 def tbf(index: int, settings: RateSettings, *, change: bool = False) -> requests.Request:

@@ -56,8 +56,9 @@ def profile(name: str, topology: Topology, dilation: float = 1.0) -> TcpProfile:
     """
     if name == "stock":
         return TcpProfile(name, CONGESTION_CONTROL[name], STOCK_BUFFER_BYTES, dilation)
-    path_rtt_s = sum(link.rtt_s for link in topology.wan_links)
-    rate_bit_s = max((link.forward.rate_bit_s for link in topology.wan_links), default=0.0)
-    bdp_bytes = math.ceil(rate_bit_s / 8 * path_rtt_s)
+    rate_bit_s = max(
+        (profile.rate_bit_s for link in topology.wan_links for _, _, profile in link.directions()), default=0.0
+    )
+    bdp_bytes = math.ceil(rate_bit_s / 8 * topology.farthest_rtt_s)
     buffers = min(max(STOCK_BUFFER_BYTES, 4 * bdp_bytes), 2**30)
     return TcpProfile(name, CONGESTION_CONTROL[name], buffers, dilation)

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from testbed.orchestrator.emulation.background_traffic import BackgroundTraffic
 from testbed.orchestrator.emulation.container import Container
 from testbed.orchestrator.emulation.counters import QueueCounters
 from testbed.orchestrator.emulation.network import Network
-from testbed.orchestrator.emulation.port import Port
+from testbed.orchestrator.emulation.port import WAKING_BYTES, Port
 from testbed.orchestrator.observation.cgroups import Usage, usage
 from testbed.orchestrator.observation.sockets import ConnectionReader
 
@@ -61,11 +62,13 @@ class Collector:
         self,
         network: Network,
         containers: dict[str, Container],
+        background: BackgroundTraffic,
         write: Callable[[dict[str, Any]], None],
         probes_sent: Callable[[str], int],
     ) -> None:
         self._network = network
         self._containers = containers
+        self._background = background
         self._write = write
         self._probes_sent = probes_sent
         self._queues = network.queues
@@ -73,6 +76,10 @@ class Collector:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="collector")
         self.failure: BaseException | None = None
+
+    @property
+    def failure_text(self) -> str | None:
+        return None if self.failure is None else f"the collector broke: {self.failure!r}"
 
     def foreign_interfaces(self) -> list[tuple[str, str]]:
         """(node, interface) of whatever a worker's namespace holds beside loopback and its emulated interface."""
@@ -120,6 +127,7 @@ class Collector:
         started_s = time.monotonic()
         late_s = max(0.0, started_s - self._due_s)
         interval_s = started_s - self._sampled_s
+        self._background.sample()
         counters = self._read_queues()
         busy = self._windows()
         for port in self._network.ports:
@@ -135,14 +143,14 @@ class Collector:
         That a queue is non-empty at both ends of a window does not do: with a sender that keeps it short it runs empty
         in between. So the window is shorter than what is waiting takes to leave.
         """
-        first: dict[tuple[str, str, str], tuple[float, QueueCounters]] = {}
+        first: dict[tuple[str, str, str], tuple[float, QueueCounters, int]] = {}
         window_s = _WINDOW_S
         for port in self._network.ports:
             if port.link.wan:
                 at_s, seen = self._read_at(port)
                 lasts_s = _WINDOW_SHARE * seen.backlog_bytes * 8 / port.settings.rate_bit_s
                 if at_s is not None and lasts_s >= _LEAST_WINDOW_S:
-                    first[port.key] = (at_s, seen)
+                    first[port.key] = (at_s, seen, port.changes)
                     window_s = min(window_s, lasts_s)
         if not first:
             return {}
@@ -151,8 +159,8 @@ class Collector:
         for port in self._network.ports:
             if port.key in first:
                 at_s, seen = self._read_at(port)
-                then_s, before = first[port.key]
-                if at_s is not None and seen.backlog_bytes:
+                then_s, before, changes = first[port.key]
+                if at_s is not None and seen.backlog_bytes and port.changes == changes:
                     found[port.key] = (at_s - then_s, seen.sent_bytes - before.sent_bytes)
         return found
 
@@ -166,6 +174,8 @@ class Collector:
     def _write_link(self, port: Port, now: QueueCounters, interval_s: float, busy: tuple[float, int]) -> None:
         zero = self._zero[port.key]
         probes = self._probes_sent(port.link.name) if port.link.wan else 0
+        others = self._background.wire_bytes(port.link.name, port.source) if port.link.wan else 0
+        excluded = probes * PROBE_FRAME_BYTES + others + port.changes * WAKING_BYTES
         self._write(
             {
                 "event": "link",
@@ -173,14 +183,15 @@ class Collector:
                 "from": port.source,
                 "to": port.target,
                 "wan": port.link.wan,
-                "wire_bytes": max(0, now.sent_bytes - zero.sent_bytes - probes * PROBE_FRAME_BYTES),
+                "wire_bytes": max(0, now.sent_bytes - zero.sent_bytes - excluded),
                 "packets": max(0, now.packets - zero.packets - probes),
                 "drops": now.drops - zero.drops,
                 "backlog_bytes": now.backlog_bytes,
                 "interval_s": interval_s,
                 "busy_s": busy[0],
                 "busy_bytes": busy[1],
-                "excluded_bytes": probes * PROBE_FRAME_BYTES,
+                "excluded_bytes": excluded,
+                "rate_bit_s": port.profile.rate_bit_s,
             }
         )
 

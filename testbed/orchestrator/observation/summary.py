@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 from testbed.core.records import SUMMARY_KEYS, empty_summary, summary_faults
 from testbed.core.rundir import RunDir
+from testbed.core.spec import PROGRAMS
 from testbed.core.telemetry import PHASES
 
 Direction = tuple[str, str, str]
 """(link, from, to)."""
+_DENSE_ELEMENT_BYTES = 4
 
 
 def summarise(
@@ -41,8 +43,9 @@ def summarise(
     summary = empty_summary()
     summary.update(_identity(run.run_id, spec, workers))
     summary.update(status=status, verdict=verdict, reasons=list(reasons), kind=kind, wall_s=wall_s)
-    summary["steps"] = len(steps) if record.has_events else None
-    summary["time_s"] = record.end_s(steps)
+    is_ours = "strategy" not in spec or spec["strategy"]["name"] not in PROGRAMS.values()
+    summary["steps"] = len(steps) if record.has_events and is_ours else None
+    summary["time_s"] = record.end_s(steps) if steps else record.end_of_run_s
     summary["step_time_s"] = _distribution(record.step_durations_s(steps))
     summary["phase_s"] = record.phase_means_s(steps)
     summary["links"] = _links(spec, network, record)
@@ -72,6 +75,11 @@ class _Record:
     evaluations: list[_Evaluation] = field(default_factory=list)
     model: dict[str, Any] = field(default_factory=dict)
     wire_bytes: dict[Direction, Any] = field(default_factory=dict)
+    hook_bytes: int | None = None
+    """What a user's script sent by its hook, all ranks."""
+    hook_elements: dict[int, int] = field(default_factory=dict)
+    """Gradient entries it reduced, by rank."""
+    end_of_run_s: float | None = None
 
     @classmethod
     def read(cls, run: RunDir) -> _Record:
@@ -91,6 +99,12 @@ class _Record:
             self.evaluations.append(_Evaluation(t_s, int(event["rank"]), event["name"], _finite(event["value"])))
         elif kind == "model":
             self.model = event
+        elif kind == "payload":
+            self.hook_bytes = (self.hook_bytes or 0) + int(event["payload_bytes"])
+            rank = int(event["rank"])
+            self.hook_elements[rank] = self.hook_elements.get(rank, 0) + int(event["elements"])
+        elif kind == "schedule" and event["what"] == "end":
+            self.end_of_run_s = t_s
         elif kind == "link" and t_s >= 0:
             self.wire_bytes[event["name"], event["from"], event["to"]] = _finite(event["wire_bytes"])
 
@@ -132,7 +146,14 @@ class _Record:
     def payload_bytes(self, steps: list[int]) -> int | float | None:
         values = [_finite(event.get("payload_bytes")) for step in steps for event in self.of_step(step)]
         known = [value for value in values if value is not None]
-        return sum(known) if known and len(known) == len(values) else None
+        return sum(known) if known and len(known) == len(values) else self.hook_bytes
+
+    def dense_bytes(self, steps: list[int], workers: int) -> float | None:
+        """What uncompressed ring data parallel would have sent, all ranks."""
+        if self.hook_elements:
+            return 2 * (workers - 1) * _DENSE_ELEMENT_BYTES * max(self.hook_elements.values())
+        dense_bytes_step = _finite(self.model.get("dense_bytes_step"))
+        return None if dense_bytes_step is None or not steps else dense_bytes_step * len(steps)
 
 
 def _identity(run_id: str, spec: dict[str, Any], workers: int | None) -> dict[str, Any]:
@@ -196,12 +217,11 @@ def _links(spec: dict[str, Any], network: dict[str, Any], record: _Record) -> li
 
 def _bytes(spec: dict[str, Any], record: _Record, steps: list[int], links: list[dict[str, Any]]) -> dict[str, Any]:
     nodes = set(_nodes(spec))
-    dense_bytes_step = _finite(record.model.get("dense_bytes_step"))
     return {
         "payload": record.payload_bytes(steps),
         "wire_total": _sum_of_all([link["wire_bytes"] for link in links if not link["wan"] and link["from"] in nodes]),
         "wire_wan": _sum_of_all([link["wire_bytes"] for link in links if link["wan"]]),
-        "dense": None if dense_bytes_step is None or not steps else dense_bytes_step * len(steps),
+        "dense": record.dense_bytes(steps, len(nodes)),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.analysis.__main__ import main
+from testbed.analysis.changes import asked_over_time
 from testbed.analysis.chart import thin
 from testbed.analysis.comparison import comparison_page, metric_over_wan_bytes, text_table
 from testbed.analysis.figures import FIGURES
@@ -94,6 +95,67 @@ def test_a_run_without_a_summary_says_so(tmp_path: Path) -> None:
 
 def test_losses_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
     assert Page(page_of(load(make_run(tmp_path, nan_from=30).path))).tags.count("svg") == len(FIGURES)
+
+
+def change(t_s: float, what: str, source: str | None = None, **values: tuple[float, float]) -> dict[str, Any]:
+    return {
+        "event": "change",
+        "t_s": t_s,
+        "what": what,
+        "name": "oregon-virginia",
+        "from": source,
+        "to": "virginia" if source else None,
+        "node": None,
+        "asked_s": round(t_s),
+        "late_s": t_s - round(t_s),
+        "before": {name: before for name, (before, _) in values.items()},
+        "after": {name: after for name, (_, after) in values.items()},
+        "cause": "mine <b>",
+    }
+
+
+def with_changes(run: RunDir, *changes: dict[str, Any]) -> Record:
+    with run.events.open("a") as file:
+        file.writelines(json.dumps(event) + "\n" for event in changes)
+    return load(run.path)
+
+
+def test_changes_are_marked_and_listed(tmp_path: Path) -> None:
+    run = with_summary(make_run(tmp_path))
+    assert "Changes while it went on" not in page_of(load(run.path))
+    slower = change(10.004, "set", "oregon", rate_bit_s=(100e6, 20e6), delay_s=(0.03, 0.05))
+    html = page_of(with_changes(run, slower, change(20.001, "down")))
+    Page(html)
+    assert "The spec asks for 0 changes; 2 took effect" in html
+    cells = [
+        "10.004 s", "4 ms", "set", "oregon-virginia, oregon to virginia",
+        "rate_bit_s 100 Mbit/s to 20 Mbit/s; delay_s 30 ms to 50 ms", "mine &lt;b&gt;",
+    ]  # fmt: skip
+    assert "".join(f"<td>{cell}</td>" for cell in cells) in html
+    assert html.count(">asked, as it changed<") == 2  # rate and RTT
+    assert html.count(">change<") == len(FIGURES)  # all but the one over steps; training has two panels
+
+
+def test_what_was_asked_follows_the_changes(tmp_path: Path) -> None:
+    record = with_changes(
+        make_run(tmp_path),
+        change(10.5, "set", "oregon", rate_bit_s=(100e6, 20e6)),
+        change(30, "set", "oregon", rate_bit_s=(20e6, 40e6)),
+    )
+    asked = {("oregon-virginia", "oregon"): 100e6, ("oregon-virginia", "virginia"): 100e6}
+    steps = asked_over_time(record, "rate_bit_s", asked)
+    assert steps == {
+        ("oregon-virginia", "oregon"): [
+            (0, 100e6), (10.5, 100e6), (10.5, 20e6), (30, 20e6), (30, 40e6), (record.events[-1]["t_s"], 40e6)
+        ]
+    }  # fmt: skip
+
+
+def test_many_changes_do_not_hide_the_curves(tmp_path: Path) -> None:
+    changes = [change(t_s / 10, "set", "oregon", rate_bit_s=(1e6, 1e6 + t_s)) for t_s in range(500)]
+    html = page_of(with_changes(make_run(tmp_path), *changes))
+    assert "500 took effect (one for each direction, link or node); the first 200 are shown" in html
+    assert ">changes<" in html and ">change<" not in html
 
 
 def test_thinning_keeps_peaks() -> None:

@@ -47,6 +47,14 @@ def rtt(rtt_s: float, t_s: float = 1.0) -> Event:
     return {"t_s": t_s, "event": "rtt", "name": LINK["name"], "rtt_s": rtt_s}
 
 
+def node(throttled_s: float) -> Event:
+    return {"t_s": 1.0, "event": "node", "node": "oregon-0", "throttled_s": throttled_s}
+
+
+def change(t_s: float, what: str, **after: float) -> Event:
+    return {"t_s": t_s, "event": "change", "what": what, **LINK, "after": after}
+
+
 def step(payload_bytes: int) -> Event:
     return {"t_s": 1.0, "event": "step", "payload_bytes": payload_bytes}
 
@@ -92,6 +100,10 @@ def test_a_good_run_is_valid_without_a_reason() -> None:
         ([delay_line(queue_drops=3)], "invalid", "no room for 3 packets"),
         ([host(0.0)] * 9, "suspect", "idle only 5.0%"),
         ([host(0.0)] * 99, "invalid", "idle only 0.5%"),
+        ([host(), {**host(), "cpu_pressure_s": 1.8}], "suspect", "pressure"),
+        ([host(), {**host(), "cpu_pressure_s": 2.9}], "invalid", "pressure"),
+        ([node(throttled_s=0.05)], "suspect", "a quota of its cgroup"),
+        ([node(throttled_s=0.5)], "invalid", "a quota of its cgroup"),
         ([host(steal_s=0.1)], "suspect", "steal"),
         ([host(steal_s=0.5)], "invalid", "steal"),
         ([host(late_s=1.5)], "suspect", "1.5 s late"),
@@ -153,3 +165,31 @@ def test_a_run_whose_cores_nobody_watched_is_suspect() -> None:
 def test_grave_reasons_come_first() -> None:
     _, reasons = verdict(host(late_s=1.5), measurement(rate_bit_s=10e6), *GOOD)
     assert "10 Mbit/s" in reasons[0] and len(reasons) == 2
+
+
+def test_figures_are_held_against_what_the_schedule_asked_at_their_time() -> None:
+    slower = [
+        change(10.0, "set", rate_bit_s=50e6),
+        *[{**link(0.05, 0.05 * 12.5e6 / 2), "t_s": 20.0}] * 20,
+    ]
+    assert verdict(*slower, *GOOD)[0] == "valid"
+    assert verdict(*slower[1:], *GOOD)[0] == "invalid", "without the change, half the rate is a fault"
+    longer = [change(10.0, "set", delay_s=0.1), *[rtt(0.1336, 20.0)] * 6]
+    assert verdict(*longer, *GOOD)[0] == "valid"
+    assert verdict(*longer[1:], *GOOD[:5], END)[0] == "invalid"
+
+
+def test_what_is_seen_while_a_link_changes_or_is_down_says_nothing() -> None:
+    strange = [*[{**link(0.05, 0.0), "t_s": 10.5}] * 20, *[rtt(5.0, 10.5)] * 6]
+    assert verdict(*GOOD, change(10.0, "down"), *strange)[0] == "valid"
+    assert verdict(*GOOD, change(10.0, "down"), change(10.2, "up"), *strange)[0] == "valid"
+    late = [{**event, "t_s": 15.0} for event in strange]
+    assert verdict(*GOOD, change(10.0, "down"), change(10.2, "up"), *late)[0] == "invalid"
+
+
+def test_losses_are_held_against_their_own_variance() -> None:
+    lost = {**delay_line(), "packets": 10_000, "drops": 130, "asked_drops": 100.0, "asked_drops_variance": 99.0}
+    assert verdict(lost, *GOOD[:4], *GOOD[5:])[0] == "valid"
+    assert verdict({**lost, "drops": 160}, *GOOD[:4], *GOOD[5:])[0] == "invalid"
+    bursty = {**lost, "drops": 160, "asked_drops_variance": 1500.0}
+    assert verdict(bursty, *GOOD[:4], *GOOD[5:])[0] == "valid"

@@ -10,6 +10,8 @@ from testbed.core.errors import InputError
 from testbed.orchestrator.clone import CONF_DIR
 from testbed.orchestrator.config import compose, names, resolve
 
+TOPOLOGIES = ", ".join(names("topo"))
+
 
 @pytest.fixture
 def conf(tmp_path: Path) -> Path:
@@ -96,7 +98,7 @@ def test_workload_recommends_what_the_user_leaves_open(conf: Path) -> None:
 def test_several_faults_come_in_one_go(conf: Path) -> None:
     lines = faults(conf, "topo=wan1gg", "compressor=topkk", "workers=0")
     assert lines == (
-        "topo=wan1gg: unknown topology; did you mean wan1g? known: lan, wan100m, wan10m, wan1g",
+        f"topo=wan1gg: unknown topology; did you mean wan1g? known: {TOPOLOGIES}",
         "compressor=topkk: unknown compressor; did you mean topk? known: none, topk",
         "workers=0: must be at least 1",
     )
@@ -105,7 +107,11 @@ def test_several_faults_come_in_one_go(conf: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "line"),
     [
-        ("topo=mars", "topo=mars: unknown topology; known: lan, wan100m, wan10m, wan1g"),
+        ("topo=mars", f"topo=mars: unknown topology; known: {TOPOLOGIES}"),
+        ("topo=nowhere.yaml", "topo=nowhere.yaml: cannot be read: No such file or directory"),
+        ("topo.run.workers=3", "topo.run.workers=3: what a topology recommends; give workers=… itself"),
+        ("topo.queue=3 apples", "topo.queue: queue '3 apples': not such as '1 BDP'"),
+        ("topo.jitter_distribution=[]", "topo.jitter_distribution=[]: must be text"),
         ("workload=digit", "workload=digit: unknown workload; did you mean digits? known: digits"),
         ("strategy=", "strategy=: unknown strategy; known: ddp"),
         ("device=null", "device=null: unknown device; known: native"),
@@ -136,7 +142,7 @@ def test_several_faults_come_in_one_go(conf: Path) -> None:
         ("workers=4=5", "workers=4=5: cannot be read"),
         ("~compressor", "~compressor: nothing can be removed; give key=value"),
         ("compressor=none,topk", "compressor=none,topk: several values are a sweep; a run takes one"),
-        ("hydra.verbose=true", "hydra.verbose=true: unknown key; known: batch_size"),
+        ("hydra.verbose=true", "hydra.verbose=true: unknown key; known: background, batch_size"),
     ],
 )
 def test_each_fault_is_one_line(conf: Path, override: str, line: str) -> None:
@@ -154,7 +160,9 @@ def test_a_mistyped_key_suggests_the_right_one(conf: Path) -> None:
     (line,) = faults(conf, "worker=3")
     assert "did you mean workers?" in line
     (line,) = faults(conf, "topo.ratee=3")
-    assert "did you mean rate?" in line and "known: lan_rate, loss, rate, regions, rtt, source" in line
+    assert (
+        "did you mean rate?" in line and "known: bad_loss, " in line and "rate, regions, reorder, rtt, source" in line
+    )
 
 
 def test_the_same_key_twice_is_a_fault(conf: Path) -> None:
@@ -192,3 +200,33 @@ def test_a_spec_stands_in_for_what_is_at_fault(conf: Path) -> None:
 def test_names_are_the_files_of_a_group(conf: Path) -> None:
     assert names("compressor", conf) == ["none", "topk"]
     assert names("nothing", conf) == []
+
+
+def test_a_topology_recommends_how_many_workers_it_needs(conf: Path) -> None:
+    assert compose(["topo=ibm10"], conf).workers == 10
+    assert compose(["topo=ibm10", "workers=12"], conf).workers == 12
+    (line,) = faults(conf, "topo=ibm10", "workers=4")
+    assert "10 regions need at least one worker each" in line
+    (conf / "topo" / "ring.yaml").write_text("_target_: topologies.ring.build\nrun: {workers: many}\n")
+    assert faults(conf, "topo=ring") == ("topo: run.workers=many in its file: must be a whole number from 1",)
+
+
+def test_faults_of_a_topology_come_with_those_of_its_unknown_keys(conf: Path) -> None:
+    lines = faults(conf, "topo=ring", "topo.rate=3", "topo.rtt=fast", "topo.hops=3", "topo.regions=[a,a]")
+    assert [line.split("=")[0].split(":")[0] for line in lines] == [
+        "topo.hops",
+        "topo.rate",
+        "topo.rtt",
+        "topo.regions",
+    ]
+
+
+def test_links_of_one_name_are_refused(conf: Path) -> None:
+    (line,) = faults(conf, "topo=ring", "topo.regions=[a,b-c,a-b,c]")
+    assert "2 links are called 'a-b-c'" in line
+
+
+def test_more_links_than_addresses_are_refused(conf: Path) -> None:
+    regions = ",".join(f"r{index}" for index in range(24))
+    (line,) = faults(conf, "topo=full_mesh", f"topo.regions=[{regions}]", "workers=24")
+    assert "276 WAN links; the address plan holds" in line

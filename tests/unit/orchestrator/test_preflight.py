@@ -59,11 +59,23 @@ def test_require_tells_every_lack_at_once(monkeypatch: pytest.MonkeyPatch, taken
     assert {line.split(":")[0] for line in caught.value.faults} >= {"root", "Mininet", f"metrics port {taken_port}"}
 
 
-def test_a_kernel_without_nfqueue_is_refused_and_sch_netem_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_shaper_is_enough_unless_another_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_checks, "has_module", lambda name: True)
-    assert machine_checks.delay_shaper(frozenset({"nfqueue"})).ok
-    check = machine_checks.delay_shaper(frozenset({"netem"}))
-    assert not check.ok and "sch_netem is there" in check.found and "NetfilterQueue" in check.cure
+    for name in ("netem", "nfqueue"):
+        assert machine_checks.delay_shaper(frozenset({name})).ok
+        assert machine_checks.delay_shaper(frozenset({name}), name).ok
+    check = machine_checks.delay_shaper(frozenset({"netem"}), "nfqueue")
+    assert not check.ok and "netem works" in check.found
+    assert "NetfilterQueue" in check.cure and "shaper=netem" in check.cure
+    check = machine_checks.delay_shaper(frozenset())
+    assert not check.ok and "sch_netem" in check.cure and "NetfilterQueue" in check.cure
+
+
+def test_iptables_is_needed_for_nfqueue_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testbed.orchestrator.machine_checks.shutil.which", lambda name: None)
+    monkeypatch.setattr(machine_checks, "kernel_features", lambda: frozenset({"netem", "veth", "tbf", "bbr"}))
+    assert not any(line.startswith("iptables") for line in lines())
+    assert any(line.startswith("iptables") for line in lines(shaper="nfqueue"))
 
 
 def test_a_machine_without_runc_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:

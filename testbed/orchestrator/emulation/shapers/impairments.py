@@ -10,7 +10,7 @@ from testbed.core.topology import LinkProfile
 
 _PARETO_SHAPE = 3.0
 _PARETO_MEAN = _PARETO_SHAPE / (_PARETO_SHAPE - 1)
-_PARETO_DEVIATION = (_PARETO_SHAPE / ((_PARETO_SHAPE - 1) ** 2 * (_PARETO_SHAPE - 2))) ** 0.5
+_PARETO_DEVIATION: float = (_PARETO_SHAPE / ((_PARETO_SHAPE - 1) ** 2 * (_PARETO_SHAPE - 2))) ** 0.5
 
 
 class Impairments:

@@ -19,7 +19,7 @@ from typing import Any
 from testbed.core.errors import RunError
 from testbed.core.topology import LinkProfile
 from testbed.orchestrator.emulation.netlink import RouteSocket
-from testbed.orchestrator.emulation.requests import Request, Request
+from testbed.orchestrator.emulation.requests import Request
 from testbed.orchestrator.emulation.shapers import netem_options
 from testbed.orchestrator.emulation.shapers.base import Hop, Key, Report, Shaper
 from testbed.orchestrator.emulation.shapers.netem_options import NetemSettings, attributes
@@ -225,13 +225,17 @@ class NetemShaper(Shaper):
     def failure(self) -> str | None:
         return self._failure
 
+    def report_of(self, key: Key, interval_s: float = 0.0) -> dict[str, Any]:
+        """The direction's `delay_line` event, counted up to now."""
+        return self._ways[key].report(interval_s)
+
     def _watch(self) -> None:
         reported_s = time.monotonic()
         while not self._ended.wait(_REPORT_EVERY_S):
             now_s = time.monotonic()
             try:
-                for way in self._ways.values():
-                    self.report(way.report(now_s - reported_s))
+                for key in self._ways:
+                    self.report(self.report_of(key, now_s - reported_s))
             except (OSError, KeyError) as error:
                 self._failure = f"the netem qdiscs can no longer be read: {error!r}"
                 return

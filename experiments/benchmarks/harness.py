@@ -1,0 +1,149 @@
+"""Points of a benchmark: each measured in fresh namespaces, kept in a JSON file, left out when it is there already."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from testbed.core.errors import RunError
+from testbed.core.rundir import write_json
+from testbed.orchestrator import provenance
+from testbed.orchestrator.clone import CLONE, environment
+
+FOLDER = CLONE / "experiments" / "benchmarks"
+IN_NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--mount", "--ipc", "--uts"]
+DISTURBED_CORES = 0.15
+"""A point beside which others used more cores than this is marked, and measured again at the next call."""
+_TIMES_PATIENCE = 4
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_MEASURING = ("harness.py", "inside.py", "flow.py", "point.py")
+_NETWORK = ("testbed/core/topology.py", "topologies/parts.py", "topologies/two_regions.py")
+_BESIDE_THE_NETWORK = ("background", "capture", "tap", "container", "root")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measurement: what is asked, and about how long it takes."""
+
+    asked: dict[str, Any]
+    seconds: float
+
+    @property
+    def key(self) -> str:
+        return json.dumps(self.asked, sort_keys=True)
+
+
+def code_hash(name: str) -> str:
+    """Of what a point's figures depend on: the network, the harness and the benchmark's own file."""
+    emulation = CLONE / "testbed" / "orchestrator" / "emulation"
+    paths = [
+        *(path for path in emulation.rglob("*.py") if not path.name.startswith(_BESIDE_THE_NETWORK)),
+        *(CLONE / name for name in _NETWORK),
+        *(FOLDER / name for name in (*_MEASURING, f"{name}.py")),
+    ]
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(str(path.relative_to(CLONE)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+class Results:
+    """The file of one benchmark: its points by what was asked."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.path = folder / f"{name}.json"
+        self.name = name
+        self.points: dict[str, dict[str, Any]] = {}
+        if self.path.exists():
+            self.points = {json.dumps(p["asked"], sort_keys=True): p for p in json.loads(self.path.read_text())["points"]}
+
+    def has(self, point: Point, code: str) -> bool:
+        found = self.points.get(point.key)
+        return found is not None and found["code_hash"] == code and not found["is_disturbed"]
+
+    def keep(self, point: Point, code: str, measured: dict[str, Any]) -> None:
+        """Of two disturbed measurements of the same code the less disturbed one stays."""
+        before = self.points.get(point.key)
+        if before and before["code_hash"] == code and before["others_cores"] < measured["others_cores"]:
+            return
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.points[point.key] = {"asked": point.asked, "code_hash": code, "measured_at": now, **measured}
+        self.save()
+
+    def save(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        points = sorted(self.points.values(), key=lambda found: json.dumps(found["asked"], sort_keys=True))
+        write_json(self.path, {"benchmark": self.name, "machine": machine(), "points": points})
+
+    def found(self) -> Iterator[dict[str, Any]]:
+        yield from self.points.values()
+
+
+def machine() -> dict[str, Any]:
+    found = provenance.collect()
+    return {key: found[key] for key in ("kernel", "system", "cpu", "cores", "memory_bytes", "python", "iproute2")}
+
+
+def measure(name: str, point: Point) -> dict[str, Any]:
+    """Measure a point in namespaces of its own; says how much of the machine others used meanwhile.
+
+    Raises:
+        RunError: with what it said, if it failed or took several times as long as expected.
+    """
+    before, started_s = _cpu_times(), time.monotonic()
+    process = subprocess.Popen(
+        [*IN_NAMESPACES, sys.executable, "-m", "experiments.benchmarks.point", name, point.key],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=CLONE,
+        env=environment(),
+    )
+    try:
+        said, complaint = process.communicate(timeout=_TIMES_PATIENCE * point.seconds + 30)
+    except subprocess.TimeoutExpired:
+        process.kill()  # unshare's child dies with it, and all others with that one
+        process.communicate()
+        raise RunError(f"{name} {point.key}: not done after {_TIMES_PATIENCE * point.seconds + 30:.0f} s") from None
+    if process.returncode != 0:
+        raise RunError(f"{name} {point.key}: failed: {complaint.strip()[-2000:]}")
+    after, wall_s = _cpu_times(), time.monotonic() - started_s
+    others = max(0.0, (after[1] - before[1]) - (after[2] - before[2])) / wall_s
+    return {
+        "wall_s": round(wall_s, 2),
+        "idle_ratio": round((after[0] - before[0]) / wall_s / (os.cpu_count() or 1), 3),
+        "others_cores": round(others, 3),
+        "is_disturbed": others > DISTURBED_CORES,
+        "result": rounded(json.loads(said.strip().splitlines()[-1])),
+    }
+
+
+def _cpu_times() -> tuple[float, float, float]:
+    """Idle of all cores; used by processes of anybody; used by this process's own and their children that ended."""
+    fields = [int(word) * _TICK_S for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    own = os.times()
+    return fields[3] + fields[4], sum(fields[:3]), own.user + own.system + own.children_user + own.children_system
+
+
+def rounded(value: Any, digits: int = 6) -> Any:
+    """Six significant digits: the files are read by people too."""
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}")
+    if isinstance(value, dict):
+        return {key: rounded(inner, digits) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [rounded(inner, digits) for inner in value]
+    return value
+
+
+def total_s(points: Iterable[Point]) -> float:
+    return sum(point.seconds for point in points)

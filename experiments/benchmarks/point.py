@@ -1,0 +1,19 @@
+"""`python -m experiments.benchmarks.point NAME ASKED`, in fresh namespaces: measures one point, prints it as JSON."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+from testbed.orchestrator.emulation.namespaces import own_sysfs
+
+
+def main() -> None:
+    own_sysfs()
+    benchmark = importlib.import_module(f"experiments.benchmarks.{sys.argv[1]}")
+    sys.stdout.write(json.dumps(benchmark.measure(**json.loads(sys.argv[2]))) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What a user writes under `events=` (docs/events.md), compiled to the changes of a spec."""

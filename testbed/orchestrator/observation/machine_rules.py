@@ -1,0 +1,111 @@
+"""Rules of the verdict on the machine and on what ran on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from testbed.core.units import format_time
+from testbed.orchestrator.observation.link_rules import Event, Finding
+
+IDLE_SUSPECT, IDLE_INVALID = 0.10, 0.02
+PRESSURE_SUSPECT, PRESSURE_INVALID = 0.5, 0.85
+STEAL_SUSPECT, STEAL_INVALID = 0.02, 0.10
+THROTTLED_SUSPECT, THROTTLED_INVALID = 0.01, 0.10
+SAMPLER_LATE_S = 1.0
+WIRE_OVER_PAYLOAD_LEAST = 0.98
+START_SUSPECT_S, START_INVALID_S = 0.05, 0.5
+
+
+class Cores:
+    """Whether workers and links had the cores they needed."""
+
+    def __init__(self) -> None:
+        self._hosts: list[Event] = []
+        self._throttled_s: dict[str, float] = {}
+
+    def add(self, event: Event) -> None:
+        if event["event"] == "host" and event["t_s"] > 0:
+            self._hosts.append(event)
+        elif event["event"] == "node" and event["throttled_s"] is not None:
+            self._throttled_s[event["node"]] = event["throttled_s"]
+
+    @property
+    def watched_s(self) -> float:
+        return float(sum(event["interval_s"] for event in self._hosts))
+
+    def findings(self) -> Iterator[Finding]:
+        if not self._hosts:
+            return
+        idle = sum(event["cpu_idle_ratio"] * event["interval_s"] for event in self._hosts) / self.watched_s
+        if idle < IDLE_SUSPECT:
+            text = f"the cores were idle only {idle:.1%} of the time: workers waited for each other's cores"
+            yield idle < IDLE_INVALID, text
+        yield from self._pressure()
+        steal = sum(event["steal_s"] for event in self._hosts) / self.watched_s
+        if steal > STEAL_SUSPECT:
+            yield steal > STEAL_INVALID, f"another machine took {steal:.1%} of a core (steal)"
+        late_s = max(event["sampler_late_s"] for event in self._hosts)
+        if late_s > SAMPLER_LATE_S:
+            yield False, f"the collector took a sample {late_s:.1f} s late"
+        for node, throttled_s in self._throttled_s.items():
+            share = throttled_s / self.watched_s
+            if share > THROTTLED_SUSPECT:
+                yield (
+                    share > THROTTLED_INVALID,
+                    f"node {node}: a quota of its cgroup stopped it {share:.1%} of the time",
+                )
+
+    def _pressure(self) -> Iterator[Finding]:
+        """A kernel without pressure figures reports none; then idle time alone speaks."""
+        known = [event["cpu_pressure_s"] for event in self._hosts if event.get("cpu_pressure_s") is not None]
+        share = max(known, default=0.0) / self.watched_s
+        if share > PRESSURE_SUSPECT:
+            yield share > PRESSURE_INVALID, f"somebody waited for a core in {share:.0%} of the time (pressure)"
+
+
+class Bypass:
+    """Whether traffic could go, or went, around the links."""
+
+    def __init__(self, nodes: set[str]) -> None:
+        self._nodes = nodes
+        self._foreign: list[str] = []
+        self._payload_bytes = 0
+        self._wire_bytes: dict[tuple[str, str], int] = {}
+
+    def add(self, event: Event) -> None:
+        if event["event"] == "foreign_interface":
+            self._foreign.append(f"node {event['node']} has interface {event['interface']}, which is not emulated")
+        elif event["event"] in ("step", "payload"):
+            self._payload_bytes += event["payload_bytes"]
+        elif event["event"] == "link" and not event["wan"] and event["from"] in self._nodes:
+            self._wire_bytes[event["name"], event["from"]] = event["wire_bytes"]
+
+    def findings(self, has_ended: bool) -> Iterator[Finding]:
+        for text in self._foreign:
+            yield True, text
+        wire = sum(self._wire_bytes.values())
+        if has_ended and self._payload_bytes and wire < WIRE_OVER_PAYLOAD_LEAST * self._payload_bytes:
+            text = f"workers sent {self._payload_bytes} bytes of payload, but {wire} left their interfaces"
+            yield True, f"{text}: traffic went around the links"
+
+
+class Ranks:
+    """Whether all ranks trained the same model from the same moment."""
+
+    def __init__(self) -> None:
+        self._checksums: set[int] = set()
+        self._started_late_s: dict[int, float] = {}
+
+    def add(self, event: dict[str, Any]) -> None:
+        if event["event"] == "done" and event.get("parameters_crc32") is not None:
+            self._checksums.add(event["parameters_crc32"])
+        elif event["event"] == "start":
+            self._started_late_s[event["rank"]] = event["late_s"]
+
+    def findings(self) -> Iterator[Finding]:
+        if len(self._checksums) > 1:
+            yield True, "ranks ended with different parameters"
+        for rank, late_s in self._started_late_s.items():
+            if late_s > START_SUSPECT_S:
+                yield late_s > START_INVALID_S, f"rank {rank} began {format_time(late_s)} late"

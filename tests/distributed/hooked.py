@@ -1,0 +1,232 @@
+"""One rank of the hook's test: trains small models through torch's DDP and prints what came of it as one JSON object.
+
+Arguments: names of compressors. Rank, world size and address come from torchrun's environment.
+No `from __future__ import annotations` here: torch compares a hook's annotations with classes.
+"""
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist  # noqa: TID251 - it plays a user's script
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from compressors.base import Layout, choose_route
+from testbed.worker import ddp_hook
+from testbed.worker.clock import PhaseClock
+from testbed.worker.comm import Communicator
+from testbed.worker.comm_hook import CompressionHook
+from testbed.worker.parts import build_parts
+from testbed.worker.strategies.ddp import DDP
+from testbed.worker.strategy import WorkerContext
+from testbed.worker.workload import parameters_crc32
+from tests.distributed.harness import make_spec, part
+
+STEPS = 20
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank, world_size = dist.get_rank(), dist.get_world_size()
+
+
+class Net(nn.Module):
+    """Two branches, of which every other step may use only one; several buckets of 0.05 MiB."""
+
+    def __init__(self, *, alternate: bool = False) -> None:
+        super().__init__()
+        self.stem = nn.Linear(16, 160)
+        self.left, self.right = nn.Linear(160, 160), nn.Linear(160, 160)
+        self.head = nn.Linear(160, 4)
+        self.alternate, self.calls = alternate, 0
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.calls += 1
+        stem = self.stem(images).relu()
+        hidden = self.left(stem)
+        if not (self.alternate and self.calls % 2):
+            hidden = hidden + self.right(stem)
+        return self.head(hidden.relu())
+
+
+def batch(step: int) -> tuple[Tensor, Tensor]:
+    images = torch.randn(24, 16, generator=torch.Generator().manual_seed(1000 * step + rank))
+    return images, images[:, :4].argmax(dim=1)
+
+
+def model(hook: Callable[..., Any] | None, *, alternate: bool = False, **options: Any) -> DistributedDataParallel:
+    torch.manual_seed(7)
+    ddp = DistributedDataParallel(Net(alternate=alternate), bucket_cap_mb=0.05, **options)
+    if hook is not None:
+        ddp.register_comm_hook(None, hook)
+    return ddp
+
+
+def train(ddp: DistributedDataParallel, steps: int = STEPS, *, accumulate: bool = False) -> list[float]:
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        for part_of_step in range(2 if accumulate else 1):
+            held = ddp.no_sync() if accumulate and part_of_step == 0 else contextlib.nullcontext()
+            images, labels = batch(2 * step + part_of_step)
+            with held:
+                loss = nn.functional.cross_entropy(ddp(images), labels)
+                loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def distance(ours: nn.Module, theirs: nn.Module) -> float:
+    return max(float((a - b).abs().max()) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
+
+
+def compare_with_plain() -> dict[str, Any]:
+    cases: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "views": {"gradient_as_bucket_view": True},
+        "static": {"static_graph": True},
+        "unused": {"find_unused_parameters": True, "alternate": True},
+        "accumulate": {"accumulate": True},
+    }
+    found = {}
+    for name, options in cases.items():
+        accumulate = options.pop("accumulate", False)
+        ours, theirs = model(ddp_hook("none"), **options), model(None, **options)
+        losses = train(ours, accumulate=accumulate), train(theirs, accumulate=accumulate)
+        found[name] = {"losses": losses, "distance": distance(ours, theirs)}
+    return found
+
+
+class Observed(CompressionHook):
+    """Notes each bucket, and the sum of all gradients that went in and came out."""
+
+    def note(self, net: nn.Module) -> None:
+        self.steps: list[list[Layout]] = []
+        self.orders: list[list[int]] = []
+        self.sent: list[int] = []
+        self.given = {p: torch.zeros_like(p) for p in net.parameters()}
+        self.applied = {p: torch.zeros_like(p) for p in net.parameters()}
+        self.buckets: list[tuple[list[Tensor], list[Tensor]]] = []
+        self.names = list(self.given)
+
+    @torch.no_grad()
+    def __call__(self, state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        parameters, gradients = bucket.parameters(), bucket.gradients()
+        if bucket.index() == 0:
+            self.steps.append([])
+            self.orders.append([])
+            self.before = self.payload_bytes
+        self.steps[-1].append(Layout(tuple(tuple(p.shape) for p in parameters), bucket.index()))
+        self.orders[-1] += [next(i for i, known in enumerate(self.names) if known is p) for p in parameters]
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            self.given[parameter] += gradient
+        self.buckets.append((parameters, gradients))
+        future = super().__call__(state, bucket)
+        if bucket.is_last():
+            self.sent.append(self.payload_bytes - self.before)
+            for parameters, gradients in self.buckets:
+                for parameter, gradient in zip(parameters, gradients, strict=True):
+                    self.applied[parameter] += gradient
+            self.buckets = []
+        return future
+
+    def lost(self) -> float:
+        """How far what was given, in the mean over ranks, is from what was applied plus what is still held back."""
+        held = {p: owed for slot in self._slots for p, owed in slot.owed().items()}
+        worst = 0.0
+        for parameter, given in self.given.items():
+            mean = (given - held[parameter].view_as(given) if parameter in held else given.clone()) / world_size
+            dist.all_reduce(mean)
+            worst = max(worst, float((mean - self.applied[parameter]).abs().max()))
+        return worst
+
+
+def compress(name: str) -> dict[str, Any]:
+    hook = Observed(part("compressor", name))
+    ddp = model(hook)
+    hook.note(ddp.module)
+    losses = train(ddp)
+    declared = []
+    codec = hook._first
+    for layouts in hook.steps:
+        routes = [choose_route(codec, layout, world_size, alpha_s=0, beta_s_byte=0) for layout in layouts]
+        declared.append(sum(codec.sent_bytes(lay, world_size, r) for lay, r in zip(layouts, routes, strict=True)))
+    unused = ddp_hook(name)
+    train(alternating := model(unused, find_unused_parameters=True, alternate=True), 6)
+    return {
+        "losses": losses,
+        "crc32": [parameters_crc32(ddp.module), parameters_crc32(alternating.module)],
+        "buckets": [[layout.numel for layout in layouts] for layouts in hook.steps],
+        "orders": hook.orders,
+        "sent": hook.sent,
+        "declared": declared,
+        "fixed_size": codec.traits.fixed_size,
+        "lost": hook.lost(),
+        "unused_sent": unused.payload_bytes,
+    }
+
+
+def beside_strategy(name: str) -> dict[str, Any]:
+    """One bucket holds the whole model, for DDP and for the strategy, so that both reduce the same."""
+    steps = 3
+    spec = make_spec(compressor=name, workers=world_size, strategy_params={"bucket_size": "100 MiB"}, steps=steps)
+    parts = build_parts(spec)
+    assert isinstance(parts.strategy, DDP)
+    workload, comm = parts.workload, Communicator(rank, world_size, 60.0)
+    net = workload.model(0)
+    context = WorkerContext(
+        spec=spec,
+        workload=workload,
+        model=net,
+        optimizer=workload.optimizer(net.parameters()),
+        compressor=parts.compressor,
+        comm=comm,
+        clock=PhaseClock(),
+    )
+    parts.strategy.bind(context)
+    hook = ddp_hook(name)
+    ddp = DistributedDataParallel(workload.model(0), bucket_cap_mb=100)
+    ddp.register_comm_hook(None, hook)
+    optimizer = workload.optimizer(ddp.parameters())
+    sent: list[list[int]] = [[], []]
+    for step in range(steps):
+        given = workload.batch(step, rank=rank, world_size=world_size, batch_size=32, seed=0)
+        before = comm.payload_bytes, hook.payload_bytes
+        parts.strategy.step(given, step)
+        optimizer.zero_grad()
+        workload.loss(ddp, given).backward()
+        optimizer.step()
+        sent[0].append(comm.payload_bytes - before[0])
+        sent[1].append(hook.payload_bytes - before[1])
+    return {"strategy": sent[0], "hook": sent[1]}
+
+
+def disagree() -> str:
+    ddp = model(ddp_hook("topk", density=0.1 if rank == 0 else 0.2))
+    try:
+        train(ddp, 1)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing was raised"
+
+
+def refuse() -> str:
+    ddp = DistributedDataParallel(nn.Linear(2, 2).double())
+    ddp.register_comm_hook(None, ddp_hook("none"))
+    try:
+        ddp(torch.ones(1, 2, dtype=torch.float64)).sum().backward()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing was raised"
+
+
+answer: dict[str, Any] = {"plain": compare_with_plain(), "disagree": disagree(), "refuse": refuse()}
+answer["compressors"] = {name: compress(name) for name in sys.argv[1:]}
+answer["strategy"] = {name: beside_strategy(name) for name in sys.argv[1:]}
+dist.barrier()
+dist.destroy_process_group()
+sys.stdout.write(json.dumps(answer))

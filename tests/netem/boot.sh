@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Boots user-mode Linux; the first process of namespaces that scripts/test-netem.sh made.
+#   boot.sh PLACE CLONE LIMIT_S OUT PYTEST_ARGUMENTS...
+set -euo pipefail
+place=$1 clone=$2 limit_s=$3 out=$4
+shift 4
+MEMORY=3G
+
+mount -t tmpfs -o mode=700,size=5g tmpfs "$place"
+mkdir "$place/out" "$place/uml"
+[ -z "$out" ] || mount --bind "$out" "$place/out"
+cp "$clone/tests/netem/init.sh" "$place/init"
+chmod 755 "$place/init"
+printf '%q ' "$clone" "$limit_s" "$@" >"$place/job"
+: >"$place/status"
+mount -o remount,bind,ro / # the kernel in there is a program out here, and root's
+
+# The kernel takes its own options and leaves NAME=VALUE to the environment of init.
+TMPDIR=$place linux.uml mem="$MEMORY" quiet loglevel=3 root=none rootfstype=hostfs rootflags=/ ro init="$place/init" \
+    con0=null,fd:1 con=null uml_dir="$place/uml/" umid=netem LONGHAUL_PLACE="$place" </dev/null 2>&1 | cat || true
+status=$(cat "$place/status")
+[ -n "$status" ] || { echo "test-netem: user-mode Linux ended before its tests did; what it said is above"; exit 4; }
+exit "$status"

@@ -1,0 +1,72 @@
+"""One whole run on a kernel with sch_netem: containers, training, record and verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from testbed.core.records import summary_faults
+from tests.emulation.support import Longhaul, gone_within
+
+pytestmark = [pytest.mark.netem, pytest.mark.needs_root, pytest.mark.timeout(420)]
+
+RTT_S = 0.067
+OF_A_SMALL_MACHINE = re.compile(
+    "|".join(
+        (
+            r"cores were idle only",  # one core, and a collector and a probe beside the workers
+            r"rank \d+ began .* late",
+            r"the collector took a sample .* late",
+            r"link .*: asked .* bit/s, measured .* \((busy|training)\)",
+            r"link .*: asked a round trip of .*, measured .* \((busy|training, least)\)",
+            r"link .*: no (rate|round trip) measured \(busy\)",
+        )
+    )
+)
+"""What a machine with one slow core may be told; anything else is wrong with the program."""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, machine_lock: None) -> Longhaul:
+    runs = tmp_path_factory.mktemp("whole") / "runs"
+    longhaul = Longhaul(
+        runs, "topo=wan10m", "topo.lan_rate=200Mbit/s", "shaper=netem", "workers=2", "steps=3", "evaluate_every=3"
+    )
+    status = longhaul.wait()
+    assert status in (0, 5), longhaul.said
+    gone_within(longhaul.run.run_id, 20)
+    return longhaul
+
+
+def test_it_completed_and_is_doubted_for_its_machine_alone(finished: Longhaul) -> None:
+    summary = finished.summary()
+    assert summary_faults(summary) == []
+    assert (summary["status"], summary["steps"], summary["workers"]) == ("completed", 3, 2)
+    print(summary["verdict"], summary["reasons"])
+    assert [reason for reason in summary["reasons"] if not OF_A_SMALL_MACHINE.match(reason)] == []
+
+
+def test_its_links_were_netem_and_as_asked(finished: Longhaul) -> None:
+    network = json.loads(finished.run.network.read_text())
+    assert network["shaper"] == "netem"
+    provenance = json.loads(finished.run.provenance.read_text())
+    assert provenance["shaper"] == {"chosen": "netem", "why": "asked"}
+    wan = [link for link in network["links"] if link["wan"]]
+    assert len(wan) == 2
+    for link in wan:
+        assert link["read_back"]["shaper"] == "netem"
+        assert link["read_back"]["delay_s"] == pytest.approx(RTT_S / 2)
+        (idle,) = (entry for entry in link["measurements"] if entry["stage"] == "idle")
+        assert idle["rtt_s"] == pytest.approx(RTT_S, abs=2e-3)
+        assert idle["rate_bit_s"] == pytest.approx(10e6, rel=0.02)
+
+
+def test_no_packet_was_lost_and_losses_are_said_not_to_be_repeatable(finished: Longhaul) -> None:
+    network = json.loads(finished.run.network.read_text())
+    events = list(finished.run.read_events())
+    lines = [event for event in events if event["event"] == "delay_line"]
+    assert lines and all(event["drops"] == event["queue_drops"] == 0 for event in lines)
+    assert lines[-1]["packets"] > 100
+    assert all(isinstance(link["read_back"]["seeded"], bool) for link in network["links"] if link["wan"])

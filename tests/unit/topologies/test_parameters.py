@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topologies.parameters import PACKET_BYTES, Parameters, parse_queue_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("1 BDP", 0),
+        ("1.0 BDP", 0),
+        ("2.5 BDP", 2_500_000),
+        ("0.5BDP", 500_000),
+        ("1 packet", 1514),
+        ("1000 packets", 1_514_000),
+        ("256 kB", 256_000),
+        ("1 MiB", 2**20),
+    ],
+)
+def test_a_queue_in_products_packets_or_bytes(text: str, size_bytes: int) -> None:
+    assert parse_queue_bytes(text, 100e6, 0.080) == size_bytes
+
+
+@pytest.mark.parametrize(
+    "text", ["", "3", "BDP", "3 apples", "-1 packets", "0 packets", "100 B", "0", "0 BDP", True, None]
+)
+def test_what_is_no_queue_is_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="queue"):
+        parse_queue_bytes(text, 100e6, 0.080)  # type: ignore[arg-type]
+
+
+def test_a_link_without_delay_has_no_product() -> None:
+    assert parse_queue_bytes("1 BDP", 1e9, 0.0) == 0
+    with pytest.raises(ValueError, match="no such product"):
+        parse_queue_bytes("2 BDP", 1e9, 0.0)
+
+
+@given(st.integers(1, 10**6))
+def test_packets_are_frames_of_1514_bytes(count: int) -> None:
+    assert parse_queue_bytes(f"{count} packets", 1e6, 0.1) == count * PACKET_BYTES
+
+
+def test_a_fault_is_kept_once() -> None:
+    read = Parameters()
+    assert [read.rate("topo.rate", "x") for _ in range(3)] == [1e4] * 3
+    assert len(read.faults) == 1

@@ -1,0 +1,174 @@
+"""A network that a file describes link by link."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from testbed.core.errors import InputError
+from testbed.core.topology import LEAST_RATE_BIT_S, Link, LinkProfile, Topology, symmetric
+from topologies.parameters import Impairments, Parameters
+from topologies.parts import LAN_RATE, access_links, nodes_in
+
+_PROFILE = ("rate", *Impairments.__annotations__, "flow_rate", "source")
+_LINK = ("name", "a", "b", "rtt", *_PROFILE, "forward", "backward")
+_DIRECTION = ("delay", *_PROFILE)
+
+
+def build(
+    *,
+    name: str = "described",
+    workers: int = 4,
+    regions: list[str] | dict[str, int],
+    links: list[Any],
+    rate: str = "",
+    lan_rate: str = LAN_RATE,
+    source: str = "",
+) -> Topology:
+    """Regions and WAN links as a user lists them.
+
+    A link is a mapping: `a` and `b`, the regions it joins; `rate`, each way; `rtt`, both ways together; and as it likes
+    `name`, `flow_rate`, `source` and the parameters of `topologies.parameters.Impairments`. `forward` (from a to b)
+    and `backward` may hold any of these again for one direction, with `delay`, one way, in place of `rtt`.
+
+    Args:
+        regions: names, over which workers are spread in blocks; or workers of each, where 0 makes it a router alone.
+        rate: no WAN link carries more than this; empty: as each link says.
+        source: of the links that name none.
+
+    Raises:
+        InputError: with every fault at once, each with its key.
+    """
+    read = Parameters()
+    cap_bit_s = read.cap(rate)
+    lan_rate_bit_s = read.lan_rate(lan_rate)
+    counts = _counts(read, name, regions, workers)
+    found = [_link(read, f"topo.links[{index}]", link, counts, source, cap_bit_s) for index, link in enumerate(links)]
+    wan = tuple(link for link in found if link is not None)
+    nodes = nodes_in(counts)
+    try:
+        topology = Topology(
+            name=name, regions=tuple(counts), nodes=nodes, links=(*wan, *access_links(nodes, lan_rate_bit_s))
+        )
+    except InputError as error:
+        # of a link that could not be read the graph knows nothing, so what it lacks may be there
+        read.add(fault for fault in error.faults if len(wan) == len(found) or "no path to" not in fault)
+        topology = None
+    read.raise_faults()
+    assert topology is not None
+    return topology
+
+
+def _counts(read: Parameters, name: str, regions: list[str] | dict[str, int], workers: int) -> dict[str, int]:
+    """Workers of each region."""
+    if not isinstance(regions, dict):
+        return read.placed(workers, read.regions(regions))
+    counts: dict[str, int] = {}
+    for region, count in regions.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            read.add([f"topo.regions.{region}={count}: must be how many workers it has, from 0"])
+        counts[str(region)] = count if isinstance(count, int) and count > 0 else 0
+    if not read.faults and not sum(counts.values()):
+        read.add(["topo.regions: no region has a worker"])
+    elif not read.faults and sum(counts.values()) != workers:
+        read.add(
+            [f"workers={workers}: the regions of {name} lay down {sum(counts.values())} in all; leave workers out"]
+        )
+    return counts
+
+
+def _link(
+    read: Parameters, where: str, link: Any, regions: Iterable[str], source: str, cap_bit_s: float | None
+) -> Link | None:
+    """The link, or None where it could not be one."""
+    if not isinstance(link, Mapping):
+        read.add([f"{where}: must hold {', '.join(_LINK[:3])}, rate and rtt, found {link!r}"])
+        return None
+    _known_keys(read, where, link, _LINK)
+    a, b = ends = _ends(read, where, link, regions)
+    ways = {way: _way(read, where, way, link) for way in ("forward", "backward")}
+    for key, own in (("rate", "rate"), ("rtt", "delay")):
+        if key not in link and not all(own in values for values in ways.values()):
+            read.add([f"{where}.{key}: must be given, or {own} in both forward and backward"])
+    rtt_s = read.time(f"{where}.rtt", link.get("rtt", 0))
+    rate_bit_s = read.rate(f"{where}.rate", link["rate"]) if "rate" in link else LEAST_RATE_BIT_S
+    shared = symmetric(
+        str(link.get("name", f"{a}-{b}")), a, b, wan=True, rtt_s=rtt_s, rate_bit_s=rate_bit_s, source="-"
+    )
+    delays = {
+        way: read.time(f"{where}.{way}.delay", own["delay"]) if "delay" in own else shared.forward.delay_s
+        for way, own in ways.items()
+    }
+    profiles = {
+        way: _profile(
+            read, where, way, {"source": source, **link}, own, rate_bit_s, delays[way], sum(delays.values()), cap_bit_s
+        )
+        for way, own in ways.items()
+    }
+    if "" in ends:
+        return None
+    return dataclasses.replace(shared, forward=profiles["forward"], backward=profiles["backward"])
+
+
+def _profile(
+    read: Parameters,
+    where: str,
+    way: str,
+    link: Mapping[str, Any],
+    own: Mapping[str, Any],
+    rate_bit_s: float,
+    delay_s: float,
+    rtt_s: float,
+    cap_bit_s: float | None,
+) -> LinkProfile:
+    """One direction: what the link says, and over it what is said of this way alone."""
+    both = {key: link[key] for key in _PROFILE if key in link and key not in own}
+    source = str(own.get("source") or both.get("source") or "").strip()
+    if "rate" in own:
+        rate_bit_s = read.rate(f"{where}.{way}.rate", own["rate"])
+    if not source:
+        read.add([f"{where}.source: must say where the numbers come from, or 'assumed: why'"])
+    if cap_bit_s is not None and cap_bit_s < rate_bit_s:
+        rate_bit_s, source = cap_bit_s, f"rate assumed: held at topo.rate; the rest: {source}"
+    fields: dict[str, Any] = {}
+    for place, values in ((where, both), (f"{where}.{way}", own)):
+        known = {key: value for key, value in values.items() if key in Impairments.__annotations__}
+        fields |= read.impairments(cast(Impairments, known), rate_bit_s, rtt_s, place)
+        if "flow_rate" in values:
+            fields["flow_rate_bit_s"] = read.rate(f"{place}.flow_rate", values["flow_rate"])
+    return LinkProfile(rate_bit_s=rate_bit_s, delay_s=delay_s, source=source or "-", **fields)
+
+
+def _way(read: Parameters, where: str, way: str, link: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of one direction alone."""
+    found = link.get(way)
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        read.add([f"{where}.{way}: must hold what differs in this direction, such as rate, found {found!r}"])
+        return {}
+    _known_keys(read, f"{where}.{way}", found, _DIRECTION)
+    return dict(found)
+
+
+def _ends(read: Parameters, where: str, link: Mapping[str, Any], regions: Iterable[str]) -> tuple[str, str]:
+    """Both regions; "" for one that is none."""
+    known = list(regions)
+    a, b = (str(link.get(key, "")) for key in ("a", "b"))
+    for key, end in (("a", a), ("b", b)):
+        if end not in known:
+            read.add([f"{where}.{key}: must be one of the regions ({', '.join(known)}), found {end or 'none'}"])
+    if a == b and a in known:
+        read.add([f"{where}.b: {b} is the link's other end too"])
+        b = ""
+    return a if a in known else "", b if b in known else ""
+
+
+def _known_keys(read: Parameters, where: str, values: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            guess = f"did you mean {near[0]}? " if near else ""
+            read.add([f"{where}.{key}: unknown; {guess}known: {', '.join(known)}"])

@@ -1,0 +1,55 @@
+"""Regions below continents, continents joined by a backbone."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from testbed.core.topology import Topology
+from topologies.parameters import Impairments, Parameters
+from topologies.parts import ASSUMED, LAN_RATE, alike, assemble, every_pair
+
+_REGIONS = ("america/oregon", "america/virginia", "europe/dublin", "europe/frankfurt")
+
+
+def build(
+    *,
+    name: str = "hierarchical",
+    workers: int = 4,
+    regions: tuple[str, ...] | list[str] = _REGIONS,
+    rate: str = "500 Mbit/s",
+    rtt: str = "20 ms",
+    backbone_rate: str = "200 Mbit/s",
+    backbone_rtt: str = "80 ms",
+    lan_rate: str = LAN_RATE,
+    source: str = ASSUMED,
+    **impairments: Unpack[Impairments],
+) -> Topology:
+    """A WAN link from each region to its continent's exchange, and one between every two exchanges.
+
+    An exchange is a router without workers. All that a continent sends to another shares one backbone link.
+
+    Args:
+        regions: each as continent/region.
+        rate: of the links from regions to exchanges, each way.
+        rtt: of these, both ways together; two regions of a continent are twice that apart.
+        backbone_rate: of the links between exchanges, each way.
+        backbone_rtt: of these, both ways together.
+
+    Raises:
+        InputError: with every fault at once.
+    """
+    read = Parameters()
+    regional = read.wan(rate, rtt, source, impairments)
+    backbone = read.wan(backbone_rate, backbone_rtt, source, impairments, prefix="backbone_")
+    parts = [str(region).split("/") for region in regions]
+    if wrong := [str(region) for region, part in zip(regions, parts, strict=True) if len(part) != 2 or not all(part)]:
+        read.add([f"topo.regions: {', '.join(wrong)}: must be continent/region, as in america/oregon"])
+    places = read.regions([part[-1] for part in parts])
+    continents = dict.fromkeys(part[0] for part in parts)
+    if both := [place for place in places if place in continents and len(parts[places.index(place)]) == 2]:
+        read.add([f"topo.regions: {', '.join(both)}: is both a continent and a region"])
+    links = (
+        *alike([(place, part[0]) for place, part in zip(places, parts, strict=True)], regional),
+        *alike(every_pair(continents), backbone),
+    )
+    return assemble(read, name, read.placed(workers, places), links, lan_rate, transit=continents)

@@ -1,0 +1,96 @@
+"""Regions of a cloud with measured figures, every two joined by a link of their own."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, Unpack
+
+from testbed.core.topology import MOST_RATE_BIT_S, Link, Topology, symmetric
+from testbed.core.units import format_rate
+from topologies.matrices import MATRICES, Matrix
+from topologies.parameters import Impairments, Parameters, with_impairments
+from topologies.parts import LAN_RATE, assemble, every_pair
+
+
+def build(
+    *,
+    matrix: str,
+    name: str = "",
+    workers: int = 10,
+    regions: tuple[str, ...] | list[str] = (),
+    rate: str = "",
+    lan_rate: str = LAN_RATE,
+    **impairments: Unpack[Impairments],
+) -> Topology:
+    """A full mesh of the regions of a measured matrix.
+
+    A link's capacity is what many flows together reached, or, where nobody measured that, what its source says was
+    assumed; the figure of a single flow is kept beside it (`flow_rate_bit_s`) and limits nothing. The exception are the
+    dtfm topologies: DT-FM emulated links of the capacity that few flows had reached, and a run that is to be compared
+    with theirs needs the same.
+
+    Args:
+        matrix: one of `topologies.matrices.MATRICES`.
+        regions: some of the matrix's, in the order in which workers fill them; empty: all.
+        rate: no WAN link carries more than this; empty: as measured. A matrix without rates needs it.
+
+    Raises:
+        InputError: with every fault at once.
+    """
+    read = Parameters()
+    if matrix not in MATRICES:
+        read.add([f"topo.matrix={matrix}: unknown; known: {', '.join(MATRICES)}"])
+        read.raise_faults()
+    figures = MATRICES[matrix]
+    cap_bit_s = read.cap(rate)
+    if not rate and any(pair.capacity_gbit_s is None for pair in figures.pairs.values()):
+        read.add([f"topo.rate: must be given: {matrix} has round trips only"])
+    places = _places(read, regions or figures.regions, figures)
+    links = [_link(read, figures, a, b, cap_bit_s, impairments) for a, b in every_pair(places)]
+    return assemble(read, name or matrix, read.placed(workers, places), links, lan_rate)
+
+
+def _places(read: Parameters, regions: tuple[str, ...] | list[str], figures: Matrix) -> tuple[str, ...]:
+    """The known ones among `regions`."""
+    asked = read.regions(regions)
+    for region in asked:
+        if region not in figures.regions:
+            near = difflib.get_close_matches(region, figures.regions, n=1)
+            guess = f"did you mean {near[0]}? " if near else ""
+            read.add([f"topo.regions: {region} is unknown here; {guess}known: {', '.join(figures.regions)}"])
+    return tuple(dict.fromkeys(region for region in asked if region in figures.regions))
+
+
+def _link(read: Parameters, figures: Matrix, a: str, b: str, cap_bit_s: float | None, impairments: Impairments) -> Link:
+    pair = figures.pair(a, b)
+    rate_bit_s, capacity = _capacity(figures, pair.capacity_gbit_s, cap_bit_s)
+    rtt_s = pair.rtt_ms / 1e3
+    what = "RTT and single flow" if pair.flow_gbit_s else "RTT"
+    fields: dict[str, Any] = {
+        "rate_bit_s": rate_bit_s,
+        "rtt_s": rtt_s,
+        "flow_rate_bit_s": pair.flow_gbit_s * 1e9 if pair.flow_gbit_s else None,
+        "source": with_impairments(f"{what}: {figures.origin.text}. Capacity: {capacity}", impairments),
+        **read.impairments(impairments, rate_bit_s, rtt_s),
+    }
+    link = symmetric(f"{a}-{b}", a, b, wan=True, **fields)
+    read.add(link.forward.faults("topo, WAN links"))
+    return link
+
+
+def _capacity(figures: Matrix, measured_gbit_s: float | None, cap_bit_s: float | None) -> tuple[float, str]:
+    """Bits per second, and the words for it."""
+    if measured_gbit_s is None:
+        return cap_bit_s or MOST_RATE_BIT_S, "assumed: given as topo.rate, nothing measured"
+    measured_bit_s = measured_gbit_s * 1e9
+    if cap_bit_s is not None and cap_bit_s < measured_bit_s:
+        return (
+            cap_bit_s,
+            f"assumed: held at {format_rate(cap_bit_s)} as asked (topo.rate); uncapped: {figures.capacity}",
+        )
+    if measured_bit_s > MOST_RATE_BIT_S:
+        return (
+            MOST_RATE_BIT_S,
+            f"held at {format_rate(MOST_RATE_BIT_S)}, the most a link may have; more was {figures.capacity}",
+        )
+    return measured_bit_s, figures.capacity

@@ -1,0 +1,187 @@
+"""A topology's parameters: text with units in, base units out, and every fault kept until all have been read."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypedDict
+
+from testbed.core.errors import InputError
+from testbed.core.placement import workers_per_region
+from testbed.core.topology import LEAST_RATE_BIT_S, symmetric
+from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_size_bytes, parse_time_s
+
+PACKET_BYTES = 1514
+"""An Ethernet frame of 1500 bytes of payload, without its checksum: what a queue counts."""
+
+_MULTIPLE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(BDP|packets?)\s*")
+
+
+class Impairments(TypedDict, total=False):
+    """What a WAN link does to packets besides delaying them: the same parameters in every family, each way."""
+
+    jitter: str
+    """Spread around the one-way delay, as text with a unit; at most the delay."""
+    jitter_distribution: str
+    """uniform (half its width), normal or pareto (the standard deviation)."""
+    loss: str
+    """Mean share of lost packets; a ratio or a percentage."""
+    loss_burst_packets: float
+    """Mean length of a bad state (Gilbert-Elliott); 0: losses are independent."""
+    bad_loss: str
+    good_loss: str
+    duplicate: str
+    reorder: str
+    """Share of packets that overtake all others."""
+    queue: str
+    """In front of the rate limit: "1 BDP" (of the link itself), "1000 packets" of 1514 bytes, or "256 kB"."""
+
+
+_FIELDS = {
+    "loss": "loss_ratio",
+    "bad_loss": "bad_loss_ratio",
+    "good_loss": "good_loss_ratio",
+    "duplicate": "duplicate_ratio",
+    "reorder": "reorder_ratio",
+}
+
+
+class Parameters:
+    """Reads values; what cannot be read is kept in `faults`, and something harmless stands in for it."""
+
+    def __init__(self, *faults: str) -> None:
+        self.faults: list[str] = list(faults)
+
+    def add(self, faults: Iterable[str]) -> None:
+        """A network of many links says the same thing of each; once is enough."""
+        self.faults += [fault for fault in faults if fault not in self.faults]
+
+    def raise_faults(self) -> None:
+        """Raises:
+        InputError: with every fault found so far.
+        """
+        if self.faults:
+            raise InputError(*self.faults)
+
+    def rate(self, key: str, value: Any) -> float:
+        return self._read(key, value, parse_rate_bit_s, LEAST_RATE_BIT_S)
+
+    def cap(self, rate: str) -> float | None:
+        """What no WAN link may exceed; None where nothing readable was given."""
+        before = len(self.faults)
+        cap_bit_s = self.rate("topo.rate", rate) if rate else None
+        return cap_bit_s if len(self.faults) == before else None
+
+    def time(self, key: str, value: Any) -> float:
+        return self._read(key, value, parse_time_s, 0.0)
+
+    def ratio(self, key: str, value: Any) -> float:
+        return self._read(key, value, parse_ratio, 0.0)
+
+    def number(self, key: str, value: Any) -> float:
+        return self._read(key, value, _number, 0.0)
+
+    def _read(self, key: str, value: Any, parse: Callable[[Any], float], stand_in: float) -> float:
+        try:
+            return parse(value)
+        except ValueError as error:
+            self.add([f"{key}: {error}"])
+            return stand_in
+
+    def impairments(self, values: Impairments, rate_bit_s: float, rtt_s: float, where: str = "topo") -> dict[str, Any]:
+        """As fields of `LinkProfile`; those not given are left to it."""
+        given: dict[str, Any] = dict(values)
+        fields: dict[str, Any] = {
+            field: self.ratio(f"{where}.{key}", given[key]) for key, field in _FIELDS.items() if key in given
+        }
+        if "jitter" in given:
+            fields["jitter_s"] = self.time(f"{where}.jitter", given["jitter"])
+        if "jitter_distribution" in given:
+            fields["jitter_distribution"] = str(given["jitter_distribution"])
+        if "loss_burst_packets" in given:
+            fields["loss_burst_packets"] = self.number(f"{where}.loss_burst_packets", given["loss_burst_packets"])
+        if "queue" in given:
+            fields["limit_bytes"] = self._read(
+                f"{where}.queue", given["queue"], lambda text: parse_queue_bytes(text, rate_bit_s, rtt_s), 0
+            )
+        return fields
+
+    def wan(self, rate: str, rtt: str, source: str, values: Impairments, *, prefix: str = "") -> dict[str, Any]:
+        """The parameters of WAN links that are all alike, for `symmetric`; out-of-range ones are reported once.
+
+        Args:
+            prefix: of the keys of rate and round trip.
+        """
+        rate_bit_s = self.rate(f"topo.{prefix}rate", rate)
+        rtt_s = self.time(f"topo.{prefix}rtt", rtt)
+        fields = self.impairments(values, rate_bit_s, rtt_s)
+        profile = {"rate_bit_s": rate_bit_s, "rtt_s": rtt_s, "source": with_impairments(source, values), **fields}
+        self.add(
+            symmetric("", "a", "b", wan=True, **profile).forward.faults(
+                f"topo, {prefix or 'WAN '}links".replace("_", " ")
+            )
+        )
+        return profile
+
+    def lan_rate(self, rate: str) -> float:
+        rate_bit_s = self.rate("topo.lan_rate", rate)
+        access = symmetric("", "a", "b", wan=False, rate_bit_s=rate_bit_s, rtt_s=0.0, source="parameter")
+        self.add(access.forward.faults("topo.lan_rate"))
+        return rate_bit_s
+
+    def regions(self, regions: Sequence[str], *, key: str = "topo.regions") -> tuple[str, ...]:
+        """At least one, each once."""
+        names = tuple(str(region) for region in regions)
+        if not names or len(set(names)) != len(names):
+            self.add([f"{key}={list(names)}: must be one name or more, all different"])
+        return names
+
+    def placed(self, workers: int, regions: Sequence[str]) -> dict[str, int]:
+        """Workers of each region, in blocks."""
+        try:
+            return dict(zip(regions, workers_per_region(workers, len(regions)), strict=True))
+        except ValueError as error:
+            if regions:
+                self.add([str(error)])
+            return dict.fromkeys(regions, 1)
+
+
+def with_impairments(source: str, values: Impairments) -> str:
+    """The source of a rate and a round trip, which says nothing of what else was asked for."""
+    asked = ", ".join(f"{key}={value}" for key, value in values.items())
+    return f"{source}; as asked: {asked}" if asked else source
+
+
+def parse_queue_bytes(text: str | int | float, rate_bit_s: float, rtt_s: float) -> int:
+    """Bytes of a queue; 0 is one bandwidth-delay product as the shaper knows it, at least four bursts.
+
+    >>> parse_queue_bytes("2.5 BDP", 100e6, 0.080), parse_queue_bytes("1000 packets", 0, 0)
+    (2500000, 1514000)
+
+    Raises:
+        ValueError: it cannot be read, or is empty.
+    """
+    match = _MULTIPLE.fullmatch(str(text))
+    if match is None:
+        try:
+            size_bytes = parse_size_bytes(text)
+        except ValueError as error:
+            raise ValueError(f"queue {text!r}: not such as '1 BDP', '1000 packets' or '256 kB'; {error}") from None
+    elif match[2] == "BDP":
+        if float(match[1]) == 1:
+            return 0
+        size_bytes = math.ceil(float(match[1]) * rate_bit_s / 8 * rtt_s)
+        if not rtt_s:
+            raise ValueError(f"queue {text!r}: a link without delay has no such product; give packets or bytes")
+    else:
+        size_bytes = round(float(match[1]) * PACKET_BYTES)
+    if size_bytes < PACKET_BYTES:
+        raise ValueError(f"queue {text!r}: {size_bytes} bytes do not hold one packet of {PACKET_BYTES}")
+    return size_bytes
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is not a number")
+    return float(value)

@@ -1,0 +1,73 @@
+"""What families of networks are made of: nodes in regions, access links, WAN links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from typing import Any
+
+from testbed.core.topology import Link, Node, Topology, symmetric
+from testbed.core.units import format_rate
+from topologies.parameters import Parameters
+
+ASSUMED = "assumed: round figures, made up as an example"
+LAN_RATE = "2.5 Gbit/s"
+"""Two cores can carry it."""
+
+
+def nodes_in(workers: Mapping[str, int]) -> tuple[Node, ...]:
+    """The nodes of each region, so many as `workers` says."""
+    return tuple(
+        Node(name=f"{region}-{index}", region=region) for region, count in workers.items() for index in range(count)
+    )
+
+
+def access_links(nodes: Iterable[Node], rate_bit_s: float) -> tuple[Link, ...]:
+    """One link from each node to its region; its delay is what the kernel's own path takes."""
+    source = f"assumed: a {format_rate(rate_bit_s)} network card; no delay added"
+    return tuple(
+        symmetric(
+            f"{node.name}-{node.region}",
+            node.name,
+            node.region,
+            wan=False,
+            rate_bit_s=rate_bit_s,
+            rtt_s=0.0,
+            source=source,
+        )
+        for node in nodes
+    )
+
+
+def alike(pairs: Iterable[tuple[str, str]], profile: Mapping[str, Any]) -> tuple[Link, ...]:
+    """WAN links between `pairs` of regions, all with the same profile."""
+    return tuple(symmetric(f"{a}-{b}", a, b, wan=True, **profile) for a, b in pairs)
+
+
+def every_pair(regions: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    return tuple(combinations(regions, 2))
+
+
+def assemble(
+    read: Parameters,
+    name: str,
+    workers: Mapping[str, int],
+    wan: Iterable[Link],
+    lan_rate: str,
+    transit: Iterable[str] = (),
+) -> Topology:
+    """The topology, if nothing that `read` has seen is at fault.
+
+    Args:
+        workers: of each region that has any.
+        transit: regions that only pass packets on.
+
+    Raises:
+        InputError: with every fault at once.
+    """
+    lan_rate_bit_s = read.lan_rate(lan_rate)
+    read.raise_faults()
+    nodes = nodes_in(workers)
+    return Topology(
+        name=name, regions=(*workers, *transit), nodes=nodes, links=(*wan, *access_links(nodes, lan_rate_bit_s))
+    )
