@@ -39,6 +39,15 @@ check: setup ## What this machine has and lacks, all at once, and what each lack
 test: setup ## The tests but the slow ones, those that need root included
 	@scripts/test.sh
 
+.PHONY: test-netem
+test-netem: setup ## The netem shaper on a kernel that has it: Debian's user-mode Linux, booted for the tests
+	@scripts/test-netem.sh
+
+.PHONY: bench
+bench: setup ## The project's benchmarks: tables, docs/benchmarks.md, JSON beside; BENCH="--quick" or "--only setup"
+	@trap 'scripts/own.sh experiments/benchmarks/results docs/benchmarks.md' EXIT; \
+	$(AS_ROOT) $(BIN)/python experiments/benchmarks/run.py $(BENCH)
+
 .PHONY: lint
 lint: setup ## Style, types, import contracts, and what must not be in the tree
 	@trap 'scripts/own.sh $(CACHES)' EXIT; set -ex; \

@@ -4,8 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-PACKAGES="gcc git iproute2 iptables kmod libc6-dev libnetfilter-queue-dev make mininet mount procps prometheus python3-dev
-python3-venv runc util-linux"
+PACKAGES="gcc git iperf3 iproute2 iptables iputils-ping kmod libc6-dev libnetfilter-queue-dev make mininet mount procps
+prometheus python3-dev python3-venv runc util-linux"
 PACKAGES=${PACKAGES//$'\n'/ }
 PYTHON=/usr/bin/python3 # Debian's mininet is seen by this one alone; another python3 may come first on PATH
 STAMP=.venv/longhaul-setup

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,78 +22,88 @@ from testbed.orchestrator.emulation import tap, tc, tcp
 from testbed.orchestrator.emulation.network import Network
 from testbed.orchestrator.emulation.port import Port
 
+TRAFFIC = ("tcp", "tcp, single packets", "udp, single packets")
+"""`tcp` is what a run has: its sender makes units of several segments. Single ones need a limit on the worker's card."""
+_STREAM = Path(__file__).parent / "stream.py"
 _RTT_S = 0.010
-_WARM_S = 1.5
-_WINDOW_S = 4.0
+_LIMIT_BYTES = 4_000_000
+"""So much that the queue never runs empty."""
+_WARM_S, _WINDOW_S = 1.5, 3.0
 _TAP_BYTES = 64 << 20
-_FRAME_HEADER_BYTES = 66
-_SEGMENT_BYTES = 1448
+_PACKET_BYTES = 1514
+_TCP_HEADER_BYTES, _SEGMENT_BYTES = 66, 1448
 _RECORD = struct.Struct("=IIII")
 
 
 def points(*, quick: bool) -> list[Point]:
-    """Single packets where the sender makes no larger units, else what the link carries; each with cores that halt when
-    idle (as they are) and with cores kept awake."""
+    """Cores that halt when idle are as they are; cores kept awake show what waking up costs."""
     if quick:
-        return [Point({"rate_bit_s": 100e6, "single_packets": True, "awake": False, "busy": False}, 8)]
+        return [Point({"rate_bit_s": 100e6, "traffic": TRAFFIC[0], "awake": False, "busy": False}, 8)]
     return [
-        Point({"rate_bit_s": rate, "single_packets": single, "awake": awake, "busy": busy}, 9)
+        Point({"rate_bit_s": rate, "traffic": traffic, "awake": awake, "busy": busy}, 9)
         for rate in (100e6, 250e6, 500e6, 1000e6)
-        for single in (True, False)
+        for traffic in TRAFFIC
         for awake, busy in ((False, False), (True, False), (False, True))
-        if not single or rate <= 250e6
+        if "single" not in traffic or rate <= 250e6
     ]
 
 
-def measure(
-    rate_bit_s: float, single_packets: bool, awake: bool, busy: bool, burst_bytes: int = 0, rtt_s: float = _RTT_S,
-    congestion: str = "reno", source: str = "tcp",
-) -> dict[str, Any]:
-    """`burst_bytes`: of the bucket, if not what a run has. Cores `awake` poll while idle."""
-    topology = inside.topology(rate_bit_s, rtt_s)
+def measure(rate_bit_s: float, traffic: str, awake: bool, busy: bool) -> dict[str, Any]:
+    topology = inside.topology(rate_bit_s, _RTT_S)
     with (
         inside.awake_cores(awake),
-        Network(topology, tcp.profile(congestion, topology), inside.shaper(), lambda _: None) as network,
+        Network(topology, tcp.profile("reno", topology), inside.shaper(), lambda _: None) as network,
         inside.busy_cores((os.cpu_count() or 1) if busy else 0),
     ):
         port = network.port(topology.wan_links[0].name, topology.wan_links[0].a)
-        _choose_unit(network, port, single_packets, burst_bytes)
+        burst_bytes = _choose_unit(network, port, single="single" in traffic)
         with inside.QueueWatch(port.read) as watch, inside.Idle() as idle:
-            if source == "tcp":
-                flow = inside.flow_between(network, seconds=_WARM_S + _WINDOW_S + 0.2)
-                packets = _tapped(port, _WARM_S, _WINDOW_S)
-                ends = flow.wait()
-                from_s = ends["started_s"] + _WARM_S
-            else:
-                import time
-                with inside.Probes(inside.link_of(network)) as prober:
-                    import threading
-                    th = threading.Thread(target=prober.burst, args=(_WINDOW_S + .5,)); th.start()
-                    from_s = time.monotonic() + .2
-                    packets = _tapped(port, .2, _WINDOW_S)
-                    th.join()
-        full, share = watch.full_rate_bit_s(rate_bit_s, from_s, from_s + _WINDOW_S)
-    return {**_gaps(packets, rate_bit_s), "burst_bytes": port.settings.burst_bytes, "idle_ratio": idle.ratio,
-            "rate_bit_s": watch.rate_bit_s(from_s, from_s + _WINDOW_S), "full_rate_bit_s": full, "full_share": share}
+            flow = inside.flow_between(network, seconds=_WARM_S + _WINDOW_S + 0.5) if "tcp" in traffic else None
+            stream = None if flow else _stream(network, rate_bit_s)
+            from_s = time.monotonic() + _WARM_S
+            packets = _tapped(port, _WARM_S, _WINDOW_S)
+            if flow:
+                flow.wait()
+            elif stream:
+                stream.wait()
+    full, share = watch.full_rate_bit_s(rate_bit_s, from_s, from_s + _WINDOW_S)
+    return {
+        **_gaps(packets, rate_bit_s),
+        "burst_bytes": burst_bytes,
+        "idle_ratio": idle.ratio,
+        "full_rate_bit_s": full,
+        "full_share": share,
+    }
 
 
-def _choose_unit(network: Network, port: Port, single_packets: bool, burst_bytes: int) -> None:
-    if single_packets:
+def _choose_unit(network: Network, port: Port, *, single: bool) -> int:
+    """Returns the burst, which must be below two units for single packets to be released one by one."""
+    rate_bit_s, burst_bytes = port.settings.rate_bit_s, port.settings.burst_bytes
+    if single:
+        burst_bytes = max(tc.LEAST_BURST_PACKET_BYTES, round(rate_bit_s / 8 * tc.BURST_S))
         for node in network.workers.values():
             node.namespace.command(["ip", "link", "set", "dev", "eth0", "gso_max_segs", "1"])
-        burst_bytes = burst_bytes or max(tc.LEAST_BURST_PACKET_BYTES, round(port.settings.rate_bit_s / 8 * tc.BURST_S))
-    if burst_bytes:
-        limit = port.settings.limit_bytes
-        port.change(port.profile, tc.RateSettings(port.settings.rate_bit_s, burst_bytes, limit))
+    port.change(port.profile, tc.RateSettings(rate_bit_s, burst_bytes, _LIMIT_BYTES))
+    return burst_bytes
+
+
+def _stream(network: Network, rate_bit_s: float) -> subprocess.Popen[Any]:
+    """From router to router, where it ends unanswered: nothing comes back over the link."""
+    (link,) = network.topology.wan_links
+    count = round(rate_bit_s / 8 / _PACKET_BYTES * (_WARM_S + _WINDOW_S + 0.5))
+    b = network.routers[link.b].namespace
+    b.command(["iptables", "-t", "raw", "-I", "PREROUTING", "-p", "udp", "-j", "DROP"])
+    command = [sys.executable, str(_STREAM), "send", str(network.plan.wan[link.name].b_side.near), str(count)]
+    return network.routers[link.a].namespace.popen([*command, str(_PACKET_BYTES - 42), str(_LIMIT_BYTES // 4)])
 
 
 def _tapped(port: Port, warm_s: float, window_s: float) -> list[tuple[int, int]]:
     """(time in ns, bytes) of what left the queue in the window."""
-    import time
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tap.pcap"
         one = {"interface": port.interface, "file": path.name, "path": str(path), "namespace": port.node.namespace.path}
-        time.sleep(warm_s)
+        started_s = time.monotonic()
+        time.sleep(warm_s - 0.5)
         process = subprocess.Popen(
             [sys.executable, "-m", "testbed.orchestrator.emulation.tap"],
             stdin=subprocess.PIPE,
@@ -103,7 +114,7 @@ def _tapped(port: Port, warm_s: float, window_s: float) -> list[tuple[int, int]]
         process.stdin.write(json.dumps({"taps": [one], "most_bytes": _TAP_BYTES}) + "\n")
         process.stdin.flush()
         process.stdout.readline()
-        time.sleep(window_s - 1)
+        time.sleep(max(0.0, started_s + warm_s + window_s - time.monotonic()))
         process.communicate()
         data = path.read_bytes()
     found, offset = [], len(tap.FILE_HEADER)
@@ -115,16 +126,15 @@ def _tapped(port: Port, warm_s: float, window_s: float) -> list[tuple[int, int]]
 
 
 def _gaps(packets: list[tuple[int, int]], rate_bit_s: float) -> dict[str, Any]:
-    errors, sizes = [], []
+    """A super-packet counts with the headers of all its segments, as the queue counts it."""
+    errors = []
     for (before_ns, _), (at_ns, size_bytes) in zip(packets, packets[1:], strict=False):
-        segments = max(1, -(-(size_bytes - _FRAME_HEADER_BYTES) // _SEGMENT_BYTES))
-        wire_bytes = size_bytes + (segments - 1) * _FRAME_HEADER_BYTES
-        ideal_s = wire_bytes * 8 / rate_bit_s
+        segments = max(1, -(-(size_bytes - _TCP_HEADER_BYTES) // _SEGMENT_BYTES)) if size_bytes > _PACKET_BYTES else 1
+        ideal_s = (size_bytes + (segments - 1) * _TCP_HEADER_BYTES) * 8 / rate_bit_s
         errors.append(abs((at_ns - before_ns) * 1e-9 / ideal_s - 1))
-        sizes.append(size_bytes)
     return {
         "gaps": len(errors),
-        "unit_bytes": inside.quantile([float(size) for size in sizes], 0.5),
+        "unit_bytes": inside.quantile([float(size) for _, size in packets], 0.5),
         **{f"error_p{round(share * 100)}": inside.quantile(errors, share) for share in (0.5, 0.9, 0.99)},
         "over_10_percent": sum(error > 0.1 for error in errors) / len(errors) if errors else None,
     }

@@ -110,6 +110,9 @@ def fit(parts: Mapping[str, Part | None], given: Collection[str]) -> tuple[dict[
             faults.append("workload.script: must be given, such as workload.script=train.py")
         elif not path.is_file():
             faults.append(f"workload.script={script}: no such file")
+        elif path.parent.stat().st_mode & 0o005 != 0o005 or path.stat().st_mode & 0o004 != 0o004:
+            said = f"chmod o+rx {path.parent}; chmod o+r {path}"
+            faults.append(f"workload.script={script}: workers are nobody and cannot read it there: {said}")
         else:
             workload = replace(workload, params={**workload.params, "script": str(path)})
     return {**parts, "workload": workload, "strategy": Part(program, workload.target)}, faults

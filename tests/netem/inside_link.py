@@ -105,8 +105,11 @@ def main() -> None:
             if "down" in phase:
                 network.set_down("a-b", phase["down"])
             if "tc" in phase:
-                command = ["tc", "qdisc", "replace", "dev", "to-b", "root", *phase["tc"]]
-                network.middles["a-b"].namespace.command(command)
+                middle = network.middles["a-b"].namespace
+                middle.command(
+                    ["tc", "qdisc", "del", "dev", "to-b", "root"]
+                )  # a change of netem keeps what it is not told
+                middle.command(["tc", "qdisc", "add", "dev", "to-b", "root", *phase["tc"]])
             arrived = line.send(phase["count"], phase.get("size", 100), phase.get("interval_s", 0.0))
             found.append(
                 {

@@ -19,7 +19,7 @@ OF_A_SMALL_MACHINE = re.compile(
             r"cores were idle only",  # one core, and a collector and a probe beside the workers
             r"rank \d+ began .* late",
             r"the collector took a sample .* late",
-            r"link .*: asked .* bit/s, measured .* \((busy|training)\)",
+            r"link .*: asked .*bit/s, measured .* \((busy|training)\)",
             r"link .*: asked a round trip of .*, measured .* \((busy|training, least)\)",
             r"link .*: no (rate|round trip) measured \(busy\)",
         )

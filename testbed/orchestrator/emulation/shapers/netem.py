@@ -117,15 +117,18 @@ class _Way:
         self._counts = now
         if self.is_down:
             return
-        arrived, dropped = now.arrived - before.arrived, (now.dropped - before.dropped) % 2**32
+        dropped = (now.dropped - before.dropped) % 2**32
+        passed = now.left - before.left + now.waiting - before.waiting + dropped
+        arrived = passed
+        if self.profile.duplicate_ratio:  # the interface it arrives on sees frames too that go no further
+            arrived = now.arrived - before.arrived
+            self.doubled += passed - arrived
         self.packets += arrived
         self.drops += dropped
         self.asked_drops += arrived * self.profile.loss_ratio
         self.asked_drops_variance += arrived * self.profile.loss_variance
         if not self.profile.loss_ratio:
             self.queue_drops += dropped
-        if self.profile.duplicate_ratio:
-            self.doubled += now.left - before.left + now.waiting - before.waiting + dropped - arrived
 
     def report(self, interval_s: float) -> dict[str, Any]:
         with self._lock:

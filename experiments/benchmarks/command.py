@@ -1,0 +1,94 @@
+"""The command line of the benchmarks: which points, in which order, until when; what is printed and written."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.benchmarks import document, harness, tables
+from experiments.benchmarks.harness import FOLDER, Point, Results
+from testbed.core.errors import LonghaulError
+from testbed.orchestrator.clone import CLONE
+from testbed.orchestrator.seal import give_to_caller
+from testbed.orchestrator.supervise import machine_lock
+
+NAMES = ("accuracy", "gaps", "loss", "mininet_tclink", "set_up", "cost", "dilation")
+QUICK_RESULTS = CLONE / "build" / "benchmarks"
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="run.py", description="Measure the emulator and write docs/benchmarks.md.")
+    parser.add_argument("--quick", action="store_true", help="one or two points of each, below three minutes")
+    parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=f"one of {', '.join(NAMES)}")
+    parser.add_argument("--again", action="store_true", help="measure points that are there already, too")
+    parser.add_argument("--share", action="store_true", help="beside other runs on this machine")
+    parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="begin no point that ends later")
+    parser.add_argument("--results", type=Path, help="folder of the JSON files")
+    parser.add_argument("--tables", action="store_true", help="measure nothing: print and write what is there")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    asked = _arguments(argv)
+    if os.geteuid() != 0 and not asked.tables:
+        _say("benchmarks build networks, which root alone may do: use sudo")
+        return 2
+    names = asked.only or list(NAMES)
+    folder = asked.results or (QUICK_RESULTS if asked.quick else FOLDER / "results")
+    try:
+        if not asked.tables:
+            with machine_lock(share=asked.share):
+                failures = _measure(names, folder, asked)
+        else:
+            failures = []
+    except LonghaulError as error:
+        _say("\n".join(error.faults))
+        return 1
+    for name in names:
+        results = Results(folder, name)
+        if results.points:
+            _say("\n" + tables.of(name, list(results.found())))
+    if not asked.quick and not asked.results:
+        document.write({name: Results(folder, name) for name in NAMES})
+    for failure in failures:
+        _say(f"failed: {failure}")
+    return 1 if failures else 0
+
+
+def _measure(names: Sequence[str], folder: Path, asked: argparse.Namespace) -> list[str]:
+    """Returns what could not be measured."""
+    waiting: list[tuple[str, Results, str, Point]] = []
+    for name in names:
+        results, code = Results(folder, name), harness.code_hash(name)
+        for point in importlib.import_module(f"experiments.benchmarks.{name}").points(quick=asked.quick):
+            if asked.again or not results.has(point, code):
+                waiting.append((name, results, code, point))
+    waiting.sort(key=lambda one: one[1].is_disturbed(one[3], one[2]))  # first what is not there at all
+    total_s = harness.total_s(point for *_, point in waiting)
+    _say(f"{len(waiting)} points to measure, about {total_s:.0f} s")
+    started_s = time.monotonic()
+    failures: list[str] = []
+    for number, (name, results, code, point) in enumerate(waiting, 1):
+        if asked.seconds and time.monotonic() - started_s + point.seconds > asked.seconds:
+            continue
+        try:
+            measured = harness.measure(name, point)
+        except LonghaulError as error:
+            failures += error.faults
+            _say(f"{number}/{len(waiting)} {name} {point.key}: failed")
+            continue
+        results.keep(point, code, measured)
+        give_to_caller(folder)
+        mark = f", DISTURBED by {measured['others_cores']:.2f} cores" if measured["is_disturbed"] else ""
+        _say(f"{number}/{len(waiting)} {name} {point.key}: {measured['wall_s']:.0f} s{mark}")
+    return failures

@@ -1,0 +1,131 @@
+"""Sessions by hand: what ping and iperf3 find agrees with the record; sessions do not see each other; nothing stays."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from testbed.core.rundir import RunDir
+from testbed.orchestrator.clone import CLONE, environment
+from tests.emulation.support import gone_within, host_state
+
+LIMIT_S = 240.0
+GOODPUT_OF_RATE = (1500 - 52) / 1514
+"""TCP with time stamps over Ethernet, whose headers count in a link's rate."""
+
+
+def longhaul(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "testbed", *words],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        cwd=CLONE,
+        env=environment(),
+        check=False,
+    )
+
+
+class Session:
+    """What is up, and how to reach into it."""
+
+    def __init__(self, run: RunDir) -> None:
+        self.run = run
+
+    def execute(self, node: str, *command: str) -> str:
+        where = ["--runs", str(self.run.path.parent), "--run", self.run.run_id]
+        done = longhaul("exec", *where, node, "--", *command)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+    def rtt_ms(self, source: str, target: str) -> float:
+        said = self.execute(source, "ping", "-c", "10", "-i", "0.1", "-q", target)
+        found = re.search(r"= [\d.]+/([\d.]+)/", said)
+        assert found, said
+        return float(found[1])
+
+
+@contextlib.contextmanager
+def up(runs: Path, *overrides: str) -> Iterator[Session]:
+    done = longhaul("up", *overrides, "metrics_port=0", "--share", "--runs", str(runs))
+    assert done.returncode == 0, done.stderr + done.stdout
+    found = re.search(r"is up as (\S+)", done.stdout)
+    assert found, done.stdout
+    session = Session(RunDir(runs / found[1]))
+    try:
+        yield session
+    finally:
+        ended = longhaul("down", "--runs", str(runs), "--run", session.run.run_id)
+    assert ended.returncode == 0, ended.stderr + ended.stdout
+    gone_within(session.run.run_id, 5.0)
+
+
+def measured(session: Session, source: str) -> dict[str, Any]:
+    links = json.loads(session.run.network.read_text())["links"]
+    (found,) = (link["measured"] for link in links if link["wan"] and link["from"] == source)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_ping_and_iperf3_agree_with_the_record(machine_lock: None, tmp_path: Path) -> None:
+    before = host_state()
+    with up(tmp_path / "runs", "topo=wan100m", "workers=2") as session:
+        rtt_s = measured(session, "oregon")["rtt_s"]
+        assert abs(session.rtt_ms("oregon-0", "virginia-0") / 1e3 - rtt_s) < 1e-3
+        session.execute("virginia-0", "iperf3", "--server", "--one-off", "--daemon")
+        # the first seconds are TCP's own beginning
+        said = session.execute("oregon-0", "iperf3", "--client", "virginia-0", "--time", "8", "--json")
+        intervals = [interval["sum"]["bits_per_second"] for interval in json.loads(said)["intervals"]][3:]
+        goodput_bit_s = sum(intervals) / len(intervals)
+        rate_bit_s = measured(session, "oregon")["rate_bit_s"]
+        assert abs(goodput_bit_s / (rate_bit_s * GOODPUT_OF_RATE) - 1) < 0.05
+        assert "m0" in session.execute("oregon", "ip", "-brief", "address")
+    summary = json.loads(session.run.summary.read_text())
+    assert summary["status"] == "completed"
+    assert summary["links"][0]["wire_bytes"] > 1e7
+    assert host_state() == before
+
+
+def test_in_a_node_one_is_root_of_the_node_alone(machine_lock: None, tmp_path: Path) -> None:
+    with up(tmp_path / "runs", "topo=lan", "workers=2") as session:
+        assert session.execute("local-0", "id", "-u").strip() == "0"
+        assert session.execute("local-0", "bash", "-c", "ls -A /home /root | grep -v :").strip() == ""
+        assert len(session.execute("local-0", "ps", "ax").splitlines()) < 6
+        refused = longhaul(
+            *("exec", "--runs", str(session.run.path.parent), "local-0", "--", "bash", "-c", "mount -t tmpfs x /mnt")
+        )
+        assert refused.returncode != 0
+        unknown = longhaul("exec", "--runs", str(session.run.path.parent), "mars-0", "--", "true")
+        assert unknown.returncode == 2
+        assert "known: local-0, local-1, local" in unknown.stderr
+
+
+def test_two_sessions_at_once_do_not_see_each_other(machine_lock: None, tmp_path: Path) -> None:
+    with up(tmp_path / "runs", "topo=wan100m", "workers=2") as first:
+        with up(tmp_path / "runs", "topo=wan100m", "workers=2", "topo.rtt='20 ms'") as second:
+            assert abs(first.rtt_ms("oregon-0", "virginia-0") - 67) < 1
+            assert abs(second.rtt_ms("oregon-0", "virginia-0") - 20) < 1
+            which = longhaul("exec", "--runs", str(first.run.path.parent), "oregon-0", "--", "true")
+            assert which.returncode == 2
+            assert "say which with --run" in which.stderr
+        assert abs(first.rtt_ms("oregon-0", "virginia-0") - 67) < 1, "the end of one is not the end of the other"
+
+
+def test_a_second_session_must_be_asked_for_by_share(machine_lock: None, tmp_path: Path) -> None:
+    """The test holds the machine's lock, as a run would."""
+    refused = longhaul("up", "topo=lan", "metrics_port=0", "--runs", str(tmp_path / "runs"))
+    assert refused.returncode != 0
+    assert "another run is going on this machine" in refused.stderr + refused.stdout
+    assert not (tmp_path / "runs").exists() or not os.listdir(tmp_path / "runs")
+
+
+def test_sixty_four_nodes_in_containers_come_up_and_go(machine_lock: None, tmp_path: Path) -> None:
+    with up(tmp_path / "runs", "topo=lan", "workers=64") as session:
+        assert session.rtt_ms("local-0", "local-63") < 5

@@ -1,0 +1,100 @@
+"""Whole runs that are not the plain main job: a user's script, a partition, a slowed clock, a starved machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from testbed.orchestrator.clone import CLONE
+from tests.emulation.support import Longhaul, gone_within
+
+SCRIPTS = CLONE / "experiments" / "scripts"
+SMALL = ("workers=2", "batch_size=16")
+HOGS = 4 * (os.cpu_count() or 2)
+
+
+def test_a_plain_ddp_script_runs_unmodified(machine_lock: None, tmp_path: Path) -> None:
+    words = [f"workload.script={SCRIPTS / 'plain_ddp.py'}", "workload.args=[--epochs,1]"]
+    run = Longhaul(tmp_path / "runs", "topo=wan100m", "workload=script", "workers=2", *words)
+    assert run.wait() in (0, 5), run.said
+    summary = run.summary()
+    assert summary["status"] == "completed"
+    assert (summary["workload"], summary["strategy"]) == ("script", "script")
+    assert summary["steps"] is None
+    assert summary["bytes"]["wire_wan"] > 1e6
+    assert "rank 0 epoch 1 loss" in run.run.log("oregon-0").read_text()
+    gone_within(run.run.run_id, 5.0)
+
+
+def test_a_script_that_fails_is_named_with_its_last_words(machine_lock: None, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    script = tmp_path / "broken.py"
+    script.write_text("import os\nassert os.environ['RANK'] == '0', 'only rank 0 is well'\n")
+    run = Longhaul(tmp_path / "runs", "topo=lan", "workload=script", "workers=2", f"workload.script={script}")
+    assert run.wait() == 4
+    assert any("local-1" in reason and "only rank 0 is well" in reason for reason in run.summary()["reasons"])
+
+
+def test_training_goes_on_after_a_partition(machine_lock: None, tmp_path: Path) -> None:
+    events = tmp_path / "partition.yaml"
+    events.write_text("- at: 1 s\n  partition: [[oregon], [virginia]]\n  for: 5 s\n")
+    run = Longhaul(tmp_path / "runs", "topo=wan100m", "compressor=topk", "steps=25", *SMALL, f"events={events}")
+    assert run.wait() in (0, 5), run.said
+    assert run.summary()["status"] == "completed"
+    changes = [event for event in run.run.read_events() if event["event"] == "change"]
+    assert [change["what"] for change in changes] == ["down", "up"]
+    assert all(abs(change["t_s"] - asked_s) < 1 for change, asked_s in zip(changes, (1, 6), strict=True))
+    steps = [event["step_s"] for event in run.run.read_events() if event["event"] == "step"]
+    assert max(steps) > 4, "one step waited for the link"
+    assert sorted(steps)[len(steps) // 2] < 2
+
+
+def test_a_partition_that_outlasts_the_time_limit_fails_and_names_who_waited(
+    machine_lock: None, tmp_path: Path
+) -> None:
+    events = tmp_path / "partition.yaml"
+    events.write_text("- at: 1 s\n  partition: [[oregon], [virginia]]\n")
+    run = Longhaul(tmp_path / "runs", "topo=wan100m", "steps=40", *SMALL, f"events={events}", "timeout_s=8")
+    assert run.wait() == 4
+    assert any("worker" in reason for reason in run.summary()["reasons"]), run.summary()["reasons"]
+    gone_within(run.run.run_id, 5.0)
+
+
+def test_a_crash_by_event_ends_training_and_names_the_node(machine_lock: None, tmp_path: Path) -> None:
+    events = tmp_path / "crash.yaml"
+    events.write_text("- at: 500 ms\n  crash: oregon-0\n")
+    run = Longhaul(tmp_path / "runs", "topo=wan100m", "steps=60", *SMALL, f"events={events}")
+    assert run.wait() == 4
+    assert any("oregon-0 was ended by SIGKILL" in reason for reason in run.summary()["reasons"])
+
+
+def test_a_slowed_run_reports_emulated_figures(machine_lock: None, tmp_path: Path) -> None:
+    run = Longhaul(tmp_path / "runs", "topo=wan100m", "dilation=2", "steps=4", *SMALL)
+    assert run.wait() in (0, 5), run.said
+    summary = run.summary()
+    for link in (link for link in summary["links"] if link["wan"]):
+        assert abs(link["rate_bit_s"]["measured"] / 100e6 - 1) < 0.02
+        assert abs(link["rtt_s"]["measured"] - 0.067) < 1e-3
+    sysctls = json.loads(run.run.provenance.read_text())["sysctls"]
+    assert {node.get("net.ipv4.tcp_rto_min_us", "400000") for node in sysctls.values()} == {"400000"}
+    assert summary["time_s"] < summary["wall_s"] / 2
+
+
+def test_a_starved_machine_is_noticed(machine_lock: None, tmp_path: Path) -> None:
+    hogs = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=lambda: os.nice(-15))
+        for _ in range(HOGS)
+    ]
+    try:
+        run = Longhaul(tmp_path / "runs", "topo=lan", "steps=30", *SMALL)
+        assert run.wait() == 5, run.said
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    summary = run.summary()
+    assert (summary["status"], summary["verdict"]) == ("completed", "invalid")
+    assert any("waited" in reason for reason in summary["reasons"])
