@@ -73,7 +73,8 @@ def _measure(names: Sequence[str], folder: Path, asked: argparse.Namespace) -> l
         for point in importlib.import_module(f"experiments.benchmarks.{name}").points(quick=asked.quick):
             if asked.again or not results.has(point, code):
                 waiting.append((name, results, code, point))
-    waiting.sort(key=lambda one: one[1].is_disturbed(one[3], one[2]))  # first what is not there at all
+    # first what is not there at all, and once before thrice
+    waiting.sort(key=lambda one: (one[1].is_disturbed(one[3], one[2]), one[3].asked.get("repeat", 0)))
     total_s = harness.total_s(point for *_, point in waiting)
     _say(f"{len(waiting)} points to measure, about {total_s:.0f} s")
     started_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""CPU seconds that a gigabyte over a WAN link costs: of the whole machine, of the delay line; and what watching costs."""
+"""CPU seconds that a gigabyte over a WAN link costs, of the machine and of the delay line; and what watching costs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.orchestrator.emulation import tcp
 from testbed.orchestrator.emulation.measurement import Prober
 from testbed.orchestrator.emulation.network import Network
 from testbed.orchestrator.observation.collector import Collector, read_host
-from testbed.orchestrator.run import PROBE_EVERY_S
+from testbed.orchestrator.conductor import PROBE_EVERY_S
 
 _RTT_S = 0.02
 _SECONDS = 8.0

@@ -57,7 +57,15 @@ def _all_reduces(network: Network) -> list[float]:
     address = str(network.plan.node_address(nodes[0]))
     ranks = [
         network.workers[node].namespace.popen(
-            [sys.executable, str(_RANK), str(rank), str(len(nodes)), address, str(_REDUCED_BYTES), str(1 + _WARM_CALLS)],
+            [
+                sys.executable,
+                str(_RANK),
+                str(rank),
+                str(len(nodes)),
+                address,
+                str(_REDUCED_BYTES),
+                str(1 + _WARM_CALLS),
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -6,6 +6,7 @@ the later one takes at the link's rate. Time stamps are the kernel's, of an AF_P
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import struct
@@ -23,7 +24,7 @@ from testbed.orchestrator.emulation.network import Network
 from testbed.orchestrator.emulation.port import Port
 
 TRAFFIC = ("tcp", "tcp, single packets", "udp, single packets")
-"""`tcp` is what a run has: its sender makes units of several segments. Single ones need a limit on the worker's card."""
+"""`tcp` is what a run has: units of several segments. Single ones need a limit on the sender's card."""
 _STREAM = Path(__file__).parent / "stream.py"
 _RTT_S = 0.010
 _LIMIT_BYTES = 4_000_000
@@ -128,7 +129,7 @@ def _tapped(port: Port, warm_s: float, window_s: float) -> list[tuple[int, int]]
 def _gaps(packets: list[tuple[int, int]], rate_bit_s: float) -> dict[str, Any]:
     """A super-packet counts with the headers of all its segments, as the queue counts it."""
     errors = []
-    for (before_ns, _), (at_ns, size_bytes) in zip(packets, packets[1:], strict=False):
+    for (before_ns, _), (at_ns, size_bytes) in itertools.pairwise(packets):
         segments = max(1, -(-(size_bytes - _TCP_HEADER_BYTES) // _SEGMENT_BYTES)) if size_bytes > _PACKET_BYTES else 1
         ideal_s = (size_bytes + (segments - 1) * _TCP_HEADER_BYTES) * 8 / rate_bit_s
         errors.append(abs((at_ns - before_ns) * 1e-9 / ideal_s - 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -25,7 +26,7 @@ DISTURBED_CORES = 0.15
 """A point beside which others used more cores than this is marked, and measured again at the next call."""
 _TIMES_PATIENCE = 4
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-_MEASURING = ("harness.py", "inside.py", "flow.py", "point.py")
+_MEASURING = ("inside.py", "flow.py", "stream.py", "point.py")
 _NETWORK = ("testbed/core/topology.py", "topologies/parts.py", "topologies/two_regions.py")
 _BESIDE_THE_NETWORK = ("background", "capture", "tap", "container", "root")
 
@@ -43,7 +44,7 @@ class Point:
 
 
 def code_hash(name: str) -> str:
-    """Of what a point's figures depend on: the network, the harness and the benchmark's own file."""
+    """Of what a point's figures depend on: the network, what measures it, and the benchmark's own file."""
     emulation = CLONE / "testbed" / "orchestrator" / "emulation"
     paths = [
         *(path for path in emulation.rglob("*.py") if not path.name.startswith(_BESIDE_THE_NETWORK)),
@@ -52,7 +53,8 @@ def code_hash(name: str) -> str:
     ]
     digest = hashlib.sha256()
     for path in sorted(paths):
-        digest.update(str(path.relative_to(CLONE)).encode() + b"\0" + path.read_bytes() + b"\0")
+        meaning = ast.dump(ast.parse(path.read_bytes()))  # so that neither comments nor format make figures stale
+        digest.update(f"{path.relative_to(CLONE)}\0{meaning}\0".encode())
     return digest.hexdigest()[:16]
 
 
@@ -64,11 +66,18 @@ class Results:
         self.name = name
         self.points: dict[str, dict[str, Any]] = {}
         if self.path.exists():
-            self.points = {json.dumps(p["asked"], sort_keys=True): p for p in json.loads(self.path.read_text())["points"]}
+            self.points = {
+                json.dumps(p["asked"], sort_keys=True): p for p in json.loads(self.path.read_text())["points"]
+            }
 
     def has(self, point: Point, code: str) -> bool:
         found = self.points.get(point.key)
         return found is not None and found["code_hash"] == code and not found["is_disturbed"]
+
+    def is_disturbed(self, point: Point, code: str) -> bool:
+        """It is there, but others used the machine meanwhile."""
+        found = self.points.get(point.key)
+        return found is not None and found["code_hash"] == code and bool(found["is_disturbed"])
 
     def keep(self, point: Point, code: str, measured: dict[str, Any]) -> None:
         """Of two disturbed measurements of the same code the less disturbed one stays."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -236,7 +237,7 @@ class QueueWatch:
         """(rate, share of the time): between samples among which the queue cannot have run empty."""
         inside = [sample for sample in self.samples if from_s <= sample.at_s <= to_s]
         sent, full_s = 0, 0.0
-        for one, following in zip(inside, inside[1:], strict=False):
+        for one, following in itertools.pairwise(inside):
             gap_s = following.at_s - one.at_s
             if self._SHARE * one.backlog_bytes * 8 / rate_bit_s >= gap_s and following.backlog_bytes:
                 sent += following.sent_bytes - one.sent_bytes

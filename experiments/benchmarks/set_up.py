@@ -61,9 +61,7 @@ def measure(system: str, nodes: int, repeat: int) -> dict[str, Any]:
 
 def _longhaul(count: int, *, with_containers: bool, run_id: str) -> dict[str, Any]:
     nodes = tuple(Node(name=f"n{index}", region="hub") for index in range(count))
-    topology = Topology(
-        name="hub", regions=("hub",), nodes=nodes, links=access_links(nodes, _BW_MBIT_S * 1e6)
-    )
+    topology = Topology(name="hub", regions=("hub",), nodes=nodes, links=access_links(nodes, _BW_MBIT_S * 1e6))
     started_s = time.monotonic()
     network = Network(topology, tcp.profile("tuned", topology), "nfqueue", lambda _: None)
     containers: list[Container] = []
@@ -101,7 +99,11 @@ def _containers(network: Network, run_id: str) -> list[Container]:
     ]
     try:
         with ThreadPoolExecutor(_STARTS_AT_ONCE) as pool:
-            list(pool.map(lambda one: one.start(["sleep", "1000"], {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin"}), containers))
+            list(
+                pool.map(
+                    lambda one: one.start(["sleep", "1000"], {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin"}), containers
+                )
+            )
     except BaseException:
         _remove(containers)
         raise

@@ -86,14 +86,13 @@ def _accuracy(points: Sequence[Found]) -> str:
         verdict = f"outside: {', '.join(faults)}" if faults else "inside"
         if not in_target_range(asked):
             verdict += " (no target)"
-        full = result["flow_full_rate_bit_s"] if result["flow_full_share"] >= 0.3 else None
         return [
             format_rate(rate),
             format_time(rtt),
             _cores(asked),
             _percent_off(result["burst_rate_bit_s"], rate),
-            _percent_off(full, rate),
             _percent_off(result["flow_rate_bit_s"], rate),
+            _number(result["flow_full_share"], ".0f", 100),
             _number(result["goodput_bit_s"], ".1f", 1e-6),
             f"{ms[0]} / {ms[1]}",
             f"{ms[2]} / {ms[3]}",
@@ -102,7 +101,7 @@ def _accuracy(points: Sequence[Found]) -> str:
         ]
 
     heads = (
-        *("rate", "RTT", "cores", "rate, queue filled: %", "TCP, queue full: %", "TCP, all the time: %"),
+        *("rate", "RTT", "cores", "rate, queue filled: %", "TCP: %", "queue not empty: % of the time"),
         *("goodput, Mbit/s", "RTT error p50 / p99, ms", "forward p50 / p99, ms", "backward p50 / p99, ms", "target"),
     )
     return _table(heads, map(row, sorted(points, key=_by("rate_bit_s", "rtt_s", "busy"))))

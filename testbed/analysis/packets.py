@@ -38,7 +38,8 @@ def analyse(record: Record) -> dict[str, Any]:
     start_unix_s = record.start_unix_s
     if start_unix_s is None:
         raise InputError(f"{record.run_id}: nothing says when it began")
-    directions, faults = [], []
+    directions: list[dict[str, Any]] = []
+    faults: list[str] = []
     for entry in index["files"]:
         try:
             frames = pcap.read(directory / entry["file"], entry.get("mtu_bytes") or _USUAL_MTU_BYTES)
@@ -61,7 +62,7 @@ def _direction(
     record: Record, index: dict[str, Any], entry: dict[str, Any], frames: Frames, start_unix_s: float
 ) -> dict[str, Any]:
     dilation = record.spec.dilation if record.spec else 1.0
-    t_s = (frames.time_ns - round(start_unix_s * 1e9)) * 1e-9 / dilation
+    t_s = np.asarray((frames.time_ns - round(start_unix_s * 1e9)) * 1e-9 / dilation, dtype=np.float64)
     is_probe = (
         (frames.protocol == UDP)
         & (frames.source_port == frames.target_port)
@@ -128,7 +129,7 @@ def _compared(
     events = [
         event
         for event in record.of_kind("link")
-        if (event["name"], event["from"], event["to"]) == key and 0 < event["t_s"]
+        if (event["name"], event["from"], event["to"]) == key and event["t_s"] > 0
         if not is_short or event["t_s"] <= last_s
     ]
     if not events:

@@ -65,7 +65,8 @@ def read(path: Path, mtu_bytes: int) -> Frames:
     fields: list[tuple[int, int, int]] = []
     used_bytes, is_torn = _FILE_HEADER_BYTES, False
     try:
-        with path.open("rb") as file, RawPcapReader(file) as reader:
+        # given a path, scapy would leave what is no capture open; its types know of paths only
+        with path.open("rb") as file, RawPcapReader(file) as reader:  # type: ignore[arg-type]
             if reader.linktype != 1:
                 raise InputError(f"{path}: link type {reader.linktype}, expected 1, Ethernet")
             per_second = 1_000_000_000 if reader.nano else 1_000_000

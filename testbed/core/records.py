@@ -24,6 +24,8 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        `excluded_bytes`: of probes and of background traffic, which no other figure counts;
                        `rate_bit_s`: as asked at that moment
     rtt                name, rtt_s, sent  one probe's round trip, queueing included; probes sent so far
+    background         name, from, to, flows, finished, refused, failed, offered_bytes, delivered_bytes, wire_bytes,
+                       ack_wire_bytes, late_s  traffic of others on a direction since the first step
     delay_line         name, from, to, late_p50_s, late_p99_s, late_max_s, packets, drops, asked_drops,
                        asked_drops_variance, doubled, interval_s, queue_drops
                        `asked_drops`: mean and variance of the losses that the link's settings make for these packets

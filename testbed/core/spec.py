@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -125,6 +126,9 @@ class RunSpec:
             yield from change.faults(ends_of_link, [node.name for node in self.topology.nodes])
         for traffic in self.background:
             yield from traffic.faults(ends_of_link)
+        for (link, source), count in Counter((b.link, b.source) for b in self.background).items():
+            if count > 1:
+                yield f"background: link {link} from {source} is named {count} times"
 
     def _dilation_faults(self) -> Iterator[str]:
         if not self.dilation >= 1:

@@ -23,7 +23,7 @@ CHUNK = bytes(1 << 16)
 
 def transfer(network: Network, seconds: float) -> None:
     """From the first worker to the last, until everything has arrived."""
-    first, last = list(network.workers)[0], list(network.workers)[-1]
+    first, *_, last = network.workers
     address = (str(network.plan.node_address(last)), PORT)
     server = network.workers[last].namespace.call(lambda: socket.create_server(address))
 

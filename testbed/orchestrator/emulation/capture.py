@@ -1,8 +1,9 @@
 """The packets that leave each WAN direction, as pcap files of headers in the run's directory.
 
-They are seen behind the direction's rate limit, on the router's interface, so their times are those at which they leave.
-Segmentation offloads stay on in mode "wan": a frame may then be a super-packet of many segments. In mode "wan-packets"
-the workers' cards carry no super-packets, so each frame is a packet as on a wire, at some ten times the CPU.
+They are seen behind the direction's rate limit, on the router's interface, so their times are when they leave.
+Segmentation offloads stay on in mode "wan": a frame may then be a super-packet of many segments, also on slow links
+(tbf cuts only those above its burst). In mode "wan-packets" the workers' cards carry no super-packets, so each frame is
+a packet as on a wire, at some ten times the CPU.
 """
 
 from __future__ import annotations
@@ -166,7 +167,6 @@ class Capture:
                         "link": port.link.name,
                         "from": port.source,
                         "to": port.target,
-                        "unit": port.settings.unit,
                         "file": self._file(port.key),
                         **counts.get(self._file(port.key), {}),
                     }

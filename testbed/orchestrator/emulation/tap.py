@@ -3,9 +3,9 @@
 Its configuration is one JSON line on stdin; it answers a line when it records, runs until stdin ends, then takes what
 the kernel still holds and answers a last line with its counts.
 
-Each interface has a memory-mapped ring (AF_PACKET, TPACKET_V3) that the kernel fills with outgoing packets as they leave
-the queueing discipline, stamped by the kernel and cut to a snap length before they are copied. A ring's packet header
-holds the four fields of a pcap record in pcap's order, so a record is two slices; nothing is decoded here.
+Each interface has a memory-mapped ring (AF_PACKET, TPACKET_V3) that the kernel fills with outgoing packets as they
+leave the queueing discipline, stamped by the kernel and cut to a snap length before they are copied. A ring's packet
+header holds the four fields of a pcap record in pcap's order, so a record is two slices; nothing is decoded here.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class Tap:
             self._next_block = (self._next_block + 1) % self._blocks
 
     def _take_block(self, offset: int, packets: int) -> None:
-        ring, parts, room = self._ring, [], self._most_bytes - self._bytes
+        ring, room = self._ring, self._most_bytes - self._bytes
+        parts: list[bytes] = []
         taken = 0
         while taken < packets and not self._is_full:
             following, length, mac = _PACKET.unpack_from(ring, offset)

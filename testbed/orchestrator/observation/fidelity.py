@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from testbed.core.spec import RunSpec
 from testbed.orchestrator.observation.asked import Asked
 from testbed.orchestrator.observation.link_rules import DelayLines, Event, Finding, Rates, RoundTrips
-from testbed.orchestrator.observation.machine_rules import Bypass, Cores, Ranks
+from testbed.orchestrator.observation.machine_rules import LEAST_WATCHED_S, Bypass, Cores, Ranks
 
 
 class Judge:
@@ -102,7 +102,7 @@ class Judge:
             yield False, text
         if self._ended and not self._cores.watched_s:
             yield False, "the cores were not observed during training"
-        if self._ended:
+        if self._ended and self._cores.watched_s >= LEAST_WATCHED_S:
             for name in self._asked.links.keys() - self._round_trips.heard:
                 yield False, f"link {name}: no probe came back during training"
         if self._unread:

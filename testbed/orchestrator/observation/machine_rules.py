@@ -13,6 +13,8 @@ PRESSURE_SUSPECT, PRESSURE_INVALID = 0.5, 0.85
 STEAL_SUSPECT, STEAL_INVALID = 0.02, 0.10
 THROTTLED_SUSPECT, THROTTLED_INVALID = 0.01, 0.10
 SAMPLER_LATE_S = 1.0
+LEAST_WATCHED_S = 2.0
+"""A run that is over sooner says nothing about its cores."""
 WIRE_OVER_PAYLOAD_LEAST = 0.98
 START_SUSPECT_S, START_INVALID_S = 0.05, 0.5
 
@@ -35,7 +37,7 @@ class Cores:
         return float(sum(event["interval_s"] for event in self._hosts))
 
     def findings(self) -> Iterator[Finding]:
-        if not self._hosts:
+        if self.watched_s < LEAST_WATCHED_S:
             return
         idle = sum(event["cpu_idle_ratio"] * event["interval_s"] for event in self._hosts) / self.watched_s
         if idle < IDLE_SUSPECT:

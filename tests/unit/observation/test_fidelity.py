@@ -34,7 +34,7 @@ def access(wire_bytes: int) -> Event:
 
 
 def host(idle: float = 0.5, steal_s: float = 0.0, late_s: float = 0.0) -> Event:
-    figures = {"cpu_idle_ratio": idle, "steal_s": steal_s, "interval_s": 1.0, "sampler_late_s": late_s}
+    figures = {"cpu_idle_ratio": idle, "steal_s": steal_s, "interval_s": 2.0, "sampler_late_s": late_s}
     return {"t_s": 1.0, "event": "host", **figures}
 
 
@@ -100,8 +100,8 @@ def test_a_good_run_is_valid_without_a_reason() -> None:
         ([delay_line(queue_drops=3)], "invalid", "no room for 3 packets"),
         ([host(0.0)] * 9, "suspect", "idle only 5.0%"),
         ([host(0.0)] * 99, "invalid", "idle only 0.5%"),
-        ([host(), {**host(), "cpu_pressure_s": 1.8}], "suspect", "pressure"),
-        ([host(), {**host(), "cpu_pressure_s": 2.9}], "invalid", "pressure"),
+        ([host(), {**host(), "cpu_pressure_s": 3.6}], "suspect", "pressure"),
+        ([host(), {**host(), "cpu_pressure_s": 5.8}], "invalid", "pressure"),
         ([node(throttled_s=0.05)], "suspect", "a quota of its cgroup"),
         ([node(throttled_s=0.5)], "invalid", "a quota of its cgroup"),
         ([host(steal_s=0.1)], "suspect", "steal"),
