@@ -1,18 +1,20 @@
-"""CPU seconds that a gigabyte over a WAN link costs, of the machine and of the delay line; and what watching costs."""
+"""CPU seconds that a gigabyte over a WAN link costs, of all and of the delay line; and what watching costs."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments.benchmarks import inside
 from experiments.benchmarks.harness import Point
+from testbed.orchestrator.conductor import PROBE_EVERY_S
 from testbed.orchestrator.emulation import tcp
+from testbed.orchestrator.emulation.background_traffic import BackgroundTraffic
 from testbed.orchestrator.emulation.measurement import Prober
 from testbed.orchestrator.emulation.network import Network
-from testbed.orchestrator.observation.collector import Collector, read_host
-from testbed.orchestrator.conductor import PROBE_EVERY_S
+from testbed.orchestrator.observation.collector import Collector
 
 _RTT_S = 0.02
 _SECONDS = 8.0
@@ -37,35 +39,46 @@ def measure(rate_bit_s: float, is_watched: bool, seconds: float, repeat: int) ->
     with (
         Network(topology, tcp.profile("tuned", topology), shaper, events.append) as network,
         Prober(network, events.append) as prober,
+        BackgroundTraffic(network, (), 1, events.append) as background,
     ):
-        collector = Collector(network, {}, events.append, lambda _: 0)
+        collector = Collector(network, {}, background, events.append, lambda _: 0)
         if is_watched:
             collector.start()
             prober.watch(PROBE_EVERY_S)
-        before, line_before_s = read_host(), _delay_lines_s()
+        before = _used()
         ends = inside.flow_between(network, seconds=seconds).wait()
-        after, line_after_s = read_host(), _delay_lines_s()
+        after = _used()
         if is_watched:
             collector.stop()
         collector.close()
-    used_s = (after.total_s - before.total_s) - (after.idle_s - before.idle_s)
+    used_s = after.all_s - before.all_s
     gigabytes = ends["received_bytes"] / 1e9
     return {
         "shaper": shaper,
         "gigabytes": gigabytes,
-        "machine_s_per_gb": used_s / gigabytes,
-        "machine_s_per_s": used_s / (ends["last_s"] - ends["started_s"]),
-        "delay_line_s_per_gb": (line_after_s - line_before_s) / gigabytes,
+        "all_s_per_gb": used_s / gigabytes,
+        "all_s_per_s": used_s / (ends["last_s"] - ends["started_s"]),
+        "delay_line_s_per_gb": (after.delay_lines_s - before.delay_lines_s) / gigabytes,
         "link_events": sum(event["event"] == "link" for event in events),
         "probe_events": sum(event["event"] == "rtt" for event in events),
     }
 
 
-def _delay_lines_s() -> float:
-    """CPU time of the delay lines in this pid namespace."""
-    used_s = 0.0
+@dataclass(frozen=True)
+class Used:
+    """CPU seconds since the machine, or a process, began."""
+
+    all_s: float
+    """Of every process in this pid namespace, with the children each has waited for, and of the machine's interrupts."""
+    delay_lines_s: float
+
+
+def _used() -> Used:
+    interrupts = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[6:8]]
+    all_ticks, line_ticks = sum(interrupts), 0
     for path in Path("/proc").glob("[0-9]*"):
+        fields = [int(word) for word in (path / "stat").read_text().rsplit(")", 1)[1].split()[11:15]]
+        all_ticks += sum(fields)
         if b"shapers.delay_line" in (path / "cmdline").read_bytes():
-            fields = (path / "stat").read_text().rsplit(")", 1)[1].split()
-            used_s += (int(fields[11]) + int(fields[12])) * _TICK_S
-    return used_s
+            line_ticks += sum(fields)
+    return Used(all_ticks * _TICK_S, line_ticks * _TICK_S)

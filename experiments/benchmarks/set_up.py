@@ -5,10 +5,12 @@ The shape is a star: every node has one rate-limited link, to a router (ours) or
 
 from __future__ import annotations
 
-import os
+import contextlib
 import subprocess
 import sys
 import time
+import uuid
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,9 @@ from mininet.net import Mininet
 from mininet.nodelib import LinuxBridge
 
 from experiments.benchmarks.harness import Point
+from testbed.core.rundir import RUNTIME_ROOT
 from testbed.core.topology import Node, Topology
+from testbed.orchestrator.cleanup import leftovers
 from testbed.orchestrator.clone import CLONE
 from testbed.orchestrator.emulation import tcp
 from testbed.orchestrator.emulation.container import Container, Sandbox
@@ -56,39 +60,47 @@ def points(*, quick: bool) -> list[Point]:
 def measure(system: str, nodes: int, repeat: int) -> dict[str, Any]:
     if system == "mininet":
         return _mininet(nodes)
-    return _longhaul(nodes, with_containers="containers" in system, run_id=f"bench-{os.getpid()}-{repeat}")
+    return _longhaul(nodes, with_containers="containers" in system, run_id=f"bench-{uuid.uuid4().hex[:8]}")
 
 
 def _longhaul(count: int, *, with_containers: bool, run_id: str) -> dict[str, Any]:
     nodes = tuple(Node(name=f"n{index}", region="hub") for index in range(count))
     topology = Topology(name="hub", regions=("hub",), nodes=nodes, links=access_links(nodes, _BW_MBIT_S * 1e6))
     started_s = time.monotonic()
-    network = Network(topology, tcp.profile("tuned", topology), "nfqueue", lambda _: None)
-    containers: list[Container] = []
-    try:
-        network.__enter__()
+    with (
+        Network(topology, tcp.profile("tuned", topology), "nfqueue", lambda _: None) as network,
+        _work(run_id) if with_containers else contextlib.nullcontext() as work,
+    ):
         network_s = time.monotonic() - started_s
-        if with_containers:
-            containers = _containers(network, run_id)
+        containers = _containers(network, run_id, work) if work else []
         up_s = time.monotonic() - started_s
         running = sum(container.exit_code() is None for container in containers)
         started_s = time.monotonic()
-    finally:
         _remove(containers)
-        network.close()
     return {
         "network_up_s": network_s,
         "up_s": up_s,
         "down_s": time.monotonic() - started_s,
         "containers": running,
+        "left": len(leftovers(run_id)),
     }
 
 
-def _containers(network: Network, run_id: str) -> list[Container]:
-    """As a run starts them, with `sleep` in place of a worker; the run's directory is one in memory."""
-    work = Path("/run/longhaul") / run_id
+@contextlib.contextmanager
+def _work(run_id: str) -> Iterator[Path]:
+    """A directory in memory, in place of a run's."""
+    work = RUNTIME_ROOT / run_id
     work.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=711", "longhaul", str(work)], check=True)
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=711", "longhaul", str(work)], check=True)
+        yield work
+    finally:
+        subprocess.run(["umount", "--lazy", str(work)], check=False)
+        work.rmdir()
+
+
+def _containers(network: Network, run_id: str, work: Path) -> list[Container]:
+    """As a run starts them, with `sleep` in place of a worker."""
     socket = work / "socket"
     socket.touch()
     sandbox = Sandbox(run_id, CLONE, work / "runs", socket, work / "box", 1 << 28)

@@ -215,14 +215,14 @@ def _cost(points: Sequence[Found]) -> str:
         [
             format_rate(rate),
             "yes" if watched else "no",
-            f"{_median(results, 'machine_s_per_gb'):.2f}",
+            f"{_median(results, 'all_s_per_gb'):.2f}",
             f"{_median(results, 'delay_line_s_per_gb'):.2f}",
-            f"{_median(results, 'machine_s_per_s'):.3f}",
+            f"{_median(results, 'all_s_per_s'):.3f}",
             "yes" if (rate, watched) in disturbed else "",
         ]
         for (rate, watched), results in groups.items()
     ]
-    heads = ("rate", "watched", "machine, s/GB", "delay line, s/GB", "cores in use", "others disturbed")
+    heads = ("rate", "watched", "all, s/GB", "delay line, s/GB", "cores in use", "others disturbed")
     return _table(heads, rows)
 
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import select
 import socket
+import statistics
+import struct
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from testbed.orchestrator.emulation.ends import LATE_S, PORT, End, Link
@@ -20,6 +23,11 @@ _SEGMENT_BYTES = 1472
 _MOST_SEGMENTS = 44
 _SAMPLE_EVERY_S = 0.01
 _SETTLE_SHARE = 0.1
+_HEADERS_BYTES = 42
+"""Ethernet, IP and UDP."""
+_LEAST_UNITS = 20
+_SO_TIMESTAMPNS = 35
+_STAMP = struct.Struct("qq")
 
 
 class Burst:
@@ -29,6 +37,8 @@ class Burst:
         self.link, self.source, self.target, self.seconds = link, source, target, seconds
         self.sent_bytes = 0
         self.received_bytes = 0
+        self.arrivals: list[tuple[int, int]] = []
+        """Of each unit (a packet, or a super-packet) the kernel's time stamp in ns, and its payload."""
         self.done_sending = False
         self.threads = [threading.Thread(target=self._send), threading.Thread(target=self._receive)]
 
@@ -48,6 +58,7 @@ class Burst:
     def _receive(self) -> None:
         end = self.target.burst
         buffer = bytearray(1 << 16)
+        room = socket.CMSG_SPACE(_STAMP.size) + socket.CMSG_SPACE(4)
         while not (self.done_sending and self.received_bytes >= self.sent_bytes):
             wait_s = self.link.rtt_s + 0.3 if self.done_sending else LATE_S
             ready, _, _ = select.select([end], [], [], wait_s)
@@ -55,7 +66,12 @@ class Burst:
                 if self.done_sending:
                     break
                 continue
-            self.received_bytes += end.recv_into(buffer)
+            size_bytes, ancillary, _, _ = end.recvmsg_into([buffer], room)
+            self.received_bytes += size_bytes
+            for _, kind, data in ancillary:
+                if kind == _SO_TIMESTAMPNS:
+                    seconds, nanoseconds = _STAMP.unpack(data)
+                    self.arrivals.append((seconds * 10**9 + nanoseconds, size_bytes))
 
 
 def measure_rate(links: list[Link], seconds: float) -> Iterator[dict[str, Any]]:
@@ -87,8 +103,27 @@ def measure_rate(links: list[Link], seconds: float) -> Iterator[dict[str, Any]]:
             "window_s": window_s,
             "wire_bytes": after.sent_bytes - first.sent_bytes,
             "drops": after.drops - first.drops,
+            "gaps": gap_errors(burst.arrivals, burst.source.rate_bit_s),
             "arrived_ratio": burst.received_bytes / burst.sent_bytes if burst.sent_bytes else None,
         }
+
+
+def gap_errors(arrivals: list[tuple[int, int]], rate_bit_s: float) -> dict[str, float] | None:
+    """How far the time between two units' arrivals is from the time the second takes at the link's rate, as a share.
+
+    The unit is what left the limiter as one; its typical size is told along. Seen behind the whole link, so the delay's
+    own unevenness is in it. The first tenth, in which the limiter's bucket empties, is left out.
+    """
+    kept = arrivals[max(1, len(arrivals) // 10) :]
+    if len(kept) < _LEAST_UNITS:
+        return None
+    errors = []
+    for (before_ns, _), (at_ns, size_bytes) in pairwise(kept):
+        wire_bytes = size_bytes + -(-size_bytes // _SEGMENT_BYTES) * _HEADERS_BYTES
+        errors.append(abs((at_ns - before_ns) * 1e-9 / (wire_bytes * 8 / rate_bit_s) - 1))
+    errors.sort()
+    quantiles = {f"error_p{share}_ratio": errors[int(share / 100 * (len(errors) - 1))] for share in (50, 90, 99)}
+    return {"unit_bytes": statistics.median(size for _, size in kept), **quantiles}
 
 
 def _full_rate(series: list[tuple[float, int, int]], seconds: float) -> tuple[float | None, float]:

@@ -40,6 +40,7 @@ class End:
         self.address = config["address"]
         self.interface = config["interface"]
         self.limit_bytes = config["limit_bytes"]
+        self.rate_bit_s = config["rate_bit_s"]
         self.peer = ""
         self.probe, self.burst = in_network_namespace(self.namespace, self._sockets)
 
@@ -64,6 +65,7 @@ class End:
         burst.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 32 << 20)
         burst.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, max(self.limit_bytes // 3, 8192))  # the kernel doubles it
         burst.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, 1)
+        burst.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         burst.bind((self.address, PORT + 1))
         burst.settimeout(LATE_S)
         return probe, burst

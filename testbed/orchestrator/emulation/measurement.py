@@ -75,7 +75,9 @@ class Measured:
         return {
             "stage": self.stage,
             "rate_bit_s": burst["rate_bit_s"] if burst else None,
-            "burst": {k: burst[k] for k in ("window_s", "wire_bytes", "drops", "arrived_ratio")} if burst else None,
+            "burst": {k: burst[k] for k in ("window_s", "wire_bytes", "drops", "arrived_ratio", "gaps")}
+            if burst
+            else None,
             "rtt_s": statistics.median(round_trips) if round_trips else None,
             "rtt_max_s": max(round_trips) if round_trips else None,
             "probes": len(round_trips or []),
@@ -129,6 +131,7 @@ class Prober:
                 "namespace": self.network.nodes[end].namespace.path,
                 "interface": ports[end].interface,
                 "limit_bytes": ports[end].settings.limit_bytes,
+                "rate_bit_s": ports[end].profile.rate_bit_s,
             }
             for key, end in (("a", link.a), ("b", link.b))
         }

@@ -9,6 +9,7 @@ a second of a change, or while a link is down, against nothing.
 | --- | --- | --- | --- |
 | WAN rate, idle, busy, in training (past two standard errors) | 2% | 5% | communication time is in proportion to it |
 | WAN round trip: median idle and busy, least in training; past the jitter | 1 ms or 2% | 3 times that | likewise |
+| gaps between packets of a burst against its rate, 90th percentile | 100% | - | bursts are another queue |
 | seconds with the delay line's p99 later than 1 ms or 1% of the delay | 5% | 25% | late packets are another link |
 | packets the shaper lost against those it was to lose | - | 5 standard deviations | another loss |
 | packets lost for want of room in the delay line | - | any | a loss nobody asked for |

@@ -92,6 +92,7 @@ def test_a_good_run_is_valid_without_a_reason() -> None:
         ([measurement(rate_bit_s=106e6)], "invalid", "106 Mbit/s"),
         ([link(0.05, 0.05 * 12.5e6 * 0.93)] * 20, "suspect", "(training)"),
         ([link(0.05, 0.05 * 12.5e6 * 0.8)] * 20, "invalid", "(training)"),
+        ([{**measurement(), "burst": {"gaps": {"error_p90_ratio": 1.3}}}], "suspect", "gaps between packets"),
         ([measurement(rtt_s=0.069)], "suspect", "measured 69 ms (busy)"),
         ([measurement(rtt_s=0.072)], "invalid", "measured 72 ms (busy)"),
         ([measurement(rtt_s=0.0335)], "invalid", "measured 33.5 ms"),
