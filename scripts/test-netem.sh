@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The tests of the netem shaper, on a kernel that has it: Debian's user-mode Linux, a kernel that runs as a program. Its
-# file system is this machine's, read-only; it has no network. Arguments go to pytest, in place of all of tests/netem.
+# file system is this machine's, read-only; it has no network. Arguments go to pytest, which runs all of tests/netem
+# unless one of them is a path of tests.
 #
 #   LONGHAUL_NETEM_OUT=DIR   keeps what the tests write: junit.xml, rates.json
 #   LONGHAUL_NETEM_LIMIT_S   seconds after which all is ended, 840 by default

@@ -17,7 +17,6 @@ from testbed.orchestrator.clone import CLONE
 from testbed.orchestrator.seal import give_to_caller
 from testbed.orchestrator.supervise import machine_lock
 
-NAMES = ("accuracy", "gaps", "loss", "mininet_tclink", "set_up", "cost", "dilation")
 QUICK_RESULTS = CLONE / "build" / "benchmarks"
 
 
@@ -29,7 +28,9 @@ def _say(text: str) -> None:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="run.py", description="Measure the emulator and write docs/benchmarks.md.")
     parser.add_argument("--quick", action="store_true", help="one or two points of each, below three minutes")
-    parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=f"one of {', '.join(NAMES)}")
+    parser.add_argument(
+        "--only", action="append", choices=tables.NAMES, metavar="NAME", help=f"one of {', '.join(tables.NAMES)}"
+    )
     parser.add_argument("--again", action="store_true", help="measure points that are there already, too")
     parser.add_argument("--share", action="store_true", help="beside other runs on this machine")
     parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="begin no point that ends later")
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if os.geteuid() != 0 and not asked.tables:
         _say("benchmarks build networks, which root alone may do: use sudo")
         return 2
-    names = asked.only or list(NAMES)
+    names = asked.only or list(tables.NAMES)
     folder = asked.results or (QUICK_RESULTS if asked.quick else FOLDER / "results")
     try:
         if not asked.tables:
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if results.points:
             _say("\n" + tables.of(name, list(results.found())))
     if not asked.quick and not asked.results:
-        document.write({name: Results(folder, name) for name in NAMES})
+        document.write({name: Results(folder, name) for name in tables.NAMES})
     for failure in failures:
         _say(f"failed: {failure}")
     return 1 if failures else 0

@@ -69,7 +69,7 @@ class Used:
     """CPU seconds since the machine, or a process, began."""
 
     all_s: float
-    """Of every process in this pid namespace, with the children each has waited for, and of the machine's interrupts."""
+    """Of every process in this pid namespace, with the children it has waited for, and of interrupts."""
     delay_lines_s: float
 
 

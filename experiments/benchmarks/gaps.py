@@ -81,7 +81,7 @@ def _choose_unit(network: Network, port: Port, *, single: bool) -> int:
     """Returns the burst, which must be below two units for single packets to be released one by one."""
     rate_bit_s, burst_bytes = port.settings.rate_bit_s, port.settings.burst_bytes
     if single:
-        burst_bytes = max(tc.LEAST_BURST_PACKET_BYTES, round(rate_bit_s / 8 * tc.BURST_S))
+        burst_bytes = max(tc.LEAST_BURST_PACKET_BYTES, round(rate_bit_s / 8 * tc.PACKET_BURST_S))
         for node in network.workers.values():
             node.namespace.command(["ip", "link", "set", "dev", "eth0", "gso_max_segs", "1"])
     port.change(port.profile, tc.RateSettings(rate_bit_s, burst_bytes, _LIMIT_BYTES))

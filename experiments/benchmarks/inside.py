@@ -103,6 +103,7 @@ def link_of(network: Network) -> dict[str, Any]:
             "namespace": network.nodes[end].namespace.path,
             "interface": port.interface,
             "limit_bytes": port.settings.limit_bytes,
+            "rate_bit_s": port.settings.rate_bit_s,
         }
     return {"name": link.name, "rtt_s": link.rtt_s, **ends}
 
@@ -170,7 +171,7 @@ class Flow:
         self._sender = sender(command, stdout=subprocess.PIPE, text=True)
 
     def wait(self) -> dict[str, Any]:
-        ends = {}
+        ends: dict[str, Any] = {}
         for process in (self._sender, self._receiver):
             said, _ = process.communicate(timeout=_TIMEOUT_S)
             if process.returncode:

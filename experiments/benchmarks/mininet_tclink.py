@@ -59,7 +59,7 @@ def measure(bw_mbit_s: float, delay: str | None, busy: bool) -> dict[str, Any]:
     net.build()
     try:
         queues = QueueReader(RouteSocket(f"/proc/{a.pid}/ns/net"))
-        link = {"name": "h1-h2", "rtt_s": 0.0, "a": _end(a, "10.0.0.1"), "b": _end(b, "10.0.0.2")}
+        link = {"name": "h1-h2", "rtt_s": 0.0, "a": _end(a, "10.0.0.1", bw_mbit_s), "b": _end(b, "10.0.0.2", bw_mbit_s)}
         with inside.Probes(link) as prober, inside.busy_cores((os.cpu_count() or 1) if busy else 0):
             delays = prober.delays(100)
             rates = [one["rate_bit_s"] for _ in range(_BURSTS) for one in prober.burst(_BURST_S) if one["rate_bit_s"]]
@@ -78,11 +78,12 @@ def measure(bw_mbit_s: float, delay: str | None, busy: bool) -> dict[str, Any]:
         net.stop()
 
 
-def _end(host: Any, address: str) -> dict[str, Any]:
+def _end(host: Any, address: str, bw_mbit_s: float) -> dict[str, Any]:
     return {
         "name": host.name,
         "address": address,
         "namespace": f"/proc/{host.pid}/ns/net",
         "interface": f"{host.name}-eth0",
         "limit_bytes": _LIMIT_BYTES,
+        "rate_bit_s": bw_mbit_s * 1e6,
     }

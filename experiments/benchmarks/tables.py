@@ -64,7 +64,7 @@ def accuracy_faults(point: Found) -> list[str]:
 
 
 def in_target_range(asked: Found) -> bool:
-    return asked["rate_bit_s"] <= 500e6 or asked["rtt_s"] <= 0.067
+    return bool(asked["rate_bit_s"] <= 500e6 or asked["rtt_s"] <= 0.067)
 
 
 def _accuracy(points: Sequence[Found]) -> str:
@@ -181,7 +181,7 @@ def _grouped(points: Iterable[Found], *keys: str) -> dict[tuple[Any, ...], list[
 
 
 def _median(results: Sequence[Found], key: str) -> float:
-    return statistics.median(result[key] for result in results)
+    return float(statistics.median(result[key] for result in results))
 
 
 def _set_up(points: Sequence[Found]) -> str:
@@ -259,3 +259,4 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     "cost": _cost,
     "dilation": _dilation,
 }
+NAMES = tuple(_TABLES)

@@ -12,12 +12,11 @@ import sys
 import time
 from pathlib import Path
 
-from mininet.node import Node
-
 from testbed.core.rundir import RUNTIME_ROOT
 from testbed.orchestrator.clone import CLONE
 from testbed.orchestrator.emulation.container import Container, Sandbox
 from testbed.orchestrator.emulation.namespaces import own_sysfs
+from testbed.orchestrator.emulation.node import WorkerNode
 
 ATTEMPTS = Path(__file__).parent / "attempts.py"
 
@@ -31,14 +30,14 @@ def main() -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=711", "box", str(box)], check=True)
     telemetry = socket.socket(socket.AF_UNIX)
     telemetry.bind(str(work_of_test / "t.sock"))
-    nodes = [Node("w0"), Node("w1")]
+    nodes = [WorkerNode("w0"), WorkerNode("w1")]
     sandbox = Sandbox(
         run_id=run_id, clone=CLONE, runs=runs, socket=work_of_test / "t.sock", work=box, memory_bytes=1 << 28
     )
     root = sandbox.root()
     log = work_of_test / "log"
-    other = Container(sandbox, root, "w1", nodes[1].pid, work_of_test / "other-log")
-    tried = Container(sandbox, root, "w0", nodes[0].pid, log)
+    other = Container(sandbox, root, "w1", nodes[1].namespace.path, work_of_test / "other-log")
+    tried = Container(sandbox, root, "w0", nodes[0].namespace.path, log)
     try:
         other.start(["sleep", "60"], {"PATH": "/usr/bin:/bin"})
         tried.start([sys.executable, str(ATTEMPTS), *arguments], {"PATH": "/usr/bin:/bin"})
