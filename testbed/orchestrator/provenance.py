@@ -41,6 +41,14 @@ def _cpu_model() -> str | None:
     return None
 
 
+def _clock_source() -> str | None:
+    """Of a virtual machine on which it is not a fast one, delays are coarse."""
+    try:
+        return Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
+    except OSError:
+        return None
+
+
 def _versions() -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for name in _PACKAGES:
@@ -62,6 +70,7 @@ def collect() -> dict[str, Any]:
         "kernel": platform.release(),
         "system": platform.platform(),
         "cpu": _cpu_model(),
+        "clock_source": _clock_source(),
         "cores": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "python": sys.version.split()[0],

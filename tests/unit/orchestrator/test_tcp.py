@@ -1,0 +1,53 @@
+"""TCP's settings are those of a named profile, all of them, whatever the host's are."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.core.spec import TCP_PROFILES
+from testbed.orchestrator.config import compose
+from testbed.orchestrator.emulation import tcp
+
+PINNED = {
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_ecn",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_no_metrics_save",
+    "net.ipv4.tcp_rto_min_us",
+    "net.ipv4.tcp_limit_output_bytes",
+    "net.ipv6.conf.all.disable_ipv6",
+}
+
+
+def profile(name: str, topo: str = "wan1g") -> tcp.TcpProfile:
+    return tcp.profile(name, compose([f"topo={topo}"]).topology)
+
+
+@pytest.mark.parametrize("name", TCP_PROFILES)
+def test_every_profile_pins_everything(name: str) -> None:
+    assert profile(name).sysctls().keys() >= PINNED
+
+
+def test_every_profile_names_its_congestion_control() -> None:
+    found = {name: profile(name).congestion_control for name in TCP_PROFILES}
+    assert found == {"tuned": "bbr", "bbr": "bbr", "reno": "reno", "stock": "cubic"}
+
+
+@pytest.mark.parametrize("topo", ["lan", "wan1g", "wan10g", "aws8"])
+def test_stock_has_the_stock_buffers_whatever_the_network(topo: str) -> None:
+    settings = profile("stock", topo).sysctls()
+    assert settings["net.ipv4.tcp_rmem"].split()[2] == "6291456"
+    assert settings["net.ipv4.tcp_slow_start_after_idle"] == "1"
+
+
+@pytest.mark.parametrize("topo", ["wan1g", "wan10g", "aws8"])
+@pytest.mark.parametrize("name", [name for name in TCP_PROFILES if name != "stock"])
+def test_the_others_hold_one_flow_back_by_no_buffer(name: str, topo: str) -> None:
+    topology = compose([f"topo={topo}"]).topology
+    most_bit_s = max(link.forward.rate_bit_s for link in topology.wan_links)
+    settings = profile(name, topo).sysctls()
+    for key in ("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"):
+        # a window is half of the buffer that holds it
+        assert int(settings[key].split()[2]) / 2 > most_bit_s / 8 * topology.farthest_rtt_s
+    assert settings["net.ipv4.tcp_slow_start_after_idle"] == "0"
