@@ -189,6 +189,8 @@ class Topology:
     regions: tuple[str, ...]
     nodes: tuple[Node, ...]
     links: tuple[Link, ...]
+    dilation: float = 1.0
+    """How many times slower than what it stands for this network is; see `dilated`."""
 
     def __post_init__(self) -> None:
         raise_input_faults(self._faults())
@@ -258,10 +260,12 @@ class Topology:
 
     def dilated(self, k: float) -> Topology:
         """The same network k times slower, as it is built: rates divided by k, delays multiplied by it."""
-        return self if k == 1 else dataclasses.replace(self, links=tuple(link.dilated(k) for link in self.links))
+        links = tuple(link.dilated(k) for link in self.links)
+        return self if k == 1 else dataclasses.replace(self, links=links, dilation=self.dilation * k)
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """As asked for: what is recorded is never the slowed one."""
+        return {key: value for key, value in dataclasses.asdict(self).items() if key != "dilation"}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Topology:

@@ -25,8 +25,8 @@ RTT_TOLERANCE = 0.02
 LEAST_RTT_TOLERANCE_S = 1e-3
 BURST_S, SHORT_BURST_S, FEW_GROUPS = 0.8, 0.3, 4
 """Where many links are measured one after another, each gets less time."""
-CORE_S_PER_BYTE = {"packet": 12e-9, "super-packet": 2e-9}
-"""Of the whole machine, seen while links were filled (docs/benchmarks.md)."""
+CORE_S_PER_UNIT, CORE_S_PER_BYTE = 120e-6, 2e-9
+"""Of one core, for each packet or super-packet and for its bytes, while a link is filled (docs/benchmarks.md, cost)."""
 BURST_CORES_SHARE = 0.4
 ACCESS_BURST_S = 0.2
 PROBES = 20
@@ -191,7 +191,7 @@ class Prober:
         groups: list[list[str]] = []
         used_cores = most_cores
         for name in wan:
-            cores = sum(port.profile.rate_bit_s / 8 * CORE_S_PER_BYTE[port.settings.unit] for port in self._ports[name])
+            cores = sum(_cores_when_full(port) for port in self._ports[name])
             if used_cores + cores > most_cores:
                 groups.append([])
                 used_cores = 0.0
@@ -241,3 +241,8 @@ class Prober:
             message = json.loads(line)
             if message["event"] == "rtt":
                 self.report(message)
+
+
+def _cores_when_full(port: Port) -> float:
+    rate_byte_s = port.profile.rate_bit_s / 8
+    return rate_byte_s * (CORE_S_PER_BYTE + CORE_S_PER_UNIT / port.settings.most_unit_bytes)

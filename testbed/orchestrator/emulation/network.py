@@ -138,7 +138,7 @@ class Network:
     def _add_port(
         self, link: Link, source: str, target: str, node: NamespaceNode, interface: str, profile: LinkProfile
     ) -> None:
-        settings = tc.rate_settings(profile, link.rtt_s)
+        settings = tc.rate_settings(profile, link.rtt_s, self.topology.dilation)
         index = self._wiring.index(node, interface)
         self.ports.append(Port(link, source, target, node, interface, index, profile, settings))
 
@@ -198,7 +198,7 @@ class Network:
         """
         port = self.port(link, source)
         before = port.profile
-        port.change(profile, tc.rate_settings(profile, 2 * profile.delay_s))
+        port.change(profile, tc.rate_settings(profile, 2 * profile.delay_s, self.topology.dilation))
         if profile != before:
             self.shaper.change((link, source), profile, _limit_packets(profile))
             self._read_delays()

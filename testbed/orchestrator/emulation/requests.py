@@ -14,7 +14,7 @@ from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
-from pyroute2.netlink.rtnl.tcmsg import sched_tbf, tcmsg
+from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 _RTM_NEWLINK, _RTM_NEWADDR, _RTM_NEWROUTE, _RTM_NEWNEIGH, _RTM_NEWQDISC = 16, 20, 24, 28, 36
 _REQUEST, _REPLACE, _EXCLUSIVE, _CREATE = 0x1, 0x100, 0x200, 0x400
@@ -23,6 +23,8 @@ _IFF_UP = 1
 _TC_H_ROOT = 0xFFFFFFFF
 _TABLE_MAIN, _PROTOCOL_STATIC, _SCOPE_UNIVERSE, _TYPE_UNICAST = 254, 4, 0, 1
 _NUD_PERMANENT = 0x80
+TICK_S = 64e-9
+"""The kernel's unit of scheduling time (PSCHED_SHIFT 6), in which it keeps bursts."""
 
 
 @dataclass(frozen=True)
@@ -113,16 +115,39 @@ def route(network: str, via: str, congestion_control: str | None = None) -> Requ
     return _request(rtmsg, _RTM_NEWROUTE, _NEW, said, fields)
 
 
-def tbf(index: int, *, rate_byte_s: int, burst_bytes: int, limit_bytes: int, change: bool = False) -> Request:
-    """As the interface's root queue; `change` alters the one that is there."""
-    values = {"rate": rate_byte_s, "burst": burst_bytes, "limit": limit_bytes}
+PEAK_BYTE_S = 500_000_000
+"""Of tbf's second bucket, which is there for its size alone."""
+
+
+def tbf(
+    index: int,
+    *,
+    rate_byte_s: int,
+    burst_bytes: int,
+    limit_bytes: int,
+    most_frame_bytes: int | None = None,
+    change: bool = False,
+) -> Request:
+    """As the interface's root queue; `change` alters the one that is there.
+
+    With `most_frame_bytes` super-packets are cut into frames: tbf cuts what is larger than the smaller of its buckets,
+    so a second one of that size, which fills at a rate no link here has, does the cutting and limits nothing.
+    """
+    parameters: dict[str, int] = {
+        "rate": rate_byte_s,
+        "buffer": round(burst_bytes / rate_byte_s / TICK_S),
+        "limit": limit_bytes,
+        "mtu": 0,
+    }
+    if most_frame_bytes is not None:
+        parameters |= {"peak": PEAK_BYTE_S, "mtu": round(most_frame_bytes / PEAK_BYTE_S / TICK_S)}
     fields = {
         "family": socket.AF_UNSPEC,
         "index": index,
         "handle": 0,
         "parent": _TC_H_ROOT,
         "info": 0,
-        "attrs": [("TCA_KIND", "tbf"), ("TCA_OPTIONS", sched_tbf.get_parameters(values))],
+        "attrs": [("TCA_KIND", "tbf"), ("TCA_OPTIONS", {"attrs": [("TCA_TBF_PARMS", parameters)]})],
     }
     said = f"tbf on link {index}: rate {rate_byte_s} byte/s, burst {burst_bytes}, limit {limit_bytes}"
     return _request(tcmsg, _RTM_NEWQDISC, _REQUEST if change else _NEW, said, fields)

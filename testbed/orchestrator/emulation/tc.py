@@ -1,8 +1,8 @@
 """Rates as the kernel takes and reports them: the only place that knows tbf's units, bursts and limits.
 
-The rate is tbf's. Its burst decides the unit of traffic: tbf cuts a GSO super-packet larger than its burst into
-packets, so a small burst means packet by packet (dearer: some ten times the CPU a byte), a burst above the largest
-super-packet (64 KiB and headers) lets them pass whole. Both were measured (docs/decisions/0004).
+What passes as one decides how even a link is and what it costs. Up to 25 Mbit/s a second bucket of one frame makes tbf
+cut GSO super-packets into packets; up to 100 Mbit/s its burst (1.28 ms) bounds the super-packets that pass whole;
+above, the burst is larger than the largest (64 KiB and headers). All were measured (docs/decisions/0004).
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from testbed.core.topology import LinkProfile, Topology
 from testbed.core.units import format_rate
 from testbed.orchestrator.emulation import requests
 
-PACKET_MODE_MOST_BIT_S = 100e6
-"""Up to this rate links carry single packets; above it whole super-packets."""
-LEAST_BURST_PACKET_BYTES = 3_200
+PACKET_MODE_MOST_BIT_S = 25e6
+"""Up to this rate links carry single packets. They cost some 80 s of one core a gigabyte, most of it in the delay line,
+so that at 100 Mbit/s one direction would take a whole core; super-packets bounded by the burst take a quarter of it."""
+SMALL_BURST_MOST_BIT_S = 100e6
+LEAST_SMALL_BURST_BYTES = 3_200
 """Two frames. Each change of a rate fills the bucket anew, so a burst should be no larger than late wake-ups ask."""
-LEAST_BURST_SUPER_PACKET_BYTES = 130_000
+LEAST_LARGE_BURST_BYTES = 130_000
 LEAST_LIMIT_BYTES = 64_000
-TICK_S = 64e-9
-"""The kernel's unit of scheduling time (PSCHED_SHIFT 6), in which it keeps a burst."""
-PACKET_BURST_S, SUPER_PACKET_BURST_S = 1.28e-3, 1e-3
+MOST_FRAME_BYTES = 1600
+"""Asked of tbf, which keeps it in ticks; a frame is 1514."""
+FRAME_BYTES, MOST_SUPER_PACKET_BYTES = 1514, 2**16 + 14
+SMALL_BURST_S, LARGE_BURST_S = 1.28e-3, 1e-3
 """A burst worth less than about half a millisecond loses rate to late wake-ups."""
 
 
@@ -35,30 +38,40 @@ class RateSettings:
     rate_bit_s: float
     burst_bytes: int
     limit_bytes: int
+    unit: str
+    """What is queued, lost and spaced as one: "packet" or "super-packet"."""
 
     @property
-    def unit(self) -> str:
-        """What is queued, lost and spaced as one."""
-        return "packet" if self.burst_bytes < 2**16 else "super-packet"
+    def most_unit_bytes(self) -> int:
+        """The largest thing that passes as one. A super-packet larger than the burst is cut into packets."""
+        return FRAME_BYTES if self.unit == "packet" else min(self.burst_bytes, MOST_SUPER_PACKET_BYTES)
 
 
-def rate_settings(profile: LinkProfile, rtt_s: float) -> RateSettings:
-    """Burst and queue for a direction; a limit of 0 becomes one bandwidth-delay product, at least 4 bursts."""
+def rate_settings(profile: LinkProfile, rtt_s: float, dilation: float = 1) -> RateSettings:
+    """Burst and queue for a direction; a limit of 0 becomes one bandwidth-delay product, at least 4 bursts.
+
+    Args:
+        profile: in wall-clock terms, as `rtt_s`.
+        dilation: the unit and the burst in bytes are those of the emulated rate: of a transfer seen k times slower
+            everything but the clock should be the same.
+    """
     rate_byte_s = profile.rate_bit_s / 8
-    if profile.rate_bit_s <= PACKET_MODE_MOST_BIT_S:
-        burst_bytes = max(LEAST_BURST_PACKET_BYTES, round(rate_byte_s * PACKET_BURST_S))
+    emulated_bit_s = profile.rate_bit_s * dilation
+    if emulated_bit_s <= SMALL_BURST_MOST_BIT_S:
+        burst_bytes = max(LEAST_SMALL_BURST_BYTES, round(emulated_bit_s / 8 * SMALL_BURST_S))
     else:
-        burst_bytes = max(LEAST_BURST_SUPER_PACKET_BYTES, math.ceil(rate_byte_s * SUPER_PACKET_BURST_S))
+        burst_bytes = max(LEAST_LARGE_BURST_BYTES, math.ceil(emulated_bit_s / 8 * LARGE_BURST_S))
+    unit = "packet" if emulated_bit_s <= PACKET_MODE_MOST_BIT_S else "super-packet"
     limit_bytes = max(math.ceil(rate_byte_s * rtt_s), 4 * burst_bytes, LEAST_LIMIT_BYTES)
-    return RateSettings(profile.rate_bit_s, burst_bytes, profile.limit_bytes or limit_bytes)
+    return RateSettings(profile.rate_bit_s, burst_bytes, profile.limit_bytes or limit_bytes, unit)
 
 
 def queue_faults(topology: Topology) -> Iterator[str]:
     """Of queues that could not hold what their link sends as one."""
     for link in topology.links:
         for source, target, profile in link.directions():
-            settings = rate_settings(profile, link.rtt_s)
-            least = 1514 if settings.unit == "packet" else 2**16
+            settings = rate_settings(profile, link.rtt_s, topology.dilation)
+            least = settings.most_unit_bytes
             if settings.limit_bytes < least:
                 yield (
                     f"topology {topology.name}: link {link.name} from {source} to {target}: a queue of"
@@ -75,6 +88,7 @@ def tbf(index: int, settings: RateSettings, *, change: bool = False) -> requests
         rate_byte_s=round(settings.rate_bit_s / 8),
         burst_bytes=settings.burst_bytes,
         limit_bytes=settings.limit_bytes,
+        most_frame_bytes=MOST_FRAME_BYTES if settings.unit == "packet" else None,
         change=change,
     )
 
@@ -85,8 +99,9 @@ def parse_tbf(message: Any) -> RateSettings | None:
         return None
     parameters = message.get_attr("TCA_OPTIONS").get_attr("TCA_TBF_PARMS")
     rate_byte_s = parameters["rate"]
-    burst_bytes = round(parameters["buffer"] * TICK_S * rate_byte_s)
-    return RateSettings(rate_byte_s * 8, burst_bytes, parameters["limit"])
+    burst_bytes = round(parameters["buffer"] * requests.TICK_S * rate_byte_s)
+    cuts = bool(parameters["peak"]) and parameters["mtu"] * requests.TICK_S * parameters["peak"] < 2 * MOST_FRAME_BYTES
+    return RateSettings(rate_byte_s * 8, burst_bytes, parameters["limit"], "packet" if cuts else "super-packet")
 
 
 def disagreement(asked: RateSettings, found: RateSettings | None) -> str | None:
@@ -100,6 +115,8 @@ def disagreement(asked: RateSettings, found: RateSettings | None) -> str | None:
         return f"kernel reports {found.rate_bit_s:.0f} bit/s"
     if abs(found.burst_bytes / asked.burst_bytes - 1) > 0.02:
         return f"asked a burst of {asked.burst_bytes} bytes, kernel reports {found.burst_bytes}"
+    if found.unit != asked.unit:
+        return f"asked for {asked.unit}s to pass as one, kernel lets {found.unit}s"
     if abs(found.limit_bytes / asked.limit_bytes - 1) > 0.05:
         return f"asked a queue of {asked.limit_bytes} bytes, kernel reports {found.limit_bytes}"
     return None
