@@ -11,7 +11,8 @@ from experiments.benchmarks.harness import Point
 from testbed.orchestrator.emulation import tcp
 from testbed.orchestrator.emulation.network import Network
 
-RATES_BIT_S = (10e6, 100e6, 500e6, 1000e6)
+RATES_BIT_S = (1000e6, 500e6, 100e6, 10e6)
+"""The hardest first."""
 RTTS_S = (0.0002, 0.010, 0.067, 0.150, 0.300)
 _BURST_S = 0.8
 _BURSTS = 3

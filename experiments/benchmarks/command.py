@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import sys
 import time
@@ -31,12 +32,26 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", choices=tables.NAMES, metavar="NAME", help=f"one of {', '.join(tables.NAMES)}"
     )
+    parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help="only points asked so")
     parser.add_argument("--again", action="store_true", help="measure points that are there already, too")
     parser.add_argument("--share", action="store_true", help="beside other runs on this machine")
     parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="begin no point that ends later")
     parser.add_argument("--results", type=Path, help="folder of the JSON files")
     parser.add_argument("--tables", action="store_true", help="measure nothing: print and write what is there")
     return parser.parse_args(argv)
+
+
+def _is_so(point: Point, condition: str) -> bool:
+    key, _, value = condition.partition("=")
+    return json.dumps(point.asked.get(key)) == json.dumps(_read(value))
+
+
+def _read(value: str) -> object:
+    """A number as it stands in a point (JSON takes 1e8 for one too), or a word."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,12 +87,13 @@ def _measure(names: Sequence[str], folder: Path, asked: argparse.Namespace) -> l
     for name in names:
         results, code = Results(folder, name), harness.code_hash(name)
         for point in importlib.import_module(f"experiments.benchmarks.{name}").points(quick=asked.quick):
-            if asked.again or not results.has(point, code):
+            is_meant = all(_is_so(point, condition) for condition in asked.where)
+            if is_meant and (asked.again or not results.has(point, code)):
                 waiting.append((name, results, code, point))
     # first what is not there at all, and once before thrice
     waiting.sort(key=lambda one: (one[1].is_disturbed(one[3], one[2]), one[3].asked.get("repeat", 0)))
     total_s = harness.total_s(point for *_, point in waiting)
-    _say(f"{len(waiting)} points to measure, about {total_s:.0f} s")
+    _say(f"points to measure: {len(waiting)}, about {total_s:.0f} s")
     started_s = time.monotonic()
     failures: list[str] = []
     for number, (name, results, code, point) in enumerate(waiting, 1):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from experiments.benchmarks import tables
-from experiments.benchmarks.harness import Results, machine
+from experiments.benchmarks.harness import Results, code_hash, machine
 from testbed.orchestrator.clone import CLONE
 
 PAGE = CLONE / "docs" / "benchmarks.md"
@@ -38,10 +38,13 @@ def _machine(results: Mapping[str, Results]) -> str:
     found = machine()
     days = sorted(point["measured_at"][:10] for one in results.values() for point in one.points.values())
     disturbed = sum(point["is_disturbed"] for one in results.values() for point in one.points.values())
+    codes = {name: code_hash(name) for name in results}
+    stale = sum(p["code_hash"] != codes[name] for name, one in results.items() for p in one.points.values())
     when = f"{days[0]} to {days[-1]}" if days else "not yet"
     shapers = sorted({p["result"].get("shaper", "") for one in results.values() for p in one.points.values()} - {""})
     return (
         f"{found['cores']} cores ({found['cpu']}), {found['memory_bytes'] / 2**30:.1f} GiB,"
         f" Linux {found['kernel']}, shaper {', '.join(shapers) or '-'}; measured {when}."
-        f" {len(days)} points, {disturbed} of them disturbed by other programs of the machine and marked so."
+        f" {len(days)} points, {disturbed} of them disturbed by other programs of the machine and marked so,"
+        f" {stale} measured with older code than this."
     )

@@ -117,7 +117,7 @@ def _gaps(points: Sequence[Found]) -> str:
         unit = result["unit_bytes"]
         return [
             format_rate(asked["rate_bit_s"]),
-            "packet" if unit <= 1514 else f"super-packet, {unit / 1000:.1f} kB",
+            "packet" if asked["unit"] == "packet" else f"super-packet, {unit / 1000:.1f} kB",
             f"{asked['traffic']}; cores {_cores(asked)}{_disturbed(point)}",
             *(_number(result[f"error_p{share}"], ".3g", 100) for share in (50, 90, 99)),
             _number(result["over_10_percent"], ".2g", 100),
@@ -126,7 +126,7 @@ def _gaps(points: Sequence[Found]) -> str:
         ]
 
     heads = ("rate", "unit", "what", "p50 %", "p90 %", "p99 %", "> 10 % off: %", "rate: %", "burst, kB")
-    ordered = sorted(points, key=_by("rate_bit_s", "traffic", "busy", "awake"))
+    ordered = sorted(points, key=_by("rate_bit_s", "unit", "traffic", "busy", "awake"))
     return _table(heads, [*([*row, "-", "-"] for row in HIFI), *map(row, ordered)])
 
 

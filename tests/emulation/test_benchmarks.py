@@ -27,7 +27,7 @@ def bench(results: Path) -> str:
 def test_a_point_is_measured_kept_and_not_measured_twice(machine_lock: None, tmp_path: Path) -> None:
     page = CLONE / "docs" / "benchmarks.md"
     before = page.read_bytes()
-    assert bench(tmp_path).startswith("1 points to measure")
+    assert bench(tmp_path).startswith("points to measure: 1,")
     path = tmp_path / "accuracy.json"
     kept = json.loads(path.read_text())
     (point,) = kept["points"]
@@ -44,5 +44,5 @@ def test_a_point_is_measured_kept_and_not_measured_twice(machine_lock: None, tmp
 
     point["is_disturbed"] = False
     path.write_text(json.dumps(kept))
-    assert bench(tmp_path).startswith("0 points to measure")
+    assert bench(tmp_path).startswith("points to measure: 0,")
     assert page.read_bytes() == before
