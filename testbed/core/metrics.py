@@ -116,10 +116,12 @@ Sample = tuple[str, Labels, float]
 
 
 def samples_of(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
-    """Samples of one event; None where it has no value. Counters of `step` events are increments: see `INCREMENTS`."""
+    """Samples of one event; None where it has no value. Some counters' values are increments: see `INCREMENTS`."""
     kind = event["event"]
     if kind == "step":
         yield from _step(event)
+    elif kind == "payload":
+        yield "longhaul_payload_bytes", (("rank", str(event["rank"])),), event.get("payload_bytes")
     elif kind == "evaluation":
         yield "longhaul_train_metric_ratio", (("name", event["name"]),), event.get("value")
     elif kind == "link":

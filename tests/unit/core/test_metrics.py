@@ -22,6 +22,7 @@ STEP: dict[str, Any] = {
 LINK = {"name": "a-b", "from": "a", "to": "b"}
 EVENTS: dict[str, dict[str, Any]] = {
     "step": STEP,
+    "payload": {"event": "payload", "rank": 3, "payload_bytes": 500, "elements": 1000},
     "evaluation": {"event": "evaluation", "rank": 0, "step": 1, "name": "accuracy", "value": 0.9},
     "link": {"event": "link", **LINK, "wan": True, "wire_bytes": 9, "packets": 8, "drops": 0, "backlog_bytes": 1},
     "rtt": {"event": "rtt", "name": "a-b", "rtt_s": 0.067},
@@ -77,6 +78,13 @@ def test_steps_add_up_for_each_rank() -> None:
     assert value(totals, "longhaul_train_steps", rank="3") == 3
     assert value(totals, "longhaul_train_phase_seconds", rank="3", phase="forward") == 3 * 0.03125
     assert value(totals, "longhaul_train_loss", rank="3") == 2.5, "a gauge takes the last value"
+
+
+def test_what_a_script_s_hook_sends_adds_up() -> None:
+    totals = Totals()
+    for _ in range(3):
+        totals.add(EVENTS["payload"])
+    assert value(totals, "longhaul_payload_bytes", rank="3") == 1500
 
 
 def test_kernel_counters_are_taken_as_they_are() -> None:

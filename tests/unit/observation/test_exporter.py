@@ -92,6 +92,16 @@ def test_counters_are_there_before_anything_happened() -> None:
     assert found and all(value == 0 for (name, _), value in found.items() if name.endswith("_total"))
 
 
+def test_what_a_script_s_hook_sends_is_served() -> None:
+    totals = Totals()
+    for rank, payload_bytes in ((0, 700), (0, 300), (1, 40)):
+        totals.add({"event": "payload", "t_s": 1.0, "rank": rank, "payload_bytes": payload_bytes, "elements": 9})
+    page, _ = Exporter(totals, make_spec(), RUN_ID).exposition("")
+    series = samples(parse_text(page.decode()))
+    sent = {dict(labels)["rank"]: value for (name, labels), value in series.items() if "payload_bytes" in name}
+    assert sent == {"0": 1000, "1": 40, "2": 0, "3": 0}
+
+
 def test_other_paths_are_refused(exporter: tuple[Exporter, str]) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
         get(exporter[1] + "/etc/passwd")
