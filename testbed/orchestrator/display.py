@@ -22,11 +22,21 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.core.spec import RunSpec
-from testbed.orchestrator.progress import MISSING, Progress, spoken, spoken_rate, spoken_size, spoken_time
+from testbed.orchestrator.progress import (
+    MISSING,
+    Progress,
+    spoken,
+    spoken_change,
+    spoken_rate,
+    spoken_size,
+    spoken_time,
+)
 from testbed.orchestrator.terminal import Terminal
 
 REFRESH_S = 0.25
 PLAIN_INTERVAL_S = 5.0
+CHANGE_INTERVAL_S = 5.0
+"""Between two lines on changes of one kind to one link or node: a trace has ten changes a second."""
 END_LIMIT_S = 1.0
 """How long the end of a run waits for a terminal that does not take its output."""
 VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "bold red"}
@@ -41,6 +51,8 @@ class Display:
         self._own_stream = None if quiet or console is not None else _standard_output()
         self._console = console if console is not None else Terminal(file=self._own_stream)
         self._lines: deque[str] = deque()
+        self._said_changes: dict[tuple[Any, ...], float] = {}
+        self._unsaid_changes = 0
         self._wake = threading.Event()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -78,6 +90,8 @@ class Display:
             self._progress.add(event)
             if event.get("event") == "fault":
                 self._say(f"fault: rank {event.get('rank')} on {event.get('node')}: {event.get('message')}")
+            elif event.get("event") == "change":
+                self._change(event)
         except (TypeError, ValueError, AttributeError, OverflowError):
             return  # a row of another form is the recorder's to complain about
 
@@ -87,6 +101,17 @@ class Display:
         if (verdict, reasons) != (self._progress.verdict, self._progress.reasons) and verdict not in (None, "valid"):
             self._say(f"verdict so far: {verdict}: {'; '.join(reasons)}")
         self._progress.verdict, self._progress.reasons = verdict, reasons
+
+    def _change(self, event: dict[str, Any]) -> None:
+        key = tuple(str(event.get(name)) for name in ("what", "name", "from", "node"))
+        now_s = time.monotonic()
+        if now_s - self._said_changes.get(key, -CHANGE_INTERVAL_S) < CHANGE_INTERVAL_S:
+            self._unsaid_changes += 1
+            return
+        line = spoken_change(event)
+        self._said_changes[key] = now_s
+        unsaid, self._unsaid_changes = self._unsaid_changes, 0
+        self._say(line + (f" (after {unsaid} more changes)" if unsaid else ""))
 
     def _say(self, text: str) -> None:
         if not self._quiet:

@@ -37,6 +37,28 @@ def spoken_time(value: Any) -> str:
     return MISSING if found is None else ("0 s" if found == 0 else format_time(found))
 
 
+def spoken_change(event: dict[str, Any]) -> str:
+    """Of a `change` event: what became of a link or a node."""
+    before, after = event.get("before") or {}, event.get("after") or {}
+    values = (
+        f"{name.split('_')[0]} {_spoken_as(name, before.get(name))} -> {_spoken_as(name, after[name])}"
+        for name in after
+    )
+    direction = f" from {event['from']} to {event.get('to')}" if event.get("from") else ""
+    where = f"node {event['node']}" if event.get("node") else f"link {event.get('name')}{direction}"
+    return f"change: {where}: {', '.join(values) or event.get('what')}"
+
+
+def _spoken_as(name: str, value: Any) -> str:
+    """By the unit in a field's name."""
+    if name.endswith("_bit_s"):
+        return spoken_rate(value)
+    found = number(value)
+    if name.endswith("_ratio"):
+        return MISSING if found is None else f"{100 * found:.3g}%"
+    return spoken_time(found)
+
+
 @dataclass
 class LinkProgress:
     """One direction of a WAN link."""
@@ -99,6 +121,7 @@ class Progress:
         elif kind == "link":
             link = self.links.get((str(event.get("name")), str(event.get("from")), str(event.get("to"))))
             if link is not None:
+                link.asked_rate_bit_s = number(event.get("rate_bit_s")) or link.asked_rate_bit_s
                 link.update(number(event.get("t_s")), number(event.get("wire_bytes")))
         elif kind == "rtt" and (rtt_s := number(event.get("rtt_s"))) is not None:
             self.rtt_s[str(event.get("name"))] = rtt_s

@@ -49,6 +49,9 @@ WEIRD: list[Any] = [
     {"event": "host", "cpu_idle_ratio": None},
     {"event": "evaluation", "name": None, "value": None},
     {"event": "fault"},
+    {"event": "change"},
+    {"event": "change", "what": "set", "name": 1, "from": [], "node": None, "before": 3, "after": "rate_bit_s"},
+    {"event": "change", "what": "set", "name": "l", "from": "a", "before": {}, "after": {"rate_bit_s": "much"}},
     {"event": "comet"},
     [],
     None,
@@ -85,6 +88,46 @@ def test_plain_lines_without_a_terminal(spec: RunSpec, monkeypatch: pytest.Monke
     text = out.getvalue()
     assert "network: 4 nodes, 1 WAN link [not markup]\n" in text
     assert "step 3/10" in text and "\x1b" not in text
+
+
+def change(what: str = "set", **fields: Any) -> dict[str, Any]:
+    return {"event": "change", "what": what, "name": None, "from": None, "to": None, "node": None, **fields}
+
+
+def test_a_change_is_a_line(spec: RunSpec) -> None:
+    out = io.StringIO()
+    ends = {"name": "oregon-virginia", "from": "oregon", "to": "virginia"}
+    with Display(spec, console=Console(file=out)) as display:
+        before = {"rate_bit_s": 1e9, "delay_s": 0.0335, "loss_ratio": 0.0}
+        after = {"rate_bit_s": 5e8, "delay_s": 0.05, "loss_ratio": 0.001}
+        display.event(change(**ends, before=before, after=after))
+        display.event(change("down", name="oregon-virginia", before={}, after={}))
+        display.event(change("crash", node="oregon-0", before={}, after={}))
+    text = out.getvalue()
+    values = "rate 1 Gbit/s -> 500 Mbit/s, delay 33.5 ms -> 50 ms, loss 0% -> 0.1%"
+    assert f"change: link oregon-virginia from oregon to virginia: {values}\n" in text
+    assert "change: link oregon-virginia: down\n" in text
+    assert "change: node oregon-0: crash\n" in text
+
+
+def test_a_trace_does_not_flood_the_terminal(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock_s = [100.0]
+    monkeypatch.setattr(display_module.time, "monotonic", lambda: clock_s[0])
+    display = Display(spec, console=Console(file=io.StringIO()))  # not entered: nothing draws the lines away
+    for bin_number in range(80):
+        clock_s[0] = 100.0 + 0.1 * bin_number
+        for source in ("oregon", "virginia"):
+            rates = {"before": {"rate_bit_s": 1e9}, "after": {"rate_bit_s": 1e8 + bin_number}}
+            display.event(change(name="oregon-virginia", **{"from": source}, **rates))
+    assert len(display._lines) == 4, "two directions, 8 seconds"
+    assert sum("(after 98 more changes)" in line for line in display._lines) == 1
+
+
+def test_a_link_is_held_against_the_rate_that_is_asked_now(spec: RunSpec) -> None:
+    progress = Progress(spec)
+    progress.add({**link_event(1.0, 0), "rate_bit_s": 1e9})
+    progress.add({**link_event(2.0, 62_500_000), "rate_bit_s": 5e8})
+    assert progress.links[("oregon-virginia", "oregon", "virginia")].use_ratio == pytest.approx(1.0)
 
 
 def test_quiet_prints_nothing(spec: RunSpec) -> None:
