@@ -57,7 +57,7 @@ lint: setup ## Style, types, import contracts, and what must not be in the tree
 	$(BIN)/lint-imports; \
 	$(BIN)/python scripts/check_files.py; \
 	$(BIN)/python scripts/metrics_doc.py --check; \
-	for script in scripts/*.sh .ci/run; do bash -n $$script; done
+	for script in scripts/*.sh tests/netem/*.sh .ci/run; do bash -n $$script; done
 
 .PHONY: format
 format: setup ## Rewrite the code in the one format there is

@@ -79,6 +79,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders) -> None:
 
     torch.set_num_threads(1)
     from testbed.worker.comm import Communicator
+    from testbed.worker.leaving import leave_in_peace
     from testbed.worker.loop import Training
     from testbed.worker.parts import build_parts
 
@@ -95,6 +96,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders) -> None:
         interface=welcome.interface,
         timeout_s=spec.timeout_s * spec.dilation,
     )
+    leave_in_peace()
     training = Training(spec, parts, comm, emit)
     parts.strategy.bind(training.context)
     if welcome.rank == 0:

@@ -13,7 +13,7 @@ from typing import Any
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from testbed.orchestrator.emulation.netlink import RouteSocket
+from testbed.orchestrator.emulation.netlink import RouteSocket, attributes
 
 _RTM_GETLINK, _RTM_GETQDISC = 18, 38
 _LINK_BYTES, _QDISC_BYTES = 16, 20
@@ -80,19 +80,7 @@ def _decoded(form: Any, data: bytes) -> Any:
 
 
 def _counters(data: bytes) -> QueueCounters:
-    stats = _attributes(_attributes(data[_HEADER_BYTES + _QDISC_BYTES :])[_TCA_STATS2])
+    stats = attributes(attributes(data[_HEADER_BYTES + _QDISC_BYTES :])[_TCA_STATS2])
     sent_bytes, packets = struct.unpack_from("=QI", stats[_TCA_STATS_BASIC])
     _, backlog_bytes, drops = struct.unpack_from("=III", stats[_TCA_STATS_QUEUE])
     return QueueCounters(sent_bytes, packets, drops, backlog_bytes)
-
-
-def _attributes(data: bytes) -> dict[int, bytes]:
-    """Netlink attributes by type."""
-    found, offset = {}, 0
-    while offset + 4 <= len(data):
-        length, kind = struct.unpack_from("=HH", data, offset)
-        if length < 4:
-            break
-        found[kind & 0x3FFF] = data[offset + 4 : offset + length]
-        offset += (length + 3) & ~3
-    return found

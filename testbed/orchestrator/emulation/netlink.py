@@ -106,3 +106,15 @@ class RouteSocket:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def attributes(data: bytes) -> dict[int, bytes]:
+    """Netlink attributes by type."""
+    found, offset = {}, 0
+    while offset + 4 <= len(data):
+        length, kind = struct.unpack_from("=HH", data, offset)
+        if length < 4:
+            break
+        found[kind & 0x3FFF] = data[offset + 4 : offset + length]
+        offset += (length + 3) & ~3
+    return found

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.core.topology import JITTER_DISTRIBUTIONS, LinkProfile
+from testbed.orchestrator.emulation.netlink import attributes
 from testbed.orchestrator.emulation.shapers import netem_options as netem
 from testbed.orchestrator.emulation.shapers.base import FIELDS, _agree, asked_of
 
@@ -22,7 +23,7 @@ def profile(**fields: Any) -> LinkProfile:
 
 
 def through(asked: netem.NetemSettings, distribution: str = "uniform") -> netem.NetemSettings:
-    found = netem.decode(netem.attributes(netem.encode(asked, distribution)))
+    found = netem.decode(attributes(netem.encode(asked, distribution)))
     assert found is not None
     return found
 

@@ -18,11 +18,11 @@ from typing import Any
 
 from testbed.core.errors import RunError
 from testbed.core.topology import LinkProfile
-from testbed.orchestrator.emulation.netlink import RouteSocket
+from testbed.orchestrator.emulation.netlink import RouteSocket, attributes
 from testbed.orchestrator.emulation.requests import Request
 from testbed.orchestrator.emulation.shapers import netem_options
 from testbed.orchestrator.emulation.shapers.base import Hop, Key, Report, Shaper
-from testbed.orchestrator.emulation.shapers.netem_options import NetemSettings, attributes
+from testbed.orchestrator.emulation.shapers.netem_options import NetemSettings
 
 _RTM_GETLINK, _RTM_NEWQDISC, _RTM_GETQDISC = 18, 36, 38
 _F_REQUEST, _F_EXCL, _F_CREATE = 0x1, 0x200, 0x400

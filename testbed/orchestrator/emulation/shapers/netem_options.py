@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.core.topology import GilbertElliott, LinkProfile
+from testbed.orchestrator.emulation.netlink import attributes
 
 _TCA_KIND, _TCA_OPTIONS = 1, 2
 _DELAY_DIST, _REORDER, _LOSS, _RATE, _RATE64, _LATENCY64, _JITTER64, _PRNG_SEED = 2, 3, 5, 6, 8, 10, 11, 14
@@ -194,15 +195,3 @@ def _pareto_values(shares: list[float]) -> list[float]:
 
 def _attribute(kind: int, value: bytes) -> bytes:
     return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
-
-
-def attributes(data: bytes) -> dict[int, bytes]:
-    """Netlink attributes by type."""
-    found, offset = {}, 0
-    while offset + 4 <= len(data):
-        length, kind = struct.unpack_from("=HH", data, offset)
-        if length < 4:
-            break
-        found[kind & 0x3FFF] = data[offset + 4 : offset + length]
-        offset += (length + 3) & ~3
-    return found
