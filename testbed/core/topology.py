@@ -190,7 +190,7 @@ class Topology:
     nodes: tuple[Node, ...]
     links: tuple[Link, ...]
     dilation: float = 1.0
-    """How many times slower than what it stands for this network is; see `dilated`."""
+    """How many times slower than what it stands for this network is; 1 for all that are asked for. See `dilated`."""
 
     def __post_init__(self) -> None:
         raise_input_faults(self._faults())
@@ -264,8 +264,7 @@ class Topology:
         return self if k == 1 else dataclasses.replace(self, links=links, dilation=self.dilation * k)
 
     def to_json(self) -> dict[str, Any]:
-        """As asked for: what is recorded is never the slowed one."""
-        return {key: value for key, value in dataclasses.asdict(self).items() if key != "dilation"}
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Topology:
@@ -278,6 +277,7 @@ class Topology:
             regions=tuple(data["regions"]),
             nodes=tuple(Node(**node) for node in data["nodes"]),
             links=links,
+            dilation=data["dilation"],
         )
 
 
