@@ -81,6 +81,7 @@ class Conductor:
             self._facts = {
                 **provenance.collect(),
                 "sysctls": network.sysctls,
+                "tcp": profile.to_json(),
                 "shaper": {"chosen": chosen, "why": why},
                 "machine_shared": self._shared,
             }
@@ -160,6 +161,10 @@ class Conductor:
             record.stage("go", {"training": "training", "script": "script", "hand": "ready"}[spec.program])
             try:
                 self._follow(workers)
+            except Interrupted:
+                raise
+            except RunError as error:
+                raise RunError("; ".join([str(error), *schedule.down_links])) from error
             finally:
                 schedule.stop()
                 collector.stop()

@@ -83,6 +83,7 @@ class Schedule:
         self._thread: threading.Thread | None = None
         self._t0_s = 0.0
         self._applied = 0
+        self._down: dict[str, Change] = {}
         self.failure: RunError | None = None
         """A change that could not be made: the network is no longer what the spec says, so the run must fail."""
 
@@ -90,6 +91,13 @@ class Schedule:
     def pending(self) -> int:
         """Changes whose time has not come."""
         return len(self._changes) - self._applied
+
+    @property
+    def down_links(self) -> list[str]:
+        """What is down now, one line a link: the likely cause of what workers complain about."""
+        return [
+            f"link {link} is down since {change.t_s:g} s ({change.cause})" for link, change in list(self._down.items())
+        ]
 
     def start(self, t0_s: float) -> None:
         """Begin; `t0_s` is when step 1 begins, on the monotonic clock."""
@@ -133,6 +141,10 @@ class Schedule:
                 self._record(change, source, values)
         elif change.link is not None:
             self._network.set_down(change.link, change.kind == "down")
+            if change.kind == "down":
+                self._down[change.link] = change
+            else:
+                self._down.pop(change.link, None)
             self._record(change)
         else:
             assert change.node is not None
