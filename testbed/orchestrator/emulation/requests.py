@@ -23,6 +23,7 @@ _IFF_UP = 1
 _TC_H_ROOT = 0xFFFFFFFF
 _TABLE_MAIN, _PROTOCOL_STATIC, _SCOPE_UNIVERSE, _TYPE_UNICAST = 254, 4, 0, 1
 _NUD_PERMANENT = 0x80
+_RTAX_RTO_MIN = 13
 TICK_S = 64e-9
 """The kernel's unit of scheduling time (PSCHED_SHIFT 6), in which it keeps bursts."""
 
@@ -92,16 +93,26 @@ def neighbour(index: int, other: str, mac: str) -> Request:
     return _request(ndmsg, _RTM_NEWNEIGH, _NEW, f"add neighbour {other} {mac} on link {index}", fields)
 
 
-def route(network: str, via: str, congestion_control: str | None = None) -> Request:
-    """`network` is "default" or address/length."""
+def route(network: str, via: str, congestion_control: str | None = None, rto_min_s: float | None = None) -> Request:
+    """`network` is "default" or address/length.
+
+    Args:
+        rto_min_s: TCP's least retransmission time-out over this route, in whole milliseconds; the kernel heeds it only
+            where it is locked.
+    """
     attributes: list[tuple[str, Any]] = [("RTA_GATEWAY", via)]
     length = 0
     if network != "default":
         target, _, text = network.partition("/")
         length = int(text)
         attributes.append(("RTA_DST", target))
+    metrics: list[tuple[str, Any]] = []
+    if rto_min_s is not None:
+        metrics += [("RTAX_LOCK", 1 << _RTAX_RTO_MIN), ("RTAX_RTO_MIN", round(rto_min_s * 1000))]
     if congestion_control:
-        attributes.append(("RTA_METRICS", {"attrs": [("RTAX_CC_ALGO", congestion_control)]}))
+        metrics.append(("RTAX_CC_ALGO", congestion_control))
+    if metrics:
+        attributes.append(("RTA_METRICS", {"attrs": metrics}))
     fields = {
         "family": socket.AF_INET,
         "dst_len": length,

@@ -6,8 +6,11 @@ A namespace may set only such congestion controls as the host allows to unprivil
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from testbed.core.topology import Topology
 
@@ -36,17 +39,26 @@ class TcpProfile:
             "net.ipv4.tcp_no_metrics_save": "1",
             "net.ipv4.tcp_slow_start_after_idle": "1" if self.name == "stock" else "0",
             "net.ipv4.tcp_ecn": "0",
-            "net.ipv4.tcp_rto_min_us": str(round(RTO_MIN_US * self.dilation)),
+            RTO_MIN_SYSCTL: str(round(RTO_MIN_US * self.dilation)),
             "net.ipv4.tcp_limit_output_bytes": "4194304",
         }
+
+    @property
+    def route_rto_min_s(self) -> float | None:
+        """For every route of a kernel before 6.11, which has no sysctl for it; None where that does it."""
+        if self.dilation == 1 or Path("/proc/sys", *RTO_MIN_SYSCTL.split(".")).exists():
+            return None
+        return RTO_MIN_US * self.dilation / 1e6
+
+    def to_json(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "route_rto_min_s": self.route_rto_min_s}
 
 
 ROUTER_SYSCTLS = {"net.ipv4.ip_forward": "1", "net.ipv4.conf.all.rp_filter": "0"}
 RTO_MIN_US = 200_000
-OPTIONAL_SYSCTLS = frozenset(
-    {"net.ipv4.tcp_rto_min_us", "net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.default.disable_ipv6"}
-)
-"""Absent from kernels before 6.11, where the value pinned here is the built-in one; from those without IPv6."""
+RTO_MIN_SYSCTL = "net.ipv4.tcp_rto_min_us"
+OPTIONAL_SYSCTLS = frozenset({RTO_MIN_SYSCTL, "net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.default.disable_ipv6"})
+"""Absent from kernels before 6.11, where routes say it if it is not the built-in value; from those without IPv6."""
 
 
 def profile(name: str, topology: Topology, dilation: float = 1.0) -> TcpProfile:

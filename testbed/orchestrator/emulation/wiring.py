@@ -45,8 +45,13 @@ def mac_address(address: IPv4Address) -> str:
 class Wiring:
     """Collects what is to be there, then makes it."""
 
-    def __init__(self, mininet: Mininet) -> None:
+    def __init__(self, mininet: Mininet, rto_min_s: float | None = None) -> None:
+        """
+        Args:
+            rto_min_s: of every route, where no sysctl says it.
+        """
         self._mininet = mininet
+        self._rto_min_s = rto_min_s
         self._pairs: list[requests.Request] = []
         self._settings: dict[NamespaceNode, list[requests.Request]] = defaultdict(list)
         self._index: dict[tuple[NamespaceNode, str], int] = {}
@@ -91,7 +96,7 @@ class Wiring:
 
     def route(self, node: NamespaceNode, network: str, via: IPv4Address, congestion_control: str | None = None) -> None:
         """The attribute works for every congestion control; the sysctl only for those that the host allows to all."""
-        self._settings[node].append(requests.route(network, str(via), congestion_control))
+        self._settings[node].append(requests.route(network, str(via), congestion_control, self._rto_min_s))
 
     def limit_rate(self, node: NamespaceNode, interface: str, settings: tc.RateSettings) -> None:
         self._settings[node].append(tc.tbf(self.index(node, interface), settings))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from testbed.core.spec import TCP_PROFILES
 from testbed.orchestrator.config import compose
-from testbed.orchestrator.emulation import tcp
+from testbed.orchestrator.emulation import requests, tcp
 
 PINNED = {
     "net.ipv4.tcp_rmem",
@@ -51,3 +52,18 @@ def test_the_others_hold_one_flow_back_by_no_buffer(name: str, topo: str) -> Non
         # a window is half of the buffer that holds it
         assert int(settings[key].split()[2]) / 2 > most_bit_s / 8 * topology.farthest_rtt_s
     assert settings["net.ipv4.tcp_slow_start_after_idle"] == "0"
+
+
+def test_without_the_sysctl_every_route_says_the_least_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp, "RTO_MIN_SYSCTL", "net.ipv4.no_such_thing")
+    topology = compose(["topo=wan1g"]).topology
+    assert tcp.profile("reno", topology).route_rto_min_s is None
+    assert tcp.profile("reno", topology.dilated(4), 4).route_rto_min_s == 0.8
+
+
+def test_a_routes_metrics_lock_the_least_time_out() -> None:
+    message = rtmsg(requests.route("10.0.0.0/24", "10.1.0.1", "reno", 0.4).message)
+    message.decode()
+    metrics = message.get_attr("RTA_METRICS")
+    found = {name: metrics.get_attr(name) for name in ("RTAX_LOCK", "RTAX_RTO_MIN", "RTAX_CC_ALGO")}
+    assert found == {"RTAX_LOCK": 1 << 13, "RTAX_RTO_MIN": 400, "RTAX_CC_ALGO": "reno"}
