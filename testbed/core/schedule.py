@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+
+from testbed.core.topology import Link, LinkProfile, Topology
 
 LINK_KINDS = ("set", "down", "up")
 NODE_KINDS = ("crash", "leave", "join")
@@ -47,6 +50,33 @@ class Change:
                 yield f"{where}: unknown node {self.node!r}; known: {', '.join(nodes)}"
         else:
             yield f"{where}: unknown kind {self.kind!r}; known: {', '.join(LINK_KINDS + NODE_KINDS)}"
+
+
+def outermost(topology: Topology, changes: Iterable[Change]) -> Topology:
+    """Each direction with the highest rate and the longest delay it ever has, whether or not at one moment.
+
+    What queues, buffers and time-outs have to bear.
+    """
+    most: dict[tuple[str, str | None, str], float] = {}
+    for change in changes:
+        for name in ("rate_bit_s", "delay_s"):
+            if change.link is not None and name in change.values:
+                key = change.link, change.source, name
+                most[key] = max(most.get(key, 0.0), change.values[name])
+    if not most:
+        return topology
+    return dataclasses.replace(topology, links=tuple(_outermost(link, most) for link in topology.links))
+
+
+def _outermost(link: Link, most: dict[tuple[str, str | None, str], float]) -> Link:
+    def of(profile: LinkProfile, source: str) -> LinkProfile:
+        values = {
+            name: max(getattr(profile, name), *(most.get((link.name, end, name), 0.0) for end in (source, None)))
+            for name in ("rate_bit_s", "delay_s")
+        }
+        return dataclasses.replace(profile, **values)
+
+    return dataclasses.replace(link, forward=of(link.forward, link.a), backward=of(link.backward, link.b))
 
 
 @dataclass(frozen=True, kw_only=True)

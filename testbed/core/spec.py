@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from testbed.core.errors import raise_input_faults
-from testbed.core.schedule import Background, Change
+from testbed.core.schedule import Background, Change, outermost
 from testbed.core.topology import Topology
 
 TCP_PROFILES = ("tuned", "stock", "reno", "bbr")
@@ -92,6 +92,11 @@ class RunSpec:
         return PROGRAMS.get(self.workload.target, "training")
 
     @property
+    def outermost_topology(self) -> Topology:
+        """The topology at its fastest and farthest, by what events will make of it."""
+        return outermost(self.topology, self.events)
+
+    @property
     def workers(self) -> int:
         return len(self.topology.nodes)
 
@@ -134,7 +139,7 @@ class RunSpec:
         if not self.dilation >= 1:
             yield f"dilation={self.dilation}: must be at least 1"
         elif self.dilation > 1:
-            rtt_s = self.topology.farthest_rtt_s * self.dilation
+            rtt_s = self.outermost_topology.farthest_rtt_s * self.dilation
             if rtt_s > MOST_DILATED_RTT_S:
                 yield (
                     f"dilation={self.dilation:g}: the longest round trip would take {rtt_s:.3g} s of wall time; above"

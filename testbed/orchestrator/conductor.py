@@ -68,7 +68,7 @@ class Conductor:
         spec, record = self.spec, self._record
         topology = spec.topology.dilated(spec.dilation)
         chosen, why = choose(spec.shaper)
-        profile = tcp.profile(spec.tcp, topology, spec.dilation)
+        profile = tcp.profile(spec.tcp, spec.outermost_topology.dilated(spec.dilation), spec.dilation)
         record.stage(
             "network", f"network: {len(topology.nodes)} nodes, {len(topology.wan_links)} WAN link(s), {chosen}"
         )

@@ -18,12 +18,13 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from testbed.core.errors import InputError, raise_input_faults
-from testbed.core.schedule import Background, Change
+from testbed.core.schedule import Background, Change, outermost
 from testbed.core.spec import Part, RunSpec
 from testbed.core.topology import Topology
 from testbed.orchestrator import programs
 from testbed.orchestrator.background_setting import compile_background
 from testbed.orchestrator.clone import CONF_DIR
+from testbed.orchestrator.emulation import tc
 from testbed.orchestrator.events.compiler import ELASTIC_WORKLOAD, compile_events, read_events
 from testbed.orchestrator.overrides import Override, first_line, parse_overrides, unknown
 from testbed.orchestrator.settings import SETTINGS, read_settings, with_run_defaults
@@ -224,7 +225,9 @@ class _Composition:
             if topology is None:
                 return ()
             # of a workload that is not known it cannot be said that it keeps its members
-            return compile_events(listed, topology, workload.name if workload else ELASTIC_WORKLOAD)
+            changes = compile_events(listed, topology, workload.name if workload else ELASTIC_WORKLOAD)
+            self.faults += [f"events: {fault}" for fault in tc.queue_faults(outermost(topology, changes)) if changes]
+            return changes
         except InputError as error:
             self.faults += error.faults
             return ()

@@ -10,7 +10,8 @@ from typing import Any
 
 from testbed.core.dilation import emulated
 from testbed.core.rundir import RunDir, write_json
-from testbed.orchestrator.emulation.measurement import Measured, Prober
+from testbed.orchestrator.emulation.measured import Measured
+from testbed.orchestrator.emulation.measurement import Prober
 from testbed.orchestrator.emulation.network import Network
 from testbed.orchestrator.emulation.port import Port
 from testbed.orchestrator.observation.fidelity import Judge
@@ -64,7 +65,7 @@ class NetworkRecord:
     def _link(self, port: Port) -> dict[str, Any]:
         link = port.to_json(self._dilation)
         link["measurements"] = [e for e in (self._entry(m, port) for m in self._stages) if e is not None]
-        for key in ("rate_bit_s", "rtt_s"):
+        for key in ("rate_bit_s", "rtt_s", "delay_s"):
             known = [entry[key] for entry in link["measurements"] if entry[key] is not None]
             link["measured"][key] = known[-1] if known else None
         return link

@@ -58,11 +58,12 @@ class Burst:
     def _receive(self) -> None:
         end = self.target.burst
         buffer = bytearray(1 << 16)
+        poll = select.poll()
+        poll.register(end, select.POLLIN)
         room = socket.CMSG_SPACE(_STAMP.size) + socket.CMSG_SPACE(4)
         while not (self.done_sending and self.received_bytes >= self.sent_bytes):
             wait_s = self.link.rtt_s + 0.3 if self.done_sending else LATE_S
-            ready, _, _ = select.select([end], [], [], wait_s)
-            if not ready:
+            if not poll.poll(wait_s * 1e3):
                 if self.done_sending:
                     break
                 continue

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from testbed.orchestrator.emulation.netlink import RouteSocket, attributes
@@ -19,7 +18,10 @@ _RTM_GETLINK, _RTM_GETQDISC = 18, 38
 _LINK_BYTES, _QDISC_BYTES = 16, 20
 _TC_H_ROOT = 0xFFFFFFFF
 _HEADER_BYTES = 16
+_IFLA_IFNAME = 3
 _TCA_STATS2, _TCA_STATS_BASIC, _TCA_STATS_QUEUE = 7, 1, 3
+_LINK = struct.Struct("=BBHiII")
+"""Family, padding, type, interface index, flags, change."""
 _QDISC = struct.Struct("=BBHiIII")
 """Family, padding, interface index, handle, parent, info."""
 
@@ -39,19 +41,18 @@ class QueueReader:
 
     def __init__(self, route_socket: RouteSocket) -> None:
         self._socket = route_socket
-        links = route_socket.dump(_RTM_GETLINK, _LINK_BYTES)
-        self._names: dict[int, str] = {}
-        for data in links:
-            link = _decoded(ifinfmsg, data)
-            self._names[link["index"]] = link.get_attr("IFLA_IFNAME")
+        self._names = self._dump_names()
         self._indices = {name: index for index, name in self._names.items()}
 
-    @property
+    def _dump_names(self) -> dict[int, str]:
+        return dict(_index_and_name(data) for data in self._socket.dump(_RTM_GETLINK, _LINK_BYTES))
+
     def interfaces(self) -> list[str]:
-        return list(self._indices)
+        """Names of the interfaces that are there now; `read` knows those that were there in the beginning."""
+        return list(self._dump_names().values())
 
     def read(self) -> dict[str, QueueCounters]:
-        """Of every interface, by name."""
+        """Of every interface that was there in the beginning, by name."""
         return dict(self._roots(self._socket.dump(_RTM_GETQDISC, _QDISC_BYTES)))
 
     def read_one(self, interface: str) -> QueueCounters:
@@ -69,8 +70,13 @@ class QueueReader:
     def _roots(self, messages: list[bytes]) -> Iterator[tuple[str, QueueCounters]]:
         for data in messages:
             _, _, _, index, _, parent, _ = _QDISC.unpack_from(data, _HEADER_BYTES)
-            if parent == _TC_H_ROOT:
+            if parent == _TC_H_ROOT and index in self._names:
                 yield self._names[index], _counters(data)
+
+
+def _index_and_name(data: bytes) -> tuple[int, str]:
+    _, _, _, index, _, _ = _LINK.unpack_from(data, _HEADER_BYTES)
+    return index, attributes(data[_HEADER_BYTES + _LINK_BYTES :])[_IFLA_IFNAME].rstrip(b"\0").decode()
 
 
 def _decoded(form: Any, data: bytes) -> Any:

@@ -92,12 +92,14 @@ class Link:
         """(forward, backward) delays of the wanted probes that arrive before the monotonic deadline."""
         forward: dict[int, float] = {}
         backward: dict[int, float] = {}
-        while time.monotonic() < deadline_s:
+        ends = {end.probe.fileno(): (end, delays_s) for end, delays_s in ((self.a, backward), (self.b, forward))}
+        poll = select.poll()
+        for descriptor in ends:
+            poll.register(descriptor, select.POLLIN)
+        while (left_s := deadline_s - time.monotonic()) > 0:
             if wanted <= forward.keys() and wanted <= backward.keys():
                 break
-            ends = {self.a.probe: (self.a, backward), self.b.probe: (self.b, forward)}
-            ready, _, _ = select.select(list(ends), [], [], max(0.0, deadline_s - time.monotonic()))
-            for end, delays_s in (ends[probe] for probe in ready):
+            for end, delays_s in (ends[descriptor] for descriptor, _ in poll.poll(left_s * 1e3)):
                 if received := end.receive():
                     delays_s[received[0]] = received[1]
         both = wanted & forward.keys() & backward.keys()

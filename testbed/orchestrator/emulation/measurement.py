@@ -1,28 +1,23 @@
-"""Asks the probe process for every link's rate and round trip, and says where they disagree with what was asked."""
+"""Asks the probe process for every link's rate and delays, and refuses to train where they are not what was asked."""
 
 from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import threading
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import Any
 
+from testbed.core.delays import knot_s
 from testbed.core.errors import RunError
-from testbed.core.units import format_rate, format_time
+from testbed.orchestrator.emulation.measured import Measured
 from testbed.orchestrator.emulation.network import Network
 from testbed.orchestrator.emulation.port import Port
 from testbed.orchestrator.emulation.shapers.base import Report
 
-RATE_TOLERANCE = 0.02
-ACCESS_RATE_TOLERANCE = 0.05
-RTT_TOLERANCE = 0.02
-LEAST_RTT_TOLERANCE_S = 1e-3
 BURST_S, SHORT_BURST_S, FEW_GROUPS = 0.8, 0.3, 4
 """Where many links are measured one after another, each gets less time."""
 CORE_S_PER_UNIT, CORE_S_PER_BYTE = 120e-6, 2e-9
@@ -30,58 +25,11 @@ CORE_S_PER_UNIT, CORE_S_PER_BYTE = 120e-6, 2e-9
 BURST_CORES_SHARE = 0.4
 ACCESS_BURST_S = 0.2
 PROBES = 20
+PROBE_EVERY_S, MOST_PROBE_EVERY_S = 0.01, 0.1
+"""Where there is jitter they are further apart, as neighbours in time tell the same."""
 TRIES = 3
 _ANSWER_TIMEOUT_S = 30.0
-
-
-def rtt_tolerance_s(asked_s: float) -> float:
-    return max(LEAST_RTT_TOLERANCE_S, RTT_TOLERANCE * asked_s)
-
-
-@dataclass
-class Measured:
-    """Of one stage: round trips by link, rates by (link, source, target)."""
-
-    stage: str
-    rtt_s: dict[str, list[float]] = field(default_factory=dict)
-    bursts: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
-
-    def faults(self, ports: list[Port]) -> list[str]:
-        """One line for each disagreement beyond tolerance."""
-        found = []
-        for port in ports:
-            where = f"link {port.link.name} from {port.source} to {port.target}"
-            burst = self.bursts.get(port.key)
-            if burst is not None:
-                asked, rate = port.profile.rate_bit_s, burst["rate_bit_s"]
-                tolerance = RATE_TOLERANCE if port.link.wan else ACCESS_RATE_TOLERANCE
-                if rate is None or abs(rate / asked - 1) > tolerance:
-                    said = "nothing: the link could not be filled" if rate is None else format_rate(rate)
-                    found.append(f"{where}: asked {format_rate(asked)}, measured {said} ({self.stage})")
-            round_trips = self.rtt_s.get(port.link.name)
-            if round_trips is not None and port.source == port.link.a:
-                median = statistics.median(round_trips) if round_trips else None
-                asked = port.link.rtt_s
-                if median is None or abs(median - asked) > rtt_tolerance_s(asked):
-                    said = "no answer" if median is None else format_time(median)
-                    found.append(f"{where}: asked a round trip of {format_time(asked)}, measured {said} ({self.stage})")
-        return found
-
-    def entry(self, port: Port) -> dict[str, Any] | None:
-        """What `network.json` says of this stage for a direction; None if it was not measured."""
-        burst, round_trips = self.bursts.get(port.key), self.rtt_s.get(port.link.name)
-        if burst is None and not round_trips:
-            return None
-        return {
-            "stage": self.stage,
-            "rate_bit_s": burst["rate_bit_s"] if burst else None,
-            "burst": {k: burst[k] for k in ("window_s", "wire_bytes", "drops", "arrived_ratio", "gaps")}
-            if burst
-            else None,
-            "rtt_s": statistics.median(round_trips) if round_trips else None,
-            "rtt_max_s": max(round_trips) if round_trips else None,
-            "probes": len(round_trips or []),
-        }
+_ENDED = f"the probe process ended or did not answer within {_ANSWER_TIMEOUT_S:.0f} s; logs/orchestrator.log says why"
 
 
 class Prober:
@@ -150,10 +98,7 @@ class Prober:
                     return answers
         finally:
             timer.cancel()
-        raise RunError(
-            f"the probe process ended or did not answer within {_ANSWER_TIMEOUT_S:.0f} s;"
-            " logs/orchestrator.log says why"
-        )
+        raise RunError(_ENDED)
 
     def _ask(self, **command: Any) -> list[dict[str, Any]]:
         self._say(command)
@@ -161,8 +106,11 @@ class Prober:
 
     def _say(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message) + "\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise RunError(_ENDED) from None
 
     def measure(self, stage: str, *, access: bool, only: Collection[str] | None = None) -> Measured:
         """Round trips of all links, then rates: as many WAN links at once as the cores carry, and one access link."""
@@ -173,9 +121,9 @@ class Prober:
         near = [link.name for link in self.network.topology.access_links if only is None or link.name in only]
         chosen = [*wan, *near] if access else wan
         result = Measured(stage)
-        for answer in self._ask(do="rtt", links=chosen, count=PROBES, interval_s=0.01):
+        for answer in self._ask(do="rtt", links=chosen, count=PROBES, interval_s=self._probe_every_s(chosen)):
             if answer["event"] == "probes":
-                result.rtt_s[answer["name"]] = answer["rtt_s"]
+                result.add_probes(self._ports[answer["name"]][0].link, answer)
         bursts = [(group, seconds) for group in groups]
         if access and sample:
             bursts.append((sample, ACCESS_BURST_S))
@@ -184,6 +132,10 @@ class Prober:
                 if answer["event"] == "burst":
                     result.bursts[answer["name"], answer["from"], answer["to"]] = answer
         return result
+
+    def _probe_every_s(self, links: list[str]) -> float:
+        jitter_s = max((port.profile.jitter_s for name in links for port in self._ports[name]), default=0.0)
+        return min(max(PROBE_EVERY_S, knot_s(jitter_s)), MOST_PROBE_EVERY_S) if jitter_s else PROBE_EVERY_S
 
     def _groups(self, wan: list[str]) -> list[list[str]]:
         """Those of these WAN links that can be filled at once, both ways, with the cores there are."""
@@ -210,8 +162,7 @@ class Prober:
             if not wrong:
                 return measured
             again = self.measure("idle", access=True, only=wrong)
-            measured.rtt_s.update(again.rtt_s)
-            measured.bursts.update(again.bursts)
+            measured.update(again)
         faults = measured.faults(self.network.ports)
         if not faults:
             return measured

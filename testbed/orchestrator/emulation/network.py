@@ -56,7 +56,7 @@ class Network:
         self._shaper_class = SHAPERS[shaper]
         Mininet.inited = True  # its own set-up raises limits and sysctls of the host
         self.mininet = Mininet(topo=None, controller=None, build=False)
-        self._wiring = Wiring(self.mininet)
+        self._wiring = Wiring(self.mininet, tcp.route_rto_min_s)
 
     def __enter__(self) -> Network:
         try:
@@ -140,7 +140,8 @@ class Network:
     ) -> None:
         settings = tc.rate_settings(profile, link.rtt_s, self.topology.dilation)
         index = self._wiring.index(node, interface)
-        self.ports.append(Port(link, source, target, node, interface, index, profile, settings))
+        k = self.topology.dilation
+        self.ports.append(Port(link, source, target, node, interface, index, profile, settings, dilation=k))
 
     def _add_routes(self) -> None:
         for region, router in self.routers.items():
@@ -178,6 +179,7 @@ class Network:
             profile=port.profile,
             limit_packets=_limit_packets(port.profile),
             seed=zlib.crc32(f"{self.seed}/{link.name}/{port.source}".encode()),
+            dilation=port.dilation,
         )
 
     def _read_delays(self) -> None:
@@ -197,8 +199,12 @@ class Network:
             RunError: what is in force then is not what was asked.
         """
         port = self.port(link, source)
+        (back,) = (other for other in self.ports if other.link.name == link and other.source != source)
         before = port.profile
-        port.change(profile, tc.rate_settings(profile, 2 * profile.delay_s, self.topology.dilation))
+        rtt_s = profile.delay_s + back.profile.delay_s
+        port.change(profile, tc.rate_settings(profile, rtt_s, self.topology.dilation))
+        if profile.delay_s != before.delay_s:  # a queue of one bandwidth-delay product follows the round trip
+            back.change(back.profile, tc.rate_settings(back.profile, rtt_s, self.topology.dilation))
         if profile != before:
             self.shaper.change((link, source), profile, _limit_packets(profile))
             self._read_delays()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from testbed.core.dilation import emulated
 from testbed.core.errors import RunError
 from testbed.core.topology import Link, LinkProfile
+from testbed.core.units import format_rate
 from testbed.orchestrator.emulation import tc
 from testbed.orchestrator.emulation.counters import QueueCounters, QueueReader
 from testbed.orchestrator.emulation.node import NamespaceNode
@@ -22,7 +24,10 @@ _EXPERIMENTAL = bytes.fromhex("88b5")
 
 @dataclass
 class Port:
-    """One direction, where its rate sits. All in wall-clock terms: with dilation k, rates are k times lower."""
+    """One direction, where its rate sits. All in wall-clock terms: with dilation k, rates are k times lower.
+
+    What a user reads is emulated, as he asked for it.
+    """
 
     link: Link
     source: str
@@ -38,6 +43,7 @@ class Port:
     """What the shaper read back."""
     changes: int = 0
     """How often the rate was changed: a window in which it was says nothing."""
+    dilation: float = 1.0
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -59,9 +65,13 @@ class Port:
         """
         assert self.queues is not None
         self.found = tc.parse_tbf(self.queues.settings(self.interface))
-        wrong = tc.disagreement(self.settings, self.found)
+        asked, found = self._emulated(self.settings), self.found and self._emulated(self.found)
+        wrong = tc.disagreement(asked, found)
         if wrong:
-            raise RunError(f"{self.where}: asked {self.settings.rate_bit_s:.0f} bit/s, {wrong} after it was applied")
+            raise RunError(f"{self.where}: asked {format_rate(asked.rate_bit_s)}, {wrong} after it was applied")
+
+    def _emulated(self, settings: tc.RateSettings) -> tc.RateSettings:
+        return dataclasses.replace(settings, rate_bit_s=settings.rate_bit_s * self.dilation)
 
     def change(self, profile: LinkProfile, settings: tc.RateSettings) -> None:
         """Another rate from now on; what waits in the queue stays there."""
@@ -118,6 +128,6 @@ class Port:
                 "unit": found.unit if found else None,
                 "most_unit_bytes": found.most_unit_bytes if found else None,
             },
-            "measured": {"rate_bit_s": None, "rtt_s": None, "loss_ratio": None},
+            "measured": {"rate_bit_s": None, "rtt_s": None, "delay_s": None, "loss_ratio": None},
             "measurements": [],
         }

@@ -19,7 +19,8 @@ from __future__ import annotations
 import gc
 import json
 import os
-import select
+import resource
+import selectors
 import sys
 import time
 from typing import Any
@@ -55,6 +56,7 @@ def measure_rtt(links: list[Link], count: int, interval_s: float) -> None:
                 "rtt_s": sorted(f + b for f, b in pairs),
                 "forward_s": sorted(forward),
                 "backward_s": sorted(backward),
+                "span_s": count * interval_s,
             }
         )
 
@@ -64,26 +66,32 @@ def watch(links: list[Link], interval_s: float) -> None:
     next_s = time.monotonic()
     waiting: dict[str, dict[int, list[float | None]]] = {link.name: {} for link in links}
     first = {link.name: link.number for link in links}
-    by_socket = {end.probe: (link, end, slot) for link in links for end, slot in ((link.b, 0), (link.a, 1))}
+    selector = selectors.DefaultSelector()  # select() takes no descriptor from 1024 on, and a link has four
+    selector.register(sys.stdin, selectors.EVENT_READ)
+    for link in links:
+        for end, slot in ((link.b, 0), (link.a, 1)):
+            selector.register(end.probe, selectors.EVENT_READ, (link, end, slot))
     while True:
-        timeout_s = max(0.0, next_s - time.monotonic())
-        ready, _, _ = select.select([sys.stdin, *by_socket], [], [], timeout_s)
-        if sys.stdin in ready:
+        ready = [key.data for key, _ in selector.select(max(0.0, next_s - time.monotonic()))]
+        if None in ready:  # stdin
             return
-        for link, end, slot in (by_socket[probe] for probe in by_socket.keys() & set(ready)):
+        for link, end, slot in ready:
             received = end.receive()
             if received is None or received[0] > link.number:
                 continue
             number, delay_s = received
             both = waiting[link.name].setdefault(number, [None, None])
             both[slot] = delay_s
-            if None not in both:
+            forward_s, backward_s = both
+            if forward_s is not None and backward_s is not None:
                 del waiting[link.name][number]
                 say(
                     {
                         "event": "rtt",
                         "name": link.name,
-                        "rtt_s": sum(d for d in both if d is not None),
+                        "rtt_s": forward_s + backward_s,
+                        "forward_s": forward_s,
+                        "backward_s": backward_s,
                         "sent": link.number - first[link.name],
                     }
                 )
@@ -100,10 +108,12 @@ def main() -> None:
         priority = f"fifo {FIFO_PRIORITY}"
     except PermissionError:
         priority = "normal"
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     links = {config["name"]: Link(config) for config in json.loads(_read_line())["links"]}
     gc.freeze()
     say({"event": "ready", "priority": priority})
-    # unbuffered, since `watch` must see with select what has not been read
+    # unbuffered, since `watch` must see what has not been read
     while line := _read_line():
         command = json.loads(line)
         chosen = [links[name] for name in command["links"]]

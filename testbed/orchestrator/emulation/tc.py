@@ -76,7 +76,7 @@ def queue_faults(topology: Topology) -> Iterator[str]:
                 yield (
                     f"topology {topology.name}: link {link.name} from {source} to {target}: a queue of"
                     f" {settings.limit_bytes} bytes holds not one {settings.unit} ({least} bytes) at"
-                    f" {format_rate(profile.rate_bit_s)}; give it more, or lower the rate to"
+                    f" {format_rate(profile.rate_bit_s * topology.dilation)}; give it more, or lower the rate to"
                     f" {format_rate(PACKET_MODE_MOST_BIT_S)}, where links carry single packets"
                 )
 

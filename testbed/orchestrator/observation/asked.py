@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from testbed.core.delays import Delay
 from testbed.core.topology import LinkProfile, Topology
 
 SETTLE_S = 1.0
@@ -42,9 +43,10 @@ class Asked:
         link = self.links[name]
         return self.profile(name, link.a).delay_s + self.profile(name, link.b).delay_s
 
-    def jitter_s(self, name: str) -> float:
+    def delays(self, name: str) -> tuple[Delay, Delay]:
+        """From `a` to `b`, and back."""
         link = self.links[name]
-        return self.profile(name, link.a).jitter_s + self.profile(name, link.b).jitter_s
+        return Delay.of(self.profile(name, link.a)), Delay.of(self.profile(name, link.b))
 
     def reorders(self, name: str) -> bool:
         """Whether some packets overtake the others, so that the least delay says nothing."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import EXIT_INPUT, InputError
+from testbed.core.schedule import Change
 from testbed.core.spec import Part, RunSpec
 from topologies import two_regions
 
@@ -108,3 +109,21 @@ def test_every_fault_is_reported_at_once() -> None:
 def test_a_spec_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         spec().seed = 1  # type: ignore[misc]
+
+
+def test_time_outs_bear_what_events_will_make_of_a_link() -> None:
+    slow = Change(t_s=5, kind="set", link="oregon-virginia", values={"delay_s": 0.45})
+    assert spec(dilation=4.0).outermost_topology.farthest_rtt_s == pytest.approx(0.067)
+    with pytest.raises(InputError, match=r"longest round trip would take 3\.6 s"):
+        spec(dilation=4.0, events=(slow,))
+
+
+def test_the_outermost_topology_has_the_most_each_direction_ever_has() -> None:
+    changes = (
+        Change(t_s=1, kind="set", link="oregon-virginia", source="oregon", values={"rate_bit_s": 5e9}),
+        Change(t_s=2, kind="set", link="oregon-virginia", values={"rate_bit_s": 2e9, "delay_s": 0.01}),
+        Change(t_s=3, kind="down", link="oregon-virginia"),
+    )
+    (link,) = spec(events=changes).outermost_topology.wan_links
+    assert (link.forward.rate_bit_s, link.backward.rate_bit_s) == (5e9, 2e9)
+    assert link.forward.delay_s == 0.0335

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from testbed.core.dilation import emulated
 from testbed.core.errors import RunError
 from testbed.core.topology import LinkProfile
 from testbed.orchestrator.emulation.namespaces import Namespace
@@ -48,6 +49,8 @@ class Hop:
     """Packets in flight that the shaper must be able to hold."""
     seed: int
     """Of its losses and jitter."""
+    dilation: float = 1.0
+    """How many times slower than emulated all of this is: what a user reads is emulated."""
 
     @property
     def key(self) -> Key:
@@ -107,7 +110,9 @@ class Shaper(ABC):
             raise RunError(f"link {link} from {source}: asked for the {self.name} shaper, the kernel has none there")
         for field, value in {**asked_of(profile), "limit_packets": limit_packets}.items():
             if not _agree(value, found[field]):
-                raise RunError(f"link {link} from {source}: asked {field}={value}, the shaper does {found[field]}")
+                k = self.hops[key].dilation
+                asked, does = (emulated({field: said}, k)[field] for said in (value, found[field]))
+                raise RunError(f"link {link} from {source}: asked {field}={asked}, the shaper does {does}")
 
 
 def _agree(asked: Any, found: Any) -> bool:

@@ -7,7 +7,8 @@ namespaces itself. What makes it exact, each measured:
   packets only while some socket asks for stamps; one idle socket does.
 * an absolute timerfd (an epoll time-out is in whole milliseconds), timer slack of 1 ns, real-time priority.
 * whole GSO super-packets pass (a queue flag), since cutting them costs ten times the CPU.
-* due times never decrease within a direction, so jitter does not reorder.
+* due times never decrease within a direction, so jitter does not reorder; it varies slowly, so that this seldom binds
+  (`varying_delay`).
 
 Commands, one line of JSON each, with "link" and "source", each answered by one line:
 
@@ -161,10 +162,10 @@ def _serve(ways: list[Way], timer: Timer, poll: select.poll, commands: Commands)
                     _obey(command, ways)
             else:
                 by_descriptor[descriptor].queue.run(block=False)
-        now_s = time.monotonic()
         for way in ways:
-            way.release(now_s)
+            way.release()
         timer.set(min((way.held[0][0] for way in ways if way.held), default=0.0))
+        now_s = time.monotonic()
         if now_s - reported_s >= _REPORT_EVERY_S:
             for way in ways:
                 _say(way.report(now_s - reported_s))

@@ -5,6 +5,10 @@ drawn from the seed where the kernel is 6.6 or later, and not repeatable before 
 
 netem counts lost packets and those it had no room for as one (`drops`). So `queue_drops` is only known where no loss
 was asked; elsewhere lack of room shows as more loss than was asked.
+
+netem draws jitter for each packet and, told a rate, sends none before the one in front of it. So packets closer to each
+other than the jitter wait for the latest before them: on a dense stream the mean delay is longer than asked, and its
+spread another one (LIMITATIONS.md).
 """
 
 from __future__ import annotations
@@ -141,6 +145,8 @@ class _Way:
                 "late_p50_s": None,
                 "late_p99_s": None,
                 "late_max_s": None,
+                "delay_mean_s": None,
+                "delay_deviation_s": None,
                 "packets": self.packets,
                 "drops": self.drops,
                 "asked_drops": self.asked_drops,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import statistics
 import struct
 from array import array
 from dataclasses import dataclass
 from typing import Any
 
+from testbed.core.delays import spread_at
 from testbed.core.topology import GilbertElliott, LinkProfile
 from testbed.orchestrator.emulation.netlink import attributes
 
@@ -171,26 +171,8 @@ def distribution_table(name: str) -> bytes:
 
     Of mean 0; standard deviation 1, but half the width for "uniform". 16 bits end a tail at four deviations.
     """
-    shares = [(index + 0.5) / _TABLE_SIZE for index in range(_TABLE_SIZE)]
-    if name == "uniform":
-        values = [2 * share - 1 for share in shares]
-    elif name == "normal":
-        values = [statistics.NormalDist().inv_cdf(share) for share in shares]
-    elif name == "pareto":
-        values = _pareto_values(shares)
-    else:
-        raise ValueError(f"no jitter distribution {name!r}")
-    return array("h", [round(value * _TABLE_SCALE) for value in values]).tobytes()
-
-
-def _pareto_values(shares: list[float]) -> list[float]:
-    """Shape 3, long tail towards late. Cutting the tail moves mean and deviation, so they are set again after it."""
-    values = [(1 - share) ** (-1 / 3) for share in shares]
-    most = _TABLE_MOST / _TABLE_SCALE
-    for _ in range(20):
-        mean, deviation = statistics.fmean(values), statistics.pstdev(values)
-        values = [min((value - mean) / deviation, most) for value in values]
-    return values
+    values = (spread_at(name, (index + 0.5) / _TABLE_SIZE) for index in range(_TABLE_SIZE))
+    return array("h", [min(round(value * _TABLE_SCALE), _TABLE_MOST) for value in values]).tobytes()
 
 
 def _attribute(kind: int, value: bytes) -> bytes:

@@ -13,6 +13,7 @@ from netfilterqueue import COPY_PACKET, NetfilterQueue
 from testbed.core.topology import LinkProfile
 from testbed.orchestrator.emulation.shapers.base import asked_of
 from testbed.orchestrator.emulation.shapers.impairments import Impairments
+from testbed.orchestrator.emulation.shapers.timing import Timing
 
 _NFNL_SUBSYS_QUEUE = 3
 _NFQNL_MSG_CONFIG = 2
@@ -22,7 +23,6 @@ _NETLINK_NETFILTER = 12
 _SOCKET_BUFFER_BYTES = 64 << 20
 _HEADER_ONLY, _WHOLE_PACKET = 1, 65_535
 """A packet whose payload was not copied at all cannot be retained."""
-_OLDEST_STAMP_S = 2.0
 _DESTINATION = slice(16, 20)
 """Of an IPv4 header."""
 
@@ -38,8 +38,7 @@ class Way:
         self.limit_packets = config["limit_packets"]
         self.is_down = False
         self.held: deque[tuple[float, Any, bytes | None]] = deque()
-        self.last_due_s = 0.0
-        self.late: list[float] = []
+        self.timing = Timing(time.monotonic())
         self.packets = self.dropped = self.doubled = 0
         self.asked_drops = self.asked_drops_variance = 0.0
         self.clock_offset_s = 0.0
@@ -98,28 +97,28 @@ class Way:
             self.dropped += 1
             packet.drop()
             return
-        now_s = time.monotonic()
         stamp_s = packet.get_timestamp()
-        arrived_s = stamp_s - self.clock_offset_s if stamp_s else now_s
-        if not now_s - _OLDEST_STAMP_S < arrived_s <= now_s:
-            arrived_s = now_s  # the wall clock was set, or the kernel gave no stamp
+        timing = self.timing
+        arrived_s = timing.arrived_s(stamp_s - self.clock_offset_s if stamp_s else None, time.monotonic())
         if fate.draws_rest and fate.overtakes():
             packet.accept()
             return
-        # due times never decrease, so that jitter does not reorder
-        self.last_due_s = due_s = max(arrived_s + fate.delay_s(), self.last_due_s)
+        due_s = timing.due_s(arrived_s, fate.delay_s(arrived_s - timing.began_s))
         copy = packet.get_payload() if fate.draws_rest and fate.is_doubled() else None
         packet.retain()
         self.held.append((due_s, packet, copy))
 
-    def release(self, now_s: float) -> None:
-        held = self.held
-        while held and held[0][0] <= now_s:
+    def release(self) -> None:
+        """What is due by now. To let packets go takes its time, by which those behind them are late."""
+        held, late_s = self.held, self.timing.late_s
+        now_s = due_by_s = time.monotonic()
+        while held and held[0][0] <= due_by_s:
             due_s, packet, copy = held.popleft()
+            late_s.append(now_s - due_s)
             packet.accept()
             if copy is not None:
                 self._send_again(copy)
-            self.late.append(now_s - due_s)
+            now_s = time.monotonic()
 
     def _send_again(self, packet: bytes) -> None:
         self.doubled += 1
@@ -135,18 +134,13 @@ class Way:
         raise RuntimeError(f"queue {self.number} is gone")
 
     def report(self, interval_s: float) -> dict[str, Any]:
-        late, self.late = sorted(self.late), []
-        quantiles = {
-            name: late[min(len(late) - 1, int(share * len(late)))] if late else None
-            for name, share in (("late_p50_s", 0.5), ("late_p99_s", 0.99), ("late_max_s", 1.0))
-        }
         link, source, target = self.name
         return {
             "event": "delay_line",
             "name": link,
             "from": source,
             "to": target,
-            **quantiles,
+            **self.timing.figures(),
             "packets": self.packets,
             "drops": self.dropped,
             "asked_drops": self.asked_drops,
