@@ -48,9 +48,10 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>'
 
 
-def verdict(word: str | None, status: str | None, reasons: Iterable[object]) -> str:
+def verdict(word: str | None, status: str | None, reasons: Iterable[object], unknowns: Iterable[object] = ()) -> str:
     known = word if word in ("valid", "suspect", "invalid") else "unknown"
     lines = "".join(f"<li>{text(reason)}</li>" for reason in reasons)
+    lines += "".join(f'<li class="note">not known: {text(unknown)}</li>' for unknown in unknowns)
     return (
         f'<div class="verdict {known}"><strong>Verdict: {text(word or "unknown")}</strong>'
         f" (status: {text(status or 'unfinished')})<ul>{lines}</ul></div>"

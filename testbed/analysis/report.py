@@ -21,7 +21,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
     drawn = [page.section(title, svg or page.note(undrawn.get(title, NOTHING))) for title, svg in svgs.items()]
     html = page.document(
         record.run_id,
-        page.verdict(summary.get("verdict"), summary.get("status"), reasons),
+        page.verdict(summary.get("verdict"), summary.get("status"), reasons, summary.get("unknowns") or ()),
         page.note(f"All figures and tables: {kind}. Times are emulated seconds since step 1 unless they say wall."),
         page.section("Summary", page.table(("", "value"), _summary_rows(summary))),
         *drawn,
@@ -46,7 +46,7 @@ def _shown(convert: Callable[[float], str], value: Any) -> str | None:
 
 def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, object]]:
     for key, value in summary.items():
-        if key in ("links", "reasons"):
+        if key in ("links", "reasons", "unknowns"):
             continue
         if isinstance(value, dict):
             yield from ((f"{key} {name}", _in_unit(key, item)) for name, item in value.items())

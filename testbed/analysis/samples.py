@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from testbed.analysis.load import Record
-from testbed.core.metrics import FIRST_STEP_COUNTERS, METRICS, Labels, Totals, constant_samples
+from testbed.core.metrics import FIRST_STEP_COUNTERS, METRICS, Labels, Totals, constant_samples, verdict_samples
 
 Key = tuple[str, Labels]
 """(metric name, labels)."""
@@ -52,6 +52,7 @@ def series_of(record: Record) -> Series:
                 points[0] = 0.0
             points[t_ms] = float(value)
     _add_constants(record, series)
+    _add_verdict(record, series)
     if broken:
         series.faults.append(f"events.jsonl: {broken} events lack a field or hold a value of the wrong type; left out")
     return series
@@ -63,3 +64,11 @@ def _add_constants(record: Record, series: Series) -> None:
     verdict = str((record.summary or {}).get("verdict") or "unknown")
     for name, labels, value in constant_samples(record.spec, verdict, record.start_unix_s):
         series.points[name, labels] = {0: value}
+
+
+def _add_verdict(record: Record, series: Series) -> None:
+    """As it was passed, at the end: of its changes while the run went on the record says nothing."""
+    summary = record.summary or {}
+    if summary.get("verdict"):
+        for name, labels, value in verdict_samples(summary["verdict"], len(summary.get("reasons") or ())):
+            series.points[name, labels] = {series.end_ms: value}

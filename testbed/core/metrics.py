@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from testbed.core.records import VERDICTS
 from testbed.core.spec import RunSpec
 
 Labels = tuple[tuple[str, str], ...]
@@ -43,6 +44,13 @@ METRICS: dict[str, Metric] = {
             ("workload", "strategy", "workers", "verdict"),
         ),
         _M("longhaul_run_start_timestamp_seconds", "gauge", "Unix time at which the run's first step began."),
+        _M(
+            "longhaul_verdict",
+            "gauge",
+            "1 for the verdict as it stands, 0 for the others; archived, the final one at the run's end.",
+            ("verdict",),
+        ),
+        _M("longhaul_verdict_reasons", "gauge", "Number of reasons against the verdict `valid`."),
         _M("longhaul_train_steps", "counter", "Optimizer steps taken.", ("rank",)),
         _M("longhaul_train_samples", "counter", "Training samples consumed.", ("rank",)),
         _M("longhaul_train_loss", "gauge", "Training loss of the rank's last batch.", ("rank",)),
@@ -107,6 +115,21 @@ METRICS: dict[str, Metric] = {
         _M("longhaul_node_memory_bytes", "gauge", "Memory charged to a node's container.", ("node",)),
         _M("longhaul_host_cpu_idle_ratio", "gauge", "Idle share of all cores over the last interval."),
         _M("longhaul_host_cpu_pressure_seconds", "counter", "Seconds in which some task waited for a core."),
+        _M(
+            "longhaul_host_softnet_processed_packets",
+            "counter",
+            "Packets that the machine's processors received, those of other runs too.",
+        ),
+        _M(
+            "longhaul_host_softnet_dropped_packets",
+            "counter",
+            "Packets for which a processor's backlog had no room, those of other runs too.",
+        ),
+        _M(
+            "longhaul_host_softnet_squeezes",
+            "counter",
+            "Times a processor's round of receiving ended with packets left over (time_squeeze).",
+        ),
         _M("longhaul_sampler_late_seconds", "gauge", "How late the collector took its last sample."),
     )
 }
@@ -149,6 +172,9 @@ def samples_of(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | Non
     elif kind == "host":
         yield "longhaul_host_cpu_idle_ratio", (), event.get("cpu_idle_ratio")
         yield "longhaul_host_cpu_pressure_seconds", (), event.get("cpu_pressure_s")
+        yield "longhaul_host_softnet_processed_packets", (), event.get("softnet_processed")
+        yield "longhaul_host_softnet_dropped_packets", (), event.get("softnet_dropped")
+        yield "longhaul_host_softnet_squeezes", (), event.get("softnet_squeezed")
         yield "longhaul_sampler_late_seconds", (), event.get("sampler_late_s")
 
 
@@ -184,6 +210,9 @@ FIRST_STEP_COUNTERS = INCREMENTS | {
     "longhaul_link_dropped_packets",
     "longhaul_node_cpu_seconds",
     "longhaul_host_cpu_pressure_seconds",
+    "longhaul_host_softnet_processed_packets",
+    "longhaul_host_softnet_dropped_packets",
+    "longhaul_host_softnet_squeezes",
 }
 """Counters that are 0 when the first step begins, so that a record may say so; of others the value there is unknown."""
 
@@ -210,6 +239,13 @@ def constant_samples(spec: RunSpec, verdict: str, start_unix_s: float | None) ->
             yield "longhaul_link_configured_bytes_per_second", labels, profile.rate_bit_s / 8
         if link.wan:
             yield "longhaul_link_configured_rtt_seconds", (("link", link.name),), link.rtt_s
+
+
+def verdict_samples(verdict: str, reasons: int) -> Iterator[Sample]:
+    """A state set: a series for each verdict, 1 for the one that holds."""
+    for word in VERDICTS:
+        yield "longhaul_verdict", (("verdict", word),), float(word == verdict)
+    yield "longhaul_verdict_reasons", (), float(reasons)
 
 
 class Totals:

@@ -16,32 +16,41 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        from rank 0, once; `dense_bytes_step`: what all ranks would send in one step of uncompressed
                        ring data parallel; `routes`: of each bucket the compressor's Route as text, null where the
                        strategy has none
-    measurement        stage, name, from, to, rate_bit_s, rtt_s, rtt_max_s, probes, burst
-                       stage "idle" is before anything else, "busy" beside the workers' warm-up
+    measurement        stage, name, from, to, rate_bit_s, rtt_s, rtt_max_s, delay_s, probes, probes_span_s, burst
+                       stage "idle" is before anything else, "busy" beside the workers' warm-up; `rtt_s`, and one way
+                       `delay_s`: median of the probes, their mean where jitter was asked
     foreign_interface  node, interface  a way out of a node that is not emulated
     link               name, from, to, wan, wire_bytes, packets, drops, backlog_bytes, interval_s, busy_s, busy_bytes,
                        excluded_bytes, rate_bit_s
-                       `excluded_bytes`: of probes and of background traffic, which no other figure counts;
+                       `excluded_bytes`: of probes and of background traffic, which `wire_bytes` leaves out; `packets`
+                       leaves out probes alone, `drops` and `busy_bytes` nothing;
                        `rate_bit_s`: as asked at that moment
-    rtt                name, rtt_s, sent  one probe's round trip, queueing included; probes sent so far
+    rtt                name, rtt_s, forward_s, backward_s, sent
+                       one probe's round trip and its two ways, the first from the link's `a`, queueing included;
+                       `sent`: probes so far
     background         name, from, to, flows, finished, refused, failed, offered_bytes, delivered_bytes, wire_bytes,
                        ack_wire_bytes, late_s  traffic of others on a direction since the first step
     delay_line         name, from, to, late_p50_s, late_p99_s, late_max_s, packets, drops, asked_drops,
-                       asked_drops_variance, doubled, interval_s, queue_drops
-                       `asked_drops`: mean and variance of the losses that the link's settings make for these packets
+                       asked_drops_variance, doubled, interval_s, queue_drops, delay_mean_s, delay_deviation_s
+                       `asked_drops`: mean and variance of the losses that the link's settings make for these packets;
+                       `delay_*`: over the packets, of the delay they were to get, jitter included, lateness not;
+                       netem tells neither delays nor lateness
     tcp                node, rtt_s, min_rtt_s, retransmitted, delivered_bytes
                        of the node's training connections (TCP_INFO), since they were opened
     node               node, cpu_s, throttled_s, memory_bytes
-    host               cpu_idle_ratio, cpu_pressure_s, steal_s, interval_s, sampler_late_s
+    host               cpu_idle_ratio, cpu_pressure_s, steal_s, interval_s, sampler_late_s, softnet_processed,
+                       softnet_dropped, softnet_squeezed
+                       `softnet_*`: sums over /proc/net/softnet_stat, which counts all packets of the machine
     change             what, name, from, to, node, asked_s, late_s, before{}, after{}, cause
                        one of the spec's `events` took effect at `t_s`, asked for at `asked_s`; `what` as in
                        `core.schedule`; `name` of a link, of a "set" with its direction and the fields of LinkProfile
                        `before` and `after`, in base units of emulated time; `cause`: what the user wrote
     fault              rank, node, message
 
-`wire_bytes`, `packets`, `drops` of a link, `cpu_s`, `throttled_s` and `cpu_pressure_s` count up from the first step, a
-delay line's from its start; `busy_*` and `late_*` belong to the interval since the event before. `busy_s` is the
-length of a sampling window in which the queue cannot have been empty, `busy_bytes` what left in it.
+`wire_bytes`, `packets`, `drops` of a link, `cpu_s`, `throttled_s`, `cpu_pressure_s` and `softnet_*` count up from the
+first step, a delay line's from its start; `busy_*`, `late_*` and `delay_*` belong to the interval since the event
+before. `busy_s` is the length of a sampling window in which the queue cannot have been empty, `busy_bytes` what left in
+it.
 """
 
 from __future__ import annotations
@@ -60,6 +69,7 @@ SUMMARY_KEYS: dict[str, tuple[str, ...] | None] = {
     "status": None,
     "verdict": None,
     "reasons": None,
+    "unknowns": None,
     "kind": None,
     "topo": None,
     "strategy": None,
@@ -98,7 +108,7 @@ LINK_KEYS = ("name", "from", "to", "wan", "wire_bytes", "rate_bit_s", "rtt_s", "
 def empty_summary() -> dict[str, Any]:
     """Every key, all null."""
     summary: dict[str, Any] = {key: dict.fromkeys(nested) if nested else None for key, nested in SUMMARY_KEYS.items()}
-    return {**summary, "schema_version": SCHEMA_VERSION, "reasons": [], "links": []}
+    return {**summary, "schema_version": SCHEMA_VERSION, "reasons": [], "unknowns": [], "links": []}
 
 
 def summary_faults(summary: dict[str, Any]) -> list[str]:

@@ -220,6 +220,8 @@ def down(parsed: argparse.Namespace) -> int:
     tell(f"{run.run_id} is down: {summary['verdict']}")
     for reason in summary["reasons"]:
         tell(f"  {reason}")
+    for unknown in summary["unknowns"]:
+        tell(f"  not known: {unknown}")
     return EXIT_COMPLETED
 
 

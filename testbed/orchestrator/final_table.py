@@ -86,4 +86,6 @@ def _verdict(summary: Mapping[str, Any]) -> Text:
     text = Text.assemble(str(summary.get("status") or MISSING), ", ", (verdict, VERDICT_STYLES.get(verdict, "")))
     for reason in summary.get("reasons") or ():
         text.append(f"\n  {reason}")
+    for unknown in summary.get("unknowns") or ():
+        text.append(f"\n  not known: {unknown}", "dim")
     return text

@@ -227,10 +227,12 @@ def cores() -> Check:
 
 WORKER_MEMORY_BYTES = 250_000_000
 """A worker with an interpreter of its own and torch: about 220 MB, measured with 8 to 64 of them."""
+HAND_MEMORY_BYTES = 5_000_000
+"""A node that waits for `longhaul exec`."""
 
 
-def memory(workers: int) -> Check:
-    needed = workers * WORKER_MEMORY_BYTES
+def memory(workers: int, program: str = "training") -> Check:
+    needed = workers * (HAND_MEMORY_BYTES if program == "hand" else WORKER_MEMORY_BYTES)
     available = next(
         int(line.split()[1]) * 1024
         for line in Path("/proc/meminfo").read_text().splitlines()

@@ -30,12 +30,14 @@ def run_checks(
     workers: int = 4,
     tcp: str = "tuned",
     shaper: str = "auto",
+    program: str = "training",
     runs_root: Path = RUNS_ROOT,
 ) -> list[Check]:
     """Every question about this machine; those a run does not hang on are not `needed`.
 
     Args:
         metrics_port: None leaves the port out.
+        program: what runs in the nodes, as of `RunSpec`.
     """
     if not machine.operating_system().ok:  # the other questions are put to Linux alone
         return [machine.root(), machine.operating_system()]
@@ -55,7 +57,7 @@ def run_checks(
         machine.overlay(),
         machine.disk(runs_root),
         *([] if metrics_port is None else [machine.port(metrics_port)]),
-        machine.memory(workers),
+        machine.memory(workers, program),
         machine.cores(),
         machine.real_time(),
         machine.pressure(),
@@ -91,6 +93,7 @@ def require(spec: RunSpec, runs_root: Path = RUNS_ROOT) -> None:
             workers=spec.workers,
             tcp=spec.tcp,
             shaper=spec.shaper,
+            program=spec.program,
             runs_root=runs_root,
         )
     )

@@ -34,6 +34,7 @@ from testbed.core.spec import RunSpec
 from testbed.orchestrator.conductor import Conductor
 from testbed.orchestrator.display import Display
 from testbed.orchestrator.emulation.namespaces import own_sysfs
+from testbed.orchestrator.emulation.open_files import raise_limit
 from testbed.orchestrator.observation.exporter import Exporter
 from testbed.orchestrator.observation.fidelity import Judge
 from testbed.orchestrator.observation.recorder import Recorder
@@ -67,7 +68,7 @@ class Run:
         self._held_lock = threading.Lock()
         self._probes: dict[str, int] = {}
         self._metrics_port = metrics.getsockname()[1]
-        self._exporter = Exporter(self.totals, spec, run.run_id)
+        self._exporter = Exporter(self.totals, spec, run.run_id, self.recorder.verdict)
         self._exporter.serve(metrics)
 
     def write(self, event: dict[str, Any]) -> None:
@@ -141,6 +142,7 @@ def _on_signal(number: int, _frame: object) -> None:
 
 def main() -> int:
     os.umask(0o022)  # the caller's may hide from the workers what is made for them
+    raise_limit()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _on_signal)
     run, options = RunDir(Path(sys.argv[1])), json.loads(sys.argv[2])

@@ -47,7 +47,7 @@ def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:
         MachineError: the input is well, but the machine lacks something.
     """
     faults = [*resolved.faults]
-    lines = preflight.lacking(_checks(resolved.settings, runs_root))
+    lines = preflight.lacking(_checks(resolved, runs_root))
     # starting torch takes seconds, so defaults are not checked again for somebody who misspelt a topology
     checkable = resolved.stand_in is not None and (resolved.parts_given or not (faults or lines))
     broken: LonghaulError | None = None
@@ -67,7 +67,8 @@ def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:
     return resolved.spec
 
 
-def _checks(settings: dict[str, Any], runs_root: Path) -> list[Check]:
+def _checks(resolved: Resolved, runs_root: Path) -> list[Check]:
+    settings: dict[str, Any] = resolved.settings
     keys = ("metrics_port", "workers", "tcp", "shaper")
     known = {key: settings[key] for key in keys if key in settings}
     if known.get("tcp") not in TCP_PROFILES:  # a fault of the input, reported as such
@@ -76,7 +77,8 @@ def _checks(settings: dict[str, Any], runs_root: Path) -> list[Check]:
         known.pop("shaper", None)
     if not 0 <= known.get("metrics_port", 0) <= 65535:  # a fault of the input, reported as such
         known["metrics_port"] = None
-    return preflight.run_checks(**known, runs_root=runs_root)
+    program = "training" if resolved.stand_in is None else resolved.stand_in.program
+    return preflight.run_checks(**known, program=program, runs_root=runs_root)
 
 
 def _short(path: Path) -> Path:

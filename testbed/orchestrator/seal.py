@@ -51,7 +51,8 @@ def _summary(run: RunDir, status: str, faults: Sequence[str], wall_s: float | No
     verdict, reasons = judge.verdict()
     if status != "completed":
         verdict, reasons = "invalid", [*(faults or recorded or [f"the run was {status}"]), *reasons]
-    return summarise(run, status=status, reasons=reasons, verdict=verdict, wall_s=wall_s)
+    unknowns = judge.unknowns()
+    return summarise(run, status=status, reasons=reasons, verdict=verdict, unknowns=unknowns, wall_s=wall_s)
 
 
 def _analyse(run: RunDir, draft: Path) -> list[str]:

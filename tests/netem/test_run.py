@@ -8,6 +8,7 @@ import re
 import pytest
 
 from testbed.core.records import summary_faults
+from testbed.core.units import parse_rate_bit_s, parse_time_s
 from tests.emulation.support import Longhaul, gone_within
 
 pytestmark = [pytest.mark.netem, pytest.mark.needs_root, pytest.mark.timeout(420)]
@@ -16,16 +17,47 @@ RTT_S = 0.067
 OF_A_SMALL_MACHINE = re.compile(
     "|".join(
         (
-            r"cores were idle only",  # one core, and a collector and a probe beside the workers
+            r"the cores were (idle only|short in)",  # one core, and a collector and a probe beside the workers
             r"rank \d+ began .* late",
             r"the collector took a sample .* late",
-            r"link .*: asked .*bit/s, measured .* \((busy|training)\)",
-            r"link .*: asked a round trip of .*, measured .* \((busy|training, least)\)",
             r"link .*: no (rate|round trip) measured \(busy\)",
         )
     )
 )
 """What a machine with one slow core may be told; anything else is wrong with the program."""
+LINK_OFF = re.compile(
+    r"link .*: asked (?P<what>a round trip of |a one-way delay of |)(?P<asked>.+), measured (?P<found>.+)"
+    r" \((busy|training|training, least)\)"
+)
+FORGIVEN_RATE_RATIO, FORGIVEN_DELAY_S = 0.25, 0.030
+"""How far a link may be off while that core trains, too; a shaper that is wrong is further off."""
+
+
+def is_forgiven(reason: str) -> bool:
+    off = LINK_OFF.fullmatch(reason)
+    if not off:
+        return OF_A_SMALL_MACHINE.match(reason) is not None
+    if off["what"]:
+        return abs(parse_time_s(off["found"]) - parse_time_s(off["asked"])) <= FORGIVEN_DELAY_S
+    asked_bit_s = parse_rate_bit_s(off["asked"])
+    return abs(parse_rate_bit_s(off["found"]) - asked_bit_s) <= FORGIVEN_RATE_RATIO * asked_bit_s
+
+
+@pytest.mark.parametrize(
+    ("said", "forgiven"),
+    [
+        ("link a-b from a to b: asked 10 Mbit/s, measured 7.6 Mbit/s (busy)", True),
+        ("link a-b from a to b: asked 10 Mbit/s, measured 7.4 Mbit/s (training)", False),
+        ("link a-b from a to b: asked 10 Mbit/s, measured 9.7 Mbit/s (idle)", False),
+        ("link a-b: asked a round trip of 67 ms, measured 96 ms (training, least)", True),
+        ("link a-b: asked a round trip of 67 ms, measured 98 ms (busy)", False),
+        ("link a-b from a to b: asked a one-way delay of 33.5 ms, measured 900 us (busy)", False),
+        ("rank 1 began step 3 2 s late", True),
+        ("packets were lost", False),
+    ],
+)
+def test_what_is_forgiven_has_a_bound(said: str, forgiven: bool) -> None:
+    assert is_forgiven(said) == forgiven
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +77,7 @@ def test_it_completed_and_is_doubted_for_its_machine_alone(finished: Longhaul) -
     assert summary_faults(summary) == []
     assert (summary["status"], summary["steps"], summary["workers"]) == ("completed", 3, 2)
     print(summary["verdict"], summary["reasons"])
-    assert [reason for reason in summary["reasons"] if not OF_A_SMALL_MACHINE.match(reason)] == []
+    assert [reason for reason in summary["reasons"] if not is_forgiven(reason)] == []
 
 
 def test_its_links_were_netem_and_as_asked(finished: Longhaul) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from experiments.benchmarks import document, tables
-from experiments.benchmarks.harness import Point, Results
+from experiments.benchmarks import document, inside, tables
+from experiments.benchmarks.harness import Point, Results, points_of
 
 INSIDE: dict[str, Any] = {
     "burst_rate_bit_s": 99.5e6,
@@ -42,6 +43,74 @@ def test_a_point_outside_its_target_is_marked(found: dict[str, Any], faults: lis
     assert tables.accuracy_faults(found) == faults
     row = tables.of("accuracy", [found]).splitlines()[-1]
     assert ("inside" in row) == (not faults)
+
+
+@pytest.mark.parametrize(("goodput_bit_s", "steady"), [(95.6e6, True), (96.5e6, False), (None, False)])
+def test_goodput_beyond_the_rate_is_no_figure(goodput_bit_s: float | None, steady: bool) -> None:
+    row = tables.of("accuracy", [point(goodput_bit_s=goodput_bit_s)]).splitlines()[-1]
+    assert ("not steady" in row) == (not steady)
+    assert ("95.6" in row) == steady
+
+
+def test_the_window_of_a_flow_begins_after_a_stretch_without_drops() -> None:
+    watch = inside.QueueWatch(lambda: None)  # type: ignore[arg-type, return-value]
+    drops = {1.0: 3, 4.5: 4, 5.2: 5, 9.0: 6}
+    watch.samples = [inside.Sample(tick / 10, 0, 0, sum(at_s <= tick / 10 for at_s in drops)) for tick in range(120)]
+    assert watch.calm_from_s(3.0, 8.0, 1.0) == 3.0
+    assert watch.calm_from_s(4.0, 8.0, 1.0) == 4.0
+    assert watch.calm_from_s(4.6, 8.0, 1.0) == 6.2  # the second falls into the calm after the first
+    assert watch.calm_from_s(5.0, 5.5, 1.0) == 5.5
+    assert watch.calm_from_s(6.5, 8.0, 1.0) == 6.5
+    assert watch.drops(4.0, 6.0) == 2
+
+
+def test_the_middle_of_an_even_number_of_values_is_between_two() -> None:
+    assert inside.median([1.0, 2.0, 4.0, 9.0]) == 3.0
+    assert inside.median([]) is None
+
+
+def system(name: str, **result: Any) -> dict[str, Any]:
+    asked = {"system": name, "rate_bit_s": 100e6, "rtt_s": 0.067}
+    rates = {"filled_rate_bit_s": 99e6, "filled_rates_bit_s": [98e6, 100e6]}
+    found = {**rates, "probes": 100, "rtt_p50_s": 0.068, "rtt_p99_s": 0.070, **result}
+    return {"asked": asked, "result": found, "is_disturbed": False, "others_cores": 0.0}
+
+
+def test_what_plain_mininet_is_asked_one_way_is_half_of_the_round_trip() -> None:
+    *_, ours, plain = tables.of("netem", [system("mininet", filled_rate_bit_s=None), system("longhaul")]).splitlines()
+    assert ours == "| 100 Mbit/s | 67 ms | 33.5 ms | longhaul, netem | -1.00 | -2.00 to +0.00 | +1.000 / +3.000 | 100 |"
+    assert plain.startswith("| 100 Mbit/s | 67 ms | 33.5 ms | Mininet, TCLink | - |")
+
+
+def test_plain_mininet_stands_beside_ours_at_its_rate() -> None:
+    asked = {"bw_mbit_s": 100, "delay": None, "busy": True}
+    result = {"burst_rate_bit_s": 98e6, "flow_rate_bit_s": 97e6, "goodput_bit_s": 9e7, "rtt_p50_s": 1e-5, "said": []}
+    plain = {"asked": asked, "result": result, "is_disturbed": False, "others_cores": 0.0}
+    ours = point()
+    ours["asked"]["rtt_s"] = 0.0002
+    row = tables.of("mininet_tclink", [plain], [ours]).splitlines()[-1]
+    assert row.startswith("| 100 | none | busy | -2.00 | -0.50 | -3.00 |")
+
+
+def test_points_never_measured_are_named_and_those_not_asked_any_more_go(tmp_path: Path) -> None:
+    results = Results(tmp_path, "accuracy")
+    asked = [Point({"rate_bit_s": rate}, 1) for rate in (1e6, 2e6, 3e6)]
+    for one in (asked[0], Point({"rate_bit_s": 9e6}, 1)):
+        results.keep(one, "code", {"others_cores": 0.0, "is_disturbed": False, "result": {}})
+    found, missing = results.of(asked)
+    assert [one["asked"] for one in found] == [asked[0].asked] and missing == asked[1:]
+    said = document.missing_line(missing, len(found))
+    assert said.startswith("2 of 3 points were never measured") and '"rate_bit_s": 2000000.0' in said
+    results.keep_only(asked)
+    assert list(results.points) == [asked[0].key]
+
+
+def test_every_benchmark_names_points_and_how_long_each_takes() -> None:
+    for name in tables.NAMES:
+        for quick in (True, False):
+            points = points_of(name, quick=quick)
+            assert points and all(one.seconds > 0 for one in points)
+            assert len({one.key for one in points}) == len(points)
 
 
 def test_a_table_replaces_what_was_between_its_markers_and_nothing_else() -> None:

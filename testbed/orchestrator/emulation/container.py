@@ -19,6 +19,7 @@ from typing import Any
 
 from testbed.core.errors import MachineError, RunError
 from testbed.core.telemetry import SOCKET_IN_NODE
+from testbed.orchestrator.emulation.open_files import LIMIT_AT_START
 from testbed.orchestrator.emulation.root import MaskedRoot
 
 NOBODY = 65534
@@ -147,7 +148,7 @@ class Container:
 
     def exit_code(self) -> int | None:
         """None while it runs or before it was started; minus the signal's number if one ended it."""
-        if self._pidfd >= 0 and select.select([self._pidfd], [], [], 0)[0]:
+        if self._pidfd >= 0 and self._has_ended(0):
             _, status = os.waitpid(self.pid or 0, 0)  # runc left, so it is a child of the run's first process
             self._exit_code = os.waitstatus_to_exitcode(status)
             os.close(self._pidfd)
@@ -160,9 +161,14 @@ class Container:
 
     def wait(self, timeout_s: float) -> None:
         """Raises `RunError` if it has not ended by then."""
-        if self._pidfd >= 0 and not select.select([self._pidfd], [], [], timeout_s)[0]:
+        if self._pidfd >= 0 and not self._has_ended(timeout_s):
             raise RunError(f"node {self.node}: its container was killed {timeout_s:g} s ago and has not ended")
         self.exit_code()
+
+    def _has_ended(self, timeout_s: float) -> bool:
+        poll = select.poll()  # `select.select` takes no descriptor above 1023
+        poll.register(self._pidfd, select.POLLIN)
+        return bool(poll.poll(timeout_s * 1000))
 
     def delete(self) -> None:
         """Kill what is left and remove its state and cgroups."""
@@ -187,6 +193,7 @@ class Container:
                 "env": [f"{key}={value}" for key, value in environment.items()],
                 "noNewPrivileges": True,
                 "capabilities": nothing,
+                "rlimits": [{"type": "RLIMIT_NOFILE", "soft": LIMIT_AT_START[0], "hard": LIMIT_AT_START[1]}],
             },
             "mounts": self.sandbox.mounts(),
             "linux": {

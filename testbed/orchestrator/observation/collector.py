@@ -6,11 +6,9 @@ which the first step began.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from testbed.orchestrator.emulation.background_traffic import BackgroundTraffic
@@ -19,6 +17,7 @@ from testbed.orchestrator.emulation.counters import QueueCounters
 from testbed.orchestrator.emulation.network import Network
 from testbed.orchestrator.emulation.port import WAKING_BYTES, Port
 from testbed.orchestrator.observation.cgroups import Usage, usage
+from testbed.orchestrator.observation.host import HostReader
 from testbed.orchestrator.observation.sockets import ConnectionReader
 
 INTERVAL_S = 1.0
@@ -28,31 +27,8 @@ _PROMPT_S = 1e-3
 """A reading that took longer has no time that fits a window of some tens of milliseconds."""
 _WINDOW_SHARE = 0.8
 """Of the time that the waiting bytes take to leave."""
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PROBE_FRAME_BYTES = 58
 """Ethernet, IP and UDP headers and 16 bytes of probe."""
-
-
-@dataclass(frozen=True)
-class HostTimes:
-    """Of all cores together."""
-
-    idle_s: float
-    total_s: float
-    steal_s: float
-    pressure_s: float | None
-
-
-def read_host() -> HostTimes:
-    with open("/proc/stat") as file:
-        fields = [int(word) * _TICK_S for word in file.readline().split()[1:9]]
-    pressure_s = None
-    try:
-        with open("/proc/pressure/cpu") as file:
-            pressure_s = int(file.readline().rsplit("total=", 1)[1]) * 1e-6
-    except OSError:
-        pass  # a kernel without pressure figures
-    return HostTimes(fields[3] + fields[4], sum(fields), fields[7], pressure_s)
 
 
 class Collector:
@@ -73,6 +49,8 @@ class Collector:
         self._probes_sent = probes_sent
         self._queues = network.queues
         self._connections = {name: ConnectionReader(node.namespace.path) for name, node in network.workers.items()}
+        self._foreign: set[tuple[str, str]] = set()
+        """What was told already."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="collector")
         self.failure: BaseException | None = None
@@ -82,11 +60,15 @@ class Collector:
         return None if self.failure is None else f"the collector broke: {self.failure!r}"
 
     def foreign_interfaces(self) -> list[tuple[str, str]]:
-        """(node, interface) of whatever a worker's namespace holds beside loopback and its emulated interface."""
+        """(node, interface) of what a worker's namespace now holds beside loopback and its emulated interface.
+
+        Each is told once.
+        """
         found = []
         for name, node in self._network.workers.items():
-            extra = set(self._queues[node.name].interfaces) - {"lo", "eth0"}
-            found += [(name, interface) for interface in sorted(extra)]
+            extra = set(self._queues[node.name].interfaces()) - {"lo", "eth0"}
+            found += [(name, interface) for interface in sorted(extra) if (name, interface) not in self._foreign]
+        self._foreign.update(found)
         return found
 
     def congestion_controls(self) -> set[str]:
@@ -98,7 +80,7 @@ class Collector:
         self._zero = self._read_queues()
         self._zero_usage = self._read_usage()
         self._before = self._zero
-        self._host = self._host_zero = read_host()
+        self._host = HostReader()
         self._sampled_s = self._due_s = time.monotonic()
         self._thread.start()
 
@@ -135,6 +117,8 @@ class Collector:
         self._write_connections()
         self._write_nodes()
         self._write_host(interval_s, late_s)
+        for node, interface in self.foreign_interfaces():
+            self._write({"event": "foreign_interface", "node": node, "interface": interface})
         self._before, self._sampled_s = counters, started_s
 
     def _windows(self) -> dict[tuple[str, str, str], tuple[float, int]]:
@@ -223,21 +207,9 @@ class Collector:
             )
 
     def _write_host(self, interval_s: float, late_s: float) -> None:
-        now, before = read_host(), self._host
-        self._host = now
-        total_s = now.total_s - before.total_s
-        if total_s <= 0:
-            return  # two samples within one tick of the clock
-        self._write(
-            {
-                "event": "host",
-                "cpu_idle_ratio": (now.idle_s - before.idle_s) / total_s,
-                "cpu_pressure_s": _since(now.pressure_s, self._host_zero.pressure_s),
-                "steal_s": now.steal_s - before.steal_s,
-                "interval_s": interval_s,
-                "sampler_late_s": late_s,
-            }
-        )
+        event = self._host.event(interval_s, late_s)
+        if event is not None:
+            self._write(event)
 
     def close(self) -> None:
         for connections in self._connections.values():

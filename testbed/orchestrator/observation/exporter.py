@@ -10,7 +10,7 @@ import errno
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
@@ -19,12 +19,22 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from testbed.core.errors import InputError
-from testbed.core.metrics import FIRST_STEP_COUNTERS, METRICS, Labels, Totals, constant_samples, run_labels
+from testbed.core.metrics import (
+    FIRST_STEP_COUNTERS,
+    METRICS,
+    Labels,
+    Totals,
+    constant_samples,
+    run_labels,
+    verdict_samples,
+)
 from testbed.core.spec import RunSpec
 
 LOOPBACK = "127.0.0.1"
 _LIVE_VERDICT = "unknown"
-"""The verdict is passed when the run is over; until then the label says so."""
+"""A label of `longhaul_run_info` must not change while the run lasts: `longhaul_verdict` says how it stands."""
+Verdict = tuple[str, list[str]]
+"""With its reasons."""
 
 
 def bind(port: int) -> socket.socket:
@@ -54,15 +64,16 @@ def bind(port: int) -> socket.socket:
 class Exporter(Collector):
     """Every metric of `core.metrics`, as `totals` stands when it is asked.
 
-    `start_unix_s` is set when the first step begins.
+    `start_unix_s` is set when the first step begins; `verdict` says how the verdict stands.
     """
 
-    def __init__(self, totals: Totals, spec: RunSpec, run_id: str) -> None:
+    def __init__(self, totals: Totals, spec: RunSpec, run_id: str, verdict: Callable[[], Verdict]) -> None:
         # Backfilled archives have no `_created` series either; the explicit 0 of every counter serves instead.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.start_unix_s: float | None = None
         self._totals = totals
         self._spec = spec
+        self._verdict = verdict
         self._common = run_labels(run_id, spec.topo, spec.compressor.name)
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -75,6 +86,9 @@ class Exporter(Collector):
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         values = dict.fromkeys(_known_series(self._spec), 0.0)
         for name, labels, value in constant_samples(self._spec, _LIVE_VERDICT, self.start_unix_s):
+            values[name, labels] = value
+        verdict, reasons = self._verdict()
+        for name, labels, value in verdict_samples(verdict, len(reasons)):
             values[name, labels] = value
         values.update(self._totals.snapshot())
         common_names = [key for key, _ in self._common]

@@ -8,14 +8,17 @@ a second of a change, or while a link is down, against nothing.
 | rule | suspect | invalid | why |
 | --- | --- | --- | --- |
 | WAN rate, idle, busy, in training (past two standard errors) | 2% | 5% | communication time is in proportion to it |
-| WAN round trip: median idle and busy, least in training; past the jitter | 1 ms or 2% | 3 times that | likewise |
+| WAN delay, one way and both: typical idle and busy, least in training; past jitter | 1 ms or 2% | 3 times | likewise |
 | gaps between packets of a burst against its rate, 90th percentile | 100% | - | bursts are another queue |
-| seconds with the delay line's p99 later than 1 ms or 1% of the delay | 5% | 25% | late packets are another link |
+| seconds with the delay line's p99 later than 2 ms or 2% of the delay | 5% | 25% | late packets are another link |
 | packets the shaper lost against those it was to lose | - | 5 standard deviations | another loss |
 | packets lost for want of room in the delay line | - | any | a loss nobody asked for |
+| packets dropped by a processor's backlog (softnet), of the machine | - | any | likewise, and no link counts it |
 | a measurement that gave nothing; events that cannot be read | any | - | what is not known is not vouched for |
 | cores idle on average during training | below 10% | below 2% | workers wait for cores, not for the network |
 | time in which somebody waited for a core (pressure) | 50% | 85% | likewise; in good runs 3% to 20% was seen |
+| seconds with cores idle below 10%, or pressure above 50%; 2 s at least | 10% | - | a mean hides part of a run |
+| seconds with pressure above 85% | - | 25% | likewise |
 | a node stopped by a quota of its cgroup | 1% | 10% | a stop looks like a stall of the network |
 | steal during training | 2% | 10% | another machine took the cores |
 | wire bytes of all workers over payload | - | below 0.98 | traffic went around the links |
@@ -23,6 +26,12 @@ a second of a change, or while a link is down, against nothing.
 | ranks that ended with different parameters | - | any | they trained different models |
 | a rank that began late | 50 ms | 0.5 s | the first step holds its lateness |
 | the collector's lateness | 1 s | - | its intervals are not what they say |
+
+Not judged: drops of a link's own queue (`drops` of `link` events), since a full queue drops on a real link too; rounds
+of receiving that ended early (`softnet_squeezed`), which delay packets by what lateness and probes show; gaps between
+packets in training, which nobody records: those of the bursts before it are judged.
+
+What could not be known (`unknowns`) changes no grade and stands beside the reasons.
 """
 
 from __future__ import annotations
@@ -32,7 +41,8 @@ from collections.abc import Iterator
 from testbed.core.spec import RunSpec
 from testbed.orchestrator.observation.asked import Asked
 from testbed.orchestrator.observation.link_rules import DelayLines, Event, Finding, Rates, RoundTrips
-from testbed.orchestrator.observation.machine_rules import LEAST_WATCHED_S, Bypass, Cores, Ranks
+from testbed.orchestrator.observation.machine_rules import LEAST_WATCHED_S, Backlogs, Bypass, Cores, Ranks
+from testbed.orchestrator.observation.unknowns import Unknowns
 
 
 class Judge:
@@ -44,9 +54,15 @@ class Judge:
         self._round_trips = RoundTrips(self._asked)
         self._delay_lines = DelayLines(self._asked)
         self._cores = Cores()
+        self._backlogs = Backlogs()
+        self._unknowns = Unknowns()
         self._bypass = Bypass({node.name for node in spec.topology.nodes})
         self._ranks = Ranks()
-        self._rules = (self._rates, self._round_trips, self._delay_lines, self._cores, self._bypass, self._ranks)
+        self._rules = (
+            *(self._rates, self._round_trips, self._delay_lines),
+            *(self._cores, self._backlogs, self._bypass, self._ranks),
+            self._unknowns,
+        )
         self._nothing: dict[str, None] = {}
         """Measurements that gave nothing, in words."""
         self._unread = 0
@@ -89,11 +105,16 @@ class Judge:
             (invalid if grave else suspect).append(reason)
         return ("invalid" if invalid else "suspect" if suspect else "valid"), invalid + suspect
 
+    def unknowns(self) -> list[str]:
+        """What the verdict does not rest on, in words."""
+        return self._unknowns.texts()
+
     def _findings(self) -> Iterator[Finding]:
         yield from self._rates.findings()
         yield from self._round_trips.findings()
         yield from self._delay_lines.findings()
         yield from self._cores.findings()
+        yield from self._backlogs.findings()
         yield from self._bypass.findings(self._ended)
         yield from self._ranks.findings()
         yield from self._unknown()

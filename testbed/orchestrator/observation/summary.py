@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from testbed.core.records import SUMMARY_KEYS, empty_summary, summary_faults
 from testbed.core.rundir import RunDir
 from testbed.core.spec import PROGRAMS
 from testbed.core.telemetry import PHASES
+from testbed.orchestrator.observation.unknowns import unseeded
 
 Direction = tuple[str, str, str]
 """(link, from, to)."""
@@ -23,13 +24,21 @@ _DENSE_ELEMENT_BYTES = 4
 
 
 def summarise(
-    run: RunDir, *, status: str, reasons: list[str], verdict: str, wall_s: float | None, kind: str = "emulated"
+    run: RunDir,
+    *,
+    status: str,
+    reasons: list[str],
+    verdict: str,
+    wall_s: float | None,
+    unknowns: Sequence[str] = (),
+    kind: str = "emulated",
 ) -> dict[str, Any]:
     """Everything `summary.json` holds.
 
     Args:
         status: one of `records.STATUSES`.
         verdict: one of `records.VERDICTS`, with `reasons` for it.
+        unknowns: what the verdict does not rest on; what `network.json` says of that is added.
         wall_s: wall-clock seconds from the command to its end; None where nobody measured it.
 
     Raises:
@@ -44,6 +53,7 @@ def summarise(
     summary.update(_identity(run.run_id, spec, workers))
     summary.update(status=status, verdict=verdict, reasons=list(reasons), kind=kind, wall_s=wall_s)
     is_ours = "strategy" not in spec or spec["strategy"]["name"] not in PROGRAMS.values()
+    summary["unknowns"] = [*unknowns, *unseeded(spec, network)]
     summary["steps"] = len(steps) if record.has_events and is_ours else None
     summary["time_s"] = record.end_s(steps) if steps else record.end_of_run_s
     summary["step_time_s"] = _distribution(record.step_durations_s(steps))

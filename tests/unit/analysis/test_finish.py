@@ -156,7 +156,12 @@ def test_the_summary_may_come_before_the_run_writes_it(tmp_path: Path) -> None:
     done = subprocess.run(command, input=json.dumps(summary), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Verdict: suspect" in run.report.read_text()
-    assert 'verdict="suspect"' in run.openmetrics.read_text()
+    archived = [line for line in run.openmetrics.read_text().splitlines() if line.startswith("longhaul_verdict")]
+    values = {line.rsplit('verdict="', 1)[-1].split('"')[0]: float(line.split()[-2]) for line in archived[:3]}
+    assert values == {"valid": 0, "suspect": 1, "invalid": 0}, archived
+    assert len(archived) == 4 and float(archived[3].split()[-2]) == 1, "one reason, and each series once"
+    info = [line for line in run.openmetrics.read_text().splitlines() if line.startswith("longhaul_run_info{")]
+    assert info and all('verdict="suspect"' in line for line in info)
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,9 +70,23 @@ def test_the_report_is_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
     assert html.index("Verdict: suspect") < html.index("WAN link slow &lt;1%") < html.index("<h2>")
 
 
+def test_what_was_not_known_stands_beside_the_verdict(tmp_path: Path) -> None:
+    run = with_summary(make_run(tmp_path), unknowns=["lateness <of> delays"])
+    html = page_of(load(run.path))
+    shown = "not known: lateness &lt;of&gt; delays"
+    assert html.index("Verdict: valid") < html.index(shown) < html.index("<h2>")
+    assert html.count(shown) == 1
+
+
 def test_what_a_record_says_is_never_markup(tmp_path: Path) -> None:
     run = make_run(tmp_path, run_id="20250102T030405Z-x", compressor=HOSTILE)
-    with_summary(run, compressor=HOSTILE, reasons=[HOSTILE], metric={**empty_summary()["metric"], "name": HOSTILE})
+    with_summary(
+        run,
+        compressor=HOSTILE,
+        reasons=[HOSTILE],
+        unknowns=[HOSTILE],
+        metric={**empty_summary()["metric"], "name": HOSTILE},
+    )
     write_json(run.provenance, {HOSTILE: HOSTILE, "deep": {HOSTILE: {HOSTILE: HOSTILE}}})
     lines = run.events.read_text().replace('"accuracy"', json.dumps(HOSTILE))
     run.events.write_text(lines)

@@ -20,6 +20,7 @@ STEP: dict[str, Any] = {
     "samples": 32,
 }
 LINK = {"name": "a-b", "from": "a", "to": "b"}
+SOFTNET = {"softnet_processed": 900, "softnet_dropped": 0, "softnet_squeezed": 2}
 EVENTS: dict[str, dict[str, Any]] = {
     "step": STEP,
     "payload": {"event": "payload", "rank": 3, "payload_bytes": 500, "elements": 1000},
@@ -29,7 +30,7 @@ EVENTS: dict[str, dict[str, Any]] = {
     "delay_line": {"event": "delay_line", **LINK, "late_p99_s": 1e-4, "queue_drops": 0},
     "tcp": {"event": "tcp", "node": "a-0", "rtt_s": 0.07, "min_rtt_s": 0.067, "retransmitted": 2},
     "node": {"event": "node", "node": "a-0", "cpu_s": 1.5, "throttled_s": 0.0, "memory_bytes": 1e6},
-    "host": {"event": "host", "cpu_idle_ratio": 0.5, "cpu_pressure_s": 0.1, "sampler_late_s": 0.001},
+    "host": {"event": "host", "cpu_idle_ratio": 0.5, "cpu_pressure_s": 0.1, "sampler_late_s": 0.001, **SOFTNET},
 }
 
 

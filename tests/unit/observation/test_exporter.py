@@ -21,13 +21,17 @@ HOSTILE = 'top"k\\\n{}'
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
+def valid() -> tuple[str, list[str]]:
+    return "valid", []
+
+
 @pytest.fixture
 def exporter() -> Iterator[tuple[Exporter, str]]:
     spec = make_spec(HOSTILE)
     totals = Totals()
     for event in make_events(spec):
         totals.add(event)
-    made = Exporter(totals, spec, RUN_ID)
+    made = Exporter(totals, spec, RUN_ID, valid)
     made.start_unix_s = 1735787050.25
     listening = bind(0)
     made.serve(listening)
@@ -85,7 +89,7 @@ def test_values_are_those_of_the_totals(exporter: tuple[Exporter, str]) -> None:
 
 def test_counters_are_there_before_anything_happened() -> None:
     spec = make_spec()
-    page, _ = Exporter(Totals(), spec, RUN_ID).exposition("")
+    page, _ = Exporter(Totals(), spec, RUN_ID, valid).exposition("")
     found = samples(parse_text(page.decode()))
     assert sum(name == "longhaul_train_steps_total" for name, _ in found) == 4
     assert sum(name == "longhaul_link_transmit_bytes_total" for name, _ in found) == 10
@@ -96,10 +100,21 @@ def test_what_a_script_s_hook_sends_is_served() -> None:
     totals = Totals()
     for rank, payload_bytes in ((0, 700), (0, 300), (1, 40)):
         totals.add({"event": "payload", "t_s": 1.0, "rank": rank, "payload_bytes": payload_bytes, "elements": 9})
-    page, _ = Exporter(totals, make_spec(), RUN_ID).exposition("")
+    page, _ = Exporter(totals, make_spec(), RUN_ID, valid).exposition("")
     series = samples(parse_text(page.decode()))
     sent = {dict(labels)["rank"]: value for (name, labels), value in series.items() if "payload_bytes" in name}
     assert sent == {"0": 1000, "1": 40, "2": 0, "3": 0}
+
+
+def test_the_verdict_is_served_as_it_stands() -> None:
+    standing: list[tuple[str, list[str]]] = [("valid", []), ("invalid", ["a", "b"])]
+    exporter = Exporter(Totals(), make_spec(), RUN_ID, lambda: standing[0])
+    for expected in ({"valid": 1, "suspect": 0, "invalid": 0}, {"valid": 0, "suspect": 0, "invalid": 1}):
+        series = samples(parse_text(exporter.exposition("")[0].decode()))
+        found = {dict(labels)["verdict"]: value for (name, labels), value in series.items() if name.endswith("verdict")}
+        assert found == expected
+        (reasons,) = (value for (name, _), value in series.items() if name == "longhaul_verdict_reasons")
+        assert reasons == len(standing.pop(0)[1])
 
 
 def test_other_paths_are_refused(exporter: tuple[Exporter, str]) -> None:
@@ -110,7 +125,7 @@ def test_other_paths_are_refused(exporter: tuple[Exporter, str]) -> None:
 def test_scrapes_and_events_may_come_at_once() -> None:
     spec = make_spec()
     totals = Totals()
-    exporter = Exporter(totals, spec, RUN_ID)
+    exporter = Exporter(totals, spec, RUN_ID, valid)
     events = list(make_events(spec))
     writer = threading.Thread(target=lambda: [totals.add(event) for event in events])
     writer.start()

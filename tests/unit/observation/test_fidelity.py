@@ -20,8 +20,14 @@ def spec() -> RunSpec:
     return RunSpec(topology=topology, workload=part, strategy=part, compressor=part, device=part, steps=3)
 
 
-def measurement(stage: str = "busy", rate_bit_s: float | None = 100e6, rtt_s: float | None = 0.0671) -> Event:
-    return {"t_s": -1.0, "event": "measurement", **LINK, "stage": stage, "rate_bit_s": rate_bit_s, "rtt_s": rtt_s}
+def measurement(
+    stage: str = "busy",
+    rate_bit_s: float | None = 100e6,
+    rtt_s: float | None = 0.0671,
+    delay_s: float | None = 0.0336,
+) -> Event:
+    found = {"rate_bit_s": rate_bit_s, "rtt_s": rtt_s, "delay_s": delay_s, "probes": 20, "probes_span_s": 0.2}
+    return {"t_s": -1.0, "event": "measurement", **LINK, "stage": stage, **found}
 
 
 def link(busy_s: float = 0.0, busy_bytes: float = 0.0) -> Event:
@@ -43,8 +49,9 @@ def delay_line(late_p99_s: float = 1e-4, queue_drops: int = 0, t_s: float = 1.0)
     return {"t_s": t_s, "event": "delay_line", **LINK, "late_p99_s": late_p99_s, **counts}
 
 
-def rtt(rtt_s: float, t_s: float = 1.0) -> Event:
-    return {"t_s": t_s, "event": "rtt", "name": LINK["name"], "rtt_s": rtt_s}
+def rtt(rtt_s: float, t_s: float = 1.0, forward_share: float = 0.5) -> Event:
+    ways = {"forward_s": rtt_s * forward_share, "backward_s": rtt_s * (1 - forward_share)}
+    return {"t_s": t_s, "event": "rtt", "name": LINK["name"], "rtt_s": rtt_s, **ways}
 
 
 def node(throttled_s: float) -> Event:
@@ -96,13 +103,20 @@ def test_a_good_run_is_valid_without_a_reason() -> None:
         ([measurement(rtt_s=0.069)], "suspect", "measured 69 ms (busy)"),
         ([measurement(rtt_s=0.072)], "invalid", "measured 72 ms (busy)"),
         ([measurement(rtt_s=0.0335)], "invalid", "measured 33.5 ms"),
-        ([delay_line(2e-3)] * 1 + [delay_line()] * 8, "suspect", "too late in 10%"),
-        ([delay_line(2e-3)] * 4 + [delay_line()] * 5, "invalid", "too late in 40%"),
+        (
+            [measurement(delay_s=0.035)],
+            "suspect",
+            "from oregon to virginia: asked a one-way delay of 33.5 ms, measured 35",
+        ),
+        ([measurement(delay_s=0.067)], "invalid", "asked a one-way delay of 33.5 ms, measured 67 ms (busy)"),
+        ([delay_line(3e-3)] * 1 + [delay_line()] * 8, "suspect", "too late in 10%"),
+        ([delay_line(3e-3)] * 4 + [delay_line()] * 5, "invalid", "too late in 40%"),
         ([delay_line(queue_drops=3)], "invalid", "no room for 3 packets"),
         ([host(0.0)] * 9, "suspect", "idle only 5.0%"),
         ([host(0.0)] * 99, "invalid", "idle only 0.5%"),
-        ([host(), {**host(), "cpu_pressure_s": 3.6}], "suspect", "pressure"),
-        ([host(), {**host(), "cpu_pressure_s": 5.8}], "invalid", "pressure"),
+        ([{**host(), "cpu_pressure_s": seconds} for seconds in (1.65, 3.3)], "suspect", "55% of the time (pressure)"),
+        ([{**host(), "cpu_pressure_s": 2.0 * n} for n in range(1, 8)], "invalid", "88% of the time (pressure)"),
+        ([{**host(), "softnet_dropped": n} for n in (0, 3)], "invalid", "3 packets found no room"),
         ([node(throttled_s=0.05)], "suspect", "a quota of its cgroup"),
         ([node(throttled_s=0.5)], "invalid", "a quota of its cgroup"),
         ([host(steal_s=0.1)], "suspect", "steal"),
@@ -129,6 +143,15 @@ def test_the_round_trip_in_training_is_judged_by_its_least_since_probes_queue() 
     queued = [rtt(0.130)] * 50
     assert verdict(*GOOD, *queued)[0] == "valid"
     assert verdict(*(e for e in GOOD if e["event"] != "rtt"), *queued)[0] == "invalid"
+
+
+def test_a_round_trip_that_is_right_with_its_ways_wrong_is_invalid() -> None:
+    events = [e for e in GOOD if e["event"] != "rtt"]
+    found, reasons = verdict(*events, *[rtt(0.067, forward_share=1.0)] * 50)
+    assert found == "invalid"
+    assert any("from virginia to oregon: asked a one-way delay of 33.5 ms, measured 0 ns" in r for r in reasons), (
+        reasons
+    )
 
 
 def test_what_came_before_the_first_step_is_no_evidence_of_training() -> None:
@@ -175,7 +198,7 @@ def test_figures_are_held_against_what_the_schedule_asked_at_their_time() -> Non
     ]
     assert verdict(*slower, *GOOD)[0] == "valid"
     assert verdict(*slower[1:], *GOOD)[0] == "invalid", "without the change, half the rate is a fault"
-    longer = [change(10.0, "set", delay_s=0.1), *[rtt(0.1336, 20.0)] * 6]
+    longer = [change(10.0, "set", delay_s=0.1), *[rtt(0.1336, 20.0, 0.1 / 0.1336)] * 6]
     assert verdict(*longer, *GOOD)[0] == "valid"
     assert verdict(*longer[1:], *GOOD[:5], END)[0] == "invalid"
 

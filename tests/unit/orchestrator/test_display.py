@@ -255,6 +255,7 @@ def test_the_final_table_shows_asked_beside_measured() -> None:
         **empty_summary(),
         "verdict": "suspect",
         "reasons": ["CPU idle 1%"],
+        "unknowns": ["cpu pressure (kernel without PSI)"],
         "links": [link],
         "status": "completed",
     }
@@ -270,5 +271,6 @@ def test_the_final_table_shows_asked_beside_measured() -> None:
         "12 s",
         "suspect",
         "CPU idle",
+        "not known: cpu pressure",
     ):
         assert shown in text

@@ -1,0 +1,100 @@
+"""What the whole machine did: its cores, who waited for them, and its per-processor packet queues (softnet)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Softnet:
+    """Sums over the processors of /proc/net/softnet_stat.
+
+    The file is the machine's in every network namespace: packets of other runs, and of the host, count too.
+    """
+
+    processed: int
+    dropped: int
+    """Packets for which a processor's backlog had no room; before Linux 6.10 also those for an interface that went."""
+    squeezed: int
+    """How often a round ended with packets left over (time_squeeze)."""
+
+
+@dataclass(frozen=True)
+class HostTimes:
+    """Of all cores together; None where the kernel does not say."""
+
+    idle_s: float
+    total_s: float
+    steal_s: float
+    pressure_s: float | None
+    softnet: Softnet | None
+
+
+def parse_softnet(text: str) -> Softnet:
+    """A line a processor, in it numbers in hexadecimal: processed, dropped, time_squeeze, and others."""
+    rows = [[int(word, 16) for word in line.split()[:3]] for line in text.splitlines()]
+    return Softnet(*(sum(column) for column in zip(*rows, strict=True)))
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def read_host() -> HostTimes:
+    with open("/proc/stat") as file:
+        fields = [int(word) * _TICK_S for word in file.readline().split()[1:9]]
+    pressure, softnet = _read("/proc/pressure/cpu"), _read("/proc/net/softnet_stat")
+    return HostTimes(
+        idle_s=fields[3] + fields[4],
+        total_s=sum(fields),
+        steal_s=fields[7],
+        pressure_s=None if pressure is None else int(pressure.splitlines()[0].rsplit("total=", 1)[1]) * 1e-6,
+        softnet=None if softnet is None else parse_softnet(softnet),
+    )
+
+
+class HostReader:
+    """Makes `host` events of the differences; the moment it is made is where counters begin."""
+
+    def __init__(self) -> None:
+        self._zero = self._before = read_host()
+
+    def event(self, interval_s: float, late_s: float) -> dict[str, Any] | None:
+        """Of the time since the last call; None if no tick of the clock lies between."""
+        now, before = read_host(), self._before
+        total_s = now.total_s - before.total_s
+        if total_s <= 0:
+            return None
+        self._before = now
+        return {
+            "event": "host",
+            "cpu_idle_ratio": (now.idle_s - before.idle_s) / total_s,
+            "cpu_pressure_s": _since(now.pressure_s, self._zero.pressure_s),
+            "steal_s": now.steal_s - before.steal_s,
+            "interval_s": interval_s,
+            "sampler_late_s": late_s,
+            **_softnet_since(now.softnet, self._zero.softnet),
+        }
+
+
+def _since(now: float | None, zero: float | None) -> float | None:
+    return None if now is None or zero is None else now - zero
+
+
+def _softnet_since(now: Softnet | None, zero: Softnet | None) -> dict[str, int | None]:
+    """The kernel's counters have 32 bits."""
+    if now is None or zero is None:
+        return dict.fromkeys(("softnet_processed", "softnet_dropped", "softnet_squeezed"))
+    return {
+        "softnet_processed": (now.processed - zero.processed) % 2**32,
+        "softnet_dropped": (now.dropped - zero.dropped) % 2**32,
+        "softnet_squeezed": (now.squeezed - zero.squeezed) % 2**32,
+    }
