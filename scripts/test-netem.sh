@@ -36,6 +36,10 @@ setpriv --pdeathsig KILL flock -w "$LOCK_LIMIT_S" 9 || fail "another run has hel
 out=
 [ -z "${LONGHAUL_NETEM_OUT:-}" ] || { mkdir -p "$LONGHAUL_NETEM_OUT"; out=$(readlink -f "$LONGHAUL_NETEM_OUT"); }
 
+[[ " $*" == *" tests/"* ]] || set -- tests/netem "$@"
+set -- .venv/bin/python -B -m pytest -v --tb=short --durations=0 --durations-min=1 --color=no -p no:cacheprovider \
+    -p no:hypothesispytest --junit-xml=/run/outside/out/junit.xml "$@"
+
 # Each of these ends with its parent, so a killed script takes all with it.
 exec 8< <(
     exec setpriv --pdeathsig KILL timeout --foreground --signal KILL "$LIMIT_S" \

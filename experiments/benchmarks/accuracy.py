@@ -19,14 +19,18 @@ _BURSTS = 3
 _WINDOW_S = 3.0
 _LEAST_WARM_S = 1.5
 _WARM_ROUND_TRIPS = 16
-"""BBR finds the rate of 1 Gbit/s and 300 ms after twelve, and then drains its queue."""
+"""BBR finds the rate of 1 Gbit/s and 300 ms after twelve, overfills the queue, and then drains it."""
+_CALM_S, _CALM_ROUND_TRIPS = 1.0, 5
+"""Without a drop before the window: what was lost is sent again, and comes in at once with all that waited for it."""
+_SPARE_S, _SPARE_ROUND_TRIPS = 1.0, 14
+"""How much later than at the earliest the window may begin."""
 
 
 def points(*, quick: bool) -> list[Point]:
     if quick:
-        return [Point({"rate_bit_s": 100e6, "rtt_s": 0.067, "probes": 50, "busy": False}, 10)]
+        return [Point({"rate_bit_s": 100e6, "rtt_s": 0.067, "probes": 50, "busy": False}, 12)]
     return [
-        Point({"rate_bit_s": rate, "rtt_s": rtt, "probes": 210, "busy": busy}, 13 + 25 * rtt)
+        Point({"rate_bit_s": rate, "rtt_s": rtt, "probes": 210, "busy": busy}, 14 + 39 * rtt)
         for rate in RATES_BIT_S
         for rtt in RTTS_S
         for busy in (False, True)
@@ -52,11 +56,7 @@ def measure(rate_bit_s: float, rtt_s: float, probes: int, busy: bool) -> dict[st
         "burst_rates_bit_s": sorted(rates),
         "burst_drops": sum(answer["drops"] for answer in bursts),
         "probes": len(delays["rtt_s"]),
-        **{
-            f"{what}_{name}_s": inside.quantile(delays[f"{what}_s"], share)
-            for what in ("rtt", "forward", "backward")
-            for name, share in (("p50", 0.5), ("p99", 0.99))
-        },
+        **inside.percentiles(delays),
         "delay_line_late_p99_s": max((e["late_p99_s"] for e in late if e.get("late_p99_s")), default=None),
         **flow,
     }
@@ -64,13 +64,17 @@ def measure(rate_bit_s: float, rtt_s: float, probes: int, busy: bool) -> dict[st
 
 def _flow(network: Network, rate_bit_s: float, rtt_s: float) -> dict[str, Any]:
     warm_s = _LEAST_WARM_S + _WARM_ROUND_TRIPS * rtt_s
+    spare_s = _SPARE_S + _SPARE_ROUND_TRIPS * rtt_s
     port = network.port(network.topology.wan_links[0].name, network.topology.wan_links[0].a)
     with inside.QueueWatch(port.read) as watch, inside.Idle() as idle:
-        flow = inside.flow_between(network, seconds=warm_s + _WINDOW_S + 0.3)
+        flow = inside.flow_between(network, seconds=warm_s + spare_s + _WINDOW_S + 0.3)
         ends = flow.wait()
-    from_s = ends["started_s"] + warm_s
+    warm_at_s = ends["started_s"] + warm_s
+    from_s = watch.calm_from_s(warm_at_s, warm_at_s + spare_s, max(_CALM_S, _CALM_ROUND_TRIPS * rtt_s))
     full, share = watch.full_rate_bit_s(rate_bit_s, from_s, from_s + _WINDOW_S)
     return {
+        "flow_began_s": from_s - ends["started_s"],
+        "flow_drops": watch.drops(from_s, from_s + _WINDOW_S),
         "flow_rate_bit_s": watch.rate_bit_s(from_s, from_s + _WINDOW_S),
         "flow_full_rate_bit_s": full,
         "flow_full_share": share,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import sys
@@ -15,8 +14,8 @@ from experiments.benchmarks import document, harness, tables
 from experiments.benchmarks.harness import FOLDER, Point, Results
 from testbed.core.errors import LonghaulError
 from testbed.orchestrator.clone import CLONE
+from testbed.orchestrator.machine_lock import machine_lock
 from testbed.orchestrator.seal import give_to_caller
-from testbed.orchestrator.supervise import machine_lock
 
 QUICK_RESULTS = CLONE / "build" / "benchmarks"
 
@@ -73,9 +72,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in names:
         results = Results(folder, name)
         if results.points:
-            _say("\n" + tables.of(name, list(results.found())))
+            beside = list(Results(folder, "accuracy").found()) if name == "mininet_tclink" else []
+            _say("\n" + tables.of(name, list(results.found()), beside))
     if not asked.quick and not asked.results:
-        document.write({name: Results(folder, name) for name in tables.NAMES})
+        for missing in document.write({name: Results(folder, name) for name in tables.NAMES}):
+            _say(f"missing: {missing}")
     for failure in failures:
         _say(f"failed: {failure}")
     return 1 if failures else 0
@@ -86,7 +87,10 @@ def _measure(names: Sequence[str], folder: Path, asked: argparse.Namespace) -> l
     waiting: list[tuple[str, Results, str, Point]] = []
     for name in names:
         results, code = Results(folder, name), harness.code_hash(name)
-        for point in importlib.import_module(f"experiments.benchmarks.{name}").points(quick=asked.quick):
+        points = harness.points_of(name, quick=asked.quick)
+        if not asked.quick:
+            results.keep_only(points)
+        for point in points:
             is_meant = all(_is_so(point, condition) for condition in asked.where)
             if is_meant and (asked.again or not results.has(point, code)):
                 waiting.append((name, results, code, point))

@@ -1,4 +1,4 @@
-"""CPU seconds that a gigabyte over a WAN link costs, of all and of the delay line; and what watching costs."""
+"""CPU seconds that a gigabyte over a WAN link costs, of all and of the delay line."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ from typing import Any
 
 from experiments.benchmarks import inside
 from experiments.benchmarks.harness import Point
-from testbed.orchestrator.conductor import PROBE_EVERY_S
 from testbed.orchestrator.emulation import tcp
-from testbed.orchestrator.emulation.background_traffic import BackgroundTraffic
-from testbed.orchestrator.emulation.measurement import Prober
 from testbed.orchestrator.emulation.network import Network
-from testbed.orchestrator.observation.collector import Collector
 
 _RTT_S = 0.02
 _SECONDS = 8.0
@@ -23,34 +19,21 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 def points(*, quick: bool) -> list[Point]:
     if quick:
-        return [Point({"rate_bit_s": 100e6, "is_watched": True, "seconds": 3.0, "repeat": 0}, 7)]
+        return [Point({"rate_bit_s": 100e6, "seconds": 3.0, "repeat": 0}, 7)]
     return [
-        Point({"rate_bit_s": rate, "is_watched": watched, "seconds": _SECONDS, "repeat": repeat}, 12)
+        Point({"rate_bit_s": rate, "seconds": _SECONDS, "repeat": repeat}, 12)
         for repeat in range(3)
         for rate in (10e6, 100e6, 500e6, 1000e6)
-        for watched in (False, True)
     ]
 
 
-def measure(rate_bit_s: float, is_watched: bool, seconds: float, repeat: int) -> dict[str, Any]:
+def measure(rate_bit_s: float, seconds: float, repeat: int) -> dict[str, Any]:
     topology = inside.topology(rate_bit_s, _RTT_S)
     shaper = inside.shaper()
-    events: list[dict[str, Any]] = []
-    with (
-        Network(topology, tcp.profile("tuned", topology), shaper, events.append) as network,
-        Prober(network, events.append) as prober,
-        BackgroundTraffic(network, (), 1, events.append) as background,
-    ):
-        collector = Collector(network, {}, background, events.append, lambda _: 0)
-        if is_watched:
-            collector.start()
-            prober.watch(PROBE_EVERY_S)
+    with Network(topology, tcp.profile("tuned", topology), shaper, lambda _: None) as network:
         before = _used()
         ends = inside.flow_between(network, seconds=seconds).wait()
         after = _used()
-        if is_watched:
-            collector.stop()
-        collector.close()
     used_s = after.all_s - before.all_s
     gigabytes = ends["received_bytes"] / 1e9
     return {
@@ -59,8 +42,6 @@ def measure(rate_bit_s: float, is_watched: bool, seconds: float, repeat: int) ->
         "all_s_per_gb": used_s / gigabytes,
         "all_s_per_s": used_s / (ends["last_s"] - ends["started_s"]),
         "delay_line_s_per_gb": (after.delay_lines_s - before.delay_lines_s) / gigabytes,
-        "link_events": sum(event["event"] == "link" for event in events),
-        "probe_events": sum(event["event"] == "rtt" for event in events),
     }
 
 

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from experiments.benchmarks import tables
-from experiments.benchmarks.harness import Results, code_hash, machine
+from experiments.benchmarks.harness import Point, Results, code_hash, machine, points_of
 from testbed.orchestrator.clone import CLONE
 
 PAGE = CLONE / "docs" / "benchmarks.md"
+_MOST_NAMED = 8
 
 
-def write(results: Mapping[str, Results]) -> None:
+def write(results: Mapping[str, Results]) -> list[str]:
+    """Returns what the page lacks, and says so on it."""
+    asked = {name: one.of(points_of(name)) for name, one in results.items()}
+    found = {name: points for name, (points, _) in asked.items()}
     text = PAGE.read_text()
-    for name, one in results.items():
-        if one.points:
-            text = between(text, name, tables.of(name, list(one.found())))
-    text = between(text, "machine", _machine(results))
+    lacks = []
+    for name, (points, missing) in asked.items():
+        content = [tables.of(name, points, found["accuracy"])] if points else []
+        if missing:
+            said = missing_line(missing, len(points))
+            lacks.append(f"{name}: {said}")
+            content.append(f"**Missing**: {said}.")
+        text = between(text, name, "\n\n".join(content))
+    text = between(text, "machine", _machine(found))
     PAGE.write_text(text)
+    return lacks
+
+
+def missing_line(missing: Sequence[Point], measured: int) -> str:
+    named = ", ".join(f"`{point.key}`" for point in missing[:_MOST_NAMED])
+    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+    return f"{len(missing)} of {measured + len(missing)} points were never measured: {named}{more}"
 
 
 def between(text: str, name: str, content: str) -> str:
@@ -34,17 +50,18 @@ def between(text: str, name: str, content: str) -> str:
     return found
 
 
-def _machine(results: Mapping[str, Results]) -> str:
-    found = machine()
-    days = sorted(point["measured_at"][:10] for one in results.values() for point in one.points.values())
-    disturbed = sum(point["is_disturbed"] for one in results.values() for point in one.points.values())
-    codes = {name: code_hash(name) for name in results}
-    stale = sum(p["code_hash"] != codes[name] for name, one in results.items() for p in one.points.values())
+def _machine(found: Mapping[str, Sequence[tables.Found]]) -> str:
+    here = machine()
+    points = [(name, point) for name, of_one in found.items() for point in of_one]
+    days = sorted(point["measured_at"][:10] for _, point in points)
+    disturbed = sum(point["is_disturbed"] for _, point in points)
+    codes = {name: code_hash(name) for name in found}
+    stale = sum(point["code_hash"] != codes[name] for name, point in points)
     when = f"{days[0]} to {days[-1]}" if days else "not yet"
-    shapers = sorted({p["result"].get("shaper", "") for one in results.values() for p in one.points.values()} - {""})
+    shapers = sorted({point["result"].get("shaper", "") for _, point in points} - {""})
     return (
-        f"{found['cores']} cores ({found['cpu']}), {found['memory_bytes'] / 2**30:.1f} GiB,"
-        f" Linux {found['kernel']}, shaper {', '.join(shapers) or '-'}; measured {when}."
-        f" {len(days)} points, {disturbed} of them disturbed by other programs of the machine and marked so,"
+        f"{here['cores']} cores ({here['cpu']}), {here['memory_bytes'] / 2**30:.1f} GiB,"
+        f" Linux {here['kernel']}, shaper {', '.join(shapers) or '-'}; measured {when}."
+        f" {len(points)} points, {disturbed} of them disturbed by other programs of the machine and marked so,"
         f" {stale} measured with older code than this."
     )

@@ -132,7 +132,8 @@ def _gaps(packets: list[tuple[int, int]], rate_bit_s: float) -> dict[str, Any]:
         errors.append(abs((at_ns - before_ns) * 1e-9 / ideal_s - 1))
     return {
         "gaps": len(errors),
-        "unit_bytes": inside.quantile([float(size) for _, size in packets], 0.5),
-        **{f"error_p{round(share * 100)}": inside.quantile(errors, share) for share in (0.5, 0.9, 0.99)},
+        "unit_bytes": inside.median([float(size) for _, size in packets]),
+        "error_p50": inside.median(errors),
+        **{f"error_p{round(share * 100)}": inside.quantile(errors, share) for share in (0.9, 0.99)},
         "over_10_percent": sum(error > 0.1 for error in errors) / len(errors) if errors else None,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import json
 import os
 import subprocess
@@ -28,6 +29,8 @@ _TIMES_PATIENCE = 4
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _MEASURING = ("inside.py", "flow.py", "stream.py", "point.py")
 _NETWORK = ("testbed/core/topology.py", "topologies/parts.py", "topologies/two_regions.py")
+_BESIDES = {"netem": ("netem_inside.py", "offered.py", "mininet_tclink.py")}
+"""What a benchmark needs beside its own file."""
 _BESIDE_THE_NETWORK = ("background", "capture", "tap", "container", "root")
 
 
@@ -49,13 +52,18 @@ def code_hash(name: str) -> str:
     paths = [
         *(path for path in emulation.rglob("*.py") if not path.name.startswith(_BESIDE_THE_NETWORK)),
         *(CLONE / name for name in _NETWORK),
-        *(FOLDER / name for name in (*_MEASURING, f"{name}.py")),
+        *(FOLDER / name for name in (*_MEASURING, *_BESIDES.get(name, ()), f"{name}.py")),
     ]
     digest = hashlib.sha256()
     for path in sorted(paths):
         meaning = ast.dump(ast.parse(path.read_bytes()))  # so that neither comments nor format make figures stale
         digest.update(f"{path.relative_to(CLONE)}\0{meaning}\0".encode())
     return digest.hexdigest()[:16]
+
+
+def points_of(name: str, *, quick: bool = False) -> list[Point]:
+    found: list[Point] = importlib.import_module(f"experiments.benchmarks.{name}").points(quick=quick)
+    return found
 
 
 class Results:
@@ -95,6 +103,19 @@ class Results:
 
     def found(self) -> Iterator[dict[str, Any]]:
         yield from self.points.values()
+
+    def of(self, points: Iterable[Point]) -> tuple[list[dict[str, Any]], list[Point]]:
+        """(those of these points that were measured, those that are missing)."""
+        asked = list(points)
+        return (
+            [self.points[point.key] for point in asked if point.key in self.points],
+            [point for point in asked if point.key not in self.points],
+        )
+
+    def keep_only(self, points: Iterable[Point]) -> None:
+        """Of what is asked no more nothing stays."""
+        asked = {point.key for point in points}
+        self.points = {key: found for key, found in self.points.items() if key in asked}
 
 
 def machine() -> dict[str, Any]:

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import statistics
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ from testbed.orchestrator.emulation.counters import QueueCounters
 from testbed.orchestrator.emulation.namespaces import Namespace
 from testbed.orchestrator.emulation.network import Network
 from testbed.orchestrator.emulation.shapers.choice import choose
-from testbed.orchestrator.observation.collector import read_host
+from testbed.orchestrator.observation.host import read_host
 from topologies import two_regions
 
 FLOW_PORT = 62_000
@@ -33,8 +34,22 @@ Popen = Callable[..., subprocess.Popen[Any]]
 
 
 def quantile(values: list[float], share: float) -> float | None:
+    """For tails; of an even number of values the middle is `median`'s."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+
+
+def median(values: list[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def percentiles(delays: dict[str, Any]) -> dict[str, float | None]:
+    """p50 and p99 of what `Probes.delays` gives."""
+    found = {}
+    for what in ("rtt", "forward", "backward"):
+        found[f"{what}_p50_s"] = median(delays[f"{what}_s"])
+        found[f"{what}_p99_s"] = quantile(delays[f"{what}_s"], 0.99)
+    return found
 
 
 def topology(rate_bit_s: float, rtt_s: float, workers: int = 2, **impairments: Any) -> Topology:
@@ -233,6 +248,20 @@ class QueueWatch:
         if len(inside) < 2:
             return None
         return (inside[-1].sent_bytes - inside[0].sent_bytes) * 8 / (inside[-1].at_s - inside[0].at_s)
+
+    def drops(self, from_s: float, to_s: float) -> int:
+        inside = [sample.drops for sample in self.samples if from_s <= sample.at_s <= to_s]
+        return inside[-1] - inside[0] if inside else 0
+
+    def calm_from_s(self, from_s: float, to_s: float, calm_s: float) -> float:
+        """When the queue has dropped nothing for so long, as early as can be; `to_s` if that is not before."""
+        dropped = (b.at_s for a, b in itertools.pairwise(self.samples) if b.drops > a.drops)
+        begin_s = from_s
+        for at_s in dropped:
+            if at_s > begin_s:
+                break
+            begin_s = max(begin_s, at_s + calm_s)
+        return min(begin_s, to_s)
 
     def full_rate_bit_s(self, rate_bit_s: float, from_s: float, to_s: float) -> tuple[float | None, float]:
         """(rate, share of the time): between samples among which the queue cannot have run empty."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import statistics
+from collections.abc import Iterator
 from typing import Any
 
 from mininet.link import TCLink
@@ -21,6 +23,8 @@ _BURSTS = 3
 _WARM_S, _WINDOW_S = 1.0, 3.0
 _LIMIT_BYTES = 1_000_000
 """What its default queue of 1000 packets holds at least."""
+_TIMES_IN_FLIGHT = 4
+"""A third of the limit is its sender's buffer, which the kernel doubles, and counts more than the bytes of a packet."""
 
 
 def points(*, quick: bool) -> list[Point]:
@@ -49,7 +53,9 @@ class _Said(logging.Handler):
         self.lines += [line for line in record.getMessage().splitlines() if line.strip()]
 
 
-def measure(bw_mbit_s: float, delay: str | None, busy: bool) -> dict[str, Any]:
+@contextlib.contextmanager
+def hosts(bw_mbit_s: float, delay: str | None) -> Iterator[tuple[Any, Any, _Said]]:
+    """Two, one link between them as Mininet makes it, and what it said of that."""
     said = _Said()
     lg.addHandler(said)
     Mininet.inited = True  # its own set-up raises limits and sysctls of the host
@@ -58,8 +64,16 @@ def measure(bw_mbit_s: float, delay: str | None, busy: bool) -> dict[str, Any]:
     net.addLink(a, b, cls=TCLink, bw=bw_mbit_s, **({"delay": delay} if delay else {}))
     net.build()
     try:
+        yield a, b, said
+    finally:
+        net.stop()
+        lg.removeHandler(said)
+
+
+def measure(bw_mbit_s: float, delay: str | None, busy: bool) -> dict[str, Any]:
+    with hosts(bw_mbit_s, delay) as (a, b, said):
         queues = QueueReader(RouteSocket(f"/proc/{a.pid}/ns/net"))
-        link = {"name": "h1-h2", "rtt_s": 0.0, "a": _end(a, "10.0.0.1", bw_mbit_s), "b": _end(b, "10.0.0.2", bw_mbit_s)}
+        link = link_of(a, b, bw_mbit_s, 0.0)
         with inside.Probes(link) as prober, inside.busy_cores((os.cpu_count() or 1) if busy else 0):
             delays = prober.delays(100)
             rates = [one["rate_bit_s"] for _ in range(_BURSTS) for one in prober.burst(_BURST_S) if one["rate_bit_s"]]
@@ -71,19 +85,24 @@ def measure(bw_mbit_s: float, delay: str | None, busy: bool) -> dict[str, Any]:
             "burst_rate_bit_s": statistics.median(rates) if rates else None,
             "flow_rate_bit_s": watch.rate_bit_s(from_s, from_s + _WINDOW_S),
             "goodput_bit_s": inside.received_rate_bit_s(ends, from_s, from_s + _WINDOW_S),
-            "rtt_p50_s": inside.quantile(delays["rtt_s"], 0.5),
+            **inside.percentiles(delays),
             "said": said.lines[:6],
         }
-    finally:
-        net.stop()
 
 
-def _end(host: Any, address: str, bw_mbit_s: float) -> dict[str, Any]:
-    return {
-        "name": host.name,
-        "address": address,
-        "namespace": f"/proc/{host.pid}/ns/net",
-        "interface": f"{host.name}-eth0",
-        "limit_bytes": _LIMIT_BYTES,
-        "rate_bit_s": bw_mbit_s * 1e6,
-    }
+def link_of(a: Any, b: Any, bw_mbit_s: float, rtt_s: float) -> dict[str, Any]:
+    """As the probe process wants it. What is delayed still counts against its sender's buffer."""
+    rate_bit_s = bw_mbit_s * 1e6
+    limit_bytes = _LIMIT_BYTES + round(_TIMES_IN_FLIGHT * rate_bit_s / 8 * rtt_s / 2)
+    ends = [
+        {
+            "name": host.name,
+            "address": host.IP(),
+            "namespace": f"/proc/{host.pid}/ns/net",
+            "interface": f"{host.name}-eth0",
+            "limit_bytes": limit_bytes,
+            "rate_bit_s": rate_bit_s,
+        }
+        for host in (a, b)
+    ]
+    return {"name": f"{a.name}-{b.name}", "rtt_s": rtt_s, "a": ends[0], "b": ends[1]}

@@ -6,10 +6,12 @@ import importlib
 import json
 import sys
 
+from testbed.core.rundir import RUNTIME_ROOT
 from testbed.orchestrator.emulation.namespaces import own_sysfs
 
 
 def main() -> None:
+    RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
     own_sysfs()
     benchmark = importlib.import_module(f"experiments.benchmarks.{sys.argv[1]}")
     sys.stdout.write(json.dumps(benchmark.measure(**json.loads(sys.argv[2]))) + "\n")

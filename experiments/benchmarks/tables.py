@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import statistics
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
+from experiments.benchmarks import system_tables
+from experiments.benchmarks.cells import Found, by, cores, disturbed, number, percent_off, table
 from testbed.core.units import format_rate, format_time
+from testbed.orchestrator.emulation import tc
 
-Found = dict[str, Any]
-"""A point as it lies in the JSON file."""
 RATE_TOLERANCE = 0.01
 RTT_TOLERANCE, LEAST_RTT_TOLERANCE_S = 0.01, 0.5e-3
 BUSY_P99_TOLERANCE_S = 1e-3
-NODES_64_UP_S, NODES_64_DOWN_S, TIMES_MININET = 4.0, 3.0, 5.0
+MOST_GOODPUT_SHARE, GOODPUT_TOLERANCE = 1448 / 1514, 0.005
+"""Of the rate, in full segments. A flow that still fills holes hands over more: what waited behind them."""
 BULK_TOLERANCE, ALL_REDUCE_TOLERANCE = 0.03, 0.05
 HIFI = (
     ("100 Mbit/s", "packet", "Mininet-HiFi, 2012", "0.83", "3.33", "5.83", "0.18"),
@@ -22,29 +21,9 @@ HIFI = (
 )
 
 
-def of(name: str, points: Sequence[Found]) -> str:
-    return _TABLES[name](points)
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(heads) + " |", "| " + " | ".join("---" for _ in heads) + " |"]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
-
-
-def _number(value: float | None, form: str = ".2f", scale: float = 1.0) -> str:
-    return "-" if value is None else format(value * scale, form)
-
-
-def _percent_off(value: float | None, asked: float) -> str:
-    return "-" if value is None else f"{(value / asked - 1) * 100:+.2f}"
-
-
-def _disturbed(point: Found) -> str:
-    return f" (others used {point['others_cores']:.1f} cores)" if point["is_disturbed"] else ""
-
-
-def _cores(asked: Found) -> str:
-    return "busy" if asked["busy"] else "kept awake" if asked.get("awake") else "idle"
+def of(name: str, points: Sequence[Found], beside: Sequence[Found] = ()) -> str:
+    """`beside`: the points of `accuracy`, for the table of plain Mininet."""
+    return system_tables.mininet(points, beside) if name == "mininet_tclink" else _TABLES[name](points)
 
 
 def accuracy_faults(point: Found) -> list[str]:
@@ -67,12 +46,19 @@ def in_target_range(asked: Found) -> bool:
     return bool(asked["rate_bit_s"] <= 500e6 or asked["rtt_s"] <= 0.067)
 
 
+def is_steady(point: Found) -> bool:
+    """A goodput beyond what the rate allows is no figure of the link's."""
+    goodput = point["result"]["goodput_bit_s"]
+    most = MOST_GOODPUT_SHARE * (1 + GOODPUT_TOLERANCE) * point["asked"]["rate_bit_s"]
+    return goodput is not None and bool(goodput <= most)
+
+
 def _accuracy(points: Sequence[Found]) -> str:
     def row(point: Found) -> list[str]:
         asked, result = point["asked"], point["result"]
         rate, rtt = asked["rate_bit_s"], asked["rtt_s"]
         ms = [
-            _number(None if result[key] is None else result[key] - base, "+.3f", 1e3)
+            number(None if result[key] is None else result[key] - base, "+.3f", 1e3)
             for key, base in (
                 ("rtt_p50_s", rtt),
                 ("rtt_p99_s", rtt),
@@ -82,6 +68,13 @@ def _accuracy(points: Sequence[Found]) -> str:
                 ("backward_p99_s", rtt / 2),
             )
         ]
+        tcp = ["not steady"] * 3
+        if is_steady(point):
+            tcp = [
+                percent_off(result["flow_rate_bit_s"], rate),
+                number(result["flow_full_share"], ".0f", 100),
+                number(result["goodput_bit_s"], ".1f", 1e-6),
+            ]
         faults = accuracy_faults(point)
         verdict = f"outside: {', '.join(faults)}" if faults else "inside"
         if not in_target_range(asked):
@@ -89,45 +82,41 @@ def _accuracy(points: Sequence[Found]) -> str:
         return [
             format_rate(rate),
             format_time(rtt),
-            _cores(asked),
-            _percent_off(result["burst_rate_bit_s"], rate),
-            _percent_off(result["flow_rate_bit_s"], rate),
-            _number(result["flow_full_share"], ".0f", 100),
-            _number(result["goodput_bit_s"], ".1f", 1e-6),
+            cores(asked),
+            percent_off(result["burst_rate_bit_s"], rate),
+            *tcp,
             f"{ms[0]} / {ms[1]}",
             f"{ms[2]} / {ms[3]}",
             f"{ms[4]} / {ms[5]}",
-            verdict + _disturbed(point),
+            verdict + disturbed(point),
         ]
 
     heads = (
         *("rate", "RTT", "cores", "rate, queue filled: %", "TCP: %", "queue not empty: % of the time"),
         *("goodput, Mbit/s", "RTT error p50 / p99, ms", "forward p50 / p99, ms", "backward p50 / p99, ms", "target"),
     )
-    return _table(heads, map(row, sorted(points, key=_by("rate_bit_s", "rtt_s", "busy"))))
-
-
-def _by(*keys: str) -> Callable[[Found], tuple[Any, ...]]:
-    return lambda point: tuple(point["asked"][key] for key in keys)
+    return table(heads, map(row, sorted(points, key=by("rate_bit_s", "rtt_s", "busy"))))
 
 
 def _gaps(points: Sequence[Found]) -> str:
     def row(point: Found) -> list[str]:
         asked, result = point["asked"], point["result"]
-        unit = result["unit_bytes"]
+        released = f"super-packet, {result['unit_bytes'] / 1000:.1f} kB"
+        if asked["unit"] == "packet":
+            released = "packet" if asked["rate_bit_s"] <= tc.PACKET_MODE_MOST_BIT_S else "packet (tried)"
         return [
             format_rate(asked["rate_bit_s"]),
-            "packet" if asked["unit"] == "packet" else f"super-packet, {unit / 1000:.1f} kB",
-            f"{asked['traffic']}; cores {_cores(asked)}{_disturbed(point)}",
-            *(_number(result[f"error_p{share}"], ".3g", 100) for share in (50, 90, 99)),
-            _number(result["over_10_percent"], ".2g", 100),
-            _percent_off(result["full_rate_bit_s"], asked["rate_bit_s"]),
+            released,
+            f"{asked['traffic']}; cores {cores(asked)}{disturbed(point)}",
+            *(number(result[f"error_p{share}"], ".3g", 100) for share in (50, 90, 99)),
+            number(result["over_10_percent"], ".2g", 100),
+            percent_off(result["full_rate_bit_s"], asked["rate_bit_s"]),
             f"{result['burst_bytes'] / 1000:.0f}",
         ]
 
     heads = ("rate", "unit", "what", "p50 %", "p90 %", "p99 %", "> 10 % off: %", "rate: %", "burst, kB")
-    ordered = sorted(points, key=_by("rate_bit_s", "unit", "traffic", "busy", "awake"))
-    return _table(heads, [*([*row, "-", "-"] for row in HIFI), *map(row, ordered)])
+    ordered = sorted(points, key=by("rate_bit_s", "unit", "traffic", "busy", "awake"))
+    return table(heads, [*([*row, "-", "-"] for row in HIFI), *map(row, ordered)])
 
 
 def _loss(points: Sequence[Found]) -> str:
@@ -142,8 +131,8 @@ def _loss(points: Sequence[Found]) -> str:
             str(lost),
             f"{lost / sent * 100:.3f} %",
             str(result["shaper_drops"]),
-            _number(result["mean_lost_run_packets"]),
-            f"{deviations:.1f}" + _disturbed(point),
+            number(result["mean_lost_run_packets"]),
+            f"{deviations:.1f}" + disturbed(point),
             f"{result['queue_drops']} / {result['shaper_queue_drops']}",
         ]
 
@@ -151,83 +140,11 @@ def _loss(points: Sequence[Found]) -> str:
         *("asked", "sent", "did not arrive", "share", "dropped by the shaper", "lost in a row, mean"),
         *("standard deviations off", "dropped elsewhere: queue / shaper's room"),
     )
-    return _table(heads, map(row, points))
-
-
-def _mininet(points: Sequence[Found]) -> str:
-    def row(point: Found) -> list[str]:
-        asked, result = point["asked"], point["result"]
-        rate = asked["bw_mbit_s"] * 1e6
-        return [
-            f"{asked['bw_mbit_s']:g}",
-            asked["delay"] or "none",
-            _cores(asked),
-            _percent_off(result["burst_rate_bit_s"], rate),
-            _percent_off(result["flow_rate_bit_s"], rate),
-            _number(result["goodput_bit_s"], ".1f", 1e-6),
-            _number(result["rtt_p50_s"], ".3f", 1e3),
-            "; ".join(result["said"][:2]).replace("|", "/")[:120] or "nothing" + _disturbed(point),
-        ]
-
-    heads = ("bw", "delay", "cores", "rate, queue filled: %", "TCP: %", "goodput, Mbit/s", "RTT, ms", "Mininet said")
-    return _table(heads, map(row, sorted(points, key=lambda p: (p["asked"]["bw_mbit_s"], p["asked"]["busy"]))))
-
-
-def _grouped(points: Iterable[Found], *keys: str) -> dict[tuple[Any, ...], list[Found]]:
-    groups: dict[tuple[Any, ...], list[Found]] = defaultdict(list)
-    for point in points:
-        groups[_by(*keys)(point)].append(point["result"])
-    return dict(sorted(groups.items()))
-
-
-def _median(results: Sequence[Found], key: str) -> float:
-    return float(statistics.median(result[key] for result in results))
-
-
-def _set_up(points: Sequence[Found]) -> str:
-    groups = _grouped(points, "nodes", "system")
-    disturbed = {_by("nodes", "system")(point) for point in points if point["is_disturbed"]}
-    rows = []
-    for (nodes, system), results in groups.items():
-        up_s = _median(results, "up_s")
-        other = groups.get((nodes, "mininet"))
-        times = _median(other, "up_s") / up_s if other and system == "longhaul" else None
-        rows.append(
-            [
-                str(nodes),
-                system,
-                str(len(results)),
-                f"{up_s:.2f}",
-                f"{_median(results, 'down_s'):.2f}",
-                f"{nodes / up_s:.0f}",
-                _number(times, ".0f"),
-                "yes" if (nodes, system) in disturbed else "",
-            ]
-        )
-    heads = ("nodes", "system", "of", "up, s", "down, s", "nodes/s", "times plain Mininet", "others disturbed")
-    return _table(heads, rows)
-
-
-def _cost(points: Sequence[Found]) -> str:
-    groups = _grouped(points, "rate_bit_s", "is_watched")
-    disturbed = {_by("rate_bit_s", "is_watched")(point) for point in points if point["is_disturbed"]}
-    rows = [
-        [
-            format_rate(rate),
-            "yes" if watched else "no",
-            f"{_median(results, 'all_s_per_gb'):.2f}",
-            f"{_median(results, 'delay_line_s_per_gb'):.2f}",
-            f"{_median(results, 'all_s_per_s'):.3f}",
-            "yes" if (rate, watched) in disturbed else "",
-        ]
-        for (rate, watched), results in groups.items()
-    ]
-    heads = ("rate", "watched", "all, s/GB", "delay line, s/GB", "cores in use", "others disturbed")
-    return _table(heads, rows)
+    return table(heads, map(row, points))
 
 
 def _dilation(points: Sequence[Found]) -> str:
-    found = {_by("what", "congestion", "k")(point): point for point in points}
+    found = {by("what", "congestion", "k")(point): point for point in points}
     rows = []
     for (what, congestion, k), point in sorted(found.items()):
         result, base = point["result"], found.get((what, congestion, 1))
@@ -239,24 +156,25 @@ def _dilation(points: Sequence[Found]) -> str:
                 "20 MB to the last byte" if what == "bulk" else "all-reduce of 10 MB, 4 ranks",
                 congestion,
                 f"{k:g}",
-                _number(result["first_s"], ".3f"),
+                number(result["first_s"], ".3f"),
                 " ".join(f"{one:.3f}" for one in result["warm_s"]),
-                _number(result["median_s"], ".3f"),
-                _number(off, "+.1f", 100),
+                number(result["median_s"], ".3f"),
+                number(off, "+.1f", 100),
                 ("inside" if off is not None and abs(off) <= tolerance else "outside") if has_target else "reported",
             ]
         )
     heads = ("transfer", "tcp", "k", "first, s", "each, s", "median, s", "against k=1: %", "target")
-    return _table(heads, rows)
+    return table(heads, rows)
 
 
 _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     "accuracy": _accuracy,
     "gaps": _gaps,
     "loss": _loss,
-    "mininet_tclink": _mininet,
-    "set_up": _set_up,
-    "cost": _cost,
+    "netem": system_tables.netem,
+    "set_up": system_tables.set_up,
+    "cost": system_tables.cost,
+    "monitor": system_tables.monitor,
     "dilation": _dilation,
 }
-NAMES = tuple(_TABLES)
+NAMES = ("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "cost", "monitor", "dilation")

@@ -95,10 +95,10 @@ class Background:
     seed: int = 0
 
     def faults(self, ends_of_link: dict[str, tuple[str, str]]) -> Iterator[str]:
-        if self.link not in ends_of_link:
-            yield f"background: unknown WAN link {self.link!r}; known: {', '.join(ends_of_link) or 'none'}"
         where = f"background: link {self.link}" + (f" from {self.source}" if self.source else "")
-        if self.source not in ends_of_link.get(self.link, (self.source,)):
+        if self.link not in ends_of_link:
+            yield f"{where}: unknown WAN link; known: {', '.join(ends_of_link) or 'none'}"
+        elif self.source not in ends_of_link[self.link]:
             yield f"{where}: this link begins at {' or '.join(ends_of_link[self.link])}"
         if not 0 < self.load_ratio <= 2:
             yield f"{where}: load must be above 0 and at most 2 times the capacity, found {self.load_ratio:g}"

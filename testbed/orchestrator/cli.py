@@ -127,6 +127,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print nothing but the final table")
     parser.add_argument("--json", action="store_true", help="print summary.json on standard output, nothing else there")
     parser.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
+    parser.add_argument("--tell-run-id", type=int, help=argparse.SUPPRESS)  # a descriptor, for `up`
     _add_runs_root(parser)
 
 
@@ -145,7 +146,8 @@ def _add_runs_root(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.run_command import run as make_run
 
-    return make_run(parsed.overrides, parsed.runs, quiet=parsed.quiet, as_json=parsed.json, share=parsed.share)
+    flags = {"quiet": parsed.quiet, "as_json": parsed.json, "share": parsed.share}
+    return make_run(parsed.overrides, parsed.runs, **flags, tell_run_id=parsed.tell_run_id)
 
 
 def check(parsed: argparse.Namespace) -> int:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 from testbed.core.errors import InputError, RunError
-from testbed.core.rundir import RunDir
-from testbed.core.spec import RunSpec
+from testbed.core.rundir import RUN_ID, RunDir
+from testbed.core.spec import PROGRAMS, RunSpec
 from testbed.orchestrator import clone
 from testbed.orchestrator.cleanup import processes_of
 from testbed.orchestrator.config import resolve
@@ -43,20 +44,23 @@ def up(overrides: Sequence[str], runs_root: Path, *, share: bool = False) -> Non
         RunError: it did not come up; says why.
     """
     spec = checked_spec(resolve([*overrides, HAND]), runs_root)
-    before = set(_directories(runs_root))
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "testbed", "run", *overrides, HAND, "--quiet", "--runs", str(runs_root.absolute())),
-            *(["--share"] if share else []),
-        ],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        env=clone.environment(),
-    )
-    run = _wait_until_up(process, runs_root, before)
+    told, telling = os.pipe()
+    with os.fdopen(told) as run_id:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "testbed", "run", *overrides, HAND, "--quiet"),
+                *("--runs", str(runs_root.absolute()), f"--tell-run-id={telling}", *(["--share"] if share else [])),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            env=clone.environment(),
+            pass_fds=[telling],
+        )
+        os.close(telling)
+        run = _wait_until_up(process, runs_root, run_id)
     plan = AddressPlan(spec.topology)
     tell(f"{spec.topo} is up as {run.run_id}")
     for node in spec.topology.nodes:
@@ -69,18 +73,23 @@ def _directories(runs_root: Path) -> Iterator[Path]:
     return runs_root.iterdir() if runs_root.is_dir() else iter(())
 
 
-def _wait_until_up(process: subprocess.Popen[str], runs_root: Path, before: set[Path]) -> RunDir:
+def _wait_until_up(process: subprocess.Popen[str], runs_root: Path, run_id: IO[str]) -> RunDir:
+    """
+    Args:
+        run_id: where the process tells it, once the run has one, or ends without.
+    """
     deadline_s = time.monotonic() + _UP_TIMEOUT_S
+    run: RunDir | None = None
     while process.poll() is None and time.monotonic() < deadline_s:
-        for path in set(_directories(runs_root)) - before:
-            run = RunDir(path)
-            if run.events.exists() and any(e["event"] == "schedule" and e["what"] == "go" for e in run.read_events()):
-                return run
+        if run is None and select.select([run_id], [], [], _POLL_S)[0] and (said := run_id.read()):
+            run = RunDir(runs_root / said)
+        if run is not None and any(e["event"] == "schedule" and e["what"] == "go" for e in run.read_events()):
+            return run
         time.sleep(_POLL_S)
     if process.poll() is None:
         process.terminate()
-    said, _ = process.communicate()
-    raise RunError(f"it did not come up: {said.strip() or 'no word why'}")
+    output, _ = process.communicate()
+    raise RunError(f"it did not come up: {output.strip() or 'no word why'}")
 
 
 def sessions(runs_root: Path) -> list[RunDir]:
@@ -88,9 +97,15 @@ def sessions(runs_root: Path) -> list[RunDir]:
     found = []
     for path in sorted(_directories(runs_root)):
         run = RunDir(path)
-        if "-hand-" in run.run_id and not run.summary.exists() and run.is_alive():
+        if not run.summary.exists() and run.is_alive() and _is_by_hand(run):
             found.append(run)
     return found
+
+
+def _is_by_hand(run: RunDir) -> bool:
+    """By its spec, not by its name: a topology or a compressor may be called anything."""
+    spec = run.read_json(run.spec) if RUN_ID.match(run.run_id) else None
+    return spec is not None and PROGRAMS.get(spec["workload"]["target"]) == "hand"
 
 
 def _session(run_id: str | None, runs_root: Path) -> RunDir:
@@ -112,8 +127,8 @@ def _environment_of(pid: int) -> dict[str, str]:
 def _main_process(run: RunDir) -> int:
     for pid in processes_of(run.run_id):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        # not `unshare`, which bears the same words behind its own
-        if _RUN_MODULE in words and b"unshare" not in words[0]:
+        # not `unshare`, which bears the same words behind its own, and nothing that `exec` started
+        if words[1:3] == [b"-m", _RUN_MODULE]:
             return pid
     raise RunError(f"{run.run_id}: its first process is gone")
 
@@ -130,7 +145,8 @@ def execute(node: str, command: Sequence[str], runs_root: Path, run_id: str | No
     if not command:
         raise InputError(f"exec {node}: say what to run, as in longhaul exec {node} -- ping -c 3 OTHER_NODE")
     spec = _spec(run)
-    if node in spec.topology.regions:
+    is_router = node in spec.topology.regions
+    if is_router:
         enter = ["nsenter", f"--net={_router_namespace(run, node)}", "--"]
     else:
         names = [found.name for found in spec.topology.nodes]
@@ -143,7 +159,20 @@ def execute(node: str, command: Sequence[str], runs_root: Path, run_id: str | No
             *("setpriv", "--bounding-set", "-all," + ",".join(f"+{word}" for word in _CAPABILITIES.split(","))),
             *("--inh-caps=-all", "--no-new-privs"),
         ]
-    os.execvp(enter[0], [*enter, *command])
+    os.execvpe(enter[0], [*enter, *command], _environment(run, is_router=is_router))
+
+
+def _environment(run: RunDir, *, is_router: bool) -> dict[str, str]:
+    """With the run's id, by which what stays in the background is found when the session ends.
+
+    Nothing of the caller's that a node need not know. LONGHAUL_NODE is its first process's alone.
+    """
+    return {
+        "PATH": f"{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": os.environ.get("HOME", "/") if is_router else "/tmp",
+        **{name: os.environ[name] for name in ("TERM", "LANG", "LC_ALL") if name in os.environ},
+        "LONGHAUL_RUN": run.run_id,
+    }
 
 
 def _spec(run: RunDir) -> RunSpec:

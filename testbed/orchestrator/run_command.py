@@ -19,9 +19,18 @@ from testbed.orchestrator.terminal import show, tell
 
 
 def run(
-    overrides: Sequence[str], runs_root: Path, *, quiet: bool = False, as_json: bool = False, share: bool = False
+    overrides: Sequence[str],
+    runs_root: Path,
+    *,
+    quiet: bool = False,
+    as_json: bool = False,
+    share: bool = False,
+    tell_run_id: int | None = None,
 ) -> int:
     """Make the run that `overrides` ask for and return its exit status.
+
+    Args:
+        tell_run_id: a descriptor that takes the run's id as soon as it has one, and is closed then.
 
     Raises:
         InputError, MachineError: with every fault of the input and every lack of the machine together.
@@ -31,7 +40,7 @@ def run(
 
     seal_killed(runs_root)
     # the display writes to standard output too, which under --json is the summary's alone
-    outcome = supervise(spec, runs_root=runs_root, quiet=quiet or as_json, share=share)
+    outcome = supervise(spec, runs_root=runs_root, quiet=quiet or as_json, share=share, tell_run_id=tell_run_id)
     if as_json:
         tell(json.dumps(outcome.summary, indent=2))
     else:

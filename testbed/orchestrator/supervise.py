@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import json
 import os
 import signal
@@ -19,7 +18,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from testbed.core.errors import (
     EXIT_COMPLETED,
@@ -27,17 +26,15 @@ from testbed.core.errors import (
     EXIT_INTERRUPTED,
     EXIT_INVALID,
     InputError,
-    MachineError,
 )
-from testbed.core.rundir import RUN_ID, RUNTIME_ROOT, RunDir, new_run_id, write_json
+from testbed.core.rundir import RUN_ID, RunDir, new_run_id, write_json
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import clone, provenance
 from testbed.orchestrator.cleanup import remove_leftovers
+from testbed.orchestrator.machine_lock import MachineLock, machine_lock
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.seal import give_to_caller, seal
 
-MACHINE_LOCK = RUNTIME_ROOT / "machine.lock"
-SHARED_LOCK = RUNTIME_ROOT / "shared.lock"
 RESERVE_BYTES = 1 << 20
 """Given back before the record is sealed, so that a full disk still takes a summary."""
 STOP_TIMEOUT_S = 15.0
@@ -60,30 +57,6 @@ class Outcome:
         return EXIT_INVALID if self.summary["verdict"] == "invalid" else EXIT_COMPLETED
 
 
-def _try_lock(file: IO[str], how: int) -> bool:
-    try:
-        fcntl.flock(file, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def machine_lock(*, share: bool) -> Iterator[None]:
-    """One emulation at a time, since two would share the cores unknowingly; `share` lets this one in beside others."""
-    RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
-    with MACHINE_LOCK.open("w") as alone, SHARED_LOCK.open("w") as shared:
-        if share:
-            fcntl.flock(shared, fcntl.LOCK_SH)
-        elif _try_lock(alone, fcntl.LOCK_EX) and _try_lock(shared, fcntl.LOCK_EX):
-            fcntl.flock(shared, fcntl.LOCK_UN)  # nobody shares now; whoever does later, does it knowingly
-        else:
-            raise MachineError(
-                "another run is going on this machine, and two would share its cores: wait for it, or give --share"
-            )
-        yield
-
-
 class Stop:
     """Signals from the first line to the last: before and during the run they end it, while sealing they are noted."""
 
@@ -104,21 +77,30 @@ class Stop:
         self.asked = self.asked or signal.Signals(number)
 
 
-def supervise(spec: RunSpec, *, runs_root: Path, quiet: bool = False, share: bool = False) -> Outcome:
+def supervise(
+    spec: RunSpec, *, runs_root: Path, quiet: bool = False, share: bool = False, tell_run_id: int | None = None
+) -> Outcome:
     """Perform a run and seal its record, whatever its end.
+
+    Args:
+        tell_run_id: a descriptor that takes the run's id, and is closed then.
 
     Raises:
         InputError, MachineError: before anything was built.
     """
-    with machine_lock(share=share), bind(spec.metrics_port) as metrics, Stop() as stop:
+    with machine_lock(share=share) as machine, bind(spec.metrics_port) as metrics, Stop() as stop:
         run = _create(spec, runs_root)
+        if tell_run_id is not None:
+            with contextlib.suppress(OSError), os.fdopen(tell_run_id, "w") as told:  # who asked may be gone
+                told.write(run.run_id)
         started_s = time.monotonic()
         reserve = run.path / ".reserve"
         with run.held(), _watched(run):
             # under the lock: a directory without a summary and without a holder is taken for a killed run's
             write_json(run.spec, {**spec.to_json(), "code_hash": provenance.code_hash()})
             _reserve(reserve)
-            status, faults = _perform(run, stop, metrics.fileno(), quiet=quiet, shared=share)
+            status, faults = _perform(run, stop, metrics.fileno(), quiet=quiet, machine=machine)
+            _record_sharing(run, machine)
             faults += [f"left behind: {what}" for what in remove_leftovers(run.run_id)]
             reserve.unlink(missing_ok=True)
             summary = seal(run, status, faults, wall_s=time.monotonic() - started_s)
@@ -142,6 +124,14 @@ def _create(spec: RunSpec, runs_root: Path) -> RunDir:
         give_to_caller(root)
     run.runtime.mkdir(mode=0o700)  # the telemetry socket is for this run's containers, which get it bound
     return run
+
+
+def _record_sharing(run: RunDir, machine: MachineLock) -> None:
+    """Others may have come beside it after it had begun and had written whether it was alone."""
+    facts = run.read_json(run.provenance)
+    if facts is not None and machine.is_shared and not facts.get("machine_shared"):
+        with contextlib.suppress(OSError):  # a full disk is the run's own fault, and told as such
+            write_json(run.provenance, {**facts, "machine_shared": True})
 
 
 def _reserve(path: Path) -> None:
@@ -173,12 +163,12 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _perform(run: RunDir, stop: Stop, metrics_fd: int, *, quiet: bool, shared: bool) -> tuple[str, list[str]]:
+def _perform(run: RunDir, stop: Stop, metrics_fd: int, *, quiet: bool, machine: MachineLock) -> tuple[str, list[str]]:
     """Start the run in its namespaces and wait for its end; returns its status and what went wrong."""
     if stop.asked:
         return "interrupted", [f"stopped by {stop.asked.name} before it began"]
     read_fd, write_fd = os.pipe()
-    options = json.dumps({"metrics_fd": metrics_fd, "faults_fd": write_fd, "quiet": quiet, "shared": shared})
+    options = json.dumps({"metrics_fd": metrics_fd, "faults_fd": write_fd, "quiet": quiet, "shared": machine.is_shared})
     with run.orchestrator_log.open("a") as log:
         process = subprocess.Popen(
             [*_UNSHARE, sys.executable, "-m", "testbed.orchestrator.run", str(run.path), options],
@@ -195,7 +185,7 @@ def _perform(run: RunDir, stop: Stop, metrics_fd: int, *, quiet: bool, shared: b
     said: list[str] = []
     reader = threading.Thread(target=_read_all, args=(read_fd, said), name="faults")
     reader.start()
-    code = _wait(process, stop)
+    code = _wait(process, stop, machine)
     reader.join()
     faults: list[str] = json.loads(said[0]) if said[0] else []
     if code == EXIT_COMPLETED:
@@ -210,12 +200,13 @@ def _read_all(descriptor: int, said: list[str]) -> None:
         said.append(file.read())
 
 
-def _wait(process: subprocess.Popen[bytes], stop: Stop) -> int:
+def _wait(process: subprocess.Popen[bytes], stop: Stop, machine: MachineLock) -> int:
     """Wait for the run's end. A signal is passed on until it is heeded; a run that does not end in time is killed."""
     deadline_s: float | None = None
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(_POLL_S)
+        machine.look()
         if stop.asked is None:
             continue
         deadline_s = deadline_s or time.monotonic() + STOP_TIMEOUT_S

@@ -17,13 +17,15 @@ from testbed.orchestrator.clone import CLONE, environment
 from tests.emulation.support import gone_within, host_state
 
 LIMIT_S = 240.0
+FOR_LONG_S = f"4{os.getpid()}"
+"""Of a `sleep` that no other process on this machine is."""
 GOODPUT_OF_RATE = (1500 - 52) / 1514
 """TCP with time stamps over Ethernet, whose headers count in a link's rate."""
 
 
-def longhaul(*words: str) -> subprocess.CompletedProcess[str]:
+def longhaul(*words: str, wrapper: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "testbed", *words],
+        [*wrapper, sys.executable, "-m", "testbed", *words],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -53,8 +55,8 @@ class Session:
 
 
 @contextlib.contextmanager
-def up(runs: Path, *overrides: str) -> Iterator[Session]:
-    done = longhaul("up", *overrides, "metrics_port=0", "--share", "--runs", str(runs))
+def up(runs: Path, *overrides: str, wrapper: tuple[str, ...] = ()) -> Iterator[Session]:
+    done = longhaul("up", *overrides, "metrics_port=0", "--share", "--runs", str(runs), wrapper=wrapper)
     assert done.returncode == 0, done.stderr + done.stdout
     found = re.search(r"is up as (\S+)", done.stdout)
     assert found, done.stdout
@@ -107,6 +109,26 @@ def test_in_a_node_one_is_root_of_the_node_alone(machine_lock: None, tmp_path: P
         assert "known: local-0, local-1, local" in unknown.stderr
 
 
+def test_what_stays_in_the_background_ends_with_the_session(machine_lock: None, tmp_path: Path) -> None:
+    """At a router no pid namespace takes it along, as in a node."""
+    with up(tmp_path / "runs", "topo=lan", "workers=1") as session:
+        for node in ("local", "local-0"):
+            session.execute(node, "sh", "-c", f"sleep {FOR_LONG_S} >/dev/null 2>&1 &")
+        assert len(sleepers()) == 2
+        assert session.execute("local", "printenv", "LONGHAUL_RUN").strip() == session.run.run_id
+    assert sleepers() == []
+
+
+def sleepers() -> list[str]:
+    """Processes of the test above, by their command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if path.read_bytes().split(b"\0")[:2] == [b"sleep", FOR_LONG_S.encode()]:
+                found.append(path.parent.name)
+    return found
+
+
 def test_two_sessions_at_once_do_not_see_each_other(machine_lock: None, tmp_path: Path) -> None:
     with up(tmp_path / "runs", "topo=wan100m", "workers=2") as first:
         with up(tmp_path / "runs", "topo=wan100m", "workers=2", "topo.rtt='20 ms'") as second:
@@ -127,5 +149,8 @@ def test_a_second_session_must_be_asked_for_by_share(machine_lock: None, tmp_pat
 
 
 def test_sixty_four_nodes_in_containers_come_up_and_go(machine_lock: None, tmp_path: Path) -> None:
-    with up(tmp_path / "runs", "topo=lan", "workers=64") as session:
+    """With fewer open files a process than they need, unless the limit is raised; theirs stays."""
+    with up(tmp_path / "runs", "topo=lan", "workers=64", wrapper=("prlimit", "--nofile=128:")) as session:
         assert session.rtt_ms("local-0", "local-63") < 5
+        limits = session.execute("local-0", "cat", "/proc/1/limits")
+        assert re.search(r"Max open files +128 ", limits), limits

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Boots user-mode Linux; the first process of namespaces that scripts/test-netem.sh made.
-#   boot.sh PLACE CLONE LIMIT_S OUT PYTEST_ARGUMENTS...
+# Boots user-mode Linux, which runs a command and ends; in namespaces that its caller made (a pid and a mount one).
+#   boot.sh PLACE CLONE LIMIT_S OUT COMMAND...
+# PLACE is an empty directory; the command runs in CLONE and writes what is to stay below $LONGHAUL_NETEM_OUT (OUT out
+# here, if that is not empty). Returns the command's status, 4 if there is none.
 set -euo pipefail
 place=$1 clone=$2 limit_s=$3 out=$4
 shift 4
@@ -19,5 +21,5 @@ mount -o remount,bind,ro / # the kernel in there is a program out here, and root
 TMPDIR=$place linux.uml mem="$MEMORY" quiet loglevel=3 root=none rootfstype=hostfs rootflags=/ ro init="$place/init" \
     con0=null,fd:1 con=null uml_dir="$place/uml/" umid=netem LONGHAUL_PLACE="$place" </dev/null 2>&1 | cat || true
 status=$(cat "$place/status")
-[ -n "$status" ] || { echo "test-netem: user-mode Linux ended before its tests did; what it said is above"; exit 4; }
+[ -n "$status" ] || { echo "boot.sh: user-mode Linux ended before its command did; what it said is above"; exit 4; }
 exit "$status"

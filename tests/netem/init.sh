@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The first process inside user-mode Linux: file systems, modules on demand, the tests, power off.
+# The first process inside user-mode Linux: file systems, modules on demand, the command, power off.
 # $LONGHAUL_PLACE is a directory of the machine outside: job (what to do), status and out (what came of it).
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LANG=C.UTF-8
 place=$LONGHAUL_PLACE
@@ -27,15 +27,13 @@ hostname netem
 eval "set -- $(cat /run/outside/job)"
 clone=$1 limit_s=$2
 shift 2
-[[ " $*" == *" tests/"* ]] || set -- tests/netem "$@"
 if [ ! -d "$clone" ]; then # below /tmp, say, which is a new one here
     mkdir -p "$clone"
     mount -t hostfs -o "$clone" none "$clone" && mount -o remount,ro "$clone"
 fi
 cd "$clone" || echo 4 >/run/outside/status
 echo "user-mode Linux $(uname -r), $(nproc) core, up after $(cut -d' ' -f1 /proc/uptime) s"
-LONGHAUL_NETEM_OUT=/run/outside/out timeout --signal INT --kill-after 20 "$limit_s" \
-    .venv/bin/python -B -m pytest -v --tb=short --durations=0 --durations-min=1 --color=no -p no:cacheprovider -p no:hypothesispytest --junit-xml=/run/outside/out/junit.xml "$@"
+LONGHAUL_NETEM_OUT=/run/outside/out timeout --signal INT --kill-after 20 "$limit_s" "$@"
 echo $? >/run/outside/status
 echo o >/proc/sysrq-trigger
 sleep 60

@@ -1,4 +1,7 @@
-"""How many files a run may hold open: it keeps two descriptors a node, and a shell's usual 1024 would end at some 300."""
+"""How many files a run may hold open.
+
+It keeps two descriptors a node and two more a worker; the usual 1024 would end at some 250 nodes.
+"""
 
 from __future__ import annotations
 

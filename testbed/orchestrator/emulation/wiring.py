@@ -15,6 +15,7 @@ from mininet.net import Mininet
 from testbed.orchestrator.emulation import requests, tc
 from testbed.orchestrator.emulation.netlink import RouteSocket
 from testbed.orchestrator.emulation.node import NamespaceNode
+from testbed.orchestrator.emulation.routes import verify_least_time_out
 
 _FIRST_INDEX = 10
 """Above what a new namespace holds by itself (lo, tunnels' own)."""
@@ -102,7 +103,7 @@ class Wiring:
         self._settings[node].append(tc.tbf(self.index(node, interface), settings))
 
     def make(self) -> None:
-        """Raises `RunError` with the request that the kernel refused."""
+        """Raises `RunError` with the request that the kernel refused, or with what it made of it."""
         socket = RouteSocket("/proc/self/ns/net")
         try:
             socket.send(self._pairs, "devices")
@@ -110,3 +111,5 @@ class Wiring:
             socket.close()
         for node, settings in self._settings.items():
             node.route_socket.send([requests.up(_LOOPBACK_INDEX), *settings], f"node {node.name}")
+            if self._rto_min_s is not None:
+                verify_least_time_out(node.route_socket, self._rto_min_s, f"node {node.name}")

@@ -24,6 +24,8 @@ class DDP(Strategy):
     A bucket is compressed when its last gradient arrives, and its first exchange overlaps the rest of backward; further
     exchanges, if its compressor has any, and decompression follow after backward.
     Synchronous; with no compressor, n ranks equal one rank with n times the batch.
+    In a partition it waits: a short one costs its length and what TCP takes to try again; one longer than `timeout_s`
+    fails the run, which names the rank and the link that is down.
     Cost: one reduction per bucket and step, 4 bytes a parameter for the buckets.
 
     Args:

@@ -22,6 +22,8 @@ class TorchDDP(Strategy):
     and time. Communication is waited for inside backward: the wait from the last gradient on is taken for exposed.
 
     Synchronous. Refuses every compressor but `none`.
+    In a partition it waits: a short one costs its length and what TCP takes to try again; one longer than `timeout_s`
+    fails the run, which names the rank and the link that is down.
 
     Args:
         bucket_size: text with a unit, given to torch in MiB.

@@ -64,7 +64,7 @@ def test_all_faults_come_at_once() -> None:
     )
     expected = [
         "background=a-b: not of the form LINK:LOAD",
-        "background: unknown WAN link 'x-y'; known: a-b, b-c",
+        "background: link x-y: unknown WAN link; known: a-b, b-c",
         "background=17: must be LINK:LOAD or a mapping",
         "background: link a-b: laod=10%: unknown key; did you mean load?",
         "background: link a-b: load must be given",

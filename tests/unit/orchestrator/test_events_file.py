@@ -515,6 +515,17 @@ def test_events_are_given_in_place_or_by_path(tmp_path: Path) -> None:
     assert compose(["topo=wan10m", "events=[]"]).events == compose(["topo=wan10m"]).events == ()
 
 
+def test_a_rate_that_a_links_queue_cannot_hold_is_refused() -> None:
+    words = ["topo=wan100m", "topo.queue='30 kB'"]
+    event = "events=[{at: 5 s, set: all, rate: RATE}]"
+    assert compose([*words, event.replace("RATE", "50 Mbit/s")]).events
+    with pytest.raises(InputError) as caught:
+        compose([*words, event.replace("RATE", "200 Mbit/s")])
+    assert len(caught.value.faults) == 2, "one a direction"
+    assert "events: topology wan100m: link oregon-virginia" in caught.value.faults[0]
+    assert "30000 bytes holds not one super-packet (65550 bytes) at 200 Mbit/s" in caught.value.faults[0]
+
+
 def test_faults_of_events_come_with_those_of_other_keys(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         compose(["events=[{at: 10 s, crash: nobody},{at: 1 s, join: oregon-0}]", "steps=0"])

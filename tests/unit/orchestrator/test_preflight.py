@@ -13,7 +13,8 @@ from rich.console import Console
 
 from testbed.core.errors import MachineError
 from testbed.orchestrator import machine_checks, preflight
-from testbed.orchestrator.config import compose
+from testbed.orchestrator.config import compose, resolve
+from testbed.orchestrator.run_command import checked_spec
 
 
 @pytest.fixture
@@ -82,6 +83,28 @@ def test_a_machine_without_runc_lacks_it(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("testbed.orchestrator.machine_checks.shutil.which", lambda name: None)
     monkeypatch.setattr(machine_checks, "kernel_features", lambda: None)
     assert "runc" in {line.split(":")[0] for line in lines()}
+
+
+def test_nodes_that_wait_for_exec_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda self: "MemTotal: 16000000 kB\nMemAvailable:    8000000 kB\n")
+    assert not machine_checks.memory(128).ok
+    assert not machine_checks.memory(128, "script").ok
+    assert machine_checks.memory(128, "hand").ok
+    assert not machine_checks.memory(2000, "hand").ok
+
+
+def test_the_memory_is_asked_for_what_runs_in_the_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[tuple[int, str]] = []
+    real = machine_checks.memory
+    monkeypatch.setattr(machine_checks, "memory", lambda *args: asked.append(args) or real(*args))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for words in (["workload=hand"], []):
+        resolved = resolve(["topo=lan", "workers=7", *words])
+        with pytest.raises(MachineError):
+            checked_spec(resolved, tmp_path)
+        with pytest.raises(MachineError):
+            preflight.require(resolved.spec, tmp_path)
+    assert asked == [(7, "hand"), (7, "hand"), (7, "training"), (7, "training")]
 
 
 def test_another_system_is_refused_without_asking_it_further(monkeypatch: pytest.MonkeyPatch) -> None:

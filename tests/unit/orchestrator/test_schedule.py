@@ -151,6 +151,14 @@ def test_a_change_that_fails_is_kept_and_ends_the_schedule() -> None:
     assert ([e["what"] for e in events], schedule.pending) == (["down"], 2)
 
 
+def test_links_that_are_down_are_told_with_their_cause() -> None:
+    def down(t_s: float, link: str) -> Change:
+        return Change(t_s=t_s, kind="down", link=link, cause="partition us | eu")
+
+    _, _, schedule = play(down(1, "us-eu"), down(2.5, "us-asia"), Change(t_s=3, kind="up", link="us-eu"))
+    assert schedule.down_links == ["link us-asia is down since 2.5 s (partition us | eu)"]
+
+
 def test_any_error_is_a_failure() -> None:
     _, _, schedule = play(Change(t_s=1, kind="join", node="us-0", cause="join us-0"))
     assert str(schedule.failure) == "join us-0 at 1 s (join us-0): OSError: no room"

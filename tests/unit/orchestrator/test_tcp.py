@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
+from testbed.core.errors import RunError
 from testbed.core.spec import TCP_PROFILES
 from testbed.orchestrator.config import compose
-from testbed.orchestrator.emulation import requests, tcp
+from testbed.orchestrator.emulation import requests, routes, tcp
 
 PINNED = {
     "net.ipv4.tcp_rmem",
@@ -52,6 +55,38 @@ def test_the_others_hold_one_flow_back_by_no_buffer(name: str, topo: str) -> Non
         # a window is half of the buffer that holds it
         assert int(settings[key].split()[2]) / 2 > most_bit_s / 8 * topology.farthest_rtt_s
     assert settings["net.ipv4.tcp_slow_start_after_idle"] == "0"
+
+
+def test_buffers_hold_what_events_will_make_of_a_link() -> None:
+    spec = compose(["topo=wan10m", "events=[{at: 5 s, set: all, rate: 1 Gbit/s, rtt: 300 ms}]"])
+    assert tcp.profile("tuned", spec.topology).buffer_bytes == tcp.STOCK_BUFFER_BYTES
+    assert tcp.profile("tuned", spec.outermost_topology).buffer_bytes == 4 * 37_500_000
+
+
+def test_a_route_says_a_least_time_out_only_where_it_is_locked() -> None:
+    for asked_s, found_s in ((0.4, 0.4), (None, None)):
+        message = requests.route("10.0.0.0/24", "10.1.0.1", "reno", asked_s).message
+        assert routes._least_time_out_s(message) == found_s
+    unlocked = requests.route("default", "10.1.0.1", None, 0.4).message.replace(
+        (1 << 13).to_bytes(4, "little"), bytes(4)
+    )
+    assert routes._least_time_out_s(unlocked) is None
+
+
+def test_routes_that_say_another_time_out_are_an_error() -> None:
+    class Kernel:
+        def __init__(self, *kept_s: float | None) -> None:
+            self.kept_s = kept_s
+
+        def dump(self, *_: int) -> list[bytes]:
+            return [requests.route("10.0.0.0/24", "10.1.0.1", "bbr", kept_s).message for kept_s in self.kept_s]
+
+    agreeing: Any = Kernel(0.4, 0.4)
+    routes.verify_least_time_out(agreeing, 0.4, "node w0")
+    for kept_s, said in ((None, "none"), (0.2, "0.2 s")):
+        other: Any = Kernel(0.4, kept_s)
+        with pytest.raises(RunError, match=rf"node w0: asked a least time-out of 0.4 s of each route, .* {said}"):
+            routes.verify_least_time_out(other, 0.4, "node w0")
 
 
 def test_without_the_sysctl_every_route_says_the_least_time_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,129 @@
+"""Tables of what is not about one link of ours: plain Mininet beside it, netem, set-up, what emulating costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.benchmarks.cells import Found, by, cores, disturbed, grouped, median, number, percent_off, table
+from testbed.core.units import format_rate, format_time
+
+_LEAST_RTT_S = 0.0002
+"""Of our points that stand for no delay."""
+_SAID_CHARACTERS = 120
+_SYSTEMS = {"longhaul": "longhaul, netem", "mininet": "Mininet, TCLink"}
+
+
+def mininet(points: Sequence[Found], beside: Sequence[Found]) -> str:
+    """`beside`: the points of `accuracy`, of which those almost without a delay are ours at the same rates."""
+    ours = {
+        (point["asked"]["rate_bit_s"], point["asked"]["busy"]): point["result"]
+        for point in beside
+        if point["asked"]["rtt_s"] == _LEAST_RTT_S
+    }
+
+    def row(point: Found) -> list[str]:
+        asked, result = point["asked"], point["result"]
+        rate = asked["bw_mbit_s"] * 1e6
+        own = None if asked["delay"] else ours.get((rate, asked["busy"]))
+        return [
+            f"{asked['bw_mbit_s']:g}",
+            asked["delay"] or "none",
+            cores(asked),
+            percent_off(result["burst_rate_bit_s"], rate),
+            percent_off(own["burst_rate_bit_s"] if own else None, rate),
+            percent_off(result["flow_rate_bit_s"], rate),
+            number(result["goodput_bit_s"], ".1f", 1e-6),
+            number(result["rtt_p50_s"], ".3f", 1e3),
+            ("; ".join(result["said"][:2]).replace("|", "/")[:_SAID_CHARACTERS] or "nothing") + disturbed(point),
+        ]
+
+    heads = (
+        *("bw", "delay", "cores", "rate, queue filled: %", "ours at this rate: %", "TCP: %", "goodput, Mbit/s"),
+        *("RTT, ms", "Mininet said"),
+    )
+    return table(heads, map(row, sorted(points, key=lambda p: (p["asked"]["bw_mbit_s"], p["asked"]["busy"]))))
+
+
+def netem(points: Sequence[Found]) -> str:
+    def row(point: Found) -> list[str]:
+        asked, result = point["asked"], point["result"]
+        rtt = asked["rtt_s"]
+        errors = [
+            number(None if result[key] is None else result[key] - rtt, "+.3f", 1e3)
+            for key in ("rtt_p50_s", "rtt_p99_s")
+        ]
+        rates = result["filled_rates_bit_s"]
+        spread = [percent_off(rate, asked["rate_bit_s"]) for rate in (rates[0], rates[-1])] if rates else ["-", "-"]
+        return [
+            format_rate(asked["rate_bit_s"]),
+            format_time(rtt),
+            format_time(rtt / 2),
+            _SYSTEMS[asked["system"]],
+            percent_off(result["filled_rate_bit_s"], asked["rate_bit_s"]),
+            " to ".join(spread),
+            " / ".join(errors),
+            f"{result['probes']}{disturbed(point)}",
+        ]
+
+    heads = (
+        *("rate", "RTT", "asked one way", "system", "rate, queue filled: %", "least to most: %"),
+        *("RTT error p50 / p99, ms", "probes that came"),
+    )
+    return table(heads, map(row, sorted(points, key=by("rate_bit_s", "rtt_s", "system"))))
+
+
+def set_up(points: Sequence[Found]) -> str:
+    groups = grouped(points, "nodes", "system")
+    marked = {by("nodes", "system")(point) for point in points if point["is_disturbed"]}
+    rows = []
+    for (nodes, system), results in groups.items():
+        up_s = median(results, "up_s")
+        other = groups.get((nodes, "mininet"))
+        times = median(other, "up_s") / up_s if other and system == "longhaul" else None
+        rows.append(
+            [
+                str(nodes),
+                system,
+                str(len(results)),
+                f"{up_s:.2f}",
+                f"{median(results, 'down_s'):.2f}",
+                f"{nodes / up_s:.0f}",
+                number(times, ".0f"),
+                "yes" if (nodes, system) in marked else "",
+            ]
+        )
+    heads = ("nodes", "system", "of", "up, s", "down, s", "nodes/s", "times plain Mininet", "others disturbed")
+    return table(heads, rows)
+
+
+def cost(points: Sequence[Found]) -> str:
+    groups = grouped(points, "rate_bit_s")
+    marked = {by("rate_bit_s")(point) for point in points if point["is_disturbed"]}
+    rows = [
+        [
+            format_rate(rate),
+            str(len(results)),
+            f"{median(results, 'all_s_per_gb'):.2f}",
+            f"{median(results, 'delay_line_s_per_gb'):.2f}",
+            f"{median(results, 'all_s_per_s'):.3f}",
+            "yes" if (rate,) in marked else "",
+        ]
+        for (rate,), results in groups.items()
+    ]
+    return table(("rate", "of", "all, s/GB", "delay line, s/GB", "cores in use", "others disturbed"), rows)
+
+
+def monitor(points: Sequence[Found]) -> str:
+    groups = grouped(points, "links")
+    marked = {by("links")(point) for point in points if point["is_disturbed"]}
+    rows = [
+        [
+            str(links),
+            str(len(results)),
+            f"{median(results, 'collector_s_per_s') * 1e3:.1f}",
+            f"{median(results, 'probe_s_per_s') * 1e3:.1f}",
+            "yes" if (links,) in marked else "",
+        ]
+        for (links,), results in groups.items()
+    ]
+    return table(("WAN links", "of", "collector, ms/s", "probe process, ms/s", "others disturbed"), rows)

@@ -1,0 +1,98 @@
+"""Which run is the session that was brought up, which are sessions at all, and what `exec` hands on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from testbed.core import rundir
+from testbed.core.errors import RunError
+from testbed.core.rundir import RunDir, write_json
+from testbed.core.spec import RunSpec
+from testbed.orchestrator import hand_commands
+from testbed.orchestrator.config import compose
+
+FIRST, SECOND = "20260101T000000Z-lan-hand-none-aaaaaaaa", "20260101T000001Z-lan-hand-none-bbbbbbbb"
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(rundir, "RUNTIME_ROOT", tmp_path / "runtime")
+    return tmp_path / "runs"
+
+
+def make(runs: Path, run_id: str, spec: RunSpec | None = None, *events: str) -> RunDir:
+    run = RunDir.create(runs, run_id)
+    if spec is not None:
+        write_json(run.spec, spec.to_json())
+    run.events.write_text("".join(f'{{"t_s": 0, "event": "schedule", "what": "{what}"}}\n' for what in events))
+    return run
+
+
+class Process:
+    """Ends after so many questions."""
+
+    def __init__(self, polls: int) -> None:
+        self.polls = polls
+
+    def poll(self) -> int | None:
+        self.polls -= 1
+        return None if self.polls >= 0 else 4
+
+    def communicate(self) -> tuple[str, None]:
+        return "no luck\n", None
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[IO[str], IO[str]]]:
+    read, write = os.pipe()
+    with os.fdopen(read) as reader, os.fdopen(write, "w") as writer:
+        yield reader, writer
+
+
+def test_up_waits_for_its_own_run_and_claims_no_other(runs: Path, pipe: tuple[IO[str], IO[str]]) -> None:
+    reader, writer = pipe
+    make(runs, FIRST, None, "network", "go")
+    second = make(runs, SECOND, None, "network")
+    process: Any = Process(3)
+    with pytest.raises(RunError, match="did not come up: no luck"):
+        hand_commands._wait_until_up(process, runs, reader)
+    writer.write(SECOND)
+    writer.close()
+    second.events.write_text('{"t_s": 0, "event": "schedule", "what": "go"}\n')
+    process = Process(3)
+    assert hand_commands._wait_until_up(process, runs, reader).run_id == SECOND
+
+
+def test_a_process_that_ends_without_a_run_says_why(runs: Path, pipe: tuple[IO[str], IO[str]]) -> None:
+    pipe[1].close()
+    process: Any = Process(3)
+    with pytest.raises(RunError, match="no luck"):
+        hand_commands._wait_until_up(process, runs, pipe[0])
+
+
+def test_a_session_is_known_by_its_spec_not_by_its_name(runs: Path) -> None:
+    session = make(runs, "20260101T000000Z-lan-palm-none-aaaaaaaa", compose(["topo=lan", "workload=hand"]))
+    training = make(runs, "20260101T000001Z-my-hand-made-ddp-none-bbbbbbbb", compose(["topo=lan"]))
+    unwritten = make(runs, "20260101T000002Z-lan-hand-none-cccccccc")
+    ended = make(runs, "20260101T000003Z-lan-hand-none-dddddddd", compose(["topo=lan", "workload=hand"]))
+    with session.held(), training.held(), unwritten.held():
+        assert [run.run_id for run in hand_commands.sessions(runs)] == [session.run_id]
+    assert not ended.is_alive()
+
+
+def test_exec_hands_on_the_runs_id_and_little_of_the_callers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in (("SECRET_TOKEN", "x"), ("TERM", "xterm"), ("HOME", "/home/me"), ("LONGHAUL_NODE", "n")):
+        monkeypatch.setenv(name, value)
+    run = RunDir(tmp_path / FIRST)
+    router = hand_commands._environment(run, is_router=True)
+    node = hand_commands._environment(run, is_router=False)
+    assert router["LONGHAUL_RUN"] == node["LONGHAUL_RUN"] == FIRST
+    assert (router["HOME"], node["HOME"], node["TERM"]) == ("/home/me", "/tmp", "xterm")
+    assert node["PATH"].startswith(f"{sys.prefix}/bin:")
+    assert not {"SECRET_TOKEN", "LONGHAUL_NODE"} & (router.keys() | node.keys())

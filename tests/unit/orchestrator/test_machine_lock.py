@@ -1,0 +1,61 @@
+"""Two runs on one machine: the second must be told to share, and the first finds out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testbed.core.errors import MachineError
+from testbed.core.rundir import RunDir, write_json
+from testbed.orchestrator import machine_lock as module
+from testbed.orchestrator.machine_lock import machine_lock
+from testbed.orchestrator.supervise import _record_sharing
+
+
+@pytest.fixture(autouse=True)
+def locks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in (("RUNTIME_ROOT", "."), ("MACHINE_LOCK", "machine.lock"), ("SHARED_LOCK", "shared.lock")):
+        monkeypatch.setattr(module, name, tmp_path / value)
+
+
+@pytest.mark.parametrize("first_shares", [False, True])
+def test_a_second_run_must_be_told_to_share(first_shares: bool) -> None:
+    with machine_lock(share=first_shares):
+        with pytest.raises(MachineError, match="another run is going on"), machine_lock(share=False):
+            pass
+        with machine_lock(share=True) as second:
+            assert second.is_shared
+    with machine_lock(share=False) as alone:
+        assert not alone.is_shared
+
+
+def test_who_came_alone_finds_out_that_somebody_shares() -> None:
+    with machine_lock(share=False) as first:
+        first.look()
+        assert not first.is_shared
+        with machine_lock(share=True):
+            first.look()
+        first.look()
+        assert first.is_shared, "what was measured beside another stays so when that one has gone"
+
+
+def test_looking_does_not_keep_others_out() -> None:
+    with machine_lock(share=False) as first:
+        first.look()
+        with machine_lock(share=True), machine_lock(share=True):
+            first.look()
+            assert first.is_shared
+
+
+def test_the_record_of_the_first_says_so_too(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    with machine_lock(share=False) as first:
+        _record_sharing(run, first)  # it ended before it wrote anything
+        write_json(run.provenance, {"commit": "abc", "machine_shared": False})
+        _record_sharing(run, first)
+        assert run.read_json(run.provenance) == {"commit": "abc", "machine_shared": False}
+        with machine_lock(share=True):
+            first.look()
+        _record_sharing(run, first)
+    assert run.read_json(run.provenance) == {"commit": "abc", "machine_shared": True}
