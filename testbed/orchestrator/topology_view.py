@@ -124,7 +124,8 @@ def _members(topology: Topology, region: str) -> Iterator[str]:
 
 def _profile(profile: LinkProfile) -> str:
     delay = f"delay {_time(profile.delay_s)}" if profile.delay_s else ""
-    return ", ".join(filter(None, (format_rate(profile.rate_bit_s), delay, _others(profile))))
+    flow = f"one TCP flow had {format_rate(profile.flow_rate_bit_s)} there" if profile.flow_rate_bit_s else ""
+    return ", ".join(filter(None, (format_rate(profile.rate_bit_s), delay, _others(profile), flow)))
 
 
 def _others(profile: LinkProfile) -> str:

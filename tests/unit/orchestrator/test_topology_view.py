@@ -97,3 +97,7 @@ def test_the_list_has_a_row_for_each(capsys: pytest.CaptureFixture[str]) -> None
     out = capsys.readouterr().out
     assert all(name in out for name in names("topo"))
     assert "335 Mbit/s to 1.16 Gbit/s" in out and "11 ms to 238 ms" in out
+
+
+def test_what_a_single_flow_had_stands_beside_the_capacity() -> None:
+    assert "5 Gbit/s, delay 5.5 ms, one TCP flow had 1.12 Gbit/s there" in drawing(compose(["topo=us3"]).topology)
