@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from experiments.benchmarks.cells import Found, by, cores, disturbed, grouped, median, number, percent_off, table
 from testbed.core.units import format_rate, format_time
@@ -97,33 +98,44 @@ def set_up(points: Sequence[Found]) -> str:
 
 
 def cost(points: Sequence[Found]) -> str:
-    groups = grouped(points, "rate_bit_s")
-    marked = {by("rate_bit_s")(point) for point in points if point["is_disturbed"]}
-    rows = [
-        [
-            format_rate(rate),
-            str(len(results)),
-            f"{median(results, 'all_s_per_gb'):.2f}",
-            f"{median(results, 'delay_line_s_per_gb'):.2f}",
-            f"{median(results, 'all_s_per_s'):.3f}",
-            "yes" if (rate,) in marked else "",
-        ]
-        for (rate,), results in groups.items()
-    ]
-    return table(("rate", "of", "all, s/GB", "delay line, s/GB", "cores in use", "others disturbed"), rows)
+    columns = {
+        "all, s/GB": ("all_s_per_gb", 1, ".2f"),
+        "delay line, s/GB": ("delay_line_s_per_gb", 1, ".2f"),
+        "cores in use": ("all_s_per_s", 1, ".3f"),
+    }
+    return _medians(points, "rate_bit_s", ("rate", format_rate), columns)
 
 
 def monitor(points: Sequence[Found]) -> str:
-    groups = grouped(points, "links")
-    marked = {by("links")(point) for point in points if point["is_disturbed"]}
+    columns = {
+        "collector, ms/s": ("collector_s_per_s", 1e3, ".1f"),
+        "probe process, ms/s": ("probe_s_per_s", 1e3, ".1f"),
+    }
+    return _medians(points, "links", ("WAN links", str), columns)
+
+
+def _medians(
+    points: Sequence[Found],
+    key: str,
+    first: tuple[str, Callable[[Any], str]],
+    columns: Mapping[str, tuple[str, float, str]],
+) -> str:
+    """A row for each value of `key`, with the medians over its repeats.
+
+    Args:
+        first: head of the first column, and how it says a value.
+        columns: by head: the figure, the factor and the format in which it is shown.
+    """
+    groups = grouped(points, key)
+    marked = {by(key)(point) for point in points if point["is_disturbed"]}
+    head, spoken = first
     rows = [
         [
-            str(links),
+            spoken(value),
             str(len(results)),
-            f"{median(results, 'collector_s_per_s') * 1e3:.1f}",
-            f"{median(results, 'probe_s_per_s') * 1e3:.1f}",
-            "yes" if (links,) in marked else "",
+            *(f"{median(results, figure) * factor:{form}}" for figure, factor, form in columns.values()),
+            "yes" if (value,) in marked else "",
         ]
-        for (links,), results in groups.items()
+        for (value,), results in groups.items()
     ]
-    return table(("WAN links", "of", "collector, ms/s", "probe process, ms/s", "others disturbed"), rows)
+    return table((head, "of", *columns, "others disturbed"), rows)

@@ -19,7 +19,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import resource
 import selectors
 import sys
 import time
@@ -27,6 +26,7 @@ from typing import Any
 
 from testbed.orchestrator.emulation.burst import measure_rate
 from testbed.orchestrator.emulation.ends import LATE_S, Link
+from testbed.orchestrator.emulation.open_files import raise_limit
 
 FIFO_PRIORITY = 5
 
@@ -108,8 +108,7 @@ def main() -> None:
         priority = f"fifo {FIFO_PRIORITY}"
     except PermissionError:
         priority = "normal"
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    raise_limit()
     links = {config["name"]: Link(config) for config in json.loads(_read_line())["links"]}
     gc.freeze()
     say({"event": "ready", "priority": priority})

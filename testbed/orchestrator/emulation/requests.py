@@ -23,7 +23,7 @@ _IFF_UP = 1
 _TC_H_ROOT = 0xFFFFFFFF
 _TABLE_MAIN, _PROTOCOL_STATIC, _SCOPE_UNIVERSE, _TYPE_UNICAST = 254, 4, 0, 1
 _NUD_PERMANENT = 0x80
-_RTAX_RTO_MIN = 13
+RTAX_RTO_MIN = 13
 TICK_S = 64e-9
 """The kernel's unit of scheduling time (PSCHED_SHIFT 6), in which it keeps bursts."""
 
@@ -108,7 +108,7 @@ def route(network: str, via: str, congestion_control: str | None = None, rto_min
         attributes.append(("RTA_DST", target))
     metrics: list[tuple[str, Any]] = []
     if rto_min_s is not None:
-        metrics += [("RTAX_LOCK", 1 << _RTAX_RTO_MIN), ("RTAX_RTO_MIN", round(rto_min_s * 1000))]
+        metrics += [("RTAX_LOCK", 1 << RTAX_RTO_MIN), ("RTAX_RTO_MIN", round(rto_min_s * 1000))]
     if congestion_control:
         metrics.append(("RTAX_CC_ALGO", congestion_control))
     if metrics:

@@ -6,13 +6,14 @@ import struct
 
 from testbed.core.errors import RunError
 from testbed.orchestrator.emulation.netlink import RouteSocket, attributes
+from testbed.orchestrator.emulation.requests import RTAX_RTO_MIN
 
 _RTM_GETROUTE = 26
 _HEADER_BYTES, _BODY = 16, struct.Struct("=BBBBBBBBI")
 """rtmsg: family, lengths, service; table, protocol, scope, type; flags."""
 _PROTOCOL_STATIC = 4
 _RTA_METRICS = 8
-_RTAX_LOCK, _RTAX_RTO_MIN = 1, 13
+_RTAX_LOCK = 1
 
 
 def least_time_outs_s(routes: RouteSocket) -> list[float | None]:
@@ -29,8 +30,8 @@ def least_time_outs_s(routes: RouteSocket) -> list[float | None]:
 
 def _least_time_out_s(message: bytes) -> float | None:
     metrics = attributes(attributes(message[_HEADER_BYTES + _BODY.size :]).get(_RTA_METRICS, b""))
-    locked = int.from_bytes(metrics.get(_RTAX_LOCK, b""), "little") >> _RTAX_RTO_MIN & 1
-    return int.from_bytes(metrics[_RTAX_RTO_MIN], "little") / 1000 if locked and _RTAX_RTO_MIN in metrics else None
+    locked = int.from_bytes(metrics.get(_RTAX_LOCK, b""), "little") >> RTAX_RTO_MIN & 1
+    return int.from_bytes(metrics[RTAX_RTO_MIN], "little") / 1000 if locked and RTAX_RTO_MIN in metrics else None
 
 
 def verify_least_time_out(routes: RouteSocket, asked_s: float, where: str) -> None:
