@@ -11,6 +11,7 @@ from testbed.core.units import format_rate, format_time
 _LEAST_RTT_S = 0.0002
 """Of our points that stand for no delay."""
 _SAID_CHARACTERS = 120
+_STARTS = {"shared": "forked from one", "interpreters": "an interpreter each"}
 _SYSTEMS = {"longhaul": "longhaul, netem", "mininet": "Mininet, TCLink"}
 
 
@@ -94,6 +95,27 @@ def set_up(points: Sequence[Found]) -> str:
             ]
         )
     heads = ("nodes", "system", "of", "up, s", "down, s", "nodes/s", "times plain Mininet", "others disturbed")
+    return table(heads, rows)
+
+
+def start_up(points: Sequence[Found]) -> str:
+    groups = grouped(points, "workers", "start")
+    marked = {by("workers", "start")(point) for point in points if point["is_disturbed"]}
+    rows = [
+        [
+            str(workers),
+            _STARTS[start],
+            str(len(results)),
+            *(f"{median(results, key):.1f}" for key in ("containers_s", "warm_s", "first_step_s", "cpu_s")),
+            f"{median(results, 'pss_bytes') / 1e9:.2f}",
+            "yes" if (workers, start) in marked else "",
+        ]
+        for (workers, start), results in groups.items()
+    ]
+    heads = (
+        *("workers", "start", "of", "containers up, s", "all connected and warm, s", "first step begins, s"),
+        *("CPU, s", "memory, GB", "others disturbed"),
+    )
     return table(heads, rows)
 
 

@@ -179,8 +179,9 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     "loss": _loss,
     "netem": system_tables.netem,
     "set_up": system_tables.set_up,
+    "start_up": system_tables.start_up,
     "cost": system_tables.cost,
     "monitor": system_tables.monitor,
     "dilation": _dilation,
 }
-NAMES = ("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "cost", "monitor", "dilation")
+NAMES = ("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "dilation")

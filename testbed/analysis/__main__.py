@@ -1,4 +1,4 @@
-"""`python -m testbed.analysis finish|report|compare|capture`."""
+"""`python -m testbed.analysis finish|report|compare|capture|predict`."""
 
 from __future__ import annotations
 
@@ -48,6 +48,12 @@ def _parser() -> argparse.ArgumentParser:
     packets.add_argument("run", type=Path, metavar="RUN_DIR")
     packets.add_argument("--json", action="store_true", help="everything as JSON")
     packets.set_defaults(command=_capture)
+
+    guess = commands.add_parser("predict", help="step time and bytes of a run that is not made")
+    guess.add_argument("question", metavar="FILE", help='{"spec", "cpu", "device"} as JSON; - is stdin')
+    guess.add_argument("--calibration", type=Path, metavar="FILE", help="constants in place of those in the repository")
+    guess.add_argument("--json", action="store_true", help="everything as JSON")
+    guess.set_defaults(command=_predict)
     return parser
 
 
@@ -115,6 +121,13 @@ def _capture(parsed: argparse.Namespace) -> int:
 
     found = analyse(load(parsed.run))
     sys.stdout.write((json.dumps(found, indent=2) if parsed.json else text(found)) + "\n")
+    return EXIT_COMPLETED
+
+
+def _predict(parsed: argparse.Namespace) -> int:
+    from testbed.analysis.simulator.command import command
+
+    sys.stdout.write(command(parsed.question, parsed.calibration, as_json=parsed.json) + "\n")
     return EXIT_COMPLETED
 
 

@@ -61,6 +61,19 @@ METRICS: dict[str, Metric] = {
             "Emulated seconds spent in a phase of the step.",
             ("rank", "phase"),
         ),
+        _M("longhaul_train_cpu_seconds", "counter", "CPU seconds of the rank's training thread.", ("rank",)),
+        _M(
+            "longhaul_train_late_seconds",
+            "counter",
+            "Emulated seconds by which the rank sent later than the device it stands for.",
+            ("rank",),
+        ),
+        _M(
+            "longhaul_train_queued_seconds",
+            "counter",
+            "Emulated seconds in which the rank's messages waited for a core.",
+            ("rank",),
+        ),
         _M("longhaul_train_metric_ratio", "gauge", "Last value of the workload's metric.", ("name",)),
         _M("longhaul_payload_bytes", "counter", "Bytes the algorithm sent, framing included.", ("rank",)),
         _M(
@@ -189,6 +202,8 @@ def _step(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
     yield "longhaul_train_loss", rank, event.get("loss")
     yield "longhaul_train_step_seconds", rank, event.get("step_s")
     yield "longhaul_payload_bytes", rank, event.get("payload_bytes")
+    for key in ("cpu", "late", "queued"):
+        yield f"longhaul_train_{key}_seconds", rank, event.get(f"{key}_s")
     for phase, seconds in (event.get("phase_s") or {}).items():
         yield "longhaul_train_phase_seconds", (("rank", str(event["rank"])), ("phase", phase)), seconds
 
@@ -198,6 +213,9 @@ INCREMENTS = frozenset(
         "longhaul_train_steps",
         "longhaul_train_samples",
         "longhaul_train_phase_seconds",
+        "longhaul_train_cpu_seconds",
+        "longhaul_train_late_seconds",
+        "longhaul_train_queued_seconds",
         "longhaul_payload_bytes",
     }
 )

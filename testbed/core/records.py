@@ -4,7 +4,10 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
 
     schedule           what, detail     a stage of the run: "network", "measured", "workers", "busy", "go", "end"
     start              rank, late_s    step 1 begins on this rank; `late_s`: after the agreed moment
-    step               rank, step, loss, step_s, phase_s{PHASES}, payload_bytes, samples
+    step               rank, step, loss, step_s, phase_s{PHASES}, payload_bytes, samples, cpu_s, late_s, queued_s
+                       `cpu_s`: CPU seconds of the training thread; `late_s`: how much later than the emulated device
+                       the rank sent, null where no device paces it; `queued_s`: waits of its messages for a core;
+                       `loss` is null where the workload has none
     payload            rank, payload_bytes, elements  of one backward of a user's script, where its hook tells of it;
                        `elements`: gradient entries that were reduced
     evaluation         rank, step, name, value
@@ -12,10 +15,11 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        the training, but in the order of steps
     done               rank, steps, finish_s, finish_payload_bytes, parameters_crc32
                        `finish_*`: what the strategy still had to do after the last step; in no step event
-    model              rank, parameters, dense_bytes_step, metric_name, metric_target, higher_is_better, routes
+    model              rank, parameters, dense_bytes_step, metric_name, metric_target, higher_is_better, routes,
+                       collectives
                        from rank 0, once; `dense_bytes_step`: what all ranks would send in one step of uncompressed
-                       ring data parallel; `routes`: of each bucket the compressor's Route as text, null where the
-                       strategy has none
+                       ring data parallel; `metric_*` are null where there is none; `routes`: of each bucket the
+                       compressor's Route as text, `collectives`: what carries it; null where the strategy has none
     measurement        stage, name, from, to, rate_bit_s, rtt_s, rtt_max_s, delay_s, probes, probes_span_s, burst
                        stage "idle" is before anything else, "busy" beside the workers' warm-up; `rtt_s`, and one way
                        `delay_s`: median of the probes, their mean where jitter was asked
@@ -78,6 +82,7 @@ SUMMARY_KEYS: dict[str, tuple[str, ...] | None] = {
     "device": None,
     "workers": None,
     "dilation": None,
+    "scale": None,
     "seed": None,
     "steps": None,
     "time_s": None,

@@ -57,6 +57,8 @@ class RunDir:
         self.runtime = RUNTIME_ROOT / hashlib.sha256(self.run_id.encode()).hexdigest()[:12]
         """Short, since a Unix socket's path holds 107 bytes."""
         self.socket = self.runtime / "telemetry.sock"
+        self.profiles = self.runtime / "profiles.json"
+        """How long a step takes, for the run alone; it is kept in the provenance."""
         self.lock = self.runtime.with_suffix(".lock")
         """Beside the runtime directory, which goes before the record is sealed; the lock goes after."""
 

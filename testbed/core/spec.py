@@ -66,6 +66,10 @@ class RunSpec:
     seed: int = 0
     """From 0 to below 2**31, so that numbers derived from it fit in 64 bits."""
     dilation: float = 1.0
+    auto_dilation: bool = False
+    """`dilation` was, or is still to be, chosen for the machine the run is made on; it is not part of the hash then."""
+    scale: float = 1.0
+    """S: a replay's bytes and the topology's rates are S times smaller than those they stand for, see core.scaling."""
     runtime: str = "runc"
     shaper: str = "auto"
     tcp: str = "tuned"
@@ -76,6 +80,8 @@ class RunSpec:
     background: tuple[Background, ...] = ()
     timeout_s: float = 120.0
     """A collective that takes longer, in emulated seconds, fails and names the rank that waited."""
+    max_wall_s: float | None = None
+    """A replay that takes longer at least is refused; None: any time. Not part of the hash."""
     metrics_port: int = DEFAULT_METRICS_PORT
     """0 takes a free port and prints it. Not part of the hash."""
 
@@ -114,8 +120,12 @@ class RunSpec:
         if not 0 <= self.seed < 2**31:
             yield f"seed={self.seed}: must be from 0 to below 2**31"
         yield from self._dilation_faults()
+        if not self.scale >= 1:
+            yield f"scale={self.scale}: must be at least 1"
         if not self.timeout_s > 0:
             yield f"timeout_s={self.timeout_s}: must be above 0"
+        if self.max_wall_s is not None and not self.max_wall_s > 0:
+            yield f"max_wall_s={self.max_wall_s}: must be above 0"
         if not 0 <= self.metrics_port <= 65535:
             yield f"metrics_port={self.metrics_port}: must be from 0 (any free one) to 65535"
         for key, value, known in (
@@ -153,9 +163,11 @@ class RunSpec:
 
     @property
     def hash(self) -> str:
-        """Of everything that can change a result: the metrics port cannot."""
+        """Of everything that can change a result: port and patience cannot, and a chosen dilation is not to."""
         data = dataclasses.asdict(self)
-        del data["metrics_port"]
+        del data["metrics_port"], data["max_wall_s"]
+        if self.auto_dilation:
+            del data["dilation"]
         text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -3,7 +3,8 @@
     worker                                   orchestrator
     {"event": "hello", "node": "oregon-0"}  ->
                                             <-  Welcome: spec, rank, addresses, where rank 0 listens
-    {"event": "warm", "rank": 0}            ->      connected to all peers, busy with warm-up steps on its own
+    {"event": "warm", "rank": 0}            ->      connected to all peers, and has taken warm-up steps on its own
+                                            <-  {"event": "busy"}: all are warm, take more of them until told to go
                                             <-  {"event": "go", "t0_s": monotonic seconds at which step 1 starts}
     {"event": "model", ...}                 ->      before "warm", from rank 0
     {"event": "start", ...}                 ->      step 1 begins
@@ -26,6 +27,8 @@ from typing import Any
 
 MOST_LINE_BYTES = 1 << 20
 SOCKET_IN_NODE = "/run/longhaul/telemetry.sock"
+STORE_IN_NODE = "/run/longhaul/store"
+"""A directory that all nodes of a run share, for ranks to find each other."""
 PHASES = ("forward", "backward", "compress", "communicate", "decompress", "optimizer", "exposed_communication")
 """Keys of `phase_s`. `communicate` is time during which a collective is under way; `exposed_communication` is the part
 of the step in which the worker did nothing but wait for one. All but `communicate`, which runs beside them, add up to
@@ -48,6 +51,11 @@ class Welcome:
     """The node's one emulated interface."""
     master_address: str
     master_port: int
+    profile: dict[str, Any] | None = None
+    """How long its device takes, as of `core.profile`; without, phases last as long as they take here."""
+    store: str = ""
+    """A file at which ranks find each other in place of rank 0's port: over the emulated links, with their round trips,
+    64 ranks would take 14 s."""
     event: str = "welcome"
 
 

@@ -226,6 +226,14 @@ class Topology:
         return seen
 
     @functools.cached_property
+    def slowest_hop(self) -> tuple[float, float]:
+        """(alpha_s, beta_s_byte) of the slowest links: what one message costs, and each of its bytes."""
+        profiles = [profile for link in self.links for _, _, profile in link.directions()]
+        if not profiles:
+            return 0.0, 0.0
+        return max(p.delay_s for p in profiles), 8 / min(p.rate_bit_s for p in profiles)
+
+    @functools.cached_property
     def farthest_rtt_s(self) -> float:
         """Round trip between the two regions farthest apart: over their own link, or the path of least delay."""
         delays = {region: self._delays_from(region) for region in self.regions}

@@ -99,6 +99,19 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("run_id", metavar="RUN_ID")
     one.add_argument("--json", action="store_true", help="everything as JSON")
     _add_runs_root(one)
+    one = add("profile", profile, "Measure how long layers and compressor take, for device=profile.")
+    one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run: workload, batch_size, …")
+    one.add_argument("--device", default="cpu", help="cpu, or what torch calls an accelerator: cuda, cuda:1")
+    one.add_argument("--flop-s", type=float, help="in place of measuring: FLOPs a second, assumed")
+    one.add_argument("-o", "--output", type=Path, default=Path("profile.json"), metavar="FILE")
+    one = add("predict", predict, "Step time and bytes of a run that is not made, of any size; simulated.")
+    one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run, such as workers=1000")
+    one.add_argument(
+        "--profile", type=Path, metavar="FILE", help="what `longhaul profile` wrote, in place of measuring"
+    )
+    one.add_argument("--run", metavar="RUN_ID", help="take the profiles of a run; alone, predict that run itself")
+    one.add_argument("--json", action="store_true", help="everything as JSON")
+    _add_runs_root(one)
     one = add("up", up, "The nodes and links without training, in the background, for `exec`.", epilog=_UP_EPILOG)
     one.add_argument("overrides", nargs="*", metavar="key=value", help="such as topo=us3 workers=6")
     one.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
@@ -117,7 +130,7 @@ _UP_EPILOG = "Ends with `longhaul down`. Nodes know each other by name: longhaul
 _RUN_EPILOG = (
     "Keys: topo, workload, strategy, compressor, device (names), their parameters (compressor.density=0.01), and"
     " workers, steps or epochs, batch_size, evaluate_every, target, seed, dilation, runtime, shaper, tcp, capture,"
-    " background, events, timeout_s, metrics_port. Exit status: 0 completed; 2 bad input; 3 the machine lacks"
+    " background, events, timeout_s, max_wall_s, metrics_port. Exit status: 0 completed; 2 bad input; 3 the machine lacks"
     " something; 4 failed; 5 completed but invalid."
 )
 
@@ -199,6 +212,19 @@ def report(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.report_command import report as write_report
 
     return write_report(parsed.runs_wanted, parsed.runs, parsed.output, draw_all=parsed.all)
+
+
+def profile(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator.profile_command import profile as measure
+
+    return measure(parsed.overrides, parsed.output, device=parsed.device, flop_s=parsed.flop_s)
+
+
+def predict(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator.predict_command import predict as answer
+
+    where = {"profile": parsed.profile, "run_id": parsed.run}
+    return answer(parsed.overrides, parsed.runs, **where, as_json=parsed.json)
 
 
 def up(parsed: argparse.Namespace) -> int:

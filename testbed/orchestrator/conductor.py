@@ -25,12 +25,13 @@ from testbed.orchestrator.network_record import NetworkRecord
 from testbed.orchestrator.observation.collector import Collector
 from testbed.orchestrator.observation.recorder import Recorder
 from testbed.orchestrator.schedule import Schedule
+from testbed.orchestrator.zygote import Zygote
 
 START_TIMEOUT_S = 180.0
 """From the containers' start to the last worker's connection to all its peers."""
 PROBE_EVERY_S = 0.5
-LEAD_S = 0.2
-"""Between telling the workers to begin and the beginning."""
+LEAD_S, LEAD_OF_WORKER_S = 0.2, 0.01
+"""Between telling the workers to begin and the beginning: all are in the midst of a warm-up step on few cores."""
 _EXIT_TIMEOUT_S = 5.0
 _MEMORY_SHARE = 0.85
 
@@ -54,13 +55,19 @@ class Record(Protocol):
 
 
 class Conductor:
-    """Performs one run. `perform` raises what went wrong."""
+    """Performs one run. `perform` raises what went wrong.
 
-    def __init__(self, spec: RunSpec, record: Record, *, shared: bool) -> None:
+    Args:
+        shared: the machine may be, so that the record says it.
+        shared_start: False starts an interpreter for each worker of our training, for comparison.
+    """
+
+    def __init__(self, spec: RunSpec, record: Record, *, shared: bool, shared_start: bool = True) -> None:
         self.spec = spec
         self._record = record
         self._shared = shared
         self._program = programs.program_of(spec)
+        self._is_forked = shared_start and self._program.is_forked
         self._watched: list[Callable[[], str | None]] = []
         """Each says why it can no longer do its part; None while it does."""
 
@@ -73,6 +80,8 @@ class Conductor:
             "network", f"network: {len(topology.nodes)} nodes, {len(topology.wan_links)} WAN link(s), {chosen}"
         )
         with ExitStack() as stack:
+            # first, so that its imports overlap with the network's set-up
+            zygote = stack.enter_context(Zygote(spec, record.run)) if self._is_forked else None
             network = stack.enter_context(Network(topology, profile, chosen, record.write, spec.seed))
             prober = stack.enter_context(Prober(network, record.write))
             self._watched += [lambda: network.shaper.failure, lambda: prober.failure]
@@ -84,6 +93,7 @@ class Conductor:
                 "tcp": profile.to_json(),
                 "shaper": {"chosen": chosen, "why": why},
                 "machine_shared": self._shared,
+                **(record.run.read_json(record.run.profiles) or {}),
             }
             self._tell_routers(network)
             record.stage("measured", "links measured: every rate and round trip as asked")
@@ -92,10 +102,12 @@ class Conductor:
                 self._watched.append(lambda: capture.failure)
             background = stack.enter_context(BackgroundTraffic(network, spec.background, spec.dilation, record.write))
             self._watched.append(lambda: background.failure)
-            workers = stack.enter_context(Workers(spec, self._program, record.run, network, self._sandbox(network)))
+            sandbox = self._sandbox(network)
+            workers = stack.enter_context(Workers(spec, self._program, record.run, network, sandbox, zygote))
             record.stage("workers", f"workers: {len(workers.nodes)} containers started")
             if spec.program == "training":
                 self._until_warm(workers)
+                workers.busy()
                 record.stage("busy", "workers connected: links measured again beside their warm-up")
                 written.add(prober.measure("busy", access=False))
             self._run(network, prober, workers, background)
@@ -150,7 +162,7 @@ class Conductor:
                 record.write({"event": "foreign_interface", "node": node, "interface": interface})
             if spec.program == "training":
                 self._check_congestion_control(network, collector)
-            t0_s = time.monotonic() + LEAD_S
+            t0_s = time.monotonic() + LEAD_S + LEAD_OF_WORKER_S * spec.workers
             write_json(record.run.provenance, {**self._facts, "start_unix_s": record.begin(t0_s)})
             collector.start()
             background.start(t0_s)

@@ -19,7 +19,7 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.schedule import Background, Change, outermost
-from testbed.core.spec import Part, RunSpec
+from testbed.core.spec import PROGRAMS, Part, RunSpec
 from testbed.core.topology import Topology
 from testbed.orchestrator import programs
 from testbed.orchestrator.background_setting import compile_background
@@ -27,7 +27,8 @@ from testbed.orchestrator.clone import CONF_DIR
 from testbed.orchestrator.emulation import tc
 from testbed.orchestrator.events.compiler import ELASTIC_WORKLOAD, compile_events, read_events
 from testbed.orchestrator.overrides import Override, first_line, parse_overrides, unknown
-from testbed.orchestrator.settings import SETTINGS, read_settings, with_run_defaults
+from testbed.orchestrator.scale import apply_scale, scale_of
+from testbed.orchestrator.settings import AUTO, SETTINGS, read_settings, with_run_defaults
 from testbed.orchestrator.topology_factory import TARGET, build_topology
 from testbed.orchestrator.topology_file import is_path, read_topology_file
 
@@ -131,6 +132,11 @@ class _Composition:
             filled["steps"] = 1  # the workload's own, which is not known; that it is not, is a fault already
         filled["events"] = self._events(settings["events"], topology, parts["workload"])
         filled["background"] = self._background(settings["background"], topology, settings["seed"])
+        filled["scale"] = scale_of(parts["workload"])
+        if topology is not None:
+            has_changes = bool(filled["events"] or filled["background"])
+            parts, topology, faults = apply_scale(parts, topology, has_changes=has_changes)
+            self.faults += faults
         spec = self._spec(topology, parts, filled)
         given = any(o.head in PARTS for o in self.overrides)
         return Resolved(tuple(dict.fromkeys(self.faults)), settings, spec, given)
@@ -246,6 +252,10 @@ class _Composition:
         stand_ins = self._defaults() if topology is None or None in parts.values() else {}
         chosen = {key: part or stand_ins.get(key) for key, part in {**parts, "topology": topology}.items()}
         fields = {k: v for k, v in settings.items() if k != "workers" and not (k in _OPEN and v is None)}
+        if fields["dilation"] == AUTO:
+            # chosen under the machine lock, once it is known how long a step takes; other programs have no steps
+            workload = parts.get("workload")
+            fields |= {"dilation": 1.0, "auto_dilation": workload is None or workload.target not in PROGRAMS}
         whole: dict[str, Any] = {key: value or _NOTHING[key] for key, value in chosen.items()}
         try:
             spec = RunSpec(**whole, **fields)

@@ -27,7 +27,12 @@ def final_table(summary: Mapping[str, Any], run_path: Path) -> RenderableType:
 def _title(summary: Mapping[str, Any]) -> str:
     names = [str(summary.get(key) or MISSING) for key in ("topo", "workload", "strategy", "compressor", "device")]
     workers = summary.get("workers")
-    return f"{'  '.join(names)}  {MISSING if workers is None else workers} workers  ({summary.get('kind') or MISSING})"
+    kind = str(summary.get("kind") or MISSING)
+    if summary.get("dilation") not in (None, 1):
+        kind += f", dilation {spoken(summary.get('dilation'))}"
+    if summary.get("scale") not in (None, 1):
+        kind += f", bytes and rates over {spoken(summary.get('scale'))}"
+    return f"{'  '.join(names)}  {MISSING if workers is None else workers} workers  ({kind})"
 
 
 def _of(values: Any, key: str) -> Any:

@@ -8,7 +8,6 @@ import queue
 import signal
 import socket
 import struct
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +16,12 @@ from typing import Any
 from testbed.core.errors import RunError
 from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
-from testbed.core.telemetry import Channel, Welcome
+from testbed.core.telemetry import STORE_IN_NODE, Channel, Welcome
 from testbed.orchestrator.emulation.container import Container, Sandbox
 from testbed.orchestrator.emulation.network import WORKER_INTERFACE, Network
 from testbed.orchestrator.messages import checked_message
 from testbed.orchestrator.programs import MASTER_PORT, Program
+from testbed.orchestrator.zygote import PAUSE, Process, Zygote, interpreter_environment
 
 _POLL_S = 0.1
 _BLAME_S = 1.0
@@ -34,21 +34,36 @@ Message = dict[str, Any]
 
 
 class Workers:
-    """The workers of one run. A context manager: leaving it kills and removes the containers."""
+    """The workers of one run. A context manager: leaving it kills and removes the containers.
 
-    def __init__(self, spec: RunSpec, program: Program, run: RunDir, network: Network, sandbox: Sandbox) -> None:
+    Args:
+        zygote: forks each worker into its container; without one runc starts the program there.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        program: Program,
+        run: RunDir,
+        network: Network,
+        sandbox: Sandbox,
+        zygote: Zygote | None = None,
+    ) -> None:
         self.spec = spec
         self.program = program
         self.run = run
         self.nodes = [node.name for node in spec.topology.nodes]
         self._network = network
         self._sandbox = sandbox
+        self._profile = (run.read_json(run.profiles) or {}).get("device_profile")
+        self._zygote = zygote
         self._channels: dict[str, Channel] = {}
         self._messages: queue.SimpleQueue[tuple[str, Message]] = queue.SimpleQueue()
         self._done: set[str] = set()
         self._away: set[str] = set()
         """Nodes that an event took away."""
         self.containers: dict[str, Container] = {}
+        self._processes: dict[str, Process] = {}
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
     def __enter__(self) -> Workers:
@@ -77,18 +92,17 @@ class Workers:
 
     def _start(self, container: Container) -> None:
         environment = {
-            "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
-            "LONGHAUL_RUN": self.run.run_id,
+            **interpreter_environment(self.run.run_id),
             "LONGHAUL_NODE": container.node,
-            "PYTHONPATH": os.pathsep.join([str(self._sandbox.clone), *filter(None, [os.environ.get("PYTHONPATH")])]),
-            "PYTHONUNBUFFERED": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONHASHSEED": "0",
-            "OMP_NUM_THREADS": "1",
-            "HOME": "/tmp",
             **self.program.environment(self.nodes.index(container.node), self._master, WORKER_INTERFACE),
         }
-        container.start(self.program.command(), environment, self.program.working_directory())
+        directory = self.program.working_directory() or self._sandbox.clone
+        if self._zygote is None:
+            container.start(self.program.command(), environment, directory)
+            self._processes[container.node] = container
+        else:
+            container.start(list(PAUSE), environment, directory)
+            self._processes[container.node] = self._zygote.fork(container, environment, directory)
 
     @property
     def _master(self) -> str:
@@ -102,7 +116,7 @@ class Workers:
     def leave(self, node: str) -> None:
         """Asked to, by SIGTERM; what it does with it is its own."""
         self._take_away(node)
-        self.containers[node].kill(signal.SIGTERM)
+        self._processes[node].kill(signal.SIGTERM)
 
     def join(self, node: str) -> None:
         """Back again, from the beginning.
@@ -112,6 +126,7 @@ class Workers:
         """
         container = self.containers[node]
         container.kill()
+        self._processes[node].wait(_LEAVE_TIMEOUT_S)
         container.wait(_LEAVE_TIMEOUT_S)
         container.delete()
         self._channels.pop(node, None)
@@ -146,10 +161,10 @@ class Workers:
         (pid,) = struct.unpack_from("i", credentials)
         deadline_s = time.monotonic() + _POLL_S * 50
         while time.monotonic() < deadline_s:
-            for node, container in self.containers.items():
-                if container.pid == pid:
+            for node, process in list(self._processes.items()):
+                if process.pid == pid:
                     return node
-            time.sleep(_POLL_S)  # runc has not told its process yet
+            time.sleep(_POLL_S)  # it has not been told of its process yet
         return None
 
     def _hear(self, node: str, channel: Channel) -> None:
@@ -165,19 +180,28 @@ class Workers:
                     interface=WORKER_INTERFACE,
                     master_address=self._master,
                     master_port=MASTER_PORT,
+                    store=f"{STORE_IN_NODE}/ranks",
+                    profile=self._profile,
                 )
             )
             for message in channel.messages():
                 self._messages.put((node, checked_message(message, self.nodes.index(node))))
 
+    def busy(self) -> None:
+        """All are warm: have them compute until they are to go."""
+        self._tell_all({"event": "busy"})
+
     def go(self, t0_s: float) -> None:
+        self._tell_all({"event": "go", "t0_s": t0_s})
+
+    def _tell_all(self, message: Message) -> None:
         try:
             for channel in self._channels.values():
-                channel.send({"event": "go", "t0_s": t0_s})
+                channel.send(message)
         except OSError as error:
             self._look_for_killed()
             self._look_for_dead()
-            raise RunError(f"a worker did not take the word to begin: {error}") from error
+            raise RunError(f"a worker did not take the word {message['event']!r}: {error}") from error
 
     def next_message(self) -> tuple[str, Message] | None:
         """The next message of any worker, or None after a moment without.
@@ -205,9 +229,11 @@ class Workers:
             time.sleep(_POLL_S)
 
     def _look_for_dead(self, *, killed_only: bool = False) -> None:
+        if self._zygote is not None and self._zygote.failure is not None:
+            raise RunError(self._zygote.failure)
         dead = []
-        for rank, (node, container) in enumerate(self.containers.items()):
-            code = container.exit_code() if node not in self._done | self._away else None
+        for rank, node in enumerate(self.nodes):
+            code = self._processes[node].exit_code() if node not in self._done | self._away else None
             if code == 0 and not self.program.is_told_when_done:
                 self._done.add(node)
             elif code is not None and (code < 0 or not killed_only):
@@ -231,5 +257,5 @@ class Workers:
     def wait_for_exit(self, timeout_s: float) -> None:
         """Give the workers time to leave their process group; who does not is killed on leaving the context."""
         deadline_s = time.monotonic() + timeout_s
-        while any(c.exit_code() is None for c in self.containers.values()) and time.monotonic() < deadline_s:
+        while any(p.exit_code() is None for p in self._processes.values()) and time.monotonic() < deadline_s:
             time.sleep(_POLL_S / 2)

@@ -227,12 +227,15 @@ def cores() -> Check:
 
 WORKER_MEMORY_BYTES = 250_000_000
 """A worker with an interpreter of its own and torch: about 220 MB, measured with 8 to 64 of them."""
+SHARED_MEMORY_BYTES, FORKED_MEMORY_BYTES = 400_000_000, 46_000_000
+"""The process that a training's workers are forked from, and what each adds: 3.3 GB measured with 64 and `digits`."""
 HAND_MEMORY_BYTES = 5_000_000
 """A node that waits for `longhaul exec`."""
 
 
 def memory(workers: int, program: str = "training") -> Check:
-    needed = workers * (HAND_MEMORY_BYTES if program == "hand" else WORKER_MEMORY_BYTES)
+    by_program = {"hand": workers * HAND_MEMORY_BYTES, "training": SHARED_MEMORY_BYTES + workers * FORKED_MEMORY_BYTES}
+    needed = by_program.get(program, workers * WORKER_MEMORY_BYTES)
     available = next(
         int(line.split()[1]) * 1024
         for line in Path("/proc/meminfo").read_text().splitlines()

@@ -41,20 +41,23 @@ def _or_none(check: Any) -> Any:
 _STEP = {
     "t_s": _number,
     "step": _count,
-    "loss": _number,
+    "loss": _or_none(_number),
     "step_s": _number,
     "phase_s": _phases,
     "payload_bytes": _count,
     "samples": _count,
+    "cpu_s": _number,
+    "late_s": _or_none(_number),
+    "queued_s": _number,
 }
 FIELDS: dict[str, dict[str, Any]] = {
     "warm": {},
     "model": {
         "parameters": _count,
         "dense_bytes_step": _number,
-        "metric_name": _text,
+        "metric_name": _or_none(_text),
         "metric_target": _or_none(_number),
-        "higher_is_better": lambda value: isinstance(value, bool),
+        "higher_is_better": _or_none(lambda value: isinstance(value, bool)),
     },
     "start": {"late_s": _number},
     "step": _STEP,

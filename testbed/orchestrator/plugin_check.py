@@ -24,22 +24,34 @@ def check_parts(spec: RunSpec, time_limit_s: float = TIME_LIMIT_S) -> dict[str, 
         MachineError: the worker's packages are not installed.
         RunError: the check itself broke.
     """
-    command = [sys.executable, "-m", "testbed.worker", "check"]
+    return ask_worker("check", spec.to_json(), "plug-in check", time_limit_s)
+
+
+def ask_worker(command: str, question: dict[str, Any], what: str, time_limit_s: float) -> dict[str, Any]:
+    """The answer of `python -m testbed.worker COMMAND` to JSON on its standard input.
+
+    Args:
+        what: it does, for messages.
+
+    Raises:
+        InputError, MachineError, RunError: as of `check_parts`.
+    """
+    words = [sys.executable, "-m", "testbed.worker", command]
     try:
         done = subprocess.run(
-            command,
-            input=json.dumps(spec.to_json()),
+            words,
+            input=json.dumps(question),
             capture_output=True,
             text=True,
-            env=environment(),
+            env={**environment(), "OMP_NUM_THREADS": "1"},
             timeout=time_limit_s,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise RunError(f"plug-in check: no answer within {time_limit_s:g} s from {' '.join(command)}") from error
+        raise RunError(f"{what}: no answer within {time_limit_s:g} s from {' '.join(words)}") from error
     answer = _answer(done.stdout)
     if answer is None or done.returncode not in (0, InputError.exit_status):
-        raise _breakage(command, done)
+        raise _breakage(words, done, what)
     if answer["faults"]:
         raise InputError(*(str(fault) for fault in answer["faults"]))
     return answer
@@ -57,9 +69,9 @@ def _answer(stdout: str) -> dict[str, Any] | None:
     return None
 
 
-def _breakage(command: list[str], done: subprocess.CompletedProcess[str]) -> MachineError | RunError:
+def _breakage(command: list[str], done: subprocess.CompletedProcess[str], what: str) -> MachineError | RunError:
     tail = [line for line in done.stderr.splitlines() if line.strip()][-_TAIL_LINES:]
     if tail and tail[-1].startswith("ModuleNotFoundError"):
-        return MachineError(f"plug-in check: {tail[-1].partition(': ')[2]}: run make setup")
+        return MachineError(f"{what}: {tail[-1].partition(': ')[2]}: run make setup")
     said = "".join(f"\n    {line}" for line in tail) or " it said nothing"
-    return RunError(f"plug-in check: {' '.join(command)} ended with status {done.returncode}:{said}")
+    return RunError(f"{what}: {' '.join(command)} ended with status {done.returncode}:{said}")

@@ -20,6 +20,8 @@ class Program(ABC):
 
     is_told_when_done: ClassVar[bool] = False
     """Whether a worker says so itself; otherwise status 0 is what says it."""
+    is_forked: ClassVar[bool] = False
+    """Whether its processes are forked from one that has imported what they need."""
     loss_is_fault: ClassVar[bool] = True
     """Whether a worker that an event took away ends the run."""
 
@@ -42,6 +44,7 @@ class Training(Program):
     """Our worker: it says when it is warm, waits for the word to begin, tells of each step."""
 
     is_told_when_done = True
+    is_forked = True
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "testbed.worker", "run"]

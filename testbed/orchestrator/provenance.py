@@ -34,7 +34,7 @@ def _said(*command: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def _cpu_model() -> str | None:
+def cpu_model() -> str | None:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
@@ -69,7 +69,7 @@ def collect() -> dict[str, Any]:
         "code_hash": code_hash(),
         "kernel": platform.release(),
         "system": platform.platform(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "clock_source": _clock_source(),
         "cores": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),

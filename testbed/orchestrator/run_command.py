@@ -15,6 +15,7 @@ from testbed.orchestrator.final_table import final_table
 from testbed.orchestrator.listing import seal_killed
 from testbed.orchestrator.machine_checks import Check
 from testbed.orchestrator.plugin_check import check_parts
+from testbed.orchestrator.replay_check import memory_faults
 from testbed.orchestrator.terminal import show, tell
 
 
@@ -62,7 +63,8 @@ def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:
     broken: LonghaulError | None = None
     if checkable and resolved.stand_in is not None and resolved.stand_in.program == "training":
         try:
-            check_parts(resolved.stand_in)
+            answer = check_parts(resolved.stand_in)
+            faults += memory_faults(resolved.stand_in, answer)
         except InputError as error:
             faults += error.faults
         except LonghaulError as error:

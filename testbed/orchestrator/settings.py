@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+AUTO = "auto"
+
 
 @dataclass(frozen=True)
 class Setting:
-    """`kind` is "whole", "number", "text" or "list" (itself or a file's path); an optional one may be null."""
+    """`kind` is "whole", "number", "text" or "list" (itself or a file's path); an optional one may be null. What can be
+    found out may be `AUTO`."""
 
     kind: str
     optional: bool = False
+    may_be_auto: bool = False
 
     def read(self, value: Any) -> Any:
         """The value as its kind.
@@ -22,6 +26,8 @@ class Setting:
         """
         if value is None and self.optional:
             return None
+        if value == AUTO and self.may_be_auto:
+            return AUTO
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if self.kind == "text":
             return str(value)
@@ -34,7 +40,7 @@ class Setting:
                 raise ValueError("must be a whole number")
             return int(value)
         if not is_number:
-            raise ValueError("must be a number")
+            raise ValueError(f"must be a number or {AUTO}" if self.may_be_auto else "must be a number")
         return float(value)
 
 
@@ -46,7 +52,7 @@ SETTINGS: dict[str, Setting] = {
     "evaluate_every": Setting("whole", optional=True),
     "target": Setting("number", optional=True),
     "seed": Setting("whole"),
-    "dilation": Setting("number"),
+    "dilation": Setting("number", may_be_auto=True),
     "runtime": Setting("text"),
     "shaper": Setting("text"),
     "tcp": Setting("text"),
@@ -54,6 +60,7 @@ SETTINGS: dict[str, Setting] = {
     "events": Setting("list", optional=True),
     "background": Setting("list", optional=True),
     "timeout_s": Setting("number"),
+    "max_wall_s": Setting("number", optional=True),
     "metrics_port": Setting("whole"),
 }
 

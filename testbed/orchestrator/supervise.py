@@ -30,10 +30,12 @@ from testbed.core.errors import (
 from testbed.core.rundir import RUN_ID, RunDir, new_run_id, write_json
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import clone, provenance
+from testbed.orchestrator.calibration import calibrate
 from testbed.orchestrator.cleanup import remove_leftovers
 from testbed.orchestrator.machine_lock import MachineLock, machine_lock
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.seal import give_to_caller, seal
+from testbed.orchestrator.terminal import say
 
 RESERVE_BYTES = 1 << 20
 """Given back before the record is sealed, so that a full disk still takes a summary."""
@@ -89,7 +91,10 @@ def supervise(
         InputError, MachineError: before anything was built.
     """
     with machine_lock(share=share) as machine, bind(spec.metrics_port) as metrics, Stop() as stop:
+        spec, calibration = calibrate(spec, _silent if quiet else say, give_to_caller)
         run = _create(spec, runs_root)
+        if calibration is not None:
+            write_json(run.profiles, calibration.to_json())
         if tell_run_id is not None:
             with contextlib.suppress(OSError), os.fdopen(tell_run_id, "w") as told:  # who asked may be gone
                 told.write(run.run_id)
@@ -106,6 +111,10 @@ def supervise(
             summary = seal(run, status, faults, wall_s=time.monotonic() - started_s)
             give_to_caller(run.path)
         return Outcome(run, summary)
+
+
+def _silent(_: str) -> None:
+    pass
 
 
 def _create(spec: RunSpec, runs_root: Path) -> RunDir:

@@ -1,5 +1,6 @@
 """`python -m testbed.worker run`: one rank of a run, told over the telemetry socket what to do.
-`python -m testbed.worker check`: are the parts of this spec possible? Reads the spec on stdin."""
+`python -m testbed.worker check`: are the parts of this spec possible? Reads the spec on stdin.
+`python -m testbed.worker zygote FD`: import once what all ranks need, then fork each into its container."""
 
 from __future__ import annotations
 
@@ -18,7 +19,19 @@ def main(arguments: list[str]) -> int:
         from testbed.worker.check import check
 
         return check(sys.stdin, sys.stdout)
-    sys.stderr.write("usage: python -m testbed.worker run|check\n")
+    if arguments == ["calibrate"]:
+        from testbed.worker.calibrate import calibrate
+
+        return calibrate(sys.stdin, sys.stdout)
+    if arguments == ["profile"]:
+        from testbed.worker.profiling import profile
+
+        return profile(sys.stdin, sys.stdout)
+    if len(arguments) == 2 and arguments[0] == "zygote" and arguments[1].isdecimal():
+        from testbed.worker import zygote
+
+        return zygote.main(int(arguments[1]), sys.stdin)
+    sys.stderr.write("usage: python -m testbed.worker run|check|zygote FD\n")
     return EXIT_INPUT
 
 

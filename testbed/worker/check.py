@@ -6,12 +6,13 @@ import dataclasses
 import json
 from typing import Any, TextIO
 
-from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
+from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError, raise_input_faults
 from testbed.core.spec import RunSpec
 
 
 def check(source: TextIO, sink: TextIO) -> int:
-    """Read `RunSpec.to_json()`, write one JSON object {"faults", "parameters", "metric"}; return the exit status."""
+    """Read `RunSpec.to_json()`, write {"faults", "parameters", "metric", "uses_feedback", "computes"}; return the
+    exit status."""
     answer: dict[str, Any] = {"faults": [], "parameters": None, "metric": None}
     try:
         answer |= _built(RunSpec.from_json(json.load(source)))
@@ -27,6 +28,9 @@ def check(source: TextIO, sink: TextIO) -> int:
 def _built(spec: RunSpec) -> dict[str, Any]:
     from testbed.worker.parts import build_parts
 
-    workload = build_parts(spec).workload
+    parts = build_parts(spec)
+    raise_input_faults(parts.device.faults())
+    workload = parts.workload
     parameters = sum(p.numel() for p in workload.model(spec.seed).parameters() if p.requires_grad)
-    return {"parameters": parameters, "metric": dataclasses.asdict(workload.metric)}
+    needs = {"uses_feedback": parts.compressor.uses_feedback, "computes": workload.computes}
+    return {**needs, "parameters": parameters, "metric": workload.metric and dataclasses.asdict(workload.metric)}

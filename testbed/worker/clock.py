@@ -1,50 +1,141 @@
-"""The main thread's time, by phase."""
+"""The virtual clock: the main thread's time, by phase, paced to what the emulated device takes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 
-COMPUTE_PHASES = frozenset({"forward", "backward", "compress", "decompress", "optimizer"})
+from testbed.worker.times import ComputeTimes
+
 WAITING = "exposed_communication"
+_WAITED_S = 2e-4
+"""A wait that took less found its collective complete."""
+
+
+@dataclass
+class _Open:
+    name: str
+    remaining_s: float | None
+    """Emulated seconds it has still to take; None: as many as it takes CPU seconds."""
 
 
 class PhaseClock:
     """Charges wall time to the innermost open phase; seconds are emulated ones.
 
-    With dilation k, a compute phase that took c CPU seconds is made to last k*c on the wall, so that computing slows
-    down as much as the network does. With k = 1 it never sleeps.
+    With dilation k, a phase of d seconds lasts k*d on the wall: real work that ends early is followed by sleep. Work
+    that ends late is not followed by any until the delay is made good: what counts is when others can see it, so
+    `mark` is called when something is sent, and a stretch of work, from the end of one wait to the next, is as late as
+    its latest mark. After a wait, time goes on from when what was awaited came.
     """
 
-    def __init__(self, dilation: float = 1.0) -> None:
+    def __init__(self, dilation: float = 1.0, times: ComputeTimes | None = None) -> None:
         self.dilation = dilation
+        self.times = times or ComputeTimes()
         self._seconds: dict[str, float] = {}
-        self._open: list[str] = []
-        self._since_s = 0.0
-        self._cpu_since_s = 0.0
+        self._cpu_seconds: dict[str, float] = {}
+        self._open: list[_Open] = []
+        self._since_s = self._due_s = time.monotonic()
+        self._cpu_since_s = time.thread_time()
+        self._stretch_late_s = self._late_s = 0.0
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether a device says how long phases last; otherwise nothing can be late."""
+        return self.times.forward_s is not None
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Spend time in `name`; the phase around it is suspended."""
+    def phase(self, name: str, seconds: float | None = None) -> Iterator[None]:
+        """Spend time in `name`; the phase around it is suspended.
+
+        Args:
+            seconds: emulated; without, the CPU seconds it takes.
+        """
         self._charge()
-        self._open.append(name)
+        self._open.append(_Open(name, seconds))
+        entered_s = time.monotonic()
+        if not self.is_paced:
+            self._due_s = entered_s  # nothing is late, so nothing is to be made good
         try:
             yield
         finally:
+            if name == WAITING:
+                self._resume(entered_s)
+            else:
+                self._spend_cpu()
+                self._spend(self._open[-1].remaining_s or 0.0)
             self._charge()
             self._open.pop()
+
+    def codec(self, name: str, elements: int, round_: int) -> AbstractContextManager[None]:
+        """The phase `name` of round `round_` of reducing a bucket."""
+        return self.phase(name, self.times.codec_s(elements, round_))
+
+    def spend(self, seconds: float) -> None:
+        """So many of the open phase's seconds are over now."""
+        current = self._open[-1]
+        if current.remaining_s is not None:
+            current.remaining_s = max(0.0, current.remaining_s - seconds)
+            self._spend(seconds)
+
+    def mark(self) -> None:
+        """Others see now what this rank does: it sends."""
+        self._spend_cpu()
+        self._stretch_late_s = max(self._stretch_late_s, time.monotonic() - self._due_s)
+
+    def restart(self, at_s: float) -> None:
+        """Time begins at `at_s` (CLOCK_MONOTONIC), which is past: nothing was taken yet."""
+        self._since_s, self._due_s = time.monotonic(), at_s
+        self._cpu_since_s = time.thread_time()
+        self._seconds, self._cpu_seconds = {}, {}
+        self._stretch_late_s = self._late_s = 0.0
 
     def take(self) -> dict[str, float]:
         """Emulated seconds per phase since the last call."""
         seconds, self._seconds = self._seconds, {}
         return {name: value / self.dilation for name, value in seconds.items()}
 
-    def _charge(self) -> None:
+    def take_cpu_s(self) -> dict[str, float]:
+        """CPU seconds of this thread per phase since the last call."""
+        seconds, self._cpu_seconds = self._cpu_seconds, {}
+        return seconds
+
+    def take_late_s(self) -> float:
+        """Emulated seconds by which the stretches that ended since the last call were late."""
+        late_s, self._late_s = self._late_s, 0.0
+        return late_s / self.dilation
+
+    def end_stretch(self) -> None:
+        self._late_s += self._stretch_late_s
+        self._stretch_late_s = 0.0
+
+    def _spend(self, seconds: float) -> None:
+        self._due_s += self.dilation * seconds
+        time.sleep(max(0.0, self._due_s - time.monotonic()))
+
+    def _spend_cpu(self) -> None:
+        """For the time since the last charge, of a phase that has no seconds given."""
+        now_s = time.thread_time()
+        spent_s, self._cpu_since_s = now_s - self._cpu_since_s, now_s
         if self._open:
-            name = self._open[-1]
-            if self.dilation > 1 and name in COMPUTE_PHASES:
-                due_s = self._since_s + self.dilation * (time.thread_time() - self._cpu_since_s)
-                time.sleep(max(0.0, due_s - time.monotonic()))
-            self._seconds[name] = self._seconds.get(name, 0.0) + time.monotonic() - self._since_s
-        self._since_s, self._cpu_since_s = time.monotonic(), time.thread_time()
+            current = self._open[-1]
+            self._cpu_seconds[current.name] = self._cpu_seconds.get(current.name, 0.0) + spent_s
+            if current.remaining_s is None and current.name != WAITING:
+                self._due_s += self.dilation * spent_s
+                if self.dilation > 1:
+                    time.sleep(max(0.0, self._due_s - time.monotonic()))
+
+    def _resume(self, entered_s: float) -> None:
+        now_s = time.monotonic()
+        if now_s - entered_s > _WAITED_S:
+            self.end_stretch()
+            self._due_s = now_s
+
+    def _charge(self) -> None:
+        self._spend_cpu()
+        now_s = time.monotonic()
+        if self._open:
+            name = self._open[-1].name
+            self._seconds[name] = self._seconds.get(name, 0.0) + now_s - self._since_s
+        self._since_s = now_s

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import datetime
 import os
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,6 +19,8 @@ from torch import Tensor
 
 from compressors.base import Exchange
 from testbed.core.errors import RunError
+from testbed.worker.collectives.thread import CommunicationThread, Job
+from testbed.worker.collectives.transport import Peers, Waitable
 from testbed.worker.stopwatch import Stopwatch
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
@@ -32,7 +37,7 @@ class Pending:
         self,
         comm: Communicator,
         what: str,
-        work: dist.Work | None,
+        work: Waitable | None,
         result: Callable[[], list[Tensor]],
         end: Callable[[], None],
     ) -> None:
@@ -56,12 +61,42 @@ def _nothing() -> None:
     pass
 
 
+class _Nothing:
+    """A message without bytes: both sides know, and none is sent."""
+
+    def wait(self) -> None:
+        pass
+
+
+class _AllRanks:
+    """The peers of one collective of our own. Its number marks its messages: none is taken for one of another."""
+
+    def __init__(self, comm: Communicator, channel: int, number: int) -> None:
+        self.index, self.size = comm.rank, comm.world_size
+        self._comm, self._tag = comm, 1 + channel * 2**20 + number % 2**20  # 0 is that of `send` and `receive`
+
+    def send(self, to: int, tensor: Tensor) -> Waitable:
+        if not tensor.numel():
+            return _Nothing()
+        self._comm.charge(tensor.nbytes)
+        return dist.isend(tensor, to, tag=self._tag) or _Nothing()
+
+    def receive(self, source: int, tensor: Tensor) -> Waitable:
+        if not tensor.numel():
+            return _Nothing()
+        return dist.irecv(tensor, source, tag=self._tag) or _Nothing()
+
+
 class Communicator:
     """Collectives among all workers of a run, over gloo.
 
-    `payload_bytes` is what this rank sent of the algorithm's data, by the ring formulas of `core.costs`, as whole bytes
-    whose sum over ranks is exact; `control_bytes` is everything else. Neither counts rendezvous.
+    `payload_bytes` is what this rank sent of the algorithm's data. Of gloo's own collectives it is counted by the ring
+    formulas of `core.costs`, as whole bytes whose sum over ranks is exact; of ours (`submit`) it is what was sent.
+    `control_bytes` is everything else. Neither counts rendezvous.
     """
+
+    networked = True
+    """Whether there are others to send to."""
 
     def __init__(self, rank: int, world_size: int, timeout_s: float) -> None:
         self.rank = rank
@@ -72,12 +107,18 @@ class Communicator:
         self.payload_bytes = 0
         self.control_bytes = 0
         self.stopwatch = Stopwatch()
+        self._thread: CommunicationThread | None = None
+        self._submitted = defaultdict[int, int](int)
+        self._counting = threading.Lock()
 
     @classmethod
     def connect(
-        cls, *, rank: int, world_size: int, address: str, port: int, interface: str, timeout_s: float
+        cls, *, rank: int, world_size: int, address: str, port: int, interface: str, timeout_s: float, store: str = ""
     ) -> Communicator:
         """Meet the other ranks at a TCP store of rank 0.
+
+        Args:
+            store: path of a file that all ranks share, to meet at in place of it.
 
         Raises:
             CollectiveError: not all ranks came within `timeout_s` wall seconds.
@@ -86,15 +127,22 @@ class Communicator:
         comm = cls(rank, world_size, timeout_s)
         timeout = datetime.timedelta(seconds=timeout_s)
         try:
-            store = dist.TCPStore(address, port, world_size, is_master=rank == 0, timeout=timeout)  # type: ignore[attr-defined]
-            dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timeout)
+            place: Any
+            if store:
+                place = dist.FileStore(store, world_size)  # type: ignore[attr-defined]
+                place.set_timeout(timeout)
+            else:
+                place = dist.TCPStore(address, port, world_size, is_master=rank == 0, timeout=timeout)  # type: ignore[attr-defined]
+            dist.init_process_group("gloo", store=place, rank=rank, world_size=world_size, timeout=timeout)
         except (RuntimeError, OSError) as error:
-            raise comm.error(f"rendezvous at {address}:{port}", error) from error
+            raise comm.error(f"rendezvous at {store or f'{address}:{port}'}", error) from error
         return comm
 
     def close(self) -> None:
         """Wait for all ranks, then leave."""
         self.barrier()
+        if self._thread is not None:
+            self._thread.close()
         dist.destroy_process_group()
 
     def run(self, exchange: Exchange) -> Pending:
@@ -139,7 +187,7 @@ class Communicator:
         if self.world_size == 1:
             return self._done(list(payloads))
         sent = [len(payload) for payload in payloads]
-        self.payload_bytes += sum(sent) - sent[self.rank]
+        self.charge(sum(sent) - sent[self.rank])
         return self._all_to_all(torch.cat(list(payloads)), sent, sizes, f"all_to_all of {sum(sent)} bytes")
 
     def exchange_sizes(self, sizes: Sequence[int]) -> Pending:
@@ -166,12 +214,25 @@ class Communicator:
 
     def send(self, payload: Tensor, *, to: int) -> Pending:
         """Gloo does not say when a message is through, so its time ends with `wait`."""
-        self.payload_bytes += payload.nbytes
+        self.charge(payload.nbytes)
         return self._message(f"send of {payload.nbytes} bytes to rank {to}", lambda: dist.isend(payload, to), list)
 
     def receive(self, payload: Tensor, *, source: int) -> Pending:
         """Fill `payload` with what rank `source` sends."""
         return self._message(f"receive from rank {source}", lambda: dist.irecv(payload, source), lambda: [payload])
+
+    def submit(self, what: str, collective: Callable[[Peers], list[Tensor]], *, channel: int = 0) -> Pending:
+        """Start a collective of our own; all its ranks submit the same ones of a channel in the same order.
+
+        It shares gloo's connections and waits without the interpreter's lock, as gloo's collectives do.
+        """
+        if self._thread is None:
+            self._thread = CommunicationThread()
+        peers = _AllRanks(self, channel, self._submitted[channel])
+        self._submitted[channel] += 1
+        end = self.stopwatch.start()
+        job = self._thread.submit(Job(lambda: collective(peers), end))
+        return Pending(self, what, job, job.result, end)
 
     def barrier(self) -> None:
         """Wait for all ranks; control traffic."""
@@ -195,7 +256,12 @@ class Communicator:
     def count(self, all_ranks_bytes: int) -> None:
         """Charge this rank its part of what all ranks together send; parts are whole and add up exactly."""
         whole, extra = divmod(all_ranks_bytes, self.world_size)
-        self.payload_bytes += whole + (self.rank < extra)
+        self.charge(whole + (self.rank < extra))
+
+    def charge(self, sent_bytes: int) -> None:
+        """Count what this rank sent; called from two threads."""
+        with self._counting:
+            self.payload_bytes += sent_bytes
 
     def error(self, what: str, cause: BaseException) -> CollectiveError:
         where = f"in step {self.step}" if self.step >= 0 else "before the first step"

@@ -29,7 +29,9 @@ class Evaluations:
     """
 
     def __init__(self, workload: Workload, model: nn.Module, emit: Callable[[dict[str, Any]], None]) -> None:
+        assert workload.metric is not None, f"{type(workload).__name__} has no metric to evaluate"
         self._workload, self._model, self._emit = workload, model, emit
+        self._name = workload.metric.name
         self._twin = copy.deepcopy(model)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="evaluation", initializer=_yield_to_all)
         self._going: deque[Future[None]] = deque()
@@ -69,7 +71,7 @@ class Evaluations:
         with torch.no_grad():
             for tensor, then in zip(_tensors(self._twin), snapshot, strict=True):
                 tensor.copy_(then)
-        name, value = self._workload.metric.name, self._value()
+        name, value = self._name, self._value()
         self._emit({"event": "evaluation", "t_s": t_s, "rank": 0, "step": step, "name": name, "value": value})
 
     def _value(self) -> float:

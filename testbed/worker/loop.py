@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import threading
 import time
@@ -11,14 +10,17 @@ from typing import Any
 
 from compressors.base import Compressor
 from testbed.core.errors import RunError
+from testbed.core.profile import Profile
 from testbed.core.spec import RunSpec
 from testbed.core.telemetry import PHASES
 from testbed.worker.clock import PhaseClock
 from testbed.worker.comm import Communicator
 from testbed.worker.evaluation import Evaluations
 from testbed.worker.parts import Parts
+from testbed.worker.queueing import Queueing
 from testbed.worker.rehearsal import rehearse
 from testbed.worker.strategy import WorkerContext
+from testbed.worker.times import ComputeTimes
 from testbed.worker.workload import parameters_crc32
 
 Emit = Callable[[dict[str, Any]], None]
@@ -28,14 +30,18 @@ WARM_UP_STEPS = 2
 class Training:
     """One rank's part of a run."""
 
-    def __init__(self, spec: RunSpec, parts: Parts, comm: Communicator, emit: Emit) -> None:
+    def __init__(
+        self, spec: RunSpec, parts: Parts, comm: Communicator, emit: Emit, profile: Profile | None = None
+    ) -> None:
         """
         Args:
             emit: is called from two threads.
+            profile: how long phases last; without, as long as they take here.
         """
         self.spec, self.parts, self.comm, self.emit = spec, parts, comm, emit
-        self.clock = PhaseClock(spec.dilation)
         self.model = parts.workload.model(spec.seed)
+        self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, self.model))
+        self._queueing = Queueing()
         self.steps = spec.steps or math.ceil(
             (spec.epochs or 0) * parts.workload.samples() / (spec.batch_size * spec.workers)
         )
@@ -48,7 +54,9 @@ class Training:
             comm=comm,
             clock=self.clock,
         )
-        self._evaluations = Evaluations(parts.workload, self.model, emit) if comm.rank == 0 else None
+        self._evaluations = (
+            Evaluations(parts.workload, self.model, emit) if comm.rank == 0 and parts.workload.metric else None
+        )
 
     @property
     def parameters(self) -> int:
@@ -62,42 +70,49 @@ class Training:
             "rank": self.comm.rank,
             "parameters": self.parameters,
             "dense_bytes_step": 2 * (self.comm.world_size - 1) * 4 * self.parameters,
-            "metric_name": metric.name,
-            "metric_target": metric.target,
-            "higher_is_better": metric.higher_is_better,
+            "metric_name": metric and metric.name,
+            "metric_target": metric and metric.target,
+            "higher_is_better": metric and metric.higher_is_better,
             "routes": self.parts.strategy.routes(),
+            "collectives": self.parts.strategy.collectives(),
         }
 
-    def warm_up(self, stop: threading.Event, scratch: Compressor) -> None:
-        """Take steps on a copy of everything until `stop`, two at least. Sends nothing, and leaves no trace in the run.
+    def warm_up(self, busy: threading.Event, go: threading.Event, scratch: Compressor) -> None:
+        """Take two steps on a copy of everything, say so, and from `busy` on more of them until `go`. Sends nothing, and
+        leaves no trace in the run.
+
+        Between the two a rank that is early leaves the cores to those that are not yet there.
 
         Args:
+            busy: set at the latest with `go`.
             scratch: a compressor of the run's kind, not the run's own.
         """
-        model = copy.deepcopy(self.model)
-        optimizer = self.parts.workload.optimizer(model.parameters())
         workload = self.parts.workload
+        model = workload.warm_up_model(self.model)
+        optimizer = workload.optimizer(model.parameters())
         batch = workload.batch(0, rank=0, world_size=1, batch_size=self.spec.batch_size, seed=self.spec.seed)
         if self._evaluations is not None:
             self._evaluations.rehearse()
-        taken = 0
-        while taken < WARM_UP_STEPS or not stop.is_set():
-            loss = workload.loss(model, batch)
-            if taken >= WARM_UP_STEPS and stop.is_set():
-                return
-            loss.backward()
-            if taken == 0:
-                rehearse(scratch, model, self.spec, self.comm.rank)
+
+        def step(then: Callable[[], None] = lambda: None) -> None:
+            workload.loss(model, batch).backward()
+            then()
             optimizer.step()
             optimizer.zero_grad()
-            taken += 1
-            if taken == WARM_UP_STEPS:
-                self.emit({"event": "warm", "rank": self.comm.rank})
+
+        step(lambda: rehearse(scratch, model, self.spec, self.comm.rank))
+        for _ in range(WARM_UP_STEPS - 1):
+            step()
+        self.emit({"event": "warm", "rank": self.comm.rank})
+        busy.wait()
+        while not go.is_set():
+            step()
 
     def run(self, t0_s: float) -> dict[str, Any]:
         """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the "done" event, once all else has been told."""
         time.sleep(max(0.0, t0_s - time.monotonic()))
-        self.clock.take()
+        self.clock.restart(t0_s)
+        self._queueing.take_s()
         self.comm.stopwatch.take_s()
         self.comm.payload_bytes = 0
         late_s = self._since_s(t0_s)
@@ -127,16 +142,19 @@ class Training:
         spec, rank = self.spec, self.comm.rank
         self.comm.step = step + 1
         started_s, sent_before = time.monotonic(), self.comm.payload_bytes
-        with self.clock.phase("forward"):
+        # Paced, drawing a batch is part of what the strategy's forward is given.
+        with self.clock.phase("forward", None if self.clock.times.forward_s is None else 0.0):
             batch = self.parts.workload.batch(
                 step, rank=rank, world_size=self.comm.world_size, batch_size=spec.batch_size, seed=spec.seed
             )
         # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
-        with self.clock.phase("optimizer"):
+        with self.clock.phase("optimizer", self.clock.times.other_s):
             stats = self.parts.strategy.step(batch, step)
         ended_s = time.monotonic()
         if not math.isfinite(stats.loss):
             raise RunError(f"rank {rank}: the loss of step {step + 1} is {stats.loss}; the training has diverged")
+        if step + 1 == self.steps:
+            self.clock.end_stretch()
         phase_s = dict.fromkeys(PHASES, 0.0) | self.clock.take()
         phase_s["communicate"] = self.comm.stopwatch.take_s() / spec.dilation
         t_s = (ended_s - t0_s) / spec.dilation
@@ -146,9 +164,12 @@ class Training:
                 "t_s": t_s,
                 "rank": rank,
                 "step": step + 1,
-                "loss": stats.loss,
+                "loss": stats.loss if self.parts.workload.computes else None,
                 "step_s": (ended_s - started_s) / spec.dilation,
                 "phase_s": phase_s,
+                "cpu_s": sum(self.clock.take_cpu_s().values()),
+                "late_s": self.clock.take_late_s() if self.clock.is_paced else None,
+                "queued_s": self._queueing.take_s() / spec.dilation,
                 "payload_bytes": self.comm.payload_bytes - sent_before,
                 "samples": spec.batch_size,
             }

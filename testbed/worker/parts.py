@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from compressors.base import Compressor
+from testbed.core.device import Device
 from testbed.core.errors import InputError
 from testbed.core.spec import RunSpec
 from testbed.worker.build import build
-from testbed.worker.device import Native
 from testbed.worker.strategy import Strategy
 from testbed.worker.workload import Workload
 
@@ -19,7 +19,7 @@ class Parts:
     workload: Workload
     strategy: Strategy
     compressor: Compressor
-    device: Native
+    device: Device
 
 
 def build_parts(spec: RunSpec) -> Parts:
@@ -29,7 +29,7 @@ def build_parts(spec: RunSpec) -> Parts:
     """
     built: dict[str, Any] = {}
     faults: list[str] = []
-    kinds = {"workload": Workload, "strategy": Strategy, "compressor": Compressor, "device": Native}
+    kinds = {"workload": Workload, "strategy": Strategy, "compressor": Compressor, "device": Device}
     for kind, base in kinds.items():
         try:
             built[kind] = build(kind, getattr(spec, kind), base)
@@ -39,6 +39,11 @@ def build_parts(spec: RunSpec) -> Parts:
         limit = built["compressor"].traits.max_world
         if limit is not None and spec.workers > limit:
             faults.append(f"workers={spec.workers}: compressor={spec.compressor.name} sums at most {limit} ranks")
+    if {"workload", "device"} <= built.keys() and built["device"].computes and not built["workload"].computes:
+        faults.append(
+            f"device={spec.device.name}: workload={spec.workload.name} does no arithmetic that could be timed; use"
+            " device=paced device.step_s=… or device=profile device.file=…"
+        )
     if {"compressor", "strategy", "workload"} <= built.keys():
         faults += built["strategy"].faults(built["compressor"], built["workload"], spec.workers)
     if faults:

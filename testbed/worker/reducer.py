@@ -20,6 +20,7 @@ from compressors.base import (
 from compressors.payload import from_bytes, to_bytes
 from testbed.core.topology import Topology
 from testbed.worker.clock import WAITING, PhaseClock
+from testbed.worker.collectives.choice import Collectives
 from testbed.worker.comm import Communicator, Pending
 
 
@@ -28,6 +29,8 @@ class _Job:
     rounds: Rounds
     pending: Pending
     next_phase: str
+    elements: int
+    round: int = 1
 
 
 def slowest_hop(topology: Topology) -> tuple[float, float]:
@@ -46,23 +49,34 @@ class Reducer:
     """
 
     def __init__(
-        self, compressor: Compressor, comm: Communicator, clock: PhaseClock, topology: Topology, seed: int
+        self,
+        compressor: Compressor,
+        comm: Communicator,
+        clock: PhaseClock,
+        topology: Topology,
+        seed: int,
+        collectives: Collectives | None = None,
     ) -> None:
+        """
+        Args:
+            collectives: the algorithms that carry exchanges; None takes gloo's.
+        """
         self.compressor = compressor
         self.comm = comm
         self.clock = clock
         self.seed = seed
         self._alpha_s, self._beta_s_byte = slowest_hop(topology)
         self._jobs: deque[_Job] = deque()
+        self._start = comm.run if collectives is None else collectives.run
 
     def start(self, flat: Tensor, layout: Layout, step: int) -> None:
         """Compress `flat` and send it off; it holds the mean after `finish`, and is not to be touched before."""
         context = self.context(layout, step)
         rounds = self._with_sizes(self.compressor.rounds(flat, context, out=flat), layout)
-        with self.clock.phase("compress"), torch.no_grad():
+        with self.clock.codec("compress", layout.numel, 0), torch.no_grad():
             first = next(rounds, None)  # a compressor may have nothing to say in this step
         if first is not None:
-            self._jobs.append(_Job(rounds, self.comm.run(first), first.then))
+            self._jobs.append(_Job(rounds, self._run(first), first.then, layout.numel))
 
     def finish(self) -> None:
         """Bring every bucket to its end, in the order of `start`, round by round."""
@@ -71,12 +85,17 @@ class Reducer:
             with self.clock.phase(WAITING):
                 results = job.pending.wait()
             try:
-                with self.clock.phase(job.next_phase), torch.no_grad():
+                with self.clock.codec(job.next_phase, job.elements, job.round), torch.no_grad():
                     following = job.rounds.send(results)
             except StopIteration:
                 continue
-            job.pending, job.next_phase = self.comm.run(following), following.then
+            job.pending, job.next_phase = self._run(following), following.then
+            job.round += 1
             self._jobs.append(job)
+
+    def _run(self, exchange: Exchange) -> Pending:
+        self.clock.mark()
+        return self._start(exchange)
 
     def context(self, layout: Layout, step: int) -> Context:
         world_size = self.comm.world_size

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError, RunError
+from testbed.core.profile import Profile
 from testbed.core.spec import RunSpec
 from testbed.core.telemetry import SOCKET_IN_NODE, Channel, Welcome, connect
 
@@ -21,7 +22,7 @@ class Orders:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self.go = threading.Event()
+        self.busy, self.go = threading.Event(), threading.Event()
         self.t0_s = 0.0
         self.leaving = False
         self.thread = threading.Thread(target=self._read, name="orders", daemon=True)
@@ -30,9 +31,12 @@ class Orders:
     def _read(self) -> None:
         try:
             for message in self._channel.messages():
-                if message["event"] == "go":
+                if message["event"] == "busy":
+                    self.busy.set()
+                elif message["event"] == "go":
                     self.t0_s = float(message["t0_s"])
                     self.go.set()
+                    self.busy.set()  # whoever waits for the one may hear the other first
         except Exception:  # whatever it was: without this thread the worker would wait for its order forever
             traceback.print_exc()
         if not self.leaving:
@@ -95,13 +99,15 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders) -> None:
         port=welcome.master_port,
         interface=welcome.interface,
         timeout_s=spec.timeout_s * spec.dilation,
+        store=welcome.store,
     )
     leave_in_peace()
-    training = Training(spec, parts, comm, emit)
+    profile = None if welcome.profile is None else Profile.from_json(welcome.profile)
+    training = Training(spec, parts, comm, emit, profile)
     parts.strategy.bind(training.context)
     if welcome.rank == 0:
         emit(training.describe())
-    training.warm_up(orders.go, build_parts(spec).compressor)
+    training.warm_up(orders.busy, orders.go, build_parts(spec).compressor)
     emit(training.run(orders.t0_s))
     orders.leaving = True
     comm.close()

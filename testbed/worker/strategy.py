@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-from compressors.base import Compressor
+from compressors.base import Compressor, Layout
 from testbed.core.spec import RunSpec
 from testbed.worker.clock import PhaseClock
 from testbed.worker.comm import Communicator
@@ -60,11 +60,19 @@ class Strategy(ABC):
     def step(self, batch: Batch, step: int) -> StepStats:
         """Take optimizer step `step`, counted from 0."""
 
+    def layouts(self) -> Sequence[Layout]:
+        """Of each bucket that a step reduces, in order; called after `bind`."""
+        return ()
+
     def routes(self) -> list[str] | None:
         """The route of each bucket as its `Route`'s value, in order; None where buckets take no such route.
 
         Called once, after `bind`, for the record.
         """
+        return None
+
+    def collectives(self) -> list[str] | None:
+        """What carries each bucket, in order; None where nothing of ours does. Called once, after `bind`."""
         return None
 
     def finish(self) -> None:

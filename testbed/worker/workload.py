@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -27,11 +28,24 @@ class Metric:
 class Workload(ABC):
     """Constructors take keyword-only parameters, raise ValueError for each bad one, and read no data."""
 
-    metric: ClassVar[Metric]
+    metric: ClassVar[Metric | None]
+    """None: nothing is learnt, and there is nothing to evaluate."""
+    computes: ClassVar[bool] = True
+    """False: it does no arithmetic, so that a device must say how long it takes, and its losses mean nothing."""
+
+    def preload(self) -> None:  # noqa: B027 - most have nothing to load
+        """Load what all ranks share, such as data kept at module level; called once, before they are forked.
+
+        It runs as root outside the containers, in one thread: a parallel region of torch here would hang the ranks.
+        """
 
     @abstractmethod
     def model(self, seed: int) -> nn.Module:
         """The same initial parameters on every rank."""
+
+    def warm_up_model(self, model: nn.Module) -> nn.Module:
+        """What to take steps on before the run in place of `model`, which they must not change."""
+        return copy.deepcopy(model)
 
     @abstractmethod
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer: ...
@@ -53,6 +67,10 @@ class Workload(ABC):
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Mean over the batch."""
 
+    def forward_flop(self, model: nn.Module, batch: Batch) -> dict[str, float] | None:
+        """FLOPs of one batch by the name of the layer, a module; None has them counted while forward runs."""
+        return None
+
     @abstractmethod
     def evaluate(self, model: nn.Module) -> float:
         """The metric on held-out data, in evaluation mode and without gradients; leaves the model in training mode.
@@ -66,7 +84,7 @@ def parameters_crc32(model: nn.Module) -> int:
     """Of all parameters' bits, in order."""
     checksum = 0
     for parameter in model.parameters():
-        checksum = zlib.crc32(parameter.detach().numpy().tobytes(), checksum)
+        checksum = zlib.crc32(parameter.detach().contiguous().numpy().data, checksum)
     return checksum
 
 

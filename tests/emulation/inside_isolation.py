@@ -1,56 +1,151 @@
-"""In fresh namespaces: start one container of a run, let it try every way out, print what it reached.
+"""In fresh namespaces: containers of a run that try every way out and say what they are; print what they said.
 
-Beside it stand what it must not reach: a host key, a host socket, a host process, another run's record, a raw device.
+Of each kind, started by runc and forked from the zygote, one tries and one only tells of itself. Beside them stands
+what they must not reach: a host key, a host socket, a host process, another run's record, a raw device.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
-from testbed.core.rundir import RUNTIME_ROOT
+from testbed.core.rundir import RUNTIME_ROOT, RunDir
+from testbed.core.spec import Part, RunSpec
+from testbed.core.telemetry import Channel, Welcome
 from testbed.orchestrator.clone import CLONE
 from testbed.orchestrator.emulation.container import Container, Sandbox
 from testbed.orchestrator.emulation.namespaces import own_sysfs
 from testbed.orchestrator.emulation.node import WorkerNode
+from testbed.orchestrator.zygote import PAUSE, ForkedProcess, Process, Zygote, interpreter_environment
+from topologies import lan
 
-ATTEMPTS = Path(__file__).parent / "attempts.py"
+HERE = Path(__file__).parent
+NODES = ("tries", "tells", "forked-tries", "forked-tells", "forked-stays")
+MEMORY_BYTES = 1 << 28
+
+
+def spec_of(arguments: list[str]) -> RunSpec:
+    params = {"tries": {"forked-tries": arguments}, "takes_bytes": {"forked-tries": 2 * MEMORY_BYTES}}
+    return RunSpec(
+        topology=lan.build(workers=2),
+        workload=Part("probing", "probing_workload.Probing", params),
+        strategy=Part("ddp", "testbed.worker.strategies.ddp.DDP"),
+        compressor=Part("none", "compressors.none.Uncompressed"),
+        device=Part("native", "testbed.core.device.Native"),
+        steps=1,
+    )
+
+
+def welcome_all(server: socket.socket, spec: RunSpec) -> None:
+    """What an orchestrator does, but to the node that is to stay: it waits for its welcome."""
+    held = []
+    with contextlib.suppress(OSError):
+        while True:
+            channel = Channel(server.accept()[0])
+            hello = channel.receive() or {}
+            held.append(channel)
+            if hello["node"] != "forked-stays":
+                channel.send_welcome(
+                    Welcome(
+                        spec=spec.to_json(),
+                        rank=0,
+                        world_size=2,
+                        interface="eth0",
+                        master_address="127.0.0.1",
+                        master_port=1,
+                    )
+                )
+
+
+def start(containers: dict[str, Container], zygote: Zygote, run_id: str, arguments: list[str]) -> dict[str, Process]:
+    environment = interpreter_environment(run_id)
+    containers["tries"].start([sys.executable, str(HERE / "attempts.py"), *arguments], {"PATH": "/usr/bin:/bin"})
+    containers["tells"].start([sys.executable, str(HERE / "facts.py")], environment)
+    started: dict[str, Process] = {"tries": containers["tries"], "tells": containers["tells"]}
+    for node in NODES[2:]:
+        containers[node].start(list(PAUSE), {"PATH": "/usr/bin:/bin", "LONGHAUL_RUN": run_id})
+        started[node] = zygote.fork(containers[node], {**environment, "LONGHAUL_NODE": node}, CLONE)
+    return started
+
+
+def wait(processes: dict[str, Process], zygote: Zygote) -> dict[str, int | None]:
+    deadline_s = time.monotonic() + 120
+    while any(processes[node].exit_code() is None for node in NODES[:4]) and time.monotonic() < deadline_s:
+        assert zygote.failure is None, zygote.failure
+        time.sleep(0.05)
+    return {node: process.exit_code() for node, process in processes.items()}
+
+
+def kill_zygote(zygote: Zygote, staying: Process) -> dict[str, Any]:
+    """With its workers it must take the one that lives."""
+    assert isinstance(staying, ForkedProcess) and staying.pid is not None
+    lived = Path(f"/proc/{staying.pid}").exists()
+    pidfd = os.pidfd_open(staying.pid)
+    zygote._process.kill()
+    deadline_s = time.monotonic() + 5
+    while time.monotonic() < deadline_s and zygote.failure is None:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    state = Path(f"/proc/{staying.pid}/stat")
+    gone = not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    os.close(pidfd)
+    return {"lived": lived, "gone": gone, "said": zygote.failure}
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
 
 
 def main() -> None:
     work_of_test, run_id, arguments = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    os.environ["PYTHONPATH"] = f"{HERE}:{os.environ['PYTHONPATH']}"
+    os.environ["LONGHAUL_TEST_SECRET"] = "a secret of the host"
     RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
     own_sysfs()
-    box, runs = work_of_test / "box", CLONE / "runs"
+    run = RunDir(work_of_test / run_id)
+    run.runtime.mkdir(mode=0o700)
+    box = work_of_test / "box"
     box.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=711", "box", str(box)], check=True)
-    telemetry = socket.socket(socket.AF_UNIX)
-    telemetry.bind(str(work_of_test / "t.sock"))
-    nodes = [WorkerNode("w0"), WorkerNode("w1")]
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(run.socket))
+    os.chmod(run.socket, 0o666)
+    server.listen()
+    spec = spec_of(arguments)
+    threading.Thread(target=welcome_all, args=(server, spec), daemon=True).start()
+    nodes = {name: WorkerNode(f"w{index}") for index, name in enumerate(NODES)}
     sandbox = Sandbox(
-        run_id=run_id, clone=CLONE, runs=runs, socket=work_of_test / "t.sock", work=box, memory_bytes=1 << 28
+        run_id=run_id, clone=CLONE, runs=CLONE / "runs", socket=run.socket, work=box, memory_bytes=MEMORY_BYTES
     )
     root = sandbox.root()
-    log = work_of_test / "log"
-    other = Container(sandbox, root, "w1", nodes[1].namespace.path, work_of_test / "other-log")
-    tried = Container(sandbox, root, "w0", nodes[0].namespace.path, log)
+    containers = {
+        name: Container(sandbox, root, name, node.namespace.path, work_of_test / f"{name}.log")
+        for name, node in nodes.items()
+    }
     try:
-        other.start(["sleep", "60"], {"PATH": "/usr/bin:/bin"})
-        tried.start([sys.executable, str(ATTEMPTS), *arguments], {"PATH": "/usr/bin:/bin"})
-        deadline_s = time.monotonic() + 120
-        while tried.exit_code() is None and time.monotonic() < deadline_s:
-            time.sleep(0.05)
-        sys.stdout.write(json.dumps(json.loads(log.read_text().strip().splitlines()[-1])) + "\n")
+        with Zygote(spec, run) as zygote:
+            processes = start(containers, zygote, run_id, arguments)
+            codes = wait(processes, zygote)
+            ended = kill_zygote(zygote, processes["forked-stays"])
+        said = {name: lines(containers[name].log) for name in NODES}
+        logs = {name: containers[name].log.read_text()[-2000:] for name in NODES}
+        sys.stdout.write(json.dumps({"codes": codes, "said": said, "zygote": ended, "logs": logs}) + "\n")
     finally:
-        for container in (other, tried):
+        for container in containers.values():
             container.kill()
             container.delete()
-        for node in nodes:
+        for node in nodes.values():
             node.terminate()
+        shutil.rmtree(run.runtime)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import pytest
 from testbed.core.records import summary_faults
 from testbed.orchestrator import cleanup
 from testbed.orchestrator.clone import CLONE, environment
+from testbed.orchestrator.emulation.container import container_name
 from tests.emulation.support import Longhaul, gone_within, host_state, wait_until
 
 LONG = ("topo=wan100m", "steps=10000", "evaluate_every=10000")
@@ -101,19 +102,36 @@ def test_kill_9_leaves_nothing_and_the_next_command_seals_it(running: Longhaul, 
     assert summary["steps"] >= 1
 
 
+def _worker(run_id: str, node: str) -> int:
+    """The forked one, not the process that keeps its container."""
+    group = f"{container_name(run_id, node)}\n"
+    (found,) = (
+        pid
+        for pid in cleanup.processes_of(run_id)
+        if b"testbed.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        and group in Path(f"/proc/{pid}/cgroup").read_text()
+    )
+    return found
+
+
 def test_a_dead_worker_is_named_within_ten_seconds(running: Longhaul) -> None:
     run = running.run
-    (worker,) = [
-        pid
-        for pid in cleanup.processes_of(run.run_id)
-        if b"LONGHAUL_NODE=virginia-1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    ]
-    os.kill(worker, signal.SIGKILL)
+    os.kill(_worker(run.run_id, "virginia-1"), signal.SIGKILL)
     gone_within(run.run_id, 10)
     assert running.wait() == 4
     summary = running.summary()
     assert summary["status"] == "failed"
     assert "worker 3 on virginia-1 was ended by SIGKILL" in summary["reasons"][0]
+
+
+def test_a_dead_zygote_takes_its_workers_along_and_is_named(running: Longhaul) -> None:
+    run = running.run
+    workers = [_worker(run.run_id, node) for node in ("oregon-0", "virginia-1")]
+    (zygote,) = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in workers}
+    os.kill(zygote, signal.SIGKILL)
+    gone_within(run.run_id, 10)
+    assert running.wait() == 4
+    assert "the process that workers are forked from was ended by SIGKILL" in running.summary()["reasons"][0]
 
 
 def test_a_dead_delay_line_is_named(running: Longhaul) -> None:

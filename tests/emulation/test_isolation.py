@@ -1,9 +1,11 @@
-"""A worker reaches nothing of the host: each way out is tried from inside a container."""
+"""A worker reaches nothing of the host, started by runc or forked: each way out is tried from inside a container."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,7 +15,10 @@ from typing import Any
 
 import pytest
 
+from testbed.core import seccomp
+from testbed.core.errors import EXIT_INPUT
 from testbed.orchestrator.clone import CLONE, RUNS_ROOT
+from testbed.orchestrator.zygote import interpreter_environment
 from tests.emulation.support import gone_within, run_inside
 
 RUN_ID = "20000101T000000Z-isolation-test-none-00000000"
@@ -21,8 +26,8 @@ SECRET = "a secret of the host"
 
 
 @pytest.fixture(scope="module")
-def reached(tmp_path_factory: pytest.TempPathFactory, machine_lock: None) -> Iterator[dict[str, Any]]:
-    """What the container reached of things that are really there."""
+def said(tmp_path_factory: pytest.TempPathFactory, machine_lock: None) -> Iterator[dict[str, Any]]:
+    """What the containers said of themselves, and what they reached of things that are really there."""
     key = Path.home() / f".longhaul-test-key-{os.getpid()}"
     other = RUNS_ROOT / "20000101T000000Z-other-run-none-00000000"
     path, abstract = f"/run/longhaul-test-{os.getpid()}.sock", f"longhaul-test-{os.getpid()}"
@@ -52,9 +57,75 @@ def reached(tmp_path_factory: pytest.TempPathFactory, machine_lock: None) -> Ite
             gone_within(RUN_ID, 5)
 
 
-def test_every_way_out_is_shut(reached: dict[str, Any]) -> None:
+@pytest.mark.parametrize("node", ["tries", "forked-tries"])
+def test_every_way_out_is_shut(said: dict[str, Any], node: str) -> None:
+    reached = said["said"][node][0]
     assert len(reached) > 30
     assert {name: what for name, what in reached.items() if what is not None} == {}
+
+
+@pytest.mark.parametrize("node", ["tells", "forked-tells"])
+def test_a_process_in_a_node_has_no_rights(said: dict[str, Any], node: str) -> None:
+    status = said["said"][node][-1]["status"]
+    assert (status["Seccomp"], status["NoNewPrivs"], status["Groups"]) == ("2", "1", "")
+    assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert 0 not in map(int, status["Uid"].split() + status["Gid"].split())
+
+
+def test_a_forked_worker_is_what_runc_would_start(said: dict[str, Any]) -> None:
+    by_runc, forked = said["said"]["tells"][-1], said["said"]["forked-tells"][-1]
+    for same in ("status", "open files", "directory", "umask", "refused"):
+        assert forked[same] == by_runc[same], same
+    refused = forked["refused"]
+    sockets = {name for name in refused if name.startswith("socket")}
+    assert {refused[name] for name in refused.keys() - sockets - {"clone3"}} == {errno.EPERM}
+    assert refused["clone3"] == errno.ENOSYS
+    allowed = {name for name in sockets if refused[name] != errno.EPERM}
+    assert allowed == {f"socket {family}" for family in seccomp.SOCKET_FAMILIES.values()}
+
+
+def test_a_forked_worker_lives_in_its_container_alone(said: dict[str, Any]) -> None:
+    forked, other = said["said"]["forked-tells"][-1], said["said"]["forked-tries"][-1]
+    own = {kind: name for kind, name in forked["namespaces"].items() if kind != "user"}
+    assert forked["namespaces"] == forked["first's namespaces"]
+    assert not set(own.values()) & set(other["namespaces"].values())
+    assert not {os.readlink(f"/proc/self/ns/{kind}") for kind in own} & set(own.values())
+    assert forked["cgroups"] == forked["first's cgroups"]
+    assert any(f"longhaul-{RUN_ID}-forked-tells" in line for line in forked["cgroups"])
+
+
+def test_a_forked_worker_holds_nothing_of_the_host(said: dict[str, Any]) -> None:
+    forked = said["said"]["forked-tells"][-1]
+    names = {line.partition("=")[0] for line in forked["environ"]}
+    assert names == set(interpreter_environment(RUN_ID)), "as the zygote was started"
+    assert set(forked["environment"]) == names | {"LONGHAUL_NODE"}
+    by_runc = {what.partition(":")[0] for what in said["said"]["tells"][-1]["files"].values()}
+    assert {"0", "1", "2"} <= forked["files"].keys() and forked["files"]["0"] == "/dev/null"
+    beyond = [what for name, what in forked["files"].items() if int(name) > 2]
+    assert len(beyond) <= 2, f"its telemetry socket and what lists the files: {beyond} (runc's: {by_runc})"
+    assert all(what.startswith(("socket:", "/proc/")) for what in beyond)
+
+
+def test_forked_workers_draw_other_numbers_each_as_interpreters_of_their_own_would(said: dict[str, Any]) -> None:
+    one, other = said["said"]["forked-tells"][-1], said["said"]["forked-tries"][-1]
+    assert len(one["drawn"]) == 3  # random, numpy, torch
+    assert all(mine != theirs for mine, theirs in zip(one["drawn"], other["drawn"], strict=True))
+
+
+def test_memory_past_its_limit_ends_that_worker_alone(said: dict[str, Any]) -> None:
+    assert said["codes"] == {
+        "tries": 0,
+        "tells": 0,
+        "forked-tries": -signal.SIGKILL,
+        "forked-tells": EXIT_INPUT,
+        "forked-stays": None,
+    }
+
+
+def test_workers_end_with_the_process_they_were_forked_from(said: dict[str, Any]) -> None:
+    ended = said["zygote"]
+    assert (ended["lived"], ended["gone"]) == (True, True)
+    assert ended["said"].startswith("the process that workers are forked from was ended by SIGKILL")
 
 
 def test_the_same_attempts_reach_things_outside(tmp_path: Path) -> None:

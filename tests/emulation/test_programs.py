@@ -61,7 +61,7 @@ def test_a_partition_that_outlasts_the_time_limit_fails_and_names_who_waited(
     events.write_text("- at: 1 s\n  partition: [[oregon], [virginia]]\n")
     run = Longhaul(tmp_path / "runs", "topo=wan100m", "steps=40", *SMALL, f"events={events}", "timeout_s=8")
     assert run.wait() == 4
-    (reason,) = (reason for reason in run.summary()["reasons"] if "worker" in reason)
+    (reason,) = (reason for reason in run.summary()["reasons"] if reason.startswith("worker "))
     assert "link oregon-virginia is down since" in reason
     gone_within(run.run.run_id, 5.0)
 

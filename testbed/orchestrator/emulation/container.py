@@ -1,8 +1,9 @@
 """A container on a Mininet node's network namespace: an OCI bundle run by runc, unprivileged and masked.
 
 Own pid, mount, ipc and uts namespaces; no capability, no new privileges, uid nobody; own /dev, /tmp and /dev/shm;
-limits on processor weight, memory and processes. Bound back, read-only: the clone, the virtual environment and whatever
-PYTHONPATH names, each at its own path, and the run's telemetry socket. The directory of all runs is hidden.
+a filter of system calls; limits on processor weight, memory and processes. Bound back, read-only: the clone, the
+virtual environment and whatever PYTHONPATH names, each at its own path. Bound back too: the run's telemetry socket and
+the directory in which its ranks meet. The directory of all runs is hidden.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.core import seccomp
 from testbed.core.errors import MachineError, RunError
-from testbed.core.telemetry import SOCKET_IN_NODE
+from testbed.core.telemetry import SOCKET_IN_NODE, STORE_IN_NODE
+from testbed.orchestrator.cleanup import CGROUP_ROOT
 from testbed.orchestrator.emulation.open_files import LIMIT_AT_START
 from testbed.orchestrator.emulation.root import MaskedRoot
 
@@ -28,6 +31,7 @@ CPU_SHARES = 256
 MOST_PROCESSES = 512
 SHM_BYTES = 1 << 30
 TMP_BYTES = 1 << 29
+STORE_BYTES = 1 << 24
 _RUNC_TIMEOUT_S = 30.0
 
 
@@ -92,10 +96,20 @@ class Sandbox:
             if runs.is_dir() and any(runs.is_relative_to(path) for path in self.bound_back()):
                 mounts.append(_mount(str(runs), "tmpfs", "tmpfs", [*hardened, "ro", "size=4k"]))
         mounts.append(_mount(SOCKET_IN_NODE, "none", str(self.socket), ["bind", "nosuid", "nodev"]))
+        mounts.append(_mount(STORE_IN_NODE, "none", str(self._store), ["bind", *hardened]))
         return mounts
 
     def root(self) -> MaskedRoot:
-        return MaskedRoot(self.work, [*self.bound_back(), Path(SOCKET_IN_NODE)], self.hosts)
+        """Of all containers, and beside it the directory in which their ranks meet; made once."""
+        self._store.mkdir(parents=True)
+        options = f"nosuid,nodev,noexec,mode=1777,size={STORE_BYTES}"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "store", str(self._store)], check=True)
+        files = [*self.bound_back(), Path(SOCKET_IN_NODE)]
+        return MaskedRoot(self.work, files, self.hosts, directories=[Path(STORE_IN_NODE)])
+
+    @property
+    def _store(self) -> Path:
+        return self.work / "store"
 
 
 def _mount(destination: str, kind: str, source: str, options: list[str]) -> dict[str, Any]:
@@ -145,6 +159,15 @@ class Container:
         self.pid = int(pid_file.read_text())
         self._pidfd = os.pidfd_open(self.pid)
         self._exit_code = None
+
+    @property
+    def pidfd(self) -> int:
+        """Of the first process, once it is started."""
+        return self._pidfd
+
+    def cgroups(self) -> list[Path]:
+        """Of the container: one in each hierarchy (v1), or the one (v2)."""
+        return sorted([*CGROUP_ROOT.glob(self.name), *CGROUP_ROOT.glob(f"*/{self.name}")])
 
     def exit_code(self) -> int | None:
         """None while it runs or before it was started; minus the signal's number if one ended it."""
@@ -204,6 +227,7 @@ class Container:
                     {"type": "uts"},
                     {"type": "network", "path": self.network},
                 ],
+                "seccomp": seccomp.runc_config(os.uname().machine),
                 "cgroupsPath": f"/{self.name}",
                 "resources": {
                     "devices": [{"allow": False, "access": "rwm"}],

@@ -47,9 +47,17 @@ OWN_FILES = {
 
 
 class MaskedRoot:
-    """`path` is the mounted root; `mount_points` are paths that must exist in it, `hosts` more lines for /etc/hosts."""
+    """`path` is the mounted root.
 
-    def __init__(self, work: Path, mount_points: Iterable[Path], hosts: str = "") -> None:
+    Args:
+        mount_points: paths of the host that must exist in it.
+        hosts: more lines for /etc/hosts.
+        directories: more mount points, which the host need not have.
+    """
+
+    def __init__(
+        self, work: Path, mount_points: Iterable[Path], hosts: str = "", directories: Iterable[Path] = ()
+    ) -> None:
         self.path = work / "root"
         self._mask = work / "mask"
         self.path.mkdir(parents=True)
@@ -58,6 +66,8 @@ class MaskedRoot:
         self._hide()
         for point in mount_points:
             self._make(point)
+        for directory in directories:
+            (self._mask / directory.relative_to("/")).mkdir(parents=True, exist_ok=True)
         for name in ("tmp", "var/tmp"):
             (self._mask / name).mkdir(parents=True, exist_ok=True)
             (self._mask / name).chmod(0o1777)  # runc gives a tmpfs the mode of the directory below it

@@ -15,21 +15,26 @@ a second of a change, or while a link is down, against nothing.
 | packets lost for want of room in the delay line | - | any | a loss nobody asked for |
 | packets dropped by a processor's backlog (softnet), of the machine | - | any | likewise, and no link counts it |
 | a measurement that gave nothing; events that cannot be read | any | - | what is not known is not vouched for |
-| cores idle on average during training | below 10% | below 2% | workers wait for cores, not for the network |
-| time in which somebody waited for a core (pressure) | 50% | 85% | likewise; in good runs 3% to 20% was seen |
-| seconds with cores idle below 10%, or pressure above 50%; 2 s at least | 10% | - | a mean hides part of a run |
-| seconds with pressure above 85% | - | 25% | likewise |
+| phases that took longer than their device takes, in each step the latest rank's | 2% | 5% | others wait for it |
+| messages of workers waiting for a core, mean over ranks | 5% | 15% | they wait for cores, not for the network |
+| cores idle on average during training | below 10% | below 2% | likewise |
+| time in which somebody waited for a core (pressure); not of paced runs | 50% | 85% | in good runs 3% to 20% was seen |
+| seconds with cores idle below 10%, or pressure above 50%; 2 s at least; not of paced runs | 10% | - | a mean hides |
+| seconds with pressure above 85%; not of paced runs | - | 25% | likewise |
 | a node stopped by a quota of its cgroup | 1% | 10% | a stop looks like a stall of the network |
 | steal during training | 2% | 10% | another machine took the cores |
 | wire bytes of all workers over payload | - | below 0.98 | traffic went around the links |
 | an interface that is not emulated in a node | - | any | likewise |
 | ranks that ended with different parameters | - | any | they trained different models |
-| a rank that began late | 50 ms | 0.5 s | the first step holds its lateness |
+| a rank that began late; not of paced runs | 50 ms | 0.5 s | the first step holds its lateness |
 | the collector's lateness | 1 s | - | its intervals are not what they say |
 
 Not judged: drops of a link's own queue (`drops` of `link` events), since a full queue drops on a real link too; rounds
 of receiving that ended early (`softnet_squeezed`), which delay packets by what lateness and probes show; gaps between
 packets in training, which nobody records: those of the bursts before it are judged.
+
+A run is paced where the virtual clock tells how late its phases were: then that, and not that somebody waited for a
+core, says whether cores were short, since work that ends early only sleeps.
 
 What could not be known (`unknowns`) changes no grade and stands beside the reasons.
 """
@@ -40,6 +45,7 @@ from collections.abc import Iterator
 
 from testbed.core.spec import RunSpec
 from testbed.orchestrator.observation.asked import Asked
+from testbed.orchestrator.observation.lateness_rules import Lateness
 from testbed.orchestrator.observation.link_rules import DelayLines, Event, Finding, Rates, RoundTrips
 from testbed.orchestrator.observation.machine_rules import LEAST_WATCHED_S, Backlogs, Bypass, Cores, Ranks
 from testbed.orchestrator.observation.unknowns import Unknowns
@@ -58,10 +64,11 @@ class Judge:
         self._unknowns = Unknowns()
         self._bypass = Bypass({node.name for node in spec.topology.nodes})
         self._ranks = Ranks()
+        self._lateness = Lateness()
         self._rules = (
             *(self._rates, self._round_trips, self._delay_lines),
             *(self._cores, self._backlogs, self._bypass, self._ranks),
-            self._unknowns,
+            *(self._lateness, self._unknowns),
         )
         self._nothing: dict[str, None] = {}
         """Measurements that gave nothing, in words."""
@@ -113,10 +120,11 @@ class Judge:
         yield from self._rates.findings()
         yield from self._round_trips.findings()
         yield from self._delay_lines.findings()
-        yield from self._cores.findings()
+        yield from self._lateness.findings()
+        yield from self._cores.findings(is_paced=self._lateness.is_known)
         yield from self._backlogs.findings()
         yield from self._bypass.findings(self._ended)
-        yield from self._ranks.findings()
+        yield from self._ranks.findings(is_paced=self._lateness.is_known)
         yield from self._unknown()
 
     def _unknown(self) -> Iterator[Finding]:

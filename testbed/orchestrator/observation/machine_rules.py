@@ -42,15 +42,20 @@ class Cores:
     def watched_s(self) -> float:
         return float(sum(event["interval_s"] for event in self._hosts))
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self, *, is_paced: bool = False) -> Iterator[Finding]:
+        """
+        Args:
+            is_paced: how late workers were is known; that somebody waited for a core is no finding then.
+        """
         if self.watched_s < LEAST_WATCHED_S:
             return
         idle = sum(event["cpu_idle_ratio"] * event["interval_s"] for event in self._hosts) / self.watched_s
         if idle < IDLE_SUSPECT:
             text = f"the cores were idle only {idle:.1%} of the time: workers waited for each other's cores"
             yield idle < IDLE_INVALID, text
-        yield from self._pressure()
-        yield from self._starved.findings(self.watched_s)
+        if not is_paced:
+            yield from self._pressure()
+            yield from self._starved.findings(self.watched_s)
         steal = sum(event["steal_s"] for event in self._hosts) / self.watched_s
         if steal > STEAL_SUSPECT:
             yield steal > STEAL_INVALID, f"another machine took {steal:.1%} of a core (steal)"
@@ -166,9 +171,17 @@ class Ranks:
         elif event["event"] == "start":
             self._started_late_s[event["rank"]] = event["late_s"]
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self, *, is_paced: bool = False) -> Iterator[Finding]:
+        """
+        Args:
+            is_paced: a late beginning is made good like a late phase, and what is not counts among those.
+        """
         if len(self._checksums) > 1:
             yield True, "ranks ended with different parameters"
-        for rank, late_s in self._started_late_s.items():
-            if late_s > START_SUSPECT_S:
-                yield late_s > START_INVALID_S, f"rank {rank} began {format_time(late_s)} late"
+        if is_paced:
+            return
+        late = {rank: late_s for rank, late_s in self._started_late_s.items() if late_s > START_SUSPECT_S}
+        if late:
+            latest = max(late, key=lambda rank: late[rank])
+            others = f", and {len(late) - 1} others late too" if len(late) > 1 else ""
+            yield late[latest] > START_INVALID_S, f"rank {latest} began {format_time(late[latest])} late{others}"

@@ -174,6 +174,7 @@ def _identity(run_id: str, spec: dict[str, Any], workers: int | None) -> dict[st
         **parts,
         "workers": workers,
         "dilation": spec.get("dilation"),
+        "scale": spec.get("scale"),
         "seed": spec.get("seed"),
     }
 

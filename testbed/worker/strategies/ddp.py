@@ -5,12 +5,14 @@ from typing import Any
 
 import torch
 
-from compressors.base import Compressor
+from compressors.base import Compressor, Layout
 from compressors.feedback import with_feedback
 from testbed.core.units import parse_size_bytes
 from testbed.worker.buckets import Bucket, Buckets
+from testbed.worker.collectives.choice import COLLECTIVES, Collectives
 from testbed.worker.reducer import Reducer
 from testbed.worker.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.wan_reducer import WanReducer
 from testbed.worker.workload import Batch, Workload, parameters_crc32
 
 
@@ -30,18 +32,31 @@ class DDP(Strategy):
 
     Args:
         bucket_size: text with a unit. Larger buckets pay the latency of a link less often, smaller ones overlap more.
+        collective: what carries the exchanges: gloo's own, or an algorithm of `testbed.worker.collectives`, which sends
+            bucket after bucket; `auto` takes the cheapest by the closed forms, for each exchange.
+        compress: "all" that is sent, or, with a hierarchical collective, only what leaders send over the "wan".
 
     Raises:
-        ValueError: bucket_size is not a size above 0.
+        ValueError: bucket_size is not a size above 0, or there is no such collective or compress.
     """
 
-    def __init__(self, *, bucket_size: str = "4 MiB") -> None:
+    def __init__(self, *, bucket_size: str = "4 MiB", collective: str = "gloo", compress: str = "all") -> None:
+        faults = []
         try:
             self.bucket_size_bytes = parse_size_bytes(bucket_size)
+            if self.bucket_size_bytes < 1:
+                faults.append(f"bucket_size={bucket_size}: must be above 0")
         except ValueError as error:
-            raise ValueError(f"bucket_size={bucket_size}: {error}") from error
-        if self.bucket_size_bytes < 1:
-            raise ValueError(f"bucket_size={bucket_size}: must be above 0")
+            faults.append(f"bucket_size={bucket_size}: {error}")
+        if collective not in COLLECTIVES:
+            faults.append(f"collective={collective}: unknown; known: {', '.join(COLLECTIVES)}")
+        if compress not in ("all", "wan"):
+            faults.append(f"compress={compress}: unknown; known: all, wan")
+        elif compress == "wan" and not collective.startswith("hierarchical"):
+            faults.append(f"compress=wan: needs collective=hierarchical or hierarchical_two_shot, found {collective}")
+        if faults:
+            raise ValueError("\n".join(faults))
+        self.collective, self.compress = collective, compress
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         if compressor.traits.owns_momentum and _has_momentum(workload):
@@ -52,7 +67,14 @@ class DDP(Strategy):
         self._context = context
         self._step = 0
         self.compressor: Compressor = with_feedback(context.compressor)
-        self._reducer = Reducer(self.compressor, context.comm, context.clock, context.spec.topology, context.spec.seed)
+        spec = context.spec
+        self._collectives = Collectives(context.comm, spec.topology, self.collective)
+        parts = self.compressor, context.comm, context.clock, spec.topology, spec.seed
+        self._reducer = (
+            WanReducer(*parts, self.collective)
+            if self.compress == "wan" and context.comm.networked
+            else Reducer(*parts, self._collectives)
+        )
         self.buckets = Buckets(context.model.parameters(), self.bucket_size_bytes, self._send)
         context.comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
 
@@ -60,19 +82,30 @@ class DDP(Strategy):
         context, clock = self._context, self._context.clock
         self._step = step
         self.buckets.reset()
-        with clock.phase("forward"):
+        with clock.phase("forward", clock.times.forward_s):
             loss = context.workload.loss(context.model, batch)
-        with clock.phase("backward"):
+        with clock.phase("backward", clock.times.backward_s):
             loss.backward()
-        self.buckets.flush()
+            self.buckets.flush()
         self._reducer.finish()
-        with clock.phase("optimizer"):
+        with clock.phase("optimizer", clock.times.optimizer_s):
             context.optimizer.step()
         return StepStats(float(loss.detach()))
+
+    def layouts(self) -> list[Layout]:
+        return [bucket.layout for bucket in self.buckets.buckets]
 
     def routes(self) -> list[str]:
         contexts = [self._reducer.context(bucket.layout, step=0) for bucket in self.buckets.buckets]
         return [context.route.value for context in contexts if context.route is not None]
+
+    def collectives(self) -> list[str]:
+        contexts = [self._reducer.context(bucket.layout, step=0) for bucket in self.buckets.buckets]
+        return [
+            self._collectives.planned(context.route, self.compressor.payload_bytes(context.layout, context))
+            for context in contexts
+            if context.route is not None
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         return {"compressor": self.compressor.state_dict()}
@@ -81,6 +114,8 @@ class DDP(Strategy):
         self.compressor.load_state_dict(state["compressor"])
 
     def _send(self, bucket: Bucket) -> None:
+        clock = self._context.clock
+        clock.spend(clock.times.backward_of(bucket.parameters))
         self._reducer.start(bucket.flat, bucket.layout, self._step)
 
 

@@ -65,27 +65,31 @@ class TorchDDP(Strategy):
         context.optimizer.zero_grad()
         self._missing = sum(p.requires_grad for p in context.model.parameters())
         try:
-            with clock.phase("forward"):
+            with clock.phase("forward", clock.times.forward_s):
                 loss = context.workload.loss(self._ddp, batch)
-            with clock.phase("backward"):
+            with clock.phase("backward", clock.times.backward_s):
                 loss.backward()
                 if self._wait is not None:
                     self._wait.__exit__(None, None, None)
                     self._wait = None
         except RuntimeError as error:
             raise context.comm.error("torch's DistributedDataParallel", error) from error
-        with clock.phase("optimizer"):
+        with clock.phase("optimizer", clock.times.optimizer_s):
             context.optimizer.step()
         return StepStats(float(loss.detach()))
 
     def _arrived(self, parameter: torch.Tensor) -> None:
         self._missing -= 1
         if self._missing == 0:
+            self._context.clock.spend(self._context.clock.times.backward_s or 0.0)
             self._wait = self._context.clock.phase(WAITING)
             self._wait.__enter__()
 
     def _reduce(self, state: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
-        comm = self._context.comm
+        comm, clock = self._context.comm, self._context.clock
+        # a bucket's parameters are those of its gradients; called by backward, in the main thread
+        clock.spend(clock.times.backward_of(bucket.parameters()))
+        clock.mark()
         comm.count(2 * (comm.world_size - 1) * bucket.buffer().nbytes)
         # The process group is torch's default one, to which None refers.
         future = allreduce_hook(None, bucket)  # type: ignore[arg-type]

@@ -49,6 +49,9 @@ class Digits(Workload):
         self.momentum = momentum
         self._shuffle: Shuffle | None = None
 
+    def preload(self) -> None:
+        _data()
+
     def model(self, seed: int) -> nn.Module:
         generator = torch.Generator().manual_seed(seed)
         model = nn.Sequential(

@@ -19,7 +19,7 @@ def spec(**changes: Any) -> RunSpec:
         "workload": Part("digits", "testbed.worker.workloads.digits.Digits", {"learning_rate": 0.01}),
         "strategy": Part("ddp", "testbed.worker.strategies.ddp.DDP"),
         "compressor": Part("topk", "compressors.topk.TopK", {"density": 0.01}),
-        "device": Part("native", "testbed.worker.device.Native"),
+        "device": Part("native", "testbed.core.device.Native"),
         "steps": 10,
         **changes,
     }

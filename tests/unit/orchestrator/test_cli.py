@@ -142,7 +142,8 @@ def test_a_plugin_that_prints_while_imported_does_not_hide_the_answer(worker_tha
 
 def test_a_sound_spec_passes_with_the_plugins_checked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(run_command, "check_parts", lambda spec: asked.append(spec.topo))
+    answer = {"parameters": 1, "uses_feedback": False, "computes": True}
+    monkeypatch.setattr(run_command, "check_parts", lambda spec: asked.append(spec.topo) or answer)
     monkeypatch.setattr("testbed.orchestrator.preflight.lacking", lambda checks: ())
     assert run_command.checked_spec(resolve(["topo=lan"]), tmp_path).topo == "lan"
     assert asked == ["lan"]

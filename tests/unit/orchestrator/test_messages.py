@@ -22,6 +22,9 @@ STEP: dict[str, Any] = {
     "phase_s": dict.fromkeys(PHASES, 0.1),
     "payload_bytes": 100,
     "samples": 32,
+    "cpu_s": 0.01,
+    "late_s": 0.001,
+    "queued_s": 0.002,
 }
 
 

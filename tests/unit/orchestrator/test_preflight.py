@@ -85,9 +85,10 @@ def test_a_machine_without_runc_lacks_it(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "runc" in {line.split(":")[0] for line in lines()}
 
 
-def test_nodes_that_wait_for_exec_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_goes_by_what_runs_in_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_text", lambda self: "MemTotal: 16000000 kB\nMemAvailable:    8000000 kB\n")
-    assert not machine_checks.memory(128).ok
+    assert machine_checks.memory(128, "training").ok
+    assert not machine_checks.memory(200, "training").ok
     assert not machine_checks.memory(128, "script").ok
     assert machine_checks.memory(128, "hand").ok
     assert not machine_checks.memory(2000, "hand").ok

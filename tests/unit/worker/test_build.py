@@ -28,7 +28,7 @@ def _spec(**given: Any) -> RunSpec:
         "workload": Part("digits", "testbed.worker.workloads.digits.Digits"),
         "strategy": Part("ddp", "testbed.worker.strategies.ddp.DDP"),
         "compressor": Part("none", "compressors.none.Uncompressed"),
-        "device": Part("native", "testbed.worker.device.Native"),
+        "device": Part("native", "testbed.core.device.Native"),
     }
     return RunSpec(steps=1, **(defaults | given))
 
@@ -46,6 +46,8 @@ def test_a_possible_spec_has_no_faults() -> None:
         "faults": [],
         "parameters": 1091466,
         "metric": {"name": "accuracy", "target": 0.97, "higher_is_better": True},
+        "uses_feedback": False,
+        "computes": True,
     }
 
 
@@ -55,7 +57,7 @@ def test_faults_of_all_parts_come_at_once() -> None:
             compressor=Part("topk", "compressors.topk.TopK", {"density": 2, "densty": 0.1}),
             workload=Part("digits", "testbed.worker.workloads.digits.Digits", {"learning_rate": -1, "momentum": 1}),
             strategy=Part("ddp", "testbed.worker.strategies.ddp.DDP", {"bucket_size": "4"}),
-            device=Part("native", "testbed.worker.device.Native", {"speed": 2}),
+            device=Part("native", "testbed.core.device.Native", {"speed": 2}),
         )
     )
     assert status == EXIT_INPUT

@@ -8,6 +8,7 @@ import pytest
 from testbed.worker.clock import PhaseClock
 from testbed.worker.comm import Communicator
 from testbed.worker.stopwatch import Stopwatch
+from testbed.worker.times import ComputeTimes
 
 
 def _compute(cpu_s: float) -> None:
@@ -104,3 +105,78 @@ def test_an_interval_that_is_still_open_counts_until_now() -> None:
     time.sleep(0.02)
     end()
     assert 0.02 <= watch.take_s() < 0.4
+
+
+class _Times(ComputeTimes):
+    """A device of which only pacing is asked."""
+
+    @property
+    def forward_s(self) -> float:
+        return 1.0
+
+
+def test_a_phase_lasts_what_its_device_takes_times_the_dilation() -> None:
+    clock = PhaseClock(2.0, _Times())
+    clock.restart(time.monotonic())
+    started_s = time.monotonic()
+    with clock.phase("forward", 0.05):
+        pass
+    with clock.phase("backward", 0.1):
+        clock.spend(0.04)
+        assert time.monotonic() - started_s >= 0.18
+        with clock.phase("compress", 0.01):
+            pass
+        assert time.monotonic() - started_s >= 0.2
+    assert time.monotonic() - started_s >= 0.32
+    seconds = clock.take()
+    assert seconds["forward"] == pytest.approx(0.05, abs=0.02)
+    assert seconds["backward"] == pytest.approx(0.1, abs=0.02)
+    assert seconds["compress"] == pytest.approx(0.01, abs=0.02)
+
+
+def test_work_that_was_late_is_followed_by_no_sleep_until_it_is_made_good() -> None:
+    clock = PhaseClock(1.0, _Times())
+    started_s = time.monotonic()
+    clock.restart(started_s)
+    with clock.phase("forward", 0.1):
+        _compute(0.3)
+    clock.mark()
+    late_s = time.monotonic() - started_s - 0.1
+    with clock.phase("backward", late_s + 0.1):
+        pass
+    # only the last 0.1 of these were slept: the rest of them was over by then
+    assert 0.2 <= time.monotonic() - started_s - late_s < 0.2 + late_s
+    clock.mark()  # in time again; the stretch stays as late as it was at its latest
+    clock.end_stretch()
+    assert clock.take_late_s() == pytest.approx(late_s, abs=0.05)
+    assert clock.take_late_s() == 0.0
+
+
+def test_what_nobody_saw_is_not_late() -> None:
+    clock = PhaseClock(1.0, _Times())
+    clock.restart(time.monotonic())
+    with clock.phase("forward", 0.01):
+        _compute(0.1)
+    with clock.phase("backward", 0.5):
+        pass
+    clock.mark()
+    clock.end_stretch()
+    assert clock.take_late_s() < 0.05
+
+
+def test_after_a_wait_time_goes_on_from_what_was_awaited() -> None:
+    clock = PhaseClock(1.0, _Times())
+    clock.restart(time.monotonic())
+    with clock.phase("exposed_communication"):
+        time.sleep(0.2)
+    started_s = time.monotonic()
+    with clock.phase("forward", 0.1):
+        pass
+    assert time.monotonic() - started_s >= 0.09  # and does not make good what the wait took
+
+
+def test_cpu_seconds_are_told_beside_the_emulated_ones() -> None:
+    clock = PhaseClock(1.0, _Times())
+    with clock.phase("forward", 0.2):
+        _compute(0.05)
+    assert clock.take_cpu_s()["forward"] == pytest.approx(0.05, abs=0.03)

@@ -1,0 +1,148 @@
+"""The simulator against the emulator: step time and bytes of runs, most of them of kinds that nothing was fitted to.
+
+What is measured is the emulator; predictions follow from it by arithmetic, when the table is made. `python -m
+experiments.benchmarks.simulator` fits the constants to the points of role "calibration", validates them on those of
+role "validation" and writes both to experiments/calibration/simulator.json.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from experiments.benchmarks.cells import Found, disturbed, number, table
+from experiments.benchmarks.harness import FOLDER, Point, Results, machine
+from experiments.benchmarks.whole_run import perform
+from testbed.analysis.simulator import calibration
+from testbed.analysis.simulator.calibration import Calibration, Emulated
+from testbed.analysis.simulator.plan import StepPlan, plan
+from testbed.core.spec import RunSpec
+from testbed.orchestrator import provenance
+from testbed.orchestrator.clone import CLONE
+from testbed.orchestrator.config import resolve
+
+_SECONDS = 30
+_STEPS = 8
+_CALIBRATION = (
+    "topo=wan100m workers=4",
+    "topo=lan workers=4",
+    "topo=wan1g workers=2 compressor=fp16",
+    "topo=wan10m workers=4 compressor=int8 device=paced device.step_s=0.2",
+)
+_VALIDATION = (
+    "topo=wan1g workers=4",
+    "topo=wan1g workers=4 compressor=topk",
+    "topo=wan1g workers=2",
+    "topo=wan1g workers=8 compressor=fp16 device=paced device.step_s=0.5",
+    "topo=wan1g workers=4 strategy=torch_ddp",
+    "topo=wan100m workers=2 compressor=int8",
+    "topo=wan100m workers=4 compressor=powersgd",
+    "topo=wan100m workers=8 compressor=topk device=paced device.step_s=0.3",
+    "topo=wan10m workers=2 compressor=topk device=paced device.step_s=0.1",
+    "topo=wan10m workers=4 compressor=fp16 device=paced device.step_s=0.2",
+    "topo=us3 workers=3",
+    "topo=us3 workers=6 compressor=powersgd",
+    "topo=us3 workers=3 strategy=torch_ddp device=paced device.step_s=0.2",
+    "topo=dtfm-regional4 workers=4 device=paced device.step_s=0.2",
+    "topo=dtfm-regional4 workers=8 compressor=int8 device=paced device.step_s=0.4",
+    "topo=dtfm-regional4 workers=4 compressor=topk",
+    "topo=lan workers=4 compressor=fp16",
+    "topo=lan workers=8 compressor=topk device=paced device.step_s=0.2",
+)
+_CLOSED_FORMS = (
+    "topo=wan1g workers=4 strategy.collective=hierarchical",
+    "topo=dtfm-regional4 workers=8 strategy.collective=two_shot device=paced device.step_s=0.4",
+)
+"""Collectives of the testbed's own, which are predicted by closed forms alone."""
+ROLES = {"calibration": _CALIBRATION, "validation": _VALIDATION, "closed form": _CLOSED_FORMS}
+
+
+def points(*, quick: bool) -> list[Point]:
+    if quick:
+        return [Point({"run": _VALIDATION[2], "role": "validation"}, _SECONDS)]
+    return [Point({"run": run, "role": role}, _SECONDS) for role, runs in ROLES.items() for run in runs]
+
+
+def measure(run: str, role: str) -> dict[str, Any]:
+    del role
+    overrides = [*run.split(), f"steps={_STEPS}", "evaluate_every=1000"]
+    made = perform(overrides)
+    spec = _spec(run, made.summary["dilation"])
+    payload = sum(event["payload_bytes"] for ranks in made.steps for event in ranks.values()) / len(made.steps)
+    return {
+        **made.facts(),
+        "payload_bytes": payload,
+        "wan_bytes": (made.summary["bytes"]["wire_wan"] or 0) / _STEPS,
+        "plan": plan(spec, made.cpu, made.device).to_json(),
+    }
+
+
+def emulated(point: Found) -> Emulated:
+    result = point["result"]
+    spec = _spec(point["asked"]["run"], result["dilation"])
+    step = StepPlan.from_json(result["plan"])
+    return Emulated(spec, step, result["step_s"], result["payload_bytes"], result["wan_bytes"])
+
+
+def calibrated(found: Sequence[Found]) -> Calibration:
+    """Fitted to one part of the points, validated on another."""
+    runs = {role: [p for p in found if p["asked"]["role"] == role] for role in ROLES}
+    constants = calibration.fit([emulated(point) for point in runs["calibration"]])
+    here = provenance.collect()
+    origin = {
+        "machine": machine(),
+        **{key: here[key] for key in ("commit", "dirty", "code_hash")},
+        "fitted_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "fitted_to": [{"run": p["asked"]["run"], "measured_at": p["measured_at"]} for p in runs["calibration"]],
+        "validated_on": [{"run": p["asked"]["run"], "measured_at": p["measured_at"]} for p in runs["validation"]],
+    }
+    return Calibration(constants, calibration.validate(constants, list(map(emulated, runs["validation"]))), origin)
+
+
+def simulator(found: Sequence[Found]) -> str:
+    """The table, by the constants in the repository."""
+    constants = calibration.read(calibration.DEFAULT_FILE).constants
+
+    def row(point: Found) -> list[str]:
+        run, result = emulated(point), point["result"]
+        error, (payload, wan) = run.error(constants), run.bytes_errors(constants)
+        return [
+            point["asked"]["run"] + disturbed(point),
+            point["asked"]["role"],
+            f"{run.step_s:.4f}",
+            f"{run.step_s * (1 + error):.4f}",
+            number(error, "+.1f", 100),
+            number(payload, "+.2f", 100),
+            number(wan, "+.2f", 100),
+            f"{result['dilation']:g}",
+            number(result["late_share"], ".1f", 100),
+            result["verdict"],
+        ]
+
+    order = list(ROLES)
+    rows = sorted(found, key=lambda point: (order.index(point["asked"]["role"]), point["asked"]["run"]))
+    heads = ("run", "role", "emulated, s", "predicted, s", "error: %", "payload: %", "WAN bytes: %", "k", "late: %")
+    return table((*heads, "verdict"), map(row, rows))
+
+
+def _spec(run: str, dilation: float) -> RunSpec:
+    spec = resolve(run.split()).spec
+    return replace(spec, dilation=dilation, auto_dilation=False)
+
+
+def main() -> None:
+    results = Results(FOLDER / "results", "simulator")
+    found, _ = results.of(points(quick=False))
+    known = calibrated(found)
+    calibration.write(calibration.DEFAULT_FILE, known)
+    assert known.validation is not None
+    errors = f"median error {known.validation.median_error:.1%}, worst {known.validation.worst_error:.1%}"
+    sys.stdout.write(f"{simulator(found)}\n\n{known.constants}\n{len(known.validation.errors)} validated: {errors}\n")
+    sys.stdout.write(f"written to {calibration.DEFAULT_FILE.relative_to(CLONE)}\n")
+
+
+if __name__ == "__main__":
+    main()

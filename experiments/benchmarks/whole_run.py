@@ -1,0 +1,101 @@
+"""A whole run as one point of a benchmark: the command itself, and what its record says."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.core.errors import EXIT_COMPLETED, EXIT_INVALID, RunError
+from testbed.core.profile import Profile
+from testbed.core.rundir import RunDir
+from testbed.orchestrator.clone import CLONE, environment
+
+TIME_LIMIT_S = 400.0
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    """The record of one run, without its first step, in which connections warm up."""
+
+    summary: dict[str, Any]
+    provenance: dict[str, Any]
+    steps: list[dict[int, dict[str, Any]]]
+    """By step, then by rank."""
+
+    @property
+    def device(self) -> Profile:
+        return Profile.from_json(self.provenance["device_profile"])
+
+    @property
+    def cpu(self) -> Profile:
+        return Profile.from_json(self.provenance["cpu_profile"])
+
+    def median(self, key: str) -> float:
+        """Over steps, of the mean over ranks."""
+        return statistics.median(statistics.fmean(e[key] for e in ranks.values()) for ranks in self.steps)
+
+    def phase_s(self, name: str) -> float:
+        """Likewise."""
+        return statistics.median(statistics.fmean(e["phase_s"][name] for e in ranks.values()) for ranks in self.steps)
+
+    @property
+    def late_share(self) -> float:
+        """As the verdict has it, without the first step."""
+        late_s = sum(max(e["late_s"] for e in ranks.values()) for ranks in self.steps)
+        return late_s / sum(max(e["step_s"] for e in ranks.values()) for ranks in self.steps)
+
+    @property
+    def queued_share(self) -> float:
+        queued_s = sum(statistics.fmean(e["queued_s"] for e in ranks.values()) for ranks in self.steps)
+        return queued_s / sum(max(e["step_s"] for e in ranks.values()) for ranks in self.steps)
+
+    def facts(self) -> dict[str, Any]:
+        """What every table of runs has."""
+        return {
+            "verdict": self.summary["verdict"],
+            "reasons": self.summary["reasons"],
+            "dilation": self.summary["dilation"],
+            "step_s": self.median("step_s"),
+            "late_share": self.late_share,
+            "queued_share": self.queued_share,
+        }
+
+
+def perform(overrides: Sequence[str]) -> WholeRun:
+    """Make a run, in a folder that goes when its record is read.
+
+    Raises:
+        RunError: it did not complete; with what it said.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "testbed", "run", *overrides, "metrics_port=0"]
+        done = subprocess.run(
+            [*command, "--json", "--share", "--runs", folder],
+            capture_output=True,
+            text=True,
+            cwd=CLONE,
+            env=environment(),
+            timeout=TIME_LIMIT_S,
+            check=False,
+        )
+        if done.returncode not in (EXIT_COMPLETED, EXIT_INVALID):
+            raise RunError(f"{' '.join(overrides)}: status {done.returncode}: {done.stderr.strip()[-1000:]}")
+        (path,) = Path(folder).iterdir()
+        return read(RunDir(path))
+
+
+def read(run: RunDir) -> WholeRun:
+    steps: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
+    for event in run.read_events():
+        if event["event"] == "step" and event["step"] > 1:
+            steps[event["step"]][event["rank"]] = event
+    summary, provenance = json.loads(run.summary.read_text()), json.loads(run.provenance.read_text())
+    return WholeRun(summary, provenance, [steps[number] for number in sorted(steps)])

@@ -1,0 +1,83 @@
+"""The buckets of a step in order: a profile tells which sizes there are, and which collectives follow each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from testbed.core.errors import InputError
+from testbed.core.models import find_model
+from testbed.core.models.scaled import scaled
+from testbed.core.profile import Collective, Profile
+from testbed.core.spec import RunSpec
+from testbed.core.units import parse_size_bytes
+
+Bucket = tuple[int, tuple[Collective, ...]]
+"""Elements, and what is sent for them, one collective after another."""
+_REPLAY = "testbed.worker.workloads.replay.Replay"
+
+
+def buckets(spec: RunSpec, profile: Profile) -> list[Bucket]:
+    """As strategy `ddp` makes them.
+
+    Raises:
+        InputError: the profile is of other buckets.
+    """
+    for sizes in _candidates(spec, profile):
+        if found := _with_collectives(sizes, profile):
+            return found
+    total = sum(layer.parameters for layer in profile.layers)
+    raise InputError(
+        f"profile of {profile.workload}: its {len(profile.collectives)} collectives and {len(profile.codec)} sizes of"
+        f" buckets do not add up to the {total} parameters in buckets of {_size_bytes(spec)} bytes; measure it anew"
+    )
+
+
+def torch_buckets(spec: RunSpec, profile: Profile) -> list[Bucket]:
+    """torch closes a bucket once it holds as much as was asked for; the tensors of a layer arrive together."""
+    sizes = [0]
+    for layer in reversed(profile.layers):
+        if 4 * sizes[-1] >= _size_bytes(spec):
+            sizes.append(0)
+        sizes[-1] += layer.parameters
+    return [(size, (Collective(kind="all_reduce", size_bytes=4 * size),)) for size in sizes if size]
+
+
+def cut(tensors: Sequence[int], size_bytes: int) -> list[int]:
+    """Elements of each bucket: from the last tensor on, cut before `size_bytes` would be exceeded."""
+    found: list[int] = []
+    for elements in reversed(tensors):
+        if not found or 4 * (found[-1] + elements) > size_bytes:
+            found.append(0)
+        found[-1] += elements
+    return found
+
+
+def _candidates(spec: RunSpec, profile: Profile) -> Iterator[list[int]]:
+    """Layers are known, their tensors only of models in our tables. Where a bucket is cut inside a layer, its size is
+    nearest to that of whole layers."""
+    params, size_bytes = spec.workload.params, _size_bytes(spec)
+    if spec.workload.target == _REPLAY:
+        layers = scaled(find_model(params["model"], params.get("tokens")), params.get("scale", 1))
+        yield cut([math.prod(shape) for layer in layers for shape in layer.shapes], size_bytes)
+    whole = cut([layer.parameters for layer in profile.layers if layer.parameters], size_bytes)
+    known = [bucket.elements for bucket in profile.codec]
+    yield [min(known, key=lambda elements: abs(elements - size)) for size in whole] if known else []
+
+
+def _with_collectives(sizes: Sequence[int], profile: Profile) -> list[Bucket] | None:
+    """None where this is not what the profile is of."""
+    needed = {bucket.elements: len(bucket.rounds) - 1 for bucket in profile.codec}
+    counts = [needed.get(size, -1) for size in sizes]
+    has_all = sum(sizes) == sum(layer.parameters for layer in profile.layers) and set(sizes) == set(needed)
+    if not has_all or sum(counts) != len(profile.collectives):
+        return None
+    found, rest = [], profile.collectives
+    for size, count in zip(sizes, counts, strict=True):
+        found.append((size, rest[:count]))
+        rest = rest[count:]
+    return found
+
+
+def _size_bytes(spec: RunSpec) -> int:
+    return parse_size_bytes(str(spec.strategy.params.get("bucket_size", "4 MiB")))

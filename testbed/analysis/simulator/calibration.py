@@ -1,0 +1,103 @@
+"""The fitted constants and how well they did elsewhere: one JSON file with its provenance."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from testbed.analysis.simulator.constants import IDEAL, Constants
+from testbed.analysis.simulator.network import Network
+from testbed.analysis.simulator.plan import StepPlan
+from testbed.analysis.simulator.steps import follow
+from testbed.analysis.simulator.traffic import traffic
+from testbed.analysis.simulator.validation import Validation, traits
+from testbed.core.errors import InputError
+from testbed.core.rundir import write_json
+from testbed.core.spec import RunSpec
+
+SCHEMA_VERSION = 1
+DEFAULT_FILE = Path(__file__).resolve().parents[3] / "experiments" / "calibration" / "simulator.json"
+_GOODPUTS = [0.90 + 0.005 * step for step in range(21)]
+_MESSAGES_S = [1e-4 * step for step in range(21)]
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """What a run on the emulator gave; steps from the second on."""
+
+    spec: RunSpec
+    plan: StepPlan
+    step_s: float
+    payload_bytes: float
+    """Of a step, all ranks."""
+    wan_bytes: float
+    """Likewise, on the wire, all WAN links."""
+
+    def error(self, constants: Constants) -> float:
+        """Of the predicted step time."""
+        network = Network(self.spec.topology, constants, tcp=self.spec.tcp, dilation=self.spec.dilation)
+        return follow(self.plan, network).step_s / self.step_s - 1
+
+    def bytes_errors(self, constants: Constants) -> tuple[float, float | None]:
+        """Of payload, and of bytes over the WAN where there is one."""
+        sent = traffic(self.plan, self.spec.topology, constants)
+        wan = sent.wan_wire_bytes / self.wan_bytes - 1 if self.wan_bytes else None
+        return sent.payload_bytes / self.payload_bytes - 1, wan
+
+
+@dataclass(frozen=True)
+class Calibration:
+    constants: Constants = IDEAL
+    validation: Validation | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+    """Machine, commit, date, and the runs it was fitted to."""
+
+
+def fit(runs: Sequence[Emulated]) -> Constants:
+    """The constants with which the predictions for `runs` are off least, on average of their squares."""
+    extra = [
+        (run.wan_bytes - traffic(run.plan, run.spec.topology, IDEAL).wan_wire_bytes) / run.payload_bytes
+        for run in runs
+        if run.wan_bytes
+    ]
+    candidates = [Constants(goodput=g, message_s=m) for g, m in itertools.product(_GOODPUTS, _MESSAGES_S)]
+    best = min(candidates, key=lambda constants: sum(run.error(constants) ** 2 for run in runs))
+    return dataclasses.replace(best, acknowledged=max(0.0, statistics.median(extra)) if extra else 0.0)
+
+
+def validate(constants: Constants, runs: Sequence[Emulated]) -> Validation:
+    return Validation(tuple(run.error(constants) for run in runs), tuple(traits(run.spec) for run in runs))
+
+
+def write(path: Path, calibration: Calibration) -> None:
+    known = calibration.validation
+    data = {
+        "schema_version": SCHEMA_VERSION,
+        "constants": dataclasses.asdict(calibration.constants),
+        "validation": None if known is None else dataclasses.asdict(known),
+        "provenance": calibration.provenance,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, data)
+
+
+def read(path: Path) -> Calibration:
+    """
+    Raises:
+        InputError: it cannot be read, or is none of this version.
+    """
+    try:
+        data = json.loads(path.read_text())
+        if data["schema_version"] != SCHEMA_VERSION:
+            raise ValueError(f"version {data['schema_version']}, not {SCHEMA_VERSION}")
+        found = data["validation"]
+        known = None if found is None else Validation(tuple(found["errors"]), tuple(found["traits"]))
+        return Calibration(Constants(**data["constants"]), known, data["provenance"])
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"calibration {path}: {type(error).__name__}: {error}") from error

@@ -1,0 +1,166 @@
+"""Collectives as they pass in time: when each rank has its result, given when each rank has begun.
+
+Rings are followed message by message, for all ranks at once: one iteration of gloo's loop is one step here.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from testbed.analysis.simulator.network import Hops, Network, Times
+from testbed.core import collective_costs
+
+SEGMENT_BYTES = 2**20
+"""gloo's largest part of a tensor that is sent at once."""
+_IN_FLIGHT = 2
+"""Messages that gloo's ring begins before it waits for the first."""
+
+
+class UnderWay(ABC):
+    """A collective that has begun."""
+
+    is_done = False
+
+    @property
+    @abstractmethod
+    def now_s(self) -> float:
+        """When it goes on, on average over ranks."""
+
+    @abstractmethod
+    def advance(self) -> None:
+        """Follow it a little further."""
+
+    @abstractmethod
+    def end_s(self) -> Times:
+        """When each rank has its result, once done."""
+
+
+class Ring(UnderWay):
+    """gloo's: `phases` times `messages` messages of every rank to its neighbour.
+
+    A message leaves once the sender has what it passes on, and the receiver has said that there is room for it; both
+    take turns with two halves, so that one is on its way while the other is worked on.
+    """
+
+    def __init__(self, network: Network, begin_s: Times, towards: int, phases: int, messages: int, size: float) -> None:
+        self._hops: Hops = network.hops(towards)
+        self._network, self._size = network, size
+        self._hops.begin(_IN_FLIGHT * size)
+        self._phases, self._messages = phases, messages
+        self._now, self._mean_s = begin_s.copy(), float(begin_s.mean())
+        self._received = [begin_s.copy() for _ in range(_IN_FLIGHT)]
+        self._sent = [begin_s.copy() for _ in range(_IN_FLIGHT)]
+        self._index = 0
+
+    @property
+    def now_s(self) -> float:
+        return self._mean_s
+
+    def advance(self) -> None:
+        half, hops, network = self._index % _IN_FLIGHT, self._hops, self._network
+        said_s = hops.at_sender(self._now)
+        asked_s = said_s + self._behind_s(said_s) + hops.back_s
+        leaves_s = np.maximum.reduce([self._now, asked_s, network.free_s[hops.slowest]])
+        carried_s, paced_s = self._size * hops.second_byte, hops.paced_s(self._size, network.paced)
+        left_s = leaves_s + np.maximum(carried_s, paced_s)
+        # what BBR holds back waits at its sender, in nobody's way but its own connection's
+        queued_s = left_s if network.size == 2 else np.where(paced_s > carried_s, leaves_s, left_s)
+        network.carry(hops.slowest, leaves_s, left_s, queued_s)
+        self._sent[half] = leaves_s
+        self._received[half] = hops.at_receiver(left_s + hops.delay_s) + network.message_s
+        self._index += 1
+        self._go_on()
+
+    def _behind_s(self, said_s: Times) -> Times:
+        """What notices wait behind bytes that go their way: of two ranks on the same connection, else on a link."""
+        return self._network.behind_s(self._hops.slowest_back, said_s)
+
+    def _go_on(self) -> None:
+        """To when each rank can begin its next message, or its next phase."""
+        half = self._index % _IN_FLIGHT
+        self._now = np.maximum(self._now, np.maximum(self._received[half], self._sent[half]))
+        if self._index == self._messages:
+            self._index, self._phases = 0, self._phases - 1
+            self._now = self.end_s()
+            self.is_done = self._phases == 0
+            if self.is_done:
+                self._hops.end(_IN_FLIGHT * self._size)
+        self._mean_s = float(self._now.mean())
+
+    def end_s(self) -> Times:
+        end_s: Times = np.maximum.reduce([self._now, *self._received, *self._sent])
+        return end_s
+
+
+class AllAtOnce(UnderWay):
+    """gloo's all-to-all: every rank to every other one; first each tells each that there is room."""
+
+    def __init__(self, network: Network, begin_s: Times, size: float) -> None:
+        """
+        Args:
+            size: of what one rank sends to another.
+        """
+        self._begin_s, self._end_s = begin_s, begin_s
+        self._network, self._size = network, size
+
+    @property
+    def now_s(self) -> float:
+        return float(self._begin_s.mean())
+
+    def advance(self) -> None:
+        network, pairs = self._network, self._network.pairs
+        region, last_s = pairs.region, np.full(len(pairs.delay_s), -np.inf)
+        np.maximum.at(last_s, region, self._begin_s)
+        free_s = network.free_s[pairs.slowest].reshape(pairs.delay_s.shape)
+        is_asked_s = self._begin_s[:, None] + pairs.delay_s[region]
+        leaves_s = np.maximum(is_asked_s, np.maximum(last_s, free_s.T[region]))
+        carried_s = self._size * pairs.second_byte
+        arrives_s = leaves_s + (carried_s + pairs.delay_s).T[region]
+        given_s = np.full_like(pairs.delay_s, -np.inf)
+        np.maximum.at(given_s, region, leaves_s)
+        left_s = given_s.T + carried_s
+        network.carry(pairs.slowest, given_s.T.ravel(), left_s.ravel(), left_s.ravel())
+        self._end_s = arrives_s.max(axis=1) + network.message_s * (network.size - 1)
+        self.is_done = True
+
+    def end_s(self) -> Times:
+        return self._end_s
+
+
+class OfOurs(UnderWay):
+    """One of the testbed's own algorithms, by its closed form: it ends at the same time everywhere."""
+
+    def __init__(self, network: Network, begin_s: Times, algorithm: str, kind: str, size: float) -> None:
+        self._begin_s = begin_s
+        self._takes_s = collective_costs.seconds(
+            algorithm, kind, size / network.constants.goodput, network.topology, message_s=network.message_s
+        )
+
+    @property
+    def now_s(self) -> float:
+        return float(self._begin_s.max())
+
+    def advance(self) -> None:
+        self.is_done = True
+
+    def end_s(self) -> Times:
+        return np.full_like(self._begin_s, self._begin_s.max() + self._takes_s)
+
+
+def begin(network: Network, algorithm: str, kind: str, size: float, begin_s: Times) -> UnderWay:
+    """
+    Args:
+        size: as in `core.collective_costs`.
+    """
+    if algorithm != "gloo":
+        return OfOurs(network, begin_s, algorithm, kind, size)
+    if kind == "all_to_all":
+        return AllAtOnce(network, begin_s, size / network.size)
+    rounds = network.size - 1
+    if kind == "all_gather":
+        return Ring(network, begin_s, 1, 1, 2 * rounds, size / 2)
+    parts = max(_IN_FLIGHT, math.ceil(math.ceil(size / SEGMENT_BYTES) / network.size))
+    return Ring(network, begin_s, -1, 2, parts * rounds, size / (parts * network.size))

@@ -1,0 +1,47 @@
+"""`python -m testbed.analysis predict`: a question as JSON in, a prediction as text or JSON out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from testbed.analysis.simulator import calibration
+from testbed.analysis.simulator.plan import plan
+from testbed.analysis.simulator.prediction import Prediction, predict
+from testbed.analysis.simulator.text import text
+from testbed.analysis.simulator.validation import Standing
+from testbed.core.errors import InputError
+from testbed.core.profile import Profile
+from testbed.core.spec import RunSpec
+
+
+def answer(question: dict[str, Any], calibration_file: Path | None = None) -> Prediction:
+    """
+    Args:
+        question: {"spec", "cpu", "device"}, the latter two profiles.
+
+    Raises:
+        InputError: it is no such question, or one that cannot be answered.
+    """
+    try:
+        spec = RunSpec.from_json(question["spec"])
+        cpu, device = Profile.from_json(question["cpu"]), Profile.from_json(question["device"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"predict: not a spec with its profiles: {type(error).__name__}: {error}") from error
+    known = calibration.Calibration()
+    if calibration_file is not None or calibration.DEFAULT_FILE.exists():
+        known = calibration.read(calibration_file or calibration.DEFAULT_FILE)
+    standing = Standing.of(spec, known.validation)
+    return predict(spec, plan(spec, cpu, device), known.constants, standing, assumed=device.assumed)
+
+
+def command(source: str, calibration_file: Path | None, *, as_json: bool) -> str:
+    """What to print for the question in the file `source`, or on standard input for `-`."""
+    try:
+        question = json.loads(sys.stdin.read() if source == "-" else Path(source).read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"predict {source}: {error}") from error
+    found = answer(question, calibration_file)
+    return json.dumps(found.to_json(), indent=2) if as_json else text(found)

@@ -1,0 +1,77 @@
+"""Who carries collectives, and in which order: gloo's two threads, or the one of the testbed's own algorithms."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from testbed.analysis.simulator import collectives
+from testbed.analysis.simulator.collectives import UnderWay
+from testbed.analysis.simulator.network import Network, Times
+from testbed.analysis.simulator.traffic import algorithm_of
+
+GLOO_THREADS = 2
+
+
+@dataclass
+class Issued:
+    """A collective that was asked for."""
+
+    algorithm: str
+    kind: str
+    size: float
+    issued_s: Times
+    under_way: UnderWay | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.under_way is not None and self.under_way.is_done
+
+
+class Carriers:
+    """Begins what is issued once a thread is free, and follows all that is under way together, by time."""
+
+    def __init__(self, network: Network, algorithm: str = "gloo") -> None:
+        self._network, self._algorithm = network, algorithm
+        threads = GLOO_THREADS if algorithm == "gloo" else 1
+        self._free_s = [np.full(network.size, -np.inf) for _ in range(threads)]
+        self._active: dict[int, Issued] = {}
+        self._queue: deque[Issued] = deque()
+
+    def issue(self, kind: str, size: float, now_s: Times) -> Issued:
+        algorithm = algorithm_of(self._algorithm, kind, size, self._network.topology)
+        issued = Issued(algorithm, kind, size, now_s.copy())
+        self._queue.append(issued)
+        return issued
+
+    def end_s(self, issued: Issued) -> Times:
+        """When each rank has the result of `issued`."""
+        while not issued.is_done:
+            self._begin_queued()
+            soonest = min(self._active.values(), key=_now_s)
+            assert soonest.under_way is not None
+            soonest.under_way.advance()
+            self._free_done()
+        assert issued.under_way is not None
+        return issued.under_way.end_s()
+
+    def _begin_queued(self) -> None:
+        for thread, free_s in enumerate(self._free_s):
+            if self._queue and thread not in self._active:
+                one = self._queue.popleft()
+                at_s = np.maximum(one.issued_s, free_s)
+                one.under_way = collectives.begin(self._network, one.algorithm, one.kind, one.size, at_s)
+                self._active[thread] = one
+
+    def _free_done(self) -> None:
+        for thread, one in list(self._active.items()):
+            if one.under_way is not None and one.is_done:
+                self._free_s[thread] = one.under_way.end_s()
+                del self._active[thread]
+
+
+def _now_s(issued: Issued) -> float:
+    assert issued.under_way is not None
+    return issued.under_way.now_s

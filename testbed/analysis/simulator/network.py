@@ -1,0 +1,182 @@
+"""The ways of a collective's messages: which links they take, how fast, how late. Arrays over ranks or regions."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.analysis.simulator.constants import PACED, Constants
+from testbed.core import collective_costs
+from testbed.core.paths import SEGMENT_BYTES, WIRE_RATIO, DirectedLink, Path, Paths, delay_s
+from testbed.core.topology import Topology
+
+Times = npt.NDArray[np.float64]
+"""One number a rank, in emulated seconds, if nothing else is said."""
+Indices = npt.NDArray[np.intp]
+_REMEMBERED = 8
+INITIAL_WINDOW_BYTES = 10 * SEGMENT_BYTES
+"""What TCP paces by before it has seen any rate (RFC 6928)."""
+
+
+@dataclass
+class Hops:
+    """Every rank sends to the one `towards` ranks further."""
+
+    towards: int
+    delay_s: Times
+    """From each sender to its receiver."""
+    back_s: Times
+    """From the receiver back."""
+    second_byte: Times
+    """Seconds one byte of payload takes on the slowest link, shared among the hops of this ring."""
+    slowest: Indices
+    """That link."""
+    slowest_back: Indices
+    """Likewise, of the way back."""
+    round_bytes: float = 0.0
+    """The most that was under way at once from each sender, since the beginning."""
+    _under_way_bytes: float = 0.0
+
+    def at_sender(self, values: Times) -> Times:
+        """Values of receivers, each at the place of who sends to it."""
+        return np.roll(values, -self.towards)
+
+    def at_receiver(self, values: Times) -> Times:
+        return np.roll(values, self.towards)
+
+    def begin(self, size: float) -> None:
+        self._under_way_bytes += size
+        self.round_bytes = max(self.round_bytes, self._under_way_bytes)
+
+    def end(self, size: float) -> None:
+        self._under_way_bytes -= size
+
+    def paced_s(self, size: float, paced: float) -> Times:
+        """What a message takes at least to leave."""
+        seen_s = self.delay_s + self.back_s + self.round_bytes * self.second_byte
+        return paced * seen_s * size / max(self.round_bytes, INITIAL_WINDOW_BYTES)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Every rank sends to every other one. Matrices over regions, from row to column."""
+
+    region: Indices
+    """Of each rank."""
+    delay_s: Times
+    second_byte: Times
+    """Seconds that one byte to each rank takes, with all that shares the slowest link of the path."""
+    slowest: Indices
+    """One row after another."""
+
+
+class Network:
+    """One topology, and until when its links are busy."""
+
+    def __init__(self, topology: Topology, constants: Constants, *, tcp: str = "stock", dilation: float = 1.0) -> None:
+        """
+        Args:
+            tcp: the profile of the run.
+            dilation: of the run that is predicted, since what the hosts do takes wall time.
+        """
+        self.topology, self.constants = topology, constants
+        self.paced = PACED.get(tcp, 0.0)
+        self.message_s = constants.message_s / dilation
+        self.size = len(topology.nodes)
+        self.paths = Paths(topology)
+        self._index: dict[DirectedLink, int] = {}
+        for link in topology.links:
+            for source, target, profile in link.directions():
+                self._index[DirectedLink(link.name, source, target, profile)] = len(self._index)
+        self.free_s: Times = np.full(len(self._index) + 1, -np.inf)
+        """Of each directed link, when the last byte of what it was given has left; the last one stands for none."""
+        self._given_s = np.full((_REMEMBERED, len(self.free_s)), np.inf)
+        self._left_s = np.full((_REMEMBERED, len(self.free_s)), -np.inf)
+        """Of the last messages over each link, when they came to it and when they had left."""
+        self._carried: list[Indices] = [np.zeros(0, dtype=np.intp)] * _REMEMBERED
+        """By row, what it holds."""
+        self._each_once: dict[int, tuple[Indices, bool]] = {}
+        self._row = 0
+        self._hops: dict[int, Hops] = {}
+
+    def hops(self, towards: int) -> Hops:
+        if towards not in self._hops:
+            self._hops[towards] = self._ring(towards)
+        return self._hops[towards]
+
+    @functools.cached_property
+    def pairs(self) -> Pairs:
+        members = collective_costs.ranks_of_regions(self.topology)
+        region, load = np.zeros(self.size, dtype=np.intp), Counter[DirectedLink]()
+        for index, ranks in enumerate(members):
+            region[ranks] = index
+            for rank in ranks:
+                load.update(dict.fromkeys((*self.paths.up(rank), *self.paths.down(rank)), self.size - 1))
+        paths = [[self.paths.between(a[0], b[0]) for b in members] for a in members]
+        for a in members:
+            for b in members:
+                wan = self.paths.between_regions(self.paths.regions[a[0]], self.paths.regions[b[0]])
+                load.update(dict.fromkeys(wan, len(a) * len(b)))
+        slowest = [[self._slowest(path, load) for path in row] for row in paths]
+        return Pairs(
+            region,
+            np.array([[delay_s(path) for path in row] for row in paths]),
+            np.array([[seconds for seconds, _ in row] for row in slowest]),
+            np.array([index for row in slowest for _, index in row], dtype=np.intp),
+        )
+
+    def carry(self, links: Indices, given_s: Times, left_s: Times, queued_s: Times) -> None:
+        """Messages occupy `links` until `left_s`, and queues in front of them until `queued_s`."""
+        self._row = (self._row + 1) % _REMEMBERED
+        given, left, before = self._given_s[self._row], self._left_s[self._row], self._carried[self._row]
+        given[before], left[before] = np.inf, -np.inf
+        self._carried[self._row] = links
+        if self._is_each_once(links):
+            self.free_s[links] = np.maximum(self.free_s[links], left_s)
+            given[links], left[links] = given_s, queued_s
+            return
+        np.maximum.at(self.free_s, links, left_s)
+        np.minimum.at(given, links, given_s)
+        np.maximum.at(left, links, queued_s)
+
+    def _is_each_once(self, links: Indices) -> bool:
+        """Arrays of links are made once for each kind of collective, so their answer is kept by identity."""
+        known = self._each_once.get(id(links))
+        if known is None:
+            known = self._each_once[id(links)] = links, len(np.unique(links)) == len(links)
+        return known[1]
+
+    def behind_s(self, links: Indices, now_s: Times) -> Times:
+        """How long what comes to `links` at `now_s` waits behind messages that were there before."""
+        is_before = self._given_s[:, links] <= now_s
+        waits_s: Times = np.where(is_before, self._left_s[:, links] - now_s, 0.0).max(axis=0, initial=0.0)
+        return waits_s
+
+    def _ring(self, towards: int) -> Hops:
+        ranks = range(self.size)
+        there = [self.paths.between(rank, (rank + towards) % self.size) for rank in ranks]
+        back = [self.paths.between((rank + towards) % self.size, rank) for rank in ranks]
+        load = Counter(link for path in there for link in path)
+        slowest = [self._slowest(path, load) for path in there]
+        return Hops(
+            towards,
+            np.array([delay_s(path) for path in there]),
+            np.array([delay_s(path) for path in back]),
+            np.array([seconds for seconds, _ in slowest]),
+            np.array([index for _, index in slowest], dtype=np.intp),
+            np.array([self._slowest(path, Counter(path))[1] for path in back], dtype=np.intp),
+        )
+
+    def _slowest(self, path: Path | Sequence[DirectedLink], load: Mapping[DirectedLink, float]) -> tuple[float, int]:
+        """Seconds a byte, and the link's index."""
+        if not path:
+            return 0.0, len(self._index)
+        return max((load[link] * self._second_byte(link), self._index[link]) for link in path)
+
+    def _second_byte(self, link: DirectedLink) -> float:
+        return 8 * WIRE_RATIO / (self.constants.goodput * link.profile.rate_bit_s)

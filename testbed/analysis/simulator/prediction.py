@@ -1,0 +1,107 @@
+"""One prediction, and how far it can be believed."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.analysis.simulator.constants import Constants
+from testbed.analysis.simulator.network import Network
+from testbed.analysis.simulator.plan import StepPlan
+from testbed.analysis.simulator.steps import StepTimes, follow
+from testbed.analysis.simulator.traffic import Traffic, traffic
+from testbed.analysis.simulator.validation import Standing
+from testbed.core.errors import raise_input_faults
+from testbed.core.spec import RunSpec
+from testbed.core.topology import Topology
+
+KIND = "simulated"
+_HIDDEN = 0.05
+"""Of a step: less exposed communication does not bound it."""
+_BUSY = 0.5
+"""Of the exposed communication that a link's rate explains, where it is said to be what bounds a step."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Of one step once steps are alike; bytes of all ranks together."""
+
+    spec: RunSpec
+    plan: StepPlan
+    times: StepTimes
+    traffic: Traffic
+    bound_by: str
+    standing: Standing
+    constants: Constants
+    assumed: bool
+    """The device's times are arithmetic, not measured."""
+
+    @property
+    def dense_bytes(self) -> float:
+        return 2 * (self.spec.workers - 1) * 4 * sum(bucket.elements for bucket in self.plan.buckets)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": KIND,
+            "spec_hash": self.spec.hash,
+            "topology": self.spec.topo,
+            "workers": self.spec.workers,
+            "regions": len({node.region for node in self.spec.topology.nodes}),
+            "workload": dataclasses.asdict(self.spec.workload),
+            "strategy": dataclasses.asdict(self.spec.strategy),
+            "compressor": dataclasses.asdict(self.spec.compressor),
+            "device": dataclasses.asdict(self.spec.device),
+            "device_times": "assumed" if self.assumed else "measured",
+            "step_s": self.times.step_s,
+            "first_step_s": self.times.first_step_s,
+            "compute_s": self.plan.compute_s,
+            "exposed_communication_s": self.times.exposed_s,
+            "payload_bytes_step": self.traffic.payload_bytes,
+            "dense_bytes_step": self.dense_bytes,
+            "wan_bytes_step": self.traffic.wan_wire_bytes,
+            "wan_links": [dataclasses.asdict(link) for link in self.traffic.wan],
+            "bound_by": self.bound_by,
+            "validation": self.standing.to_json(),
+            "constants": dataclasses.asdict(self.constants),
+        }
+
+
+def predict(spec: RunSpec, step: StepPlan, constants: Constants, standing: Standing, *, assumed: bool) -> Prediction:
+    """
+    Args:
+        step: what `plan` makes of the spec and its profiles.
+
+    Raises:
+        InputError: the spec asks for what the simulator does not know.
+    """
+    raise_input_faults(_faults(spec))
+    times = follow(step, Network(spec.topology, constants, tcp=spec.tcp, dilation=spec.dilation))
+    sent = traffic(step, spec.topology, constants)
+    bound_by = _bound_by(times, sent, spec.topology)
+    return Prediction(spec, step, times, sent, bound_by, standing, constants, assumed)
+
+
+def _faults(spec: RunSpec) -> list[str]:
+    faults = []
+    if spec.program != "training":
+        faults.append(f"workload={spec.workload.name}: only our own training can be simulated")
+    if spec.events:
+        faults.append("events: the simulator knows no changes of links; leave them out")
+    if spec.background:
+        faults.append("background: the simulator knows no traffic of others; leave it out")
+    return faults
+
+
+def _bound_by(times: StepTimes, sent: Traffic, topology: Topology) -> str:
+    if times.exposed_s < _HIDDEN * times.step_s:
+        return "computing"
+    busiest = max(sent.wan, key=lambda link: link.carrying_s, default=None)
+    if busiest is not None and busiest.carrying_s >= max(sent.access_s, _BUSY * times.exposed_s):
+        return f"the rate of {busiest.name} from {busiest.source}"
+    if sent.access_s >= _BUSY * times.exposed_s:
+        return "the rate of the access links"
+    if not topology.wan_links:
+        return "messages of the hosts"
+    farthest = max(topology.wan_links, key=lambda link: link.rtt_s)
+    return f"round trips, the longest over {farthest.name}" if farthest.rtt_s else "messages of the hosts"

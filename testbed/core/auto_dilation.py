@@ -1,0 +1,151 @@
+"""`dilation=auto`: the smallest k at which the real work of all workers fits into the emulated time of a step.
+
+Two things must fit. Computing: before a rank sends, all ranks that share its cores have computed, and at k the device
+gives them k times its own time for it; what does not fit makes messages late. Everything: what a step costs in
+CPU seconds, the packets of its messages included, must leave cores idle, or messages wait for cores and not for links.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from testbed.core import costs
+from testbed.core.errors import InputError
+from testbed.core.profile import Profile
+from testbed.core.spec import MOST_CUBIC_DILATION, MOST_DILATED_RTT_S, RunSpec
+from testbed.core.units import format_time
+
+LATE_SHARE = 0.015
+"""Of a step: three quarters of what makes a run suspect."""
+BUSY_SHARE = 0.75
+"""Of all cores, on average."""
+COMPUTE_MARGIN = 1.25
+"""Beside others, with cold caches, a step takes longer than alone."""
+WAKE_UP_S = 3e-4
+"""Of a core, to wake one sleeping rank up and have it send."""
+MESSAGE_CPU_S = 2e-4
+"""Of a core, for one message of a collective: both ends, two bridges, two routers and the delay line."""
+BYTE_CPU_S = 1.5e-9
+"""Likewise for one byte."""
+_STEP = 0.05
+_MOST = 1000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What one step asks of the machine, and the emulated time it has for it."""
+
+    workers: int
+    cores: int
+    compute_cpu_s: float
+    """Of one worker."""
+    network_cpu_s: float
+    """Of all workers, routers and the kernel."""
+    compute_s: float
+    """Emulated: of one worker."""
+    communicate_s: float
+    """Emulated: the least that the links need."""
+
+    @classmethod
+    def of(cls, spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> Load:
+        """Of a step of `spec`; no collectives in the profile count as one dense all-reduce."""
+        collectives = [(c.kind, c.size_bytes) for c in cpu.collectives]
+        if not collectives:
+            collectives = [("all_reduce", 4 * sum(layer.parameters for layer in cpu.layers))]
+        alpha_s, beta_s_byte = spec.topology.slowest_hop
+        workers = spec.workers
+        each = [_SECONDS[kind](size, workers, alpha_s, 0.0) for kind, size in collectives]
+        sent_bytes = sum(_SENT[kind](size, workers) for kind, size in collectives)
+        messages = sum(_messages(kind, workers) for kind, _ in collectives)
+        return cls(
+            workers=workers,
+            cores=cores,
+            compute_cpu_s=cpu.cpu_step_s,
+            network_cpu_s=workers * (messages * MESSAGE_CPU_S + sent_bytes * BYTE_CPU_S),
+            compute_s=device.step_s,
+            # collectives overlap each other: one's messages follow each other, all bytes share the links
+            communicate_s=max(each) + sent_bytes * beta_s_byte,
+        )
+
+    @property
+    def needed_s(self) -> float:
+        """Wall seconds that computing takes, all workers on all cores."""
+        crowd = self.workers / self.cores
+        return self.compute_cpu_s * (COMPUTE_MARGIN * crowd if crowd > 1 else 1.0)
+
+    def late_share(self, k: float) -> float:
+        """Of a step's emulated time, how late its messages are to be expected."""
+        late_s = max(0.0, self.needed_s - k * self.compute_s)
+        late_s += WAKE_UP_S * max(0.0, self.workers / self.cores - 1)
+        return late_s / (k * self.step_s)
+
+    def busy_share(self, k: float) -> float:
+        """Of all cores, on average over a step."""
+        return (self.workers * self.compute_cpu_s + self.network_cpu_s) / (self.cores * k * self.step_s)
+
+    @property
+    def step_s(self) -> float:
+        """Emulated; at least."""
+        return max(self.compute_s + self.communicate_s / 2, self.communicate_s, 1e-6)
+
+    def fits(self, k: float) -> bool:
+        return self.late_share(k) <= LATE_SHARE and self.busy_share(k) <= BUSY_SHARE
+
+
+def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
+    """The smallest dilation, in steps of 0.05, that suffices.
+
+    Raises:
+        InputError: none does that the topology bears; names a device that would.
+    """
+    load, most = Load.of(spec, cpu, device, cores), most_dilation(spec)
+    k = 1.0
+    while k <= most + 1e-9:
+        if load.fits(k):
+            return round(k, 2)
+        k += max(_STEP, math.floor(k / 20) * _STEP)
+    raise InputError(_refusal(spec, load, most))
+
+
+def most_dilation(spec: RunSpec) -> float:
+    """What TCP's own time-outs, which do not stretch, bear."""
+    rtt_s = spec.outermost_topology.farthest_rtt_s
+    most = _MOST if rtt_s == 0 else max(1.0, MOST_DILATED_RTT_S / rtt_s)
+    return min(most, MOST_CUBIC_DILATION) if spec.tcp == "stock" else min(most, _MOST)
+
+
+def _refusal(spec: RunSpec, load: Load, most: float) -> str:
+    step_s = load.compute_s
+    while not dataclasses.replace(load, compute_s=step_s).fits(most):
+        step_s *= 1.1
+    needed, given = format_time(load.needed_s), format_time(load.compute_s)
+    return (
+        f"dilation=auto: a step of {spec.workers} workers needs {needed} of wall time on {load.cores} cores,"
+        f" device={spec.device.name} gives it {given}, and this topology bears a dilation of {most:.3g} at most;"
+        f" device=paced device.step_s={_round_up(step_s):g} would do"
+    )
+
+
+def _round_up(value: float) -> float:
+    """To two digits."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.ceil(value / unit - 1e-9) * unit
+
+
+def _messages(kind: str, workers: int) -> int:
+    """That one rank sends in one collective."""
+    return (2 if kind == "all_reduce" else 1) * (workers - 1)
+
+
+_SECONDS = {
+    "all_reduce": costs.all_reduce_s,
+    "all_gather": costs.all_gather_s,
+    "all_to_all": costs.all_to_all_s,
+}
+_SENT = {
+    "all_reduce": costs.all_reduce_sent_bytes,
+    "all_gather": costs.all_gather_sent_bytes,
+    "all_to_all": costs.all_to_all_sent_bytes,
+}

@@ -1,0 +1,166 @@
+"""What workers compute on, as far as time is concerned: from what this machine's processor takes to what the emulated
+device takes. Pure arithmetic on profiles, so both sides may use it."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+from testbed.core.errors import InputError
+from testbed.core.profile import LayerTimes, Profile, read_profile
+from testbed.core.units import parse_time_s
+
+FORWARD_SHARE = 1 / 3
+"""Of a training step: backward computes the gradients of inputs and of parameters, twice the work of forward."""
+
+
+class Device(ABC):
+    """Constructors take keyword-only parameters and raise ValueError for each bad one."""
+
+    computes: ClassVar[bool] = False
+    """Whether its times are those of really computing here."""
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with it on the machine where the command was given, one line each."""
+        yield from ()
+
+    @abstractmethod
+    def profile(self, cpu: Profile) -> Profile:
+        """Times on this device of the training that `cpu` was measured of, on a core of this machine.
+
+        Raises:
+            InputError: this device cannot tell.
+        """
+
+
+class Native(Device):
+    """A core of this machine: each phase lasts the CPU seconds it takes alone, times the dilation."""
+
+    computes = True
+
+    def profile(self, cpu: Profile) -> Profile:
+        return cpu
+
+
+class Paced(Device):
+    """An accelerator of which one number is known: a step's forward and backward last `step_s`, split over the layers
+    by their FLOPs, backward twice forward. An assumption, and marked as such.
+
+    Args:
+        step_s: seconds, or text with a unit.
+        codec_speedup: how many times as fast as a core of this machine it compresses.
+
+    Raises:
+        ValueError: a parameter is not a number above 0.
+    """
+
+    def __init__(self, *, step_s: float | str, codec_speedup: float = 1.0) -> None:
+        self.step_s = _seconds("step_s", step_s)
+        self.codec_speedup = _above_zero("codec_speedup", codec_speedup)
+
+    def profile(self, cpu: Profile) -> Profile:
+        whole = sum(layer.forward_flop for layer in cpu.layers)
+        weights = [layer.forward_flop if whole else layer.parameters for layer in cpu.layers]
+        total = sum(weights) or 1.0
+        layers = tuple(
+            _lasting(layer, self.step_s * weight / total) for layer, weight in zip(cpu.layers, weights, strict=True)
+        )
+        paced = dataclasses.replace(
+            cpu,
+            layers=_with_backward_at_parameters(layers),
+            forward_s=self.step_s * FORWARD_SHARE,
+            backward_s=self.step_s * (1 - FORWARD_SHARE),
+            optimizer_s=0.0,
+            other_s=0.0,
+            assumed=True,
+            provenance={"made_by": f"{self.step_s:g} s a step, split by the layers' FLOPs", "codec": cpu.provenance},
+        )
+        return paced.with_codec_of(cpu, self.codec_speedup)
+
+
+class Profiled(Device):
+    """A device that `longhaul profile` measured.
+
+    Args:
+        file: the profile, of the same workload and batch size; a relative path begins where the command was given.
+        codec_speedup: how many times as fast as a core of this machine it compresses, where the profile is of another
+            compressor. None takes the processor's own times.
+
+    Raises:
+        ValueError: a parameter is not what it should be.
+    """
+
+    def __init__(self, *, file: str, codec_speedup: float | None = None) -> None:
+        self.file = Path(str(file))
+        self.codec_speedup = 1.0 if codec_speedup is None else _above_zero("codec_speedup", codec_speedup)
+
+    def faults(self) -> Iterator[str]:
+        if not self.file.is_file():
+            yield f"device.file={self.file}: no such file"
+
+    def profile(self, cpu: Profile) -> Profile:
+        measured = read_profile(self.file)
+        if faults := [f"device.file={self.file}: {why}" for why in measured.mismatches(cpu)]:
+            raise InputError(*faults)
+        device = dataclasses.replace(measured, cpu_step_s=cpu.cpu_step_s, collectives=cpu.collectives)
+        same_codec = measured.compressor == cpu.compressor and measured.codec
+        return device if same_codec else device.with_codec_of(cpu, self.codec_speedup)
+
+
+def at_flop_rate(cpu: Profile, flop_s: float) -> Profile:
+    """The profile of a device that does `flop_s` FLOPs a second, all the time: an assumption, and the least a real one
+    takes. The optimizer and the codec, which memory bounds, keep the processor's times."""
+    forward_s = [layer.forward_flop / flop_s for layer in cpu.layers]
+    ratio = (1 - FORWARD_SHARE) / FORWARD_SHARE
+    layers = tuple(
+        dataclasses.replace(layer, forward_s=seconds, backward_s=ratio * seconds)
+        for layer, seconds in zip(cpu.layers, forward_s, strict=True)
+    )
+    return dataclasses.replace(
+        cpu,
+        layers=_with_backward_at_parameters(layers),
+        forward_s=sum(forward_s),
+        backward_s=ratio * sum(forward_s),
+        other_s=0.0,
+        assumed=True,
+        provenance={"made_by": f"FLOPs over {flop_s:g} FLOP/s", "codec_and_optimizer": cpu.provenance},
+    )
+
+
+def _lasting(layer: LayerTimes, seconds: float) -> LayerTimes:
+    return dataclasses.replace(layer, forward_s=seconds * FORWARD_SHARE, backward_s=seconds * (1 - FORWARD_SHARE))
+
+
+def _with_backward_at_parameters(layers: tuple[LayerTimes, ...]) -> tuple[LayerTimes, ...]:
+    """What layers without parameters take in backward goes to the one before them that has some: its gradients come
+    after theirs. Before the first such layer there is nothing to wait for; it is backward's end."""
+    return tuple(reversed(list(_moved(reversed(layers)))))
+
+
+def _moved(backwards: Iterator[LayerTimes]) -> Iterator[LayerTimes]:
+    waiting_s = 0.0
+    for layer in backwards:
+        if layer.parameters:
+            yield dataclasses.replace(layer, backward_s=layer.backward_s + waiting_s)
+            waiting_s = 0.0
+        else:
+            waiting_s += layer.backward_s
+            yield dataclasses.replace(layer, backward_s=0.0)
+
+
+def _seconds(name: str, value: Any) -> float:
+    if isinstance(value, str):
+        try:
+            value = parse_time_s(value)
+        except ValueError as error:
+            raise ValueError(f"{name}={value}: {error}") from error
+    return _above_zero(name, value)
+
+
+def _above_zero(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
+        raise ValueError(f"{name}={value}: must be above 0")
+    return float(value)

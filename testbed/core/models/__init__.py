@@ -1,0 +1,99 @@
+"""Big models as tables: the shapes of their parameters and the work of each layer, computed from the architecture.
+
+    model = find_model("bert-large", tokens=128)
+    model.parameters, model.forward_flop, model.layers[0].shapes
+
+Each table adds up to the published number of parameters; a test compares both, and FLOPs where they are published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from testbed.core.models.convolutional import alexnet, densenet, inception_v4, mobilenet_v2, resnet, vgg
+from testbed.core.models.model import Layer, Model, Shape
+from testbed.core.models.transformers import bert, gpt2, vit
+
+__all__ = ["MODEL_NAMES", "Layer", "Model", "Shape", "find_model"]
+
+
+@dataclass(frozen=True)
+class _Row:
+    layers: Callable[[int], Iterator[Layer]]
+    """Of a number of tokens, which image models do without."""
+    parameters: int
+    gflop: float | None
+    """At `tokens`, two for each multiply-add."""
+    source: str
+    tokens: int = 0
+    """Default length of a sequence; 0 for images."""
+    most_tokens: int = 0
+    pixels: int = 224
+
+
+_TORCHVISION = "torchvision's table of weights: parameters and GFLOPS, which there are multiply-adds"
+_TIMM = "Keras Hub's preset inception_v4_imagenet (parameters); timm's model card: 12.3 GMAC"
+_BERT = "transformers' BertModel; FLOPs: Sun et al., MobileBERT, ACL 2020"
+_GPT2 = "openai/gpt-2's checkpoints; FLOPs: nanoGPT's transformer_sizing notebook"
+
+
+def _images(layers: Callable[[], Iterator[Layer]], parameters: int, gmac: float) -> _Row:
+    return _Row(lambda _: layers(), parameters, 2 * gmac, _TORCHVISION)
+
+
+def _bert(width: int, depth: int, parameters: int, gflop: float | None) -> _Row:
+    return _Row(lambda tokens: bert(width, depth, tokens=tokens), parameters, gflop, _BERT, 128, 512)
+
+
+def _gpt2(width: int, depth: int, parameters: int, gflop: float | None) -> _Row:
+    return _Row(lambda tokens: gpt2(width, depth, tokens=tokens), parameters, gflop, _GPT2, 1024, 1024)
+
+
+_MODELS: dict[str, _Row] = {
+    "alexnet": _images(alexnet, 61_100_840, 0.71),
+    "bert-base": _bert(768, 12, 109_482_240, 22.5),
+    "bert-large": _bert(1024, 24, 335_141_888, None),
+    "densenet121": _images(lambda: densenet((6, 12, 24, 16)), 7_978_856, 2.83),
+    "densenet201": _images(lambda: densenet((6, 12, 48, 32)), 20_013_928, 4.29),
+    "gpt2": _gpt2(768, 12, 124_439_808, 291.6483072),
+    "gpt2-medium": _gpt2(1024, 24, 354_823_168, None),
+    "gpt2-large": _gpt2(1280, 36, 774_030_080, None),
+    "gpt2-xl": _gpt2(1600, 48, 1_557_611_200, None),
+    "inception_v4": _Row(lambda _: inception_v4(), 42_679_816, 2 * 12.3, _TIMM, pixels=299),
+    "mobilenet_v2": _images(mobilenet_v2, 3_504_872, 0.30),
+    "resnet18": _images(lambda: resnet((2, 2, 2, 2), bottleneck=False), 11_689_512, 1.81),
+    "resnet34": _images(lambda: resnet((3, 4, 6, 3), bottleneck=False), 21_797_672, 3.66),
+    "resnet50": _images(lambda: resnet((3, 4, 6, 3), bottleneck=True), 25_557_032, 4.09),
+    "resnet101": _images(lambda: resnet((3, 4, 23, 3), bottleneck=True), 44_549_160, 7.80),
+    "resnet152": _images(lambda: resnet((3, 8, 36, 3), bottleneck=True), 60_192_808, 11.51),
+    "vgg16": _images(lambda: vgg((2, 2, 3, 3, 3)), 138_357_544, 15.47),
+    "vgg19": _images(lambda: vgg((2, 2, 4, 4, 4)), 143_667_240, 19.63),
+    "vit-b": _images(lambda: vit(768, 12), 86_567_656, 17.56),
+    "vit-l": _images(lambda: vit(1024, 24), 304_326_632, 61.55),
+}
+
+MODEL_NAMES = tuple(_MODELS)
+
+
+def find_model(name: str, tokens: int | None = None) -> Model:
+    """Return the table of a model.
+
+    Args:
+        tokens: length of a sequence, for language models; None takes 128 for BERT, 1024 for GPT-2. Images are of
+            224 x 224 pixels, for inception_v4 of 299 x 299.
+
+    Raises:
+        ValueError: no such model, or it takes no such number of tokens.
+    """
+    if name not in _MODELS:
+        raise ValueError(f"model={name}: unknown; known: {', '.join(MODEL_NAMES)}")
+    row = _MODELS[name]
+    if tokens is not None and not row.tokens:
+        raise ValueError(f"tokens={tokens}: {name} takes images of {row.pixels} x {row.pixels} pixels")
+    if tokens is not None and (isinstance(tokens, bool) or not 1 <= tokens <= row.most_tokens):
+        raise ValueError(f"tokens={tokens}: {name} takes 1 to {row.most_tokens}")
+    length = row.tokens if tokens is None else tokens
+    flop = None if row.gflop is None or length != row.tokens else row.gflop * 1e9
+    sample = f"{length} tokens" if length else f"{row.pixels} x {row.pixels} pixels"
+    return Model(name, tuple(row.layers(length)), row.parameters, flop, sample, row.source)

@@ -1,0 +1,98 @@
+"""Before a run is built: how long its steps take on a core of this machine, and the dilation that follows.
+
+Taken under the machine's lock, alone on an idle core, once: the result is kept in the clone for the same training, code
+and processor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from testbed.core.auto_dilation import choose
+from testbed.core.errors import raise_input_faults
+from testbed.core.profile import Profile
+from testbed.core.rundir import write_json
+from testbed.core.spec import RunSpec
+from testbed.orchestrator import clone, provenance
+from testbed.orchestrator.plugin_check import ask_worker
+from testbed.orchestrator.replay_check import time_faults
+
+CACHE = clone.CLONE / ".cache" / "profiles"
+TIME_LIMIT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Of one run."""
+
+    cpu: Profile
+    """On a core of this machine."""
+    device: Profile
+    """On the device that is emulated."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"cpu_profile": self.cpu.to_json(), "device_profile": self.device.to_json()}
+
+
+def calibrate(
+    spec: RunSpec, tell: Callable[[str], None], give: Callable[[Path], None] = lambda _: None
+) -> tuple[RunSpec, Calibration | None]:
+    """The spec with its dilation, and the times of its device; None for programs that are not our training.
+
+    Args:
+        tell: is told what takes seconds.
+        give: hands a file over to whoever called.
+
+    Raises:
+        InputError: the device cannot tell, no dilation does, or a replay takes longer than it may.
+    """
+    if spec.program != "training":
+        return spec, None
+    path = CACHE / f"{_key(spec)}.json"
+    known = _kept(path)
+    if known is None:
+        tell("measuring how long a step takes on a core of this machine (once for this workload and code)")
+    answer = ask_worker("calibrate", {"spec": spec.to_json(), "cpu": known}, "calibration", TIME_LIMIT_S)
+    if known is None:
+        _keep(path, answer["cpu"], give)
+    found = Calibration(Profile.from_json(answer["cpu"]), Profile.from_json(answer["device"]))
+    if spec.auto_dilation:
+        spec = dataclasses.replace(spec, dilation=choose(spec, found.cpu, found.device, usable_cores()))
+    raise_input_faults(time_faults(spec, found.cpu, found.device))
+    return spec, found
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _key(spec: RunSpec) -> str:
+    """Of all that the processor's times depend on; the device is none of it."""
+    data = spec.to_json()
+    parts = {key: data[key] for key in ("workload", "strategy", "compressor", "batch_size", "topology")}
+    machine = [provenance.cpu_model(), metadata.version("torch"), provenance.code_hash()]
+    return hashlib.sha256(json.dumps([parts, machine], sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _kept(path: Path) -> dict[str, Any] | None:
+    with contextlib.suppress(OSError, ValueError):
+        data: dict[str, Any] = json.loads(path.read_text())
+        Profile.from_json(data)
+        return data
+    return None
+
+
+def _keep(path: Path, profile: dict[str, Any], give: Callable[[Path], None]) -> None:
+    with contextlib.suppress(OSError):  # a clone that cannot be written to measures again each time
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, profile)
+        give(CACHE.parent)

@@ -1,0 +1,101 @@
+"""`longhaul predict`: composes a run like `run`, gets its profiles, and hands both to the analysis, in a process of its
+own. Nothing is emulated, so the machine need not be able to."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from testbed.core.errors import InputError
+from testbed.core.profile import read_profile
+from testbed.core.rundir import RUN_ID, RunDir
+from testbed.core.spec import RunSpec
+from testbed.orchestrator.calibration import calibrate
+from testbed.orchestrator.clone import environment
+from testbed.orchestrator.config import resolve
+from testbed.orchestrator.plugin_check import check_parts
+from testbed.orchestrator.seal import give_to_caller
+from testbed.orchestrator.terminal import say
+
+
+def predict(
+    overrides: Sequence[str],
+    runs_root: Path,
+    *,
+    profile: Path | None = None,
+    run_id: str | None = None,
+    as_json: bool = False,
+) -> int:
+    """Print the prediction and return the exit status.
+
+    Args:
+        profile: in place of measuring, what `longhaul profile` wrote: the device's times and what is sent.
+        run_id: of a run that was made; its profiles are taken, and its spec where there are no overrides.
+
+    Raises:
+        InputError: with every fault at once.
+    """
+    if profile is not None and run_id is not None:
+        raise InputError(f"--profile {profile} --run {run_id}: give one of the two")
+    made = None if run_id is None else _record(runs_root, run_id)
+    if made is not None and not overrides:
+        question = {"spec": made["spec"], "cpu": made["cpu_profile"], "device": made["device_profile"]}
+    else:
+        spec = _spec(overrides)
+        question = {"spec": spec.to_json(), **_profiles(spec, profile, made)}
+    command = [sys.executable, "-m", "testbed.analysis", "predict", *(["--json"] if as_json else []), "-"]
+    return subprocess.run(command, input=json.dumps(question), text=True, env=environment(), check=False).returncode
+
+
+def _spec(overrides: Sequence[str]) -> RunSpec:
+    """With the dilation that was given, or none: what is predicted is not slowed down."""
+    resolved = resolve(overrides)
+    faults = [*resolved.faults]
+    if resolved.stand_in is not None and resolved.stand_in.program == "training":
+        try:
+            check_parts(resolved.stand_in)
+        except InputError as error:
+            faults += error.faults
+    if faults:
+        raise InputError(*dict.fromkeys(faults))
+    return dataclasses.replace(resolved.spec, auto_dilation=False)
+
+
+def _profiles(spec: RunSpec, profile: Path | None, made: dict[str, Any] | None) -> dict[str, Any]:
+    """{"cpu", "device"}: what is sent, and how long computing takes."""
+    if profile is not None:
+        found = read_profile(profile).to_json()
+        return {"cpu": found, "device": found}
+    if made is not None:
+        return {"cpu": made["cpu_profile"], "device": made["device_profile"]}
+    _, measured = calibrate(spec, say, give_to_caller)
+    if measured is None:
+        raise InputError(f"workload={spec.workload.name}: only our own training can be simulated")
+    return {"cpu": measured.cpu.to_json(), "device": measured.device.to_json()}
+
+
+def _record(runs_root: Path, run_id: str) -> dict[str, Any]:
+    """Spec and profiles of a run.
+
+    Raises:
+        InputError: there is no such run, or it has none.
+    """
+    run = RunDir(runs_root / run_id)
+    try:
+        if not RUN_ID.fullmatch(run_id):
+            raise ValueError("not the id of a run")
+        provenance = json.loads(run.provenance.read_text())
+        return {
+            "spec": json.loads(run.spec.read_text()),
+            "cpu_profile": provenance["cpu_profile"],
+            "device_profile": provenance["device_profile"],
+        }
+    except KeyError as error:
+        raise InputError(f"--run {run_id}: it has no {error.args[0]}; only our own training is profiled") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"--run {run_id}: {error}") from error

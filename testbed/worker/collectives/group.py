@@ -1,0 +1,31 @@
+"""Some ranks of a communicator as one of its own, for what only they exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from testbed.worker.collectives.transport import Peers, Subset
+from testbed.worker.comm import CollectiveError, Communicator, Pending
+
+
+class Group(Communicator):
+    """Carries collectives of our own (`submit`), not gloo's; bytes and time are counted by the parent."""
+
+    def __init__(self, parent: Communicator, members: Sequence[int], index: int, channel: int) -> None:
+        """
+        Args:
+            index: the place among `members` for which this rank plans; only that member submits.
+            channel: see `Communicator.submit`.
+        """
+        super().__init__(index, len(members), parent.timeout_s)
+        self._parent, self._members, self._channel = parent, members, channel
+        self.networked = parent.networked
+
+    def submit(self, what: str, collective: Callable[[Peers], list[Tensor]], *, channel: int = 0) -> Pending:
+        assert channel == 0, "a group has one channel of its parent's"
+        return self._parent.submit(what, lambda peers: collective(Subset(peers, self._members)), channel=self._channel)
+
+    def error(self, what: str, cause: BaseException) -> CollectiveError:
+        return self._parent.error(what, cause)

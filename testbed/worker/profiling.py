@@ -1,0 +1,107 @@
+"""`python -m testbed.worker profile`: what `longhaul profile` writes. Reads {"spec", "device"} on stdin."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+from typing import Any, TextIO
+
+import torch
+
+from compressors.base import Layout
+from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
+from testbed.core.profile import LayerTimes, Profile
+from testbed.core.spec import RunSpec
+from testbed.worker.layers import measure_layers, to_device
+from testbed.worker.machine import this_machine
+from testbed.worker.parts import build_parts
+from testbed.worker.step_times import batch_of, codec_times, measure, repeated
+
+_LADDER = tuple(4**power for power in range(5, 13))
+"""Sizes, in elements, at which the codec is measured beside those of the step's own buckets: 4 kB to 64 MB."""
+
+
+def profile(source: TextIO, sink: TextIO) -> int:
+    """Write {"faults", "profile"}; return the exit status."""
+    answer: dict[str, Any] = {"faults": [], "profile": None}
+    question = json.load(source)
+    try:
+        answer["profile"] = measured(RunSpec.from_json(question["spec"]), question["device"]).to_json()
+    except InputError as error:
+        answer["faults"] = list(error.faults)
+    json.dump(answer, sink, allow_nan=False)
+    sink.write("\n")
+    return EXIT_INPUT if answer["faults"] else EXIT_COMPLETED
+
+
+def measured(spec: RunSpec, device: str) -> Profile:
+    """
+    Args:
+        device: "cpu", or what torch calls an accelerator, such as "cuda" or "cuda:1".
+
+    Raises:
+        InputError: there is no such device, or the workload computes nothing that could be measured.
+    """
+    where = _device(device)
+    if not build_parts(spec).workload.computes:
+        raise InputError(f"workload={spec.workload.name}: it does no arithmetic, so nothing can be measured")
+    cpu = measure(spec)
+    codec, _ = codec_times(spec, [Layout(((elements,),)) for elements in _sizes(cpu)])
+    found = dataclasses.replace(cpu, codec=codec)
+    return found if where.type == "cpu" else _on_accelerator(spec, found, where)
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        there = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+        reason = str(error).splitlines()[0]
+        raise InputError(f"--device {name}: {reason}; this machine has {', '.join(there)}") from error
+    return device
+
+
+def _sizes(cpu: Profile) -> list[int]:
+    """Own buckets, and the ladder up to four times the largest."""
+    own = {bucket.elements for bucket in cpu.codec}
+    most = 4 * max(own, default=_LADDER[-1])
+    return sorted(own | {elements for elements in _LADDER if elements <= most})
+
+
+def _on_accelerator(spec: RunSpec, cpu: Profile, device: torch.device) -> Profile:
+    """Layers and optimizer there; compressors work in the host's memory, so their times stay those of the processor."""
+    parts = build_parts(spec)
+    model = parts.workload.model(spec.seed).to(device)
+    layers, forward_s, backward_s = measure_layers(parts.workload, model, spec, repeated)
+    return dataclasses.replace(
+        cpu,
+        layers=_with_flop_of(layers, cpu),
+        forward_s=forward_s,
+        backward_s=backward_s,
+        optimizer_s=_optimizer_s(spec, model, device),
+        other_s=0.0,
+        provenance={**this_machine(device), "codec_measured_on": cpu.provenance},
+    )
+
+
+def _with_flop_of(layers: tuple[LayerTimes, ...], cpu: Profile) -> tuple[LayerTimes, ...]:
+    flop = {layer.name: layer.forward_flop for layer in cpu.layers}
+    return tuple(dataclasses.replace(layer, forward_flop=flop[layer.name]) for layer in layers)
+
+
+def _optimizer_s(spec: RunSpec, model: torch.nn.Module, device: torch.device) -> float:
+    workload = build_parts(spec).workload
+    optimizer = workload.optimizer(model.parameters())
+    workload.loss(model, to_device(batch_of(workload, spec), device)).backward()
+    times: list[float] = []
+    for _ in range(12):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        optimizer.step()
+        end.record()
+        torch.cuda.synchronize(device)
+        times.append(begin.elapsed_time(end) * 1e-3)
+    return statistics.median(times[2:])
+

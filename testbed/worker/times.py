@@ -1,0 +1,56 @@
+"""A profile applied to a model: what strategies tell the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torch import nn
+
+from testbed.core.profile import Profile
+
+
+class ComputeTimes:
+    """Emulated seconds of the phases of one rank's step. Without a profile each is None: as long as it takes here."""
+
+    def __init__(self, profile: Profile | None = None, model: nn.Module | None = None) -> None:
+        """
+        Args:
+            model: the one whose parameters `backward_of` is asked for.
+        """
+        self._profile = profile
+        self._backward_s: dict[int, float] = {}
+        if profile is not None and model is not None:
+            self._backward_s = _by_parameter(profile, model)
+
+    @property
+    def forward_s(self) -> float | None:
+        return None if self._profile is None else self._profile.forward_s
+
+    @property
+    def backward_s(self) -> float | None:
+        return None if self._profile is None else self._profile.backward_s
+
+    @property
+    def optimizer_s(self) -> float | None:
+        return None if self._profile is None else self._profile.optimizer_s
+
+    @property
+    def other_s(self) -> float | None:
+        return None if self._profile is None else self._profile.other_s
+
+    def backward_of(self, parameters: Iterable[nn.Parameter]) -> float:
+        """Seconds of backward that lead to these gradients, once those of all later layers are there."""
+        return sum(self._backward_s.get(id(parameter), 0.0) for parameter in parameters)
+
+    def codec_s(self, elements: int, round_: int) -> float | None:
+        """Of one round of reducing a bucket, counted from 0."""
+        return None if self._profile is None else self._profile.codec_s(elements, round_)
+
+
+def _by_parameter(profile: Profile, model: nn.Module) -> dict[int, float]:
+    """A layer's whole time at its last parameter, the first that backward reaches: never too early."""
+    by_layer = {layer.name: layer.backward_s for layer in profile.layers}
+    seconds: dict[int, float] = {}
+    for name, parameter in reversed(list(model.named_parameters())):
+        seconds[id(parameter)] = by_layer.pop(name.rpartition(".")[0], 0.0)
+    return seconds

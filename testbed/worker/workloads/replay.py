@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from testbed.core.models import Layer, Model, find_model
+from testbed.core.models.scaled import scaled
+from testbed.worker.gradient_pool import ALIGNMENT, BAND_NUMEL, DENSE, RECTIFIED, SPARSE_ROWS, gradient_pool
+from testbed.worker.workload import Workload
+
+_BANDS = {"fc6": RECTIFIED, "fc7": RECTIFIED, "fc8": RECTIFIED, "embeddings": SPARSE_ROWS}
+"""Weights of layers whose gradients hold many zeros; all others are dense."""
+WARM_UP_NUMEL = 2**22
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A batch without data: what gradients depend on besides their place in the model."""
+
+    seed: int
+    rank: int
+    step: int
+    samples: int = 1
+    """They do not depend on it."""
+
+
+class Replay(Workload):
+    """A big model's bytes without its arithmetic: parameters of the exact shapes, gradients from a shared pool.
+
+    Backward visits the layers in the real order, each parameter's hooks are called, and gradients are added into
+    whatever `grad` holds, so that strategies and compressors run as with any model. Nothing is learnt: there is no
+    loss, no metric, and the optimizer does nothing. Computing takes no time of its own; the device says how long it
+    lasts. A worker's own memory is what its strategy and compressor take.
+
+    Gradients depend on seed, rank, step and tensor. Their statistics are in docs/replay.md, with what they lack:
+    they are independent of each other over ranks and steps, and have no low rank.
+
+    Args:
+        model: a name of core.models.
+        tokens: of a sequence, for language models; None takes the model's own.
+        scale: S: all tensors are S times smaller, where the links are too; see core.scaling.
+        epoch_samples: what counts as an epoch.
+
+    Raises:
+        ValueError: the model is unknown, or a parameter is out of its range.
+    """
+
+    metric = None
+    computes = False
+
+    def __init__(
+        self, *, model: str, tokens: int | None = None, scale: float = 1, epoch_samples: int = 1_000_000
+    ) -> None:
+        faults = []
+        if isinstance(scale, bool) or not isinstance(scale, int | float) or not 1 <= scale < 1e6:
+            faults.append(f"scale={scale}: must be from 1 to below 1e6")
+        if isinstance(epoch_samples, bool) or not isinstance(epoch_samples, int) or epoch_samples < 1:
+            faults.append(f"epoch_samples={epoch_samples}: must be a whole number, at least 1")
+        try:
+            self.table: Model = find_model(model, tokens)
+        except ValueError as error:
+            faults.append(str(error))
+        if faults:
+            raise ValueError("\n".join(faults))
+        self.layers: tuple[Layer, ...] = scaled(self.table, scale)
+        """What is sent, in the order of forward; FLOPs are the unscaled model's."""
+        self._samples = epoch_samples
+
+    def preload(self) -> None:
+        """Make the pool, and the views that this model needs, for all workers that are forked from this process."""
+        gradient_pool().reserve(max(math.prod(shape) for layer in self.layers for shape in layer.shapes))
+
+    def model(self, seed: int) -> nn.Module:
+        self.preload()
+        return ReplayModel(self.layers)
+
+    def warm_up_model(self, model: nn.Module) -> nn.Module:
+        """Some of the layers: without buckets gradients have memory of their own, and warming up should need little."""
+        room, chosen = WARM_UP_NUMEL, list[Layer]()
+        for layer in sorted(self.layers, key=lambda layer: layer.numel, reverse=True):
+            if 0 < layer.numel <= room:
+                chosen.append(layer)
+                room -= layer.numel
+        return ReplayModel(tuple(chosen))
+
+    def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        return Idle(parameters)
+
+    def samples(self) -> int:
+        return self._samples
+
+    def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Moment:
+        """No data: which gradients are to come."""
+        return Moment(seed, rank, step, batch_size)
+
+    def loss(self, model: nn.Module, batch: Moment) -> Tensor:
+        """Zero, to start backward from; it means nothing, and is not recorded."""
+        return model(batch)
+
+    def forward_flop(self, model: nn.Module, batch: Moment) -> dict[str, float]:
+        """From the table: nothing is computed that could be counted."""
+        return {f"layers.{index}": batch.samples * layer.forward_flop for index, layer in enumerate(self.layers)}
+
+    def evaluate(self, model: nn.Module) -> float:
+        raise NotImplementedError("a replay has no metric, so there is nothing to evaluate")
+
+
+class Idle(torch.optim.Optimizer):
+    """Changes nothing: parameters of a replay have no meaning, and writing to them would take memory."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        super().__init__(parameters, {})
+
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        return
+
+
+class ReplayModel(nn.Module):
+    """One module for each layer, called one after another."""
+
+    def __init__(self, layers: tuple[Layer, ...]) -> None:
+        super().__init__()
+        self._table = layers
+        self.layers = nn.ModuleList(ReplayLayer(layer, index) for index, layer in enumerate(layers))
+
+    def forward(self, moment: Moment) -> Tensor:
+        chain = torch.zeros(())
+        for layer in self.layers:
+            chain = layer(chain, moment)
+        return chain
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ReplayModel:
+        """Likewise without memory of its own."""
+        return ReplayModel(self._table)
+
+
+class ReplayLayer(nn.Module):
+    def __init__(self, layer: Layer, index: int) -> None:
+        super().__init__()
+        self.layer, self.index = layer, index
+        self._lent: list[Tensor] = []
+        pool = gradient_pool()
+        for number, shape in enumerate(layer.shapes):
+            self.register_parameter(f"tensor{number}", nn.Parameter(pool.parameter(shape)))
+
+    def forward(self, chain: Tensor, moment: Moment) -> Tensor:
+        return _Layer.apply(chain, self, moment, *self.parameters())
+
+    def gradients(self, moment: Moment) -> list[Tensor]:
+        pool = gradient_pool()
+        # Kept, since torch would make a gradient that nobody else holds a parameter's `grad` itself where there is
+        # none yet, and whoever changes it there would write to the pool. Thus it makes a copy.
+        self._lent = [
+            pool.gradient(band_of(self.layer.name, self.index, number), offset_of(moment, self.index, number), shape)
+            for number, shape in enumerate(self.layer.shapes)
+        ]
+        return self._lent
+
+
+class _Layer(torch.autograd.Function):
+    """Links a layer into the graph; what flows through it is a zero that keeps the order."""
+
+    @staticmethod
+    def forward(ctx: Any, chain: Tensor, layer: ReplayLayer, moment: Moment, *tensors: Tensor) -> Tensor:
+        ctx.layer, ctx.moment = layer, moment
+        return chain.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        return (*upstream, None, None, *ctx.layer.gradients(ctx.moment))
+
+
+def band_of(name: str, layer: int, number: int) -> int:
+    """The texture of a tensor's gradients: the same in every step and on every rank."""
+    if number == 0 and name in _BANDS:
+        return _BANDS[name]
+    return DENSE[_digest(f"{layer}/{number}") % len(DENSE)]
+
+
+def offset_of(moment: Moment, layer: int, number: int) -> int:
+    key = f"{moment.seed}/{moment.rank}/{moment.step}/{layer}/{number}"
+    return _digest(key) % (BAND_NUMEL // ALIGNMENT) * ALIGNMENT
+
+
+def _digest(key: str) -> int:
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little")

@@ -1,0 +1,58 @@
+"""A replay through the real strategy, compressors and collectives."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.core.errors import InputError
+from testbed.core.models import find_model
+from testbed.core.spec import RunSpec
+from testbed.worker.parts import build_parts
+from tests.distributed.harness import make_spec, part, run
+
+
+def replay_spec(compressor: str = "none", workers: int = 2, **workload: Any) -> RunSpec:
+    spec = make_spec(compressor=compressor, workers=workers, steps=3)
+    return dataclasses.replace(spec, workload=part("workload", "replay", workload), device=part("device", "paced"))
+
+
+@pytest.mark.parametrize("compressor", ["none", "topk"])
+def test_a_model_is_replayed_with_its_exact_bytes(compressor: str, tmp_path: Path) -> None:
+    outcome = run(replay_spec(compressor, model="resnet18"), tmp_path)
+    assert set(outcome.status.values()) == {0}, outcome.of("fault")
+    parameters = find_model("resnet18").parameters
+    (model,) = outcome.of("model")
+    assert model["parameters"] == parameters
+    assert model["metric_name"] is None
+    assert outcome.of("evaluation") == []
+    for rank in range(2):
+        assert outcome.losses(rank) == [None] * 3
+        sent = outcome.payloads(rank)
+        dense = 4 * parameters  # two ranks: each sends half of it, twice
+        if compressor == "none":
+            assert sent == [dense] * 3
+        else:
+            assert len(set(sent)) == 1 and 0.005 * dense < sent[0] < 0.05 * dense
+
+
+def test_a_processor_cannot_time_what_is_not_computed() -> None:
+    spec = dataclasses.replace(replay_spec(model="resnet18"), device=part("device", "native"))
+    with pytest.raises(InputError, match="device=native: workload=replay does no arithmetic"):
+        build_parts(spec)
+
+
+def test_torchs_own_data_parallel_takes_a_replay_too(tmp_path: Path) -> None:
+    spec = dataclasses.replace(replay_spec(model="mobilenet_v2"), strategy=part("strategy", "torch_ddp"))
+    outcome = run(spec, tmp_path)
+    assert set(outcome.status.values()) == {0}, outcome.of("fault")
+    assert outcome.payloads(0) == [4 * find_model("mobilenet_v2").parameters] * 3
+
+
+def test_a_scaled_model_sends_so_many_times_less(tmp_path: Path) -> None:
+    outcome = run(replay_spec(model="resnet50", scale=100), tmp_path)
+    assert set(outcome.status.values()) == {0}, outcome.of("fault")
+    assert outcome.payloads(0)[0] == pytest.approx(4 * find_model("resnet50").parameters / 100, rel=0.01)

@@ -1,0 +1,66 @@
+"""Runs inside a container and says what its process is: identity, namespaces, files, which system calls are refused."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+from testbed.core import seccomp
+
+NAMESPACES = ("net", "mnt", "pid", "ipc", "uts", "user")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _refused() -> dict[str, int]:
+    """Error number of each call of the table, made with zeros: without a filter many would complain of those."""
+    column = seccomp.architecture(os.uname().machine).column
+    numbers = {name: found[column] for name, found in {**seccomp.DENIED, "clone3": seccomp.CLONE3}.items()}
+    made = {name: _call(number) for name, number in numbers.items() if number is not None}
+    for name, flag in seccomp.NEW_NAMESPACES.items():
+        made[name] = _call(seccomp.CLONE[column] or 0, flag)
+    for family in range(1, 50):
+        made[f"socket {family}"] = _call(seccomp.SOCKET[column] or 0, family, 0xFFFF)  # no such type: none is opened
+    return made
+
+
+def _call(number: int, *arguments: int) -> int:
+    ctypes.set_errno(0)
+    result = _libc.syscall(ctypes.c_long(number), *map(ctypes.c_ulong, (*arguments, *(0,) * (6 - len(arguments)))))
+    return ctypes.get_errno() if result == -1 else 0
+
+
+def _files() -> dict[str, str]:
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the one that lists
+            found[name] = os.readlink(f"/proc/self/fd/{name}")
+    return found
+
+
+def facts() -> dict[str, Any]:
+    status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line)
+    wanted = ("Seccomp", "NoNewPrivs", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "Uid", "Gid", "Groups")
+    return {
+        "status": {name: status[name].strip() for name in wanted},
+        "namespaces": {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES},
+        "first's namespaces": {kind: os.readlink(f"/proc/1/ns/{kind}") for kind in NAMESPACES},
+        "cgroups": sorted(Path("/proc/self/cgroup").read_text().split()),
+        "first's cgroups": sorted(Path("/proc/1/cgroup").read_text().split()),
+        "environ": Path("/proc/self/environ").read_bytes().decode().rstrip("\0").split("\0"),
+        "environment": dict(os.environ),
+        "files": _files(),
+        "open files": resource.getrlimit(resource.RLIMIT_NOFILE),
+        "directory": os.getcwd(),
+        "umask": status["Umask"].strip(),
+        "refused": _refused(),
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(facts()) + "\n")

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from testbed.core.models import MODEL_NAMES, find_model
+from testbed.core.models.scaled import scaled
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_a_table_adds_up_to_what_was_published(name: str) -> None:
+    model = find_model(name)
+    assert model.parameters == model.published_parameters
+    if model.published_forward_flop is not None:
+        assert model.forward_flop == pytest.approx(model.published_forward_flop, rel=0.02)
+    names = [layer.name for layer in model.layers]
+    assert len(set(names)) == len(names)
+    assert all(size > 0 for shape in model.shapes for size in shape)
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "last", "tensors"),
+    [
+        ("resnet50", (64, 3, 7, 7), (1000,), 161),
+        ("vgg19", (64, 3, 3, 3), (1000,), 38),
+        ("bert-base", (30522, 768), (768,), 199),
+        ("gpt2", (50257, 768), (768,), 148),
+        ("vit-b", (1, 1, 768), (1000,), 152),
+        ("densenet121", (64, 3, 7, 7), (1000,), 364),
+    ],
+)
+def test_tensors_are_those_of_the_usual_implementations(
+    name: str, first: tuple[int, ...], last: tuple[int, ...], tensors: int
+) -> None:
+    shapes = find_model(name).shapes
+    assert (shapes[0], shapes[-1], len(shapes)) == (first, last, tensors)
+
+
+def test_the_biggest_tensor_of_vgg_is_its_first_linear_map() -> None:
+    layer = max(find_model("vgg19").layers, key=lambda layer: layer.numel)
+    assert layer.name == "fc6"
+    assert layer.shapes == ((4096, 25088), (4096,))
+    assert layer.forward_flop == 2 * 4096 * 25088
+
+
+def test_the_work_of_a_language_model_follows_its_sequence() -> None:
+    short, long = find_model("bert-base", tokens=64), find_model("bert-base", tokens=128)
+    assert short.parameters == long.parameters == find_model("bert-base").parameters
+    assert find_model("bert-base") == long
+    assert 1.99 < long.forward_flop / short.forward_flop < 2.05  # attention grows by the square
+    assert short.published_forward_flop is None
+    assert (short.sample, find_model("inception_v4").sample) == ("64 tokens", "299 x 299 pixels")
+
+
+def test_what_is_unknown_is_refused_with_what_is_known() -> None:
+    with pytest.raises(ValueError, match=r"model=resnet: unknown; known: alexnet, bert-base, .*vit-l"):
+        find_model("resnet")
+    with pytest.raises(ValueError, match="tokens=1025: gpt2 takes 1 to 1024"):
+        find_model("gpt2", tokens=1025)
+    with pytest.raises(ValueError, match="tokens=0"):
+        find_model("gpt2", tokens=0)
+    with pytest.raises(ValueError, match="tokens=9: resnet50 takes images of 224 x 224 pixels"):
+        find_model("resnet50", tokens=9)
+
+
+@pytest.mark.parametrize("name", ["resnet50", "bert-large", "mobilenet_v2"])
+@pytest.mark.parametrize("scale", [1, 2, 7.5, 100])
+def test_a_scaled_model_has_so_many_times_fewer_elements_and_the_same_work(name: str, scale: float) -> None:
+    model, layers = find_model(name), scaled(find_model(name), scale)
+    assert sum(layer.numel for layer in layers) == pytest.approx(model.parameters / scale, rel=0.02)
+    assert [layer.forward_flop for layer in layers] == [layer.forward_flop for layer in model.layers]
+    assert [len(layer.shapes) for layer in layers] == [len(layer.shapes) for layer in model.layers]
+    for before, after in zip(model.layers, layers, strict=True):
+        for whole, cut in zip(before.shapes, after.shapes, strict=True):
+            assert math.prod(cut) >= max(1, math.prod(whole) / scale)
+            assert cut[1:] == whole[1:] or len(cut) == 1
+
+
+def test_scaling_cuts_rows_and_leaves_at_least_one_element() -> None:
+    layers = {layer.name: layer for layer in scaled(find_model("bert-base"), 2)}
+    assert layers["block0.mlp1"].shapes == ((1536, 768), (1536,))
+    assert {shape for layer in scaled(find_model("resnet18"), 1e5) for shape in layer.shapes if shape == (1,)}

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from testbed.core.device import Native, Paced, Profiled
+from testbed.core.errors import InputError
+from testbed.core.profile import CodecTimes, LayerTimes, Profile, read_profile
+
+
+def layer(name: str, parameters: int, flop: float = 0.0, seconds: float = 0.001) -> LayerTimes:
+    return LayerTimes(name=name, parameters=parameters, forward_s=seconds, backward_s=2 * seconds, forward_flop=flop)
+
+
+def profile(**given: object) -> Profile:
+    fields: dict[str, object] = {
+        "workload": "w {}",
+        "compressor": "c {}",
+        "batch_size": 8,
+        "layers": (layer("in", 0, 1.0), layer("a", 100, 2.0), layer("relu", 0, 1.0), layer("b", 300, 4.0)),
+        "forward_s": 0.004,
+        "backward_s": 0.008,
+        "optimizer_s": 0.001,
+        "other_s": 0.0005,
+        "codec": (
+            CodecTimes(elements=100, rounds=(("compress", 0.01), ("decompress", 0.02))),
+            CodecTimes(elements=300, rounds=(("compress", 0.03), ("decompress", 0.02))),
+        ),
+        "cpu_step_s": 0.0935,
+    }
+    return Profile(**{**fields, **given})  # type: ignore[arg-type]
+
+
+def test_a_step_is_the_sum_of_its_parts() -> None:
+    assert profile().codec_step_s == pytest.approx(0.08)
+    assert profile().step_s == pytest.approx(0.0935)
+
+
+@pytest.mark.parametrize(
+    ("elements", "round_", "seconds"),
+    [(100, 0, 0.01), (200, 0, 0.02), (300, 0, 0.03), (600, 0, 0.06), (50, 0, 0.01), (200, 1, 0.02), (100, 2, 0.0)],
+)
+def test_codec_times_lie_between_the_sizes_measured(elements: int, round_: int, seconds: float) -> None:
+    assert profile().codec_s(elements, round_) == pytest.approx(seconds)
+
+
+def test_without_a_codec_nothing_takes_time() -> None:
+    assert profile(codec=()).codec_s(100, 0) == 0.0
+
+
+def test_a_profile_comes_back_from_json(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(profile().to_json()))
+    assert read_profile(path) == profile()
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"schema_version": 1}', '{"schema_version": 2}', "[]"])
+def test_what_is_no_profile_is_refused_by_its_path(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"p\.json"):
+        read_profile(path)
+
+
+def test_native_takes_what_this_machine_takes() -> None:
+    assert Native().profile(profile()) == profile()
+
+
+def test_paced_splits_a_step_by_flop_and_keeps_its_sum() -> None:
+    device = Paced(step_s="240 ms").profile(profile())
+    assert device.assumed
+    assert device.forward_s == pytest.approx(0.08)
+    assert device.backward_s == pytest.approx(0.16)
+    assert [one.forward_s for one in device.layers] == pytest.approx([0.01, 0.02, 0.01, 0.04])
+    # backward of "relu" comes before that of "a", which has the parameters; that of "in" is for nothing to wait for
+    assert [one.backward_s for one in device.layers] == pytest.approx([0.0, 0.06, 0.0, 0.08])
+    assert device.optimizer_s == device.other_s == 0
+    assert device.codec == profile().codec
+    assert device.cpu_step_s == profile().cpu_step_s
+
+
+def test_paced_without_flop_splits_by_parameters() -> None:
+    flat = tuple(dataclasses.replace(one, forward_flop=0.0) for one in profile().layers)
+    device = Paced(step_s=3.0, codec_speedup=10).profile(profile(layers=flat))
+    assert [one.forward_s for one in device.layers] == pytest.approx([0.0, 0.25, 0.0, 0.75])
+    assert device.codec_s(100, 0) == pytest.approx(0.001)
+
+
+@pytest.mark.parametrize("step_s", [0, -1, "3", "fast", True, None])
+def test_paced_refuses_what_is_no_time(step_s: object) -> None:
+    with pytest.raises(ValueError, match="step_s="):
+        Paced(step_s=step_s)  # type: ignore[arg-type]
+
+
+def test_a_measured_profile_keeps_its_layers_and_the_work_of_this_machine(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.json"
+    path.write_text(json.dumps(profile(forward_s=0.1, cpu_step_s=0.0).to_json()))
+    device = Profiled(file=str(path)).profile(profile())
+    assert device.forward_s == 0.1
+    assert device.cpu_step_s == profile().cpu_step_s
+    other = profile(compressor="other {}", codec=(CodecTimes(elements=1, rounds=(("compress", 1.0),)),))
+    assert Profiled(file=str(path), codec_speedup=4).profile(other).codec_s(1, 0) == 0.25
+
+
+def test_a_profile_of_another_training_is_refused_with_all_reasons(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.json"
+    path.write_text(json.dumps(profile().to_json()))
+    asked = profile(workload="v {}", batch_size=16, layers=(layer("a", 7),))
+    with pytest.raises(InputError) as caught:
+        Profiled(file=str(path)).profile(asked)
+    assert len(caught.value.faults) == 3
+    assert "a has 100 parameters, not 7" in caught.value.faults[2]
+
+
+def test_a_missing_profile_is_a_fault_before_anything_is_built(tmp_path: Path) -> None:
+    assert list(Profiled(file=str(tmp_path / "no.json")).faults()) == [f"device.file={tmp_path}/no.json: no such file"]

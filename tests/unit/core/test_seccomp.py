@@ -1,0 +1,123 @@
+"""The filter of system calls, as runc is told it and as a program: what it says, and that the kernel takes it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from testbed.core import seccomp
+from testbed.orchestrator.clone import CLONE, environment
+
+EPERM, ENOSYS = seccomp._ERRNO | errno.EPERM, seccomp._ERRNO | errno.ENOSYS
+FLAGS_OF_A_THREAD = 0x3D0F00
+CODE = """
+import ctypes, errno, json, os, socket, sys
+from testbed.core import seccomp
+from testbed.worker import confinement
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *arguments):
+    ctypes.set_errno(0)
+    libc.syscall(number, *map(ctypes.c_ulong, [*arguments, *[0] * (6 - len(arguments))]))
+    return ctypes.get_errno()
+column = seccomp.architecture(os.uname().machine).column
+def tried():
+    made = {}
+    made["personality"] = call(seccomp.DENIED["personality"][column], 0xFFFFFFFF)
+    made["io_uring_setup"] = call(seccomp.DENIED["io_uring_setup"][column])
+    made["mount"] = call(seccomp.DENIED["mount"][column])
+    made["clone3"] = call(seccomp.CLONE3[column])
+    try:
+        socket.socket(socket.AF_VSOCK).close()
+        made["AF_VSOCK"] = 0
+    except OSError as error:
+        made["AF_VSOCK"] = error.errno
+    socket.socket(socket.AF_INET).close()
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()
+    return made
+before = tried()
+confinement._prctl(confinement._PR_SET_NO_NEW_PRIVS, 1)
+confinement._load_filter()
+import threading
+thread = threading.Thread(target=lambda: None)
+thread.start()
+thread.join()
+print(json.dumps([before, tried()]))
+"""
+
+
+def decided(machine: str, number: int, argument: int = 0, audit: int | None = None) -> int:
+    """What the program returns for a call, executed as the kernel does it."""
+    found = seccomp.architecture(machine)
+    data = {0: number, 4: found.audit if audit is None else audit, 16: argument & 0xFFFFFFFF, 20: argument >> 32}
+    code, at, loaded = seccomp.instructions(machine), 0, 0
+    while True:
+        what, if_true, if_false, operand = code[at]
+        at += 1
+        if what == 0x06:
+            return operand
+        if what == 0x20:
+            loaded = data[operand]
+        else:
+            holds = {0x15: loaded == operand, 0x35: loaded >= operand, 0x45: bool(loaded & operand)}[what]
+            at += if_true if holds else if_false
+
+
+@pytest.mark.parametrize("machine", seccomp.ARCHITECTURES)
+def test_the_program_refuses_what_the_table_says_and_nothing_else(machine: str) -> None:
+    column = seccomp.architecture(machine).column
+    denied = {numbers[column] for numbers in seccomp.DENIED.values()} - {None}
+    special = {numbers[column] for numbers in (seccomp.CLONE, seccomp.CLONE3, seccomp.SOCKET)}
+    assert len(denied) > 50 and not denied & special
+    for number in set(range(600)) - special:
+        assert decided(machine, number) == (EPERM if number in denied else seccomp.ALLOW), number
+    assert decided(machine, seccomp.CLONE3[column]) == ENOSYS
+
+
+@pytest.mark.parametrize("machine", seccomp.ARCHITECTURES)
+def test_what_depends_on_an_argument(machine: str) -> None:
+    column = seccomp.architecture(machine).column
+    clone, socket = seccomp.CLONE[column], seccomp.SOCKET[column]
+    assert decided(machine, clone, FLAGS_OF_A_THREAD) == seccomp.ALLOW
+    for flag in seccomp.NEW_NAMESPACES.values():
+        assert decided(machine, clone, FLAGS_OF_A_THREAD | flag) == EPERM
+    allowed = [family for family in range(60) if decided(machine, socket, family) == seccomp.ALLOW]
+    assert allowed == sorted(seccomp.SOCKET_FAMILIES.values())
+    assert decided(machine, socket, 2 | 1 << 32) == EPERM  # the kernel itself would take it for AF_INET
+
+
+def test_calls_of_another_architecture_end_the_process() -> None:
+    assert decided("x86_64", 0, audit=0x40000003) == seccomp.KILL
+    assert decided("x86_64", 0x40000000) == seccomp.KILL
+    assert decided("aarch64", 0, audit=0xC000003E) == seccomp.KILL
+    with pytest.raises(ValueError, match="riscv64"):
+        seccomp.program("riscv64")
+
+
+@pytest.mark.parametrize("machine", seccomp.ARCHITECTURES)
+def test_runc_is_told_the_same(machine: str) -> None:
+    config = seccomp.runc_config(machine)
+    column = seccomp.architecture(machine).column
+    plain = {rule["names"][0] for rule in config["syscalls"] if not rule["args"]} - {"clone3"}
+    assert plain == {name for name, numbers in seccomp.DENIED.items() if numbers[column] is not None}
+    refused = [rule["args"][0] for rule in config["syscalls"] if rule["names"] == ["socket"]]
+    for family in range(60):
+        by_runc = any(
+            family == rule["value"] if rule["op"] == "SCMP_CMP_EQ" else family > rule["value"] for rule in refused
+        )
+        assert by_runc == (decided(machine, seccomp.SOCKET[column], family) == EPERM), family
+
+
+@pytest.mark.skipif(os.uname().machine not in seccomp.ARCHITECTURES, reason="no numbers for this machine")
+def test_the_kernel_takes_it_and_threads_still_start() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], capture_output=True, text=True, cwd=CLONE, env=environment(), check=False
+    )
+    assert done.returncode == 0, done.stderr
+    before, after = json.loads(done.stdout)
+    assert before["personality"] == 0 and before["io_uring_setup"] != errno.EPERM
+    assert after == {name: errno.ENOSYS if name == "clone3" else errno.EPERM for name in before}
