@@ -31,6 +31,8 @@ _MEASURING = ("inside.py", "flow.py", "stream.py", "point.py")
 _NETWORK = ("testbed/core/topology.py", "topologies/parts.py", "topologies/two_regions.py")
 _BESIDES = {"netem": ("netem_inside.py", "offered.py", "mininet_tclink.py")}
 """What a benchmark needs beside its own file."""
+_WHOLE_RUNS = ("start_up", "pacing", "scaling", "run_dilation", "collectives")
+"""Benchmarks whose points are whole runs: what runs in the nodes, and what starts it, counts too."""
 _BESIDE_THE_NETWORK = ("background", "capture", "tap", "container", "root")
 
 
@@ -52,13 +54,22 @@ def code_hash(name: str) -> str:
     paths = [
         *(path for path in emulation.rglob("*.py") if not path.name.startswith(_BESIDE_THE_NETWORK)),
         *(CLONE / name for name in _NETWORK),
+        *(_of_whole_runs() if name in _WHOLE_RUNS else ()),
         *(FOLDER / name for name in (*_MEASURING, *_BESIDES.get(name, ()), f"{name}.py")),
     ]
     digest = hashlib.sha256()
-    for path in sorted(paths):
+    for path in sorted(set(paths)):
         meaning = ast.dump(ast.parse(path.read_bytes()))  # so that neither comments nor format make figures stale
         digest.update(f"{path.relative_to(CLONE)}\0{meaning}\0".encode())
     return digest.hexdigest()[:16]
+
+
+def _of_whole_runs() -> Iterator[Path]:
+    for folder in ("testbed/core", "testbed/worker", "compressors"):
+        yield from (CLONE / folder).rglob("*.py")
+    for name in ("conductor", "launch", "zygote", "calibration"):
+        yield CLONE / "testbed" / "orchestrator" / f"{name}.py"
+    yield FOLDER / "whole_run.py"
 
 
 def points_of(name: str, *, quick: bool = False) -> list[Point]:

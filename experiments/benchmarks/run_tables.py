@@ -88,8 +88,38 @@ def run_dilation(points: Sequence[Found]) -> str:
     return table(("tcp", "k", "step, s, each repeat", "against k=1: %", "losses", *_RUN_HEADS[1:]), rows)
 
 
+def collectives(points: Sequence[Found]) -> str:
+    flat = {
+        point["asked"]["workers"]: point["result"]["exposed_s"]
+        for point in points
+        if point["asked"]["algorithm"] == "gloo"
+    }
+
+    def row(point: Found) -> list[str]:
+        asked, result = point["asked"], point["result"]
+        base = flat.get(asked["workers"])
+        return [
+            str(asked["workers"]),
+            asked["algorithm"] + disturbed(point),
+            str(result["links_used"]),
+            number(result["worst_error"], "+.2f", 100),
+            number(result["idle_links_bytes"], ".2f", 1e-6),
+            number(result["wan_bytes_step"], ".2f", 1e-6),
+            f"{result['exposed_s']:.3f}",
+            number(None if base is None else result["exposed_s"] / base, ".2f"),
+            *_of_runs([result]),
+        ]
+
+    heads = (
+        *("workers", "algorithm", "WAN links used", "bytes of the worst link against theory: %"),
+        *("on the others, MB", "WAN bytes a step, MB", "exposed, s", "time / gloo's", *_RUN_HEADS),
+    )
+    return table(heads, map(row, sorted(points, key=by("workers", "algorithm"))))
+
+
 TABLES: dict[str, Callable[[Sequence[Any]], str]] = {
     "pacing": pacing,
     "scaling": scaling,
     "run_dilation": run_dilation,
+    "collectives": collectives,
 }

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from experiments.benchmarks import system_tables
+from experiments.benchmarks import run_tables, system_tables
 from experiments.benchmarks.cells import Found, by, cores, disturbed, number, percent_off, table
 from testbed.core.units import format_rate, format_time
 from testbed.orchestrator.emulation import tc
@@ -183,5 +183,9 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     "cost": system_tables.cost,
     "monitor": system_tables.monitor,
     "dilation": _dilation,
+    **run_tables.TABLES,
 }
-NAMES = ("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "dilation")
+NAMES = (
+    *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "dilation"),
+    *run_tables.TABLES,
+)

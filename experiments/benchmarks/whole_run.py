@@ -25,6 +25,7 @@ TIME_LIMIT_S = 400.0
 class WholeRun:
     """The record of one run, without its first step, in which connections warm up."""
 
+    spec: dict[str, Any]
     summary: dict[str, Any]
     provenance: dict[str, Any]
     steps: list[dict[int, dict[str, Any]]]
@@ -97,5 +98,5 @@ def read(run: RunDir) -> WholeRun:
     for event in run.read_events():
         if event["event"] == "step" and event["step"] > 1:
             steps[event["step"]][event["rank"]] = event
-    summary, provenance = json.loads(run.summary.read_text()), json.loads(run.provenance.read_text())
-    return WholeRun(summary, provenance, [steps[number] for number in sorted(steps)])
+    spec, summary, provenance = (json.loads(file.read_text()) for file in (run.spec, run.summary, run.provenance))
+    return WholeRun(spec, summary, provenance, [steps[number] for number in sorted(steps)])

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from testbed.analysis.simulator.network import Hops, Network, Times
+from testbed.analysis.simulator.network import Hops, Indices, Network, Times
 from testbed.core import collective_costs
 
 SEGMENT_BYTES = 2**20
@@ -73,6 +73,28 @@ class Ring(UnderWay):
         self._received[half] = hops.at_receiver(left_s + hops.delay_s) + network.message_s
         self._index += 1
         self._go_on()
+
+    @property
+    def links(self) -> Indices:
+        """The slowest of each hop."""
+        return self._hops.slowest
+
+    @property
+    def messages_left(self) -> int:
+        """Of this phase."""
+        return self._messages - self._index
+
+    def times(self) -> list[Times]:
+        """All that it goes on from."""
+        return [self._now, *self._received, *self._sent]
+
+    def move(self, messages: int, shift_s: float) -> None:
+        """Leave out an even number of messages, which took `shift_s`."""
+        self._index += messages
+        self._now = self._now + shift_s
+        self._received = [times + shift_s for times in self._received]
+        self._sent = [times + shift_s for times in self._sent]
+        self._mean_s += shift_s
 
     def _behind_s(self, said_s: Times) -> Times:
         """What notices wait behind bytes that go their way: of two ranks on the same connection, else on a link."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from testbed.analysis.simulator import collectives
 from testbed.analysis.simulator.collectives import UnderWay
+from testbed.analysis.simulator.leaping import Leaper
 from testbed.analysis.simulator.network import Network, Times
 from testbed.analysis.simulator.traffic import algorithm_of
 
@@ -39,6 +40,7 @@ class Carriers:
         self._free_s = [np.full(network.size, -np.inf) for _ in range(threads)]
         self._active: dict[int, Issued] = {}
         self._queue: deque[Issued] = deque()
+        self._leaper = Leaper(network)
 
     def issue(self, kind: str, size: float, now_s: Times) -> Issued:
         algorithm = algorithm_of(self._algorithm, kind, size, self._network.topology)
@@ -53,6 +55,7 @@ class Carriers:
             soonest = min(self._active.values(), key=_now_s)
             assert soonest.under_way is not None
             soonest.under_way.advance()
+            self._leaper.after_advance([one.under_way for one in self._active.values()])
             self._free_done()
         assert issued.under_way is not None
         return issued.under_way.end_s()

@@ -18,7 +18,8 @@ from testbed.core.topology import Topology
 Times = npt.NDArray[np.float64]
 """One number a rank, in emulated seconds, if nothing else is said."""
 Indices = npt.NDArray[np.intp]
-_REMEMBERED = 8
+REMEMBERED = 4
+"""Messages over a link that may still be ahead of a notice: two of each of two collectives."""
 INITIAL_WINDOW_BYTES = 10 * SEGMENT_BYTES
 """What TCP paces by before it has seen any rate (RFC 6928)."""
 
@@ -42,12 +43,16 @@ class Hops:
     """The most that was under way at once from each sender, since the beginning."""
     _under_way_bytes: float = 0.0
 
+    def __post_init__(self) -> None:
+        ranks = np.arange(len(self.delay_s))
+        self._receivers, self._senders = np.roll(ranks, -self.towards), np.roll(ranks, self.towards)
+
     def at_sender(self, values: Times) -> Times:
         """Values of receivers, each at the place of who sends to it."""
-        return np.roll(values, -self.towards)
+        return values[self._receivers]
 
     def at_receiver(self, values: Times) -> Times:
-        return np.roll(values, self.towards)
+        return values[self._senders]
 
     def begin(self, size: float) -> None:
         self._under_way_bytes += size
@@ -95,10 +100,10 @@ class Network:
                 self._index[DirectedLink(link.name, source, target, profile)] = len(self._index)
         self.free_s: Times = np.full(len(self._index) + 1, -np.inf)
         """Of each directed link, when the last byte of what it was given has left; the last one stands for none."""
-        self._given_s = np.full((_REMEMBERED, len(self.free_s)), np.inf)
-        self._left_s = np.full((_REMEMBERED, len(self.free_s)), -np.inf)
+        self._given_s = np.full((REMEMBERED, len(self.free_s)), np.inf)
+        self._left_s = np.full((REMEMBERED, len(self.free_s)), -np.inf)
         """Of the last messages over each link, when they came to it and when they had left."""
-        self._carried: list[Indices] = [np.zeros(0, dtype=np.intp)] * _REMEMBERED
+        self._carried: list[Indices] = [np.zeros(0, dtype=np.intp)] * REMEMBERED
         """By row, what it holds."""
         self._each_once: dict[int, tuple[Indices, bool]] = {}
         self._row = 0
@@ -132,7 +137,7 @@ class Network:
 
     def carry(self, links: Indices, given_s: Times, left_s: Times, queued_s: Times) -> None:
         """Messages occupy `links` until `left_s`, and queues in front of them until `queued_s`."""
-        self._row = (self._row + 1) % _REMEMBERED
+        self._row = (self._row + 1) % REMEMBERED
         given, left, before = self._given_s[self._row], self._left_s[self._row], self._carried[self._row]
         given[before], left[before] = np.inf, -np.inf
         self._carried[self._row] = links
@@ -143,6 +148,17 @@ class Network:
         np.maximum.at(self.free_s, links, left_s)
         np.minimum.at(given, links, given_s)
         np.maximum.at(left, links, queued_s)
+
+    def times(self, links: Indices) -> list[Times]:
+        """What `links` are busy with and remember."""
+        return [self.free_s[links], *self._given_s[:, links], *self._left_s[:, links]]
+
+    def move(self, links: Indices, shift_s: float) -> None:
+        """All that is known of `links` comes later."""
+        once = np.unique(links)
+        self.free_s[once] += shift_s
+        self._given_s[:, once] += shift_s
+        self._left_s[:, once] += shift_s
 
     def _is_each_once(self, links: Indices) -> bool:
         """Arrays of links are made once for each kind of collective, so their answer is kept by identity."""

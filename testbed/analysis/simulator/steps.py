@@ -11,9 +11,9 @@ from testbed.analysis.simulator.issuing import Carriers, Issued
 from testbed.analysis.simulator.network import Network, Times
 from testbed.analysis.simulator.plan import BucketPlan, StepPlan
 
-_LEAST_STEPS, _MOST_STEPS = 3, 8
-_ALIKE = 1e-6
-"""Steps that differ by less are alike: ranks that receive over the WAN lag behind after the first, and the lag stays."""
+_MOST_STEPS = 8
+_ALIKE = 1e-4
+"""Steps that differ by less are alike: ranks that receive over the WAN lag behind after the first, and keep to it."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def follow(plan: StepPlan, network: Network) -> StepTimes:
     """Until steps are alike."""
     rank = _Rank(plan, network)
     ended_s, waited_s = [0.0], [0.0]
-    while len(ended_s) <= _LEAST_STEPS or (len(ended_s) <= _MOST_STEPS and not _are_alike(ended_s)):
+    while not _are_alike(ended_s) and len(ended_s) <= _MOST_STEPS:
         if network.size > 1:
             rank.step()
         else:
@@ -86,5 +86,7 @@ def follow(plan: StepPlan, network: Network) -> StepTimes:
 
 
 def _are_alike(ended_s: list[float]) -> bool:
+    if len(ended_s) < 3:
+        return False
     before_s, last_s = ended_s[-2] - ended_s[-3], ended_s[-1] - ended_s[-2]
     return abs(last_s - before_s) <= _ALIKE * last_s
