@@ -47,6 +47,8 @@ class Traits:
 
     sum_dtype: torch.dtype | None = None
     """Payloads may be summed as tensors of this dtype, and the sum decodes to the sum of what they carry."""
+    verbatim: bool = False
+    """The payload is the tensor's own float32 bytes, so that summing it in place saves two copies of a bucket."""
     max_world: int | None = None
     """Ranks that can be summed without overflow; None: any number."""
     fixed_size: bool = True
@@ -237,6 +239,10 @@ def _planning(layout: Layout, world_size: int, step: int) -> Context:
 def _reduce_sum(codec: Compressor, tensor: Tensor, context: Context, out: Tensor, error: Tensor | None) -> Rounds:
     dtype = codec.traits.sum_dtype
     assert dtype is not None, f"{type(codec).__name__}: its payloads may not be summed"
+    if codec.traits.verbatim and out is tensor and tensor.dtype is dtype and tensor.is_contiguous():
+        (total,) = yield Exchange(kind="all_reduce", data=[tensor])
+        torch.mul(total, 1 / context.world_size, out=out)
+        return
     payload = codec.encode(tensor, context)
     _leave_error(codec, tensor, payload, context, error)
     (total,) = yield Exchange(kind="all_reduce", data=[from_bytes(payload, dtype)])

@@ -15,7 +15,7 @@ class Uncompressed(Compressor):
     Keeps no state.
     """
 
-    traits = Traits(sum_dtype=torch.float32, unbiased=True)
+    traits = Traits(verbatim=True, sum_dtype=torch.float32, unbiased=True)
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
         return 4 * layout.numel

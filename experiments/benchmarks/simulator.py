@@ -2,7 +2,7 @@
 
 What is measured is the emulator; predictions follow from it by arithmetic, when the table is made. `python -m
 experiments.benchmarks.simulator` fits the constants to the points of role "calibration", validates them on those of
-role "validation" and writes both to experiments/calibration/simulator.json.
+role "validation", and writes both to experiments/calibration/simulator.json and the table to docs/simulator.md.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from experiments.benchmarks import document
 from experiments.benchmarks.cells import Found, disturbed, number, table
 from experiments.benchmarks.harness import FOLDER, Point, Results, machine
 from experiments.benchmarks.whole_run import perform
@@ -24,40 +25,47 @@ from testbed.orchestrator import provenance
 from testbed.orchestrator.clone import CLONE
 from testbed.orchestrator.config import resolve
 
+PAGE = CLONE / "docs" / "simulator.md"
 _SECONDS = 30
 _STEPS = 8
 _CALIBRATION = (
-    "topo=wan100m workers=4",
-    "topo=lan workers=4",
-    "topo=wan1g workers=2 compressor=fp16",
+    "topo=wan100m workers=4 device=paced device.step_s=0.1",
+    "topo=lan workers=4 device=paced device.step_s=0.05 dilation=4",
+    "topo=wan1g workers=2 compressor=fp16 device=paced device.step_s=0.05",
     "topo=wan10m workers=4 compressor=int8 device=paced device.step_s=0.2",
+    "topo=us3 workers=3 compressor=topk device=paced device.step_s=0.1",
 )
 _VALIDATION = (
     "topo=wan1g workers=4",
     "topo=wan1g workers=4 compressor=topk",
-    "topo=wan1g workers=2",
+    "topo=wan1g workers=2 device=paced device.step_s=0.05",
     "topo=wan1g workers=8 compressor=fp16 device=paced device.step_s=0.5",
     "topo=wan1g workers=4 strategy=torch_ddp",
-    "topo=wan100m workers=2 compressor=int8",
+    "topo=wan100m workers=2 compressor=int8 device=paced device.step_s=0.05",
     "topo=wan100m workers=4 compressor=powersgd",
     "topo=wan100m workers=8 compressor=topk device=paced device.step_s=0.3",
     "topo=wan10m workers=2 compressor=topk device=paced device.step_s=0.1",
     "topo=wan10m workers=4 compressor=fp16 device=paced device.step_s=0.2",
-    "topo=us3 workers=3",
+    "topo=us3 workers=3 device=paced device.step_s=0.05",
     "topo=us3 workers=6 compressor=powersgd",
     "topo=us3 workers=3 strategy=torch_ddp device=paced device.step_s=0.2",
     "topo=dtfm-regional4 workers=4 device=paced device.step_s=0.2",
     "topo=dtfm-regional4 workers=8 compressor=int8 device=paced device.step_s=0.4",
     "topo=dtfm-regional4 workers=4 compressor=topk",
-    "topo=lan workers=4 compressor=fp16",
-    "topo=lan workers=8 compressor=topk device=paced device.step_s=0.2",
+    "topo=lan workers=4 compressor=fp16 device=paced device.step_s=0.05 dilation=4",
+    "topo=lan workers=8 compressor=topk device=paced device.step_s=0.1 dilation=4",
 )
+_REPLAYS = (
+    "topo=wan1g workers=4 workload=replay workload.model=mobilenet_v2 device=paced device.step_s=0.3",
+    "topo=wan1g workers=4 workload=replay workload.model=resnet18 compressor=topk device=paced device.step_s=0.5",
+)
+"""Models of many buckets, which wait for gloo's threads."""
 _CLOSED_FORMS = (
     "topo=wan1g workers=4 strategy.collective=hierarchical",
     "topo=dtfm-regional4 workers=8 strategy.collective=two_shot device=paced device.step_s=0.4",
 )
 """Collectives of the testbed's own, which are predicted by closed forms alone."""
-ROLES = {"calibration": _CALIBRATION, "validation": _VALIDATION, "closed form": _CLOSED_FORMS}
+ROLES = {"calibration": _CALIBRATION, "validation": (*_VALIDATION, *_REPLAYS), "closed form": _CLOSED_FORMS}
 
 
 def points(*, quick: bool) -> list[Point]:
@@ -88,8 +96,9 @@ def emulated(point: Found) -> Emulated:
 
 
 def calibrated(found: Sequence[Found]) -> Calibration:
-    """Fitted to one part of the points, validated on another."""
-    runs = {role: [p for p in found if p["asked"]["role"] == role] for role in ROLES}
+    """Fitted to one part of the points, validated on another; runs that may not be believed are in neither."""
+    believed = [point for point in found if point["result"]["verdict"] != "invalid"]
+    runs = {role: [p for p in believed if p["asked"]["role"] == role] for role in ROLES}
     constants = calibration.fit([emulated(point) for point in runs["calibration"]])
     here = provenance.collect()
     origin = {
@@ -99,7 +108,8 @@ def calibrated(found: Sequence[Found]) -> Calibration:
         "fitted_to": [{"run": p["asked"]["run"], "measured_at": p["measured_at"]} for p in runs["calibration"]],
         "validated_on": [{"run": p["asked"]["run"], "measured_at": p["measured_at"]} for p in runs["validation"]],
     }
-    return Calibration(constants, calibration.validate(constants, list(map(emulated, runs["validation"]))), origin)
+    others = [emulated(point) for point in runs["validation"]]
+    return Calibration(constants, calibration.validate(constants, others) if others else None, origin)
 
 
 def simulator(found: Sequence[Found]) -> str:
@@ -135,13 +145,25 @@ def _spec(run: str, dilation: float) -> RunSpec:
 
 def main() -> None:
     results = Results(FOLDER / "results", "simulator")
-    found, _ = results.of(points(quick=False))
+    found, missing = results.of(points(quick=False))
     known = calibrated(found)
     calibration.write(calibration.DEFAULT_FILE, known)
-    assert known.validation is not None
-    errors = f"median error {known.validation.median_error:.1%}, worst {known.validation.worst_error:.1%}"
-    sys.stdout.write(f"{simulator(found)}\n\n{known.constants}\n{len(known.validation.errors)} validated: {errors}\n")
-    sys.stdout.write(f"written to {calibration.DEFAULT_FILE.relative_to(CLONE)}\n")
+    lines = [simulator(found), "", _summary(known)]
+    if missing:
+        lines += ["", f"**Missing**: {document.missing_line(missing, len(found))}."]
+    PAGE.write_text(document.between(PAGE.read_text(), "simulator", "\n".join(lines)))
+    sys.stdout.write("\n".join([*lines, "", f"written to {calibration.DEFAULT_FILE} and {PAGE}\n"]))
+
+
+def _summary(known: Calibration) -> str:
+    if known.validation is None:
+        return "Validated on nothing."
+    fitted, errors = known.constants, known.validation
+    return (
+        f"Validated on {len(errors.errors)} configurations: median error {errors.median_error:.1%}, worst"
+        f" {errors.worst_error:.1%}. Constants: goodput {fitted.goodput:.3f}, message_s {fitted.message_s:.2g},"
+        f" message_bytes {fitted.message_bytes:.0f}, acknowledged {fitted.acknowledged:.4f}."
+    )
 
 
 if __name__ == "__main__":

@@ -71,13 +71,17 @@ def compose(overrides: Sequence[str], conf_dir: Path = CONF_DIR) -> RunSpec:
     return resolve(overrides, conf_dir).spec
 
 
-def resolve(texts: Sequence[str], conf_dir: Path = CONF_DIR) -> Resolved:
-    """Like `compose`, but faults are returned beside what could be read."""
+def resolve(texts: Sequence[str], conf_dir: Path = CONF_DIR, *, emulated: bool = True) -> Resolved:
+    """Like `compose`, but faults are returned beside what could be read.
+
+    Args:
+        emulated: whether it is to be run; otherwise its network may be larger than one can be built.
+    """
     overrides, faults = parse_overrides(texts)
     faults += _key_faults(overrides)
     overrides = [o for o in overrides if o.head in GROUPS or o.key in SETTINGS]
     try:
-        return _Composition(overrides, conf_dir, faults).resolve()
+        return _Composition(overrides, conf_dir, faults, emulated=emulated).resolve()
     except (HydraException, OmegaConfBaseException, YAMLError, OSError) as error:
         return Resolved((*faults, f"configuration in {conf_dir}: {first_line(error)}"), {}, None, False)
 
@@ -104,8 +108,11 @@ def _key_faults(overrides: Sequence[Override]) -> list[str]:
 class _Composition:
     """One pass over the arguments; gathers `faults` as it goes and puts defaults in place of what is at fault."""
 
-    def __init__(self, overrides: Sequence[Override], conf_dir: Path, faults: list[str]) -> None:
+    def __init__(
+        self, overrides: Sequence[Override], conf_dir: Path, faults: list[str], *, emulated: bool = True
+    ) -> None:
         self.overrides = overrides
+        self.emulated = emulated
         self.conf_dir = conf_dir
         self.faults = faults
         entries = OmegaConf.load(conf_dir / "config.yaml").defaults
@@ -219,7 +226,7 @@ class _Composition:
             name = target.rpartition(".")[2][:_MAX_NAME]
         given = {o.rest.split(".")[0] for o in self.overrides if o.head == "topo" and o.rest}
         try:
-            return build_topology(name, target, params, workers, given)
+            return build_topology(name, target, params, workers, given, emulated=self.emulated)
         except InputError as error:
             self.faults += error.faults
             return None

@@ -54,7 +54,7 @@ def predict(
 
 def _spec(overrides: Sequence[str]) -> RunSpec:
     """With the dilation that was given, or none: what is predicted is not slowed down."""
-    resolved = resolve(overrides)
+    resolved = resolve(overrides, emulated=False)
     faults = [*resolved.faults]
     if resolved.stand_in is not None and resolved.stand_in.program == "training":
         try:

@@ -27,13 +27,20 @@ _NAMES = ("regions", "region", "centre")
 
 
 def build_topology(
-    name: str, target: str, params: Mapping[str, Any], workers: int, given: Collection[str] = ()
+    name: str,
+    target: str,
+    params: Mapping[str, Any],
+    workers: int,
+    given: Collection[str] = (),
+    *,
+    emulated: bool = True,
 ) -> Topology:
     """Call the build function `target`.
 
     Args:
         params: of the function, `name` and `workers` apart.
         given: keys of `params` that come from the user, whose numbers then have no other source.
+        emulated: whether a network is to be built of it; otherwise it may be larger than one can be.
 
     Raises:
         InputError: with every fault at once.
@@ -56,8 +63,9 @@ def build_topology(
     if not isinstance(topology, Topology):
         raise InputError(f"topo={name}: {target} returned {type(topology).__name__}; it must return a Topology")
     raise_input_faults(_name_faults(topology))
-    AddressPlan(topology)  # refuses more regions and links than there are addresses for
-    raise_input_faults(tc.queue_faults(topology))
+    if emulated:
+        AddressPlan(topology)  # refuses more regions and links than there are addresses for
+        raise_input_faults(tc.queue_faults(topology))
     return topology
 
 

@@ -18,13 +18,12 @@ from testbed.worker.comm import Communicator
 from testbed.worker.evaluation import Evaluations
 from testbed.worker.parts import Parts
 from testbed.worker.queueing import Queueing
-from testbed.worker.rehearsal import rehearse
 from testbed.worker.strategy import WorkerContext
 from testbed.worker.times import ComputeTimes
+from testbed.worker.warm_up import WarmUp, give_back_memory
 from testbed.worker.workload import parameters_crc32
 
 Emit = Callable[[dict[str, Any]], None]
-WARM_UP_STEPS = 2
 
 
 class Training:
@@ -78,35 +77,15 @@ class Training:
         }
 
     def warm_up(self, busy: threading.Event, go: threading.Event, scratch: Compressor) -> None:
-        """Take two steps on a copy of everything, say so, and from `busy` on more of them until `go`. Sends nothing, and
-        leaves no trace in the run.
-
-        Between the two a rank that is early leaves the cores to those that are not yet there.
-
-        Args:
-            busy: set at the latest with `go`.
-            scratch: a compressor of the run's kind, not the run's own.
-        """
-        workload = self.parts.workload
-        model = workload.warm_up_model(self.model)
-        optimizer = workload.optimizer(model.parameters())
-        batch = workload.batch(0, rank=0, world_size=1, batch_size=self.spec.batch_size, seed=self.spec.seed)
+        """Do everything once, say so, and compute from `busy` until `go`; see `WarmUp`."""
+        warm_up = WarmUp(self.parts.workload, self.model, self.spec, self.comm.rank, scratch)
         if self._evaluations is not None:
             self._evaluations.rehearse()
-
-        def step(then: Callable[[], None] = lambda: None) -> None:
-            workload.loss(model, batch).backward()
-            then()
-            optimizer.step()
-            optimizer.zero_grad()
-
-        step(lambda: rehearse(scratch, model, self.spec, self.comm.rank))
-        for _ in range(WARM_UP_STEPS - 1):
-            step()
+        warm_up.rehearse()
         self.emit({"event": "warm", "rank": self.comm.rank})
-        busy.wait()
-        while not go.is_set():
-            step()
+        warm_up.work(busy, go)
+        del warm_up
+        give_back_memory()
 
     def run(self, t0_s: float) -> dict[str, Any]:
         """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the "done" event, once all else has been told."""

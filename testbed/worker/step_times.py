@@ -5,12 +5,14 @@ CPU seconds of a thread, medians of several steps: what else the machine does th
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import statistics
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -24,7 +26,7 @@ from testbed.core.errors import InputError
 from testbed.core.profile import CodecTimes, Collective, Profile
 from testbed.core.spec import Part, RunSpec
 from testbed.worker.clock import PhaseClock
-from testbed.worker.comm import Pending
+from testbed.worker.comm import Communicator, Pending
 from testbed.worker.layers import measure_layers
 from testbed.worker.machine import this_machine
 from testbed.worker.parts import build_parts
@@ -44,7 +46,8 @@ def measure(spec: RunSpec) -> Profile:
     parts.workload.preload()
     model = parts.workload.model(spec.seed)
     layers, _, _ = measure_layers(parts.workload, model, spec, repeated)
-    layouts, phases = _strategy_step(spec)
+    with _alone(spec):
+        layouts, phases = _strategy_step(spec)
     codec, collectives = codec_times(spec, layouts)
     profile = Profile(
         workload=part_text(spec.workload),
@@ -82,6 +85,20 @@ def repeated(once: Callable[[], dict[str, float]]) -> dict[str, float]:
         if repeat + 1 >= _LEAST_REPEATS and time.monotonic() > end_s:
             break
     return {key: statistics.median(values) for key, values in found.items()}
+
+
+@contextlib.contextmanager
+def _alone(spec: RunSpec) -> Iterator[None]:
+    """A process group of one rank, which sends nothing: torch's own strategies bind to the one there is."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = f"{folder}/store"
+        group = Communicator.connect(
+            rank=0, world_size=1, address="", port=0, interface="lo", timeout_s=spec.timeout_s, store=store
+        )
+        try:
+            yield
+        finally:
+            group.close()
 
 
 def _strategy_step(spec: RunSpec) -> tuple[list[Layout], dict[str, float]]:

@@ -80,4 +80,8 @@ def _with_collectives(sizes: Sequence[int], profile: Profile) -> list[Bucket] | 
 
 
 def _size_bytes(spec: RunSpec) -> int:
-    return parse_size_bytes(str(spec.strategy.params.get("bucket_size", "4 MiB")))
+    asked = spec.strategy.params.get("bucket_size", "4 MiB")
+    try:
+        return parse_size_bytes(asked)
+    except ValueError as error:
+        raise InputError(f"strategy.bucket_size={asked}: {error}") from error

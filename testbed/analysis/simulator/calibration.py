@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from testbed.analysis.simulator.constants import IDEAL, Constants
 from testbed.analysis.simulator.network import Network
@@ -60,15 +61,24 @@ class Calibration:
 
 
 def fit(runs: Sequence[Emulated]) -> Constants:
-    """The constants with which the predictions for `runs` are off least, on average of their squares."""
-    extra = [
-        (run.wan_bytes - traffic(run.plan, run.spec.topology, IDEAL).wan_wire_bytes) / run.payload_bytes
-        for run in runs
-        if run.wan_bytes
-    ]
+    """The constants with which predicted step times, and bytes over the WAN, are off least: least squares of errors."""
     candidates = [Constants(goodput=g, message_s=m) for g, m in itertools.product(_GOODPUTS, _MESSAGES_S)]
     best = min(candidates, key=lambda constants: sum(run.error(constants) ** 2 for run in runs))
-    return dataclasses.replace(best, acknowledged=max(0.0, statistics.median(extra)) if extra else 0.0)
+    acknowledged, message_bytes = _bytes_constants([run for run in runs if run.wan_bytes])
+    return dataclasses.replace(best, acknowledged=acknowledged, message_bytes=message_bytes)
+
+
+def _bytes_constants(runs: Sequence[Emulated]) -> tuple[float, float]:
+    def share(run: Emulated, constants: Constants) -> float:
+        return traffic(run.plan, run.spec.topology, constants).wan_wire_bytes / run.wan_bytes
+
+    if not runs:
+        return 0.0, 0.0
+    ideal = np.array([share(run, IDEAL) for run in runs])
+    units = (Constants(acknowledged=1.0), Constants(message_bytes=1.0))
+    columns = np.array([[share(run, unit) for unit in units] for run in runs]) - ideal[:, None]
+    solved = np.linalg.lstsq(columns, 1.0 - ideal, rcond=None)[0]
+    return max(0.0, float(solved[0])), max(0.0, float(solved[1]))
 
 
 def validate(constants: Constants, runs: Sequence[Emulated]) -> Validation:

@@ -5,18 +5,13 @@ Rings are followed message by message, for all ranks at once: one iteration of g
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 
 import numpy as np
 
 from testbed.analysis.simulator.network import Hops, Indices, Network, Times
+from testbed.analysis.simulator.traffic import IN_FLIGHT, messages_of
 from testbed.core import collective_costs
-
-SEGMENT_BYTES = 2**20
-"""gloo's largest part of a tensor that is sent at once."""
-_IN_FLIGHT = 2
-"""Messages that gloo's ring begins before it waits for the first."""
 
 
 class UnderWay(ABC):
@@ -48,11 +43,11 @@ class Ring(UnderWay):
     def __init__(self, network: Network, begin_s: Times, towards: int, phases: int, messages: int, size: float) -> None:
         self._hops: Hops = network.hops(towards)
         self._network, self._size = network, size
-        self._hops.begin(_IN_FLIGHT * size)
+        self._hops.begin(IN_FLIGHT * size)
         self._phases, self._messages = phases, messages
         self._now, self._mean_s = begin_s.copy(), float(begin_s.mean())
-        self._received = [begin_s.copy() for _ in range(_IN_FLIGHT)]
-        self._sent = [begin_s.copy() for _ in range(_IN_FLIGHT)]
+        self._received = [begin_s.copy() for _ in range(IN_FLIGHT)]
+        self._sent = [begin_s.copy() for _ in range(IN_FLIGHT)]
         self._index = 0
 
     @property
@@ -60,7 +55,7 @@ class Ring(UnderWay):
         return self._mean_s
 
     def advance(self) -> None:
-        half, hops, network = self._index % _IN_FLIGHT, self._hops, self._network
+        half, hops, network = self._index % IN_FLIGHT, self._hops, self._network
         said_s = hops.at_sender(self._now)
         asked_s = said_s + self._behind_s(said_s) + hops.back_s
         leaves_s = np.maximum.reduce([self._now, asked_s, network.free_s[hops.slowest]])
@@ -102,14 +97,14 @@ class Ring(UnderWay):
 
     def _go_on(self) -> None:
         """To when each rank can begin its next message, or its next phase."""
-        half = self._index % _IN_FLIGHT
+        half = self._index % IN_FLIGHT
         self._now = np.maximum(self._now, np.maximum(self._received[half], self._sent[half]))
         if self._index == self._messages:
             self._index, self._phases = 0, self._phases - 1
             self._now = self.end_s()
             self.is_done = self._phases == 0
             if self.is_done:
-                self._hops.end(_IN_FLIGHT * self._size)
+                self._hops.end(IN_FLIGHT * self._size)
         self._mean_s = float(self._now.mean())
 
     def end_s(self) -> Times:
@@ -153,11 +148,16 @@ class AllAtOnce(UnderWay):
 
 
 class OfOurs(UnderWay):
-    """One of the testbed's own algorithms, by its closed form: it ends at the same time everywhere."""
+    """One of the testbed's own algorithms, by its closed form: it ends at the same time everywhere.
+
+    The form counts messages alone. Before the first, its receiver says that there is room; for all others it says so
+    ahead.
+    """
 
     def __init__(self, network: Network, begin_s: Times, algorithm: str, kind: str, size: float) -> None:
         self._begin_s = begin_s
-        self._takes_s = collective_costs.seconds(
+        notice_s = float(network.pairs.delay_s.max())
+        self._takes_s = notice_s + collective_costs.seconds(
             algorithm, kind, size / network.constants.goodput, network.topology, message_s=network.message_s
         )
 
@@ -181,8 +181,7 @@ def begin(network: Network, algorithm: str, kind: str, size: float, begin_s: Tim
         return OfOurs(network, begin_s, algorithm, kind, size)
     if kind == "all_to_all":
         return AllAtOnce(network, begin_s, size / network.size)
-    rounds = network.size - 1
+    rounds, messages = network.size - 1, messages_of(kind, size, network.size)
     if kind == "all_gather":
-        return Ring(network, begin_s, 1, 1, 2 * rounds, size / 2)
-    parts = max(_IN_FLIGHT, math.ceil(math.ceil(size / SEGMENT_BYTES) / network.size))
-    return Ring(network, begin_s, -1, 2, parts * rounds, size / (parts * network.size))
+        return Ring(network, begin_s, 1, 1, messages * rounds, size / messages)
+    return Ring(network, begin_s, -1, 2, messages * rounds // network.size, size / messages)

@@ -1,4 +1,4 @@
-"""What the model cannot know by arithmetic: three numbers, fitted to emulated runs."""
+"""What the model cannot know by arithmetic: four numbers, fitted to emulated runs."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ class Constants:
     """Of a link's rate, headers counted, what long transfers reach."""
     acknowledged: float = 0.0
     """Bytes of acknowledgements that go back for each byte of payload."""
+    message_bytes: float = 0.0
+    """On the wire, in each direction, for one message besides its payload: framing, the receiver's notice, and what
+    acknowledges both."""
 
 
 IDEAL = Constants()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from testbed.analysis.simulator.constants import Constants
 from testbed.analysis.simulator.plan import StepPlan
 from testbed.core import collective_costs
-from testbed.core.collective_costs import cheapest
+from testbed.core.collective_costs import Pairs, cheapest
 from testbed.core.paths import WIRE_RATIO
 from testbed.core.topology import Topology
+
+SEGMENT_BYTES = 2**20
+"""gloo's largest part of a tensor that is sent at once."""
+IN_FLIGHT = 2
+"""Messages that gloo's rings begin before they wait for the first."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +45,45 @@ class Traffic:
 
 
 def traffic(plan: StepPlan, topology: Topology, constants: Constants) -> Traffic:
-    payload, pairs = 0.0, defaultdict[tuple[str, str], float](float)
-    sent: dict[tuple[str, str, int], int] = defaultdict(int)
-    for bucket in plan.buckets:
-        for one in bucket.collectives:
-            sent[algorithm_of(plan.algorithm, one.kind, one.size_bytes, topology), one.kind, one.size_bytes] += 1
-    for (algorithm, kind, size), times in sent.items() if len(topology.nodes) > 1 else ():
-        payload += times * collective_costs.sent_bytes(algorithm, kind, size, topology)
-        for pair, part in collective_costs.wan_bytes(algorithm, kind, size, topology).items():
-            pairs[pair] += times * part
-    return Traffic(payload, _links(dict(pairs), topology, constants), _access_s(payload, topology))
+    sent = _Sent.of(plan, topology)
+    return Traffic(sent.payload, _links(sent, topology, constants), _access_s(sent.payload, topology))
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """In one step, on all ranks."""
+
+    payload: float
+    pairs: Pairs
+    """Bytes, by (from region, to region)."""
+    messages: Pairs
+    """Likewise, of what they are sent as."""
+
+    @classmethod
+    def of(cls, plan: StepPlan, topology: Topology) -> _Sent:
+        payload = 0.0
+        pairs, messages = defaultdict[tuple[str, str], float](float), defaultdict[tuple[str, str], float](float)
+        times = Counter(
+            (algorithm_of(plan.algorithm, one.kind, one.size_bytes, topology), one.kind, one.size_bytes)
+            for bucket in plan.buckets
+            for one in bucket.collectives
+        )
+        for (algorithm, kind, size), count in times.items() if len(topology.nodes) > 1 else ():
+            payload += count * collective_costs.sent_bytes(algorithm, kind, size, topology)
+            each = size / messages_of(kind, size, len(topology.nodes))
+            for pair, part in collective_costs.wan_bytes(algorithm, kind, size, topology).items():
+                pairs[pair] += count * part
+                messages[pair] += count * part / each
+        return cls(payload, dict(pairs), dict(messages))
+
+
+def messages_of(kind: str, size: float, world_size: int) -> int:
+    """As how many messages gloo sends `size` bytes over one hop; our own algorithms are taken to do likewise."""
+    if kind == "all_gather":
+        return IN_FLIGHT
+    if kind == "all_to_all":
+        return world_size
+    return world_size * max(IN_FLIGHT, math.ceil(math.ceil(size / SEGMENT_BYTES) / world_size))
 
 
 def algorithm_of(asked: str, kind: str, size: float, topology: Topology) -> str:
@@ -58,14 +93,22 @@ def algorithm_of(asked: str, kind: str, size: float, topology: Topology) -> str:
     return "two_shot" if kind == "all_to_all" else cheapest(kind, size, topology)
 
 
-def _links(pairs: dict[tuple[str, str], float], topology: Topology, constants: Constants) -> tuple[LinkTraffic, ...]:
-    there = collective_costs.link_bytes(pairs, topology)
-    back = collective_costs.link_bytes({(b, a): size for (a, b), size in pairs.items()}, topology)
+def _links(sent: _Sent, topology: Topology, constants: Constants) -> tuple[LinkTraffic, ...]:
+    bytes_there, messages_there = (collective_costs.link_bytes(of, topology) for of in (sent.pairs, sent.messages))
+    bytes_back, messages_back = (
+        collective_costs.link_bytes({(b, a): count for (a, b), count in of.items()}, topology)
+        for of in (sent.pairs, sent.messages)
+    )
     found = []
     for link in topology.wan_links:
         for source, _, profile in link.directions():
             key = link.name, source
-            wire = WIRE_RATIO * there.get(key, 0.0) + constants.acknowledged * back.get(key, 0.0)
+            messages = messages_there.get(key, 0.0) + messages_back.get(key, 0.0)
+            wire = (
+                WIRE_RATIO * bytes_there.get(key, 0.0)
+                + constants.acknowledged * bytes_back.get(key, 0.0)
+                + constants.message_bytes * messages
+            )
             if wire:
                 found.append(LinkTraffic(link.name, source, wire, 8 * wire / profile.rate_bit_s))
     return tuple(found)

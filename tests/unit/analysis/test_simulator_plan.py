@@ -1,0 +1,193 @@
+"""What a step does, read from profiles; what a prediction says of itself; constants found again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.analysis.simulator import calibration
+from testbed.analysis.simulator.bucketing import cut
+from testbed.analysis.simulator.calibration import Calibration, Emulated, fit
+from testbed.analysis.simulator.command import answer
+from testbed.analysis.simulator.constants import Constants
+from testbed.analysis.simulator.network import Network
+from testbed.analysis.simulator.plan import BucketPlan, StepPlan, plan
+from testbed.analysis.simulator.steps import follow
+from testbed.analysis.simulator.text import text
+from testbed.analysis.simulator.traffic import traffic
+from testbed.analysis.simulator.validation import Standing, Validation, traits
+from testbed.core.errors import InputError
+from testbed.core.profile import CodecTimes, Collective, LayerTimes, Profile
+from testbed.core.schedule import Change
+from testbed.core.spec import Part, RunSpec
+from topologies import two_regions
+
+LAYERS = (("a", 300, 0.01), ("b", 2000, 0.02), ("c", 500, 0.04))
+"""Name, parameters, seconds of backward; the last one's gradients come first."""
+
+
+def spec(strategy: str = "ddp.DDP", bucket: str = "8 kB", workers: int = 2, **given: Any) -> RunSpec:
+    parts = {
+        "workload": Part("digits", "testbed.worker.workloads.digits.Digits"),
+        "strategy": Part(strategy.partition(".")[0], f"testbed.worker.strategies.{strategy}", {"bucket_size": bucket}),
+        "compressor": Part("none", "compressors.none.Uncompressed"),
+        "device": Part("native", "testbed.core.device.Native"),
+    }
+    return RunSpec(topology=two_regions.build(workers=workers), steps=1, **{**parts, **given})
+
+
+def profile(*buckets: int, rounds: int = 2, layers: tuple[tuple[str, int, float], ...] = LAYERS) -> Profile:
+    collectives = [
+        Collective(kind="all_reduce", size_bytes=4 * size + index) for size in buckets for index in range(rounds - 1)
+    ]
+    codec = [(("compress", 0.001), *[("decompress", 0.002)] * (rounds - 1)) for _ in set(buckets)]
+    return Profile(
+        workload="w",
+        compressor="c",
+        batch_size=1,
+        layers=tuple(LayerTimes(name=n, parameters=p, forward_s=0.0, backward_s=b) for n, p, b in layers),
+        forward_s=0.05,
+        backward_s=0.07,
+        optimizer_s=0.003,
+        other_s=0.002,
+        codec=tuple(
+            CodecTimes(elements=size, rounds=one) for size, one in zip(sorted(set(buckets)), codec, strict=True)
+        ),
+        collectives=tuple(collectives),
+    )
+
+
+def test_buckets_are_ready_once_their_layers_are() -> None:
+    """2000 of b fill a bucket; c is in the one before it, a in the one after."""
+    found = plan(spec(), profile(500, 2000, 300), profile(500, 2000, 300))
+    assert [bucket.elements for bucket in found.buckets] == [500, 2000, 300]
+    assert [bucket.ready_s for bucket in found.buckets] == pytest.approx([0.04, 0.06, 0.07])
+    assert found.before_s == pytest.approx(0.052)
+    assert found.compute_s == pytest.approx(0.052 + 0.07 + 0.003 + 3 * 0.003)
+
+
+def test_a_bucket_that_ends_inside_a_layer_waits_for_all_of_it() -> None:
+    """A bias of 20 was taken along by the bucket before."""
+    found = plan(spec(), profile(520, 1980, 300), profile(520, 1980, 300))
+    assert [bucket.elements for bucket in found.buckets] == [520, 1980, 300]
+    assert [bucket.ready_s for bucket in found.buckets] == pytest.approx([0.06, 0.06, 0.07])
+
+
+def test_each_bucket_has_as_many_collectives_as_its_codec_has_rounds() -> None:
+    several = profile(500, 2000, 300, rounds=3)
+    found = plan(spec(), several, several)
+    assert [[one.size_bytes for one in bucket.collectives] for bucket in found.buckets] == [
+        [2000, 2001],
+        [8000, 8001],
+        [1200, 1201],
+    ]
+
+
+def test_profiles_of_other_buckets_are_refused() -> None:
+    with pytest.raises(InputError, match="do not add up to the 2800 parameters"):
+        plan(spec(), profile(500, 300), profile(500, 300))
+
+
+def test_strategies_that_nothing_is_known_of_are_refused() -> None:
+    with pytest.raises(InputError, match="strategy=own: cannot be simulated; known: ddp, torch_ddp"):
+        plan(spec("own.Own"), profile(2800), profile(2800))
+
+
+def test_torch_closes_a_bucket_once_it_is_full() -> None:
+    found = plan(spec("torch_ddp.TorchDDP"), profile(), profile())
+    assert [bucket.elements for bucket in found.buckets] == [2500, 300]
+    assert [bucket.collectives[0].size_bytes for bucket in found.buckets] == [10000, 1200]
+
+
+def test_models_of_our_tables_are_cut_as_the_strategy_cuts_them() -> None:
+    from testbed.worker.buckets import assign
+    from testbed.worker.workloads.replay import Replay
+
+    model = Replay(model="resnet18").model(0)
+    ours = [sum(p.numel() for p in group) for group in assign(model.parameters(), 2**22)]
+    assert cut([p.numel() for p in model.parameters()], 2**22) == ours
+
+
+def test_plans_survive_json() -> None:
+    found = plan(spec(), profile(500, 2000, 300), profile(500, 2000, 300))
+    assert StepPlan.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+KNOWN = Constants(goodput=0.95, message_s=5e-4, acknowledged=0.004, message_bytes=250.0)
+
+
+def emulated(workers: int, size: int, *, rate: str = "100 Mbit/s") -> Emulated:
+    """What a network with the known constants would give."""
+    topology = two_regions.build(workers=workers, rate=rate, rtt="20 ms")
+    one = BucketPlan(size // 4, 0.0, (Collective(kind="all_reduce", size_bytes=size),), (0.0, 0.0))
+    step = StepPlan(before_s=0.01, backward_s=0.0, after_s=0.0, buckets=(one,), algorithm="gloo")
+    asked = dataclasses.replace(spec(workers=workers), topology=topology)
+    step_s = follow(step, Network(topology, KNOWN, tcp=asked.tcp)).step_s
+    sent = traffic(step, topology, KNOWN)
+    return Emulated(asked, step, step_s, sent.payload_bytes, sent.wan_wire_bytes)
+
+
+def test_constants_are_found_again() -> None:
+    runs = [emulated(2, 8_000_000), emulated(4, 2_000_000), emulated(6, 4_000), emulated(4, 1_000_000, rate="1 Gbit/s")]
+    found = fit(runs)
+    assert found.goodput == pytest.approx(KNOWN.goodput)
+    assert found.message_s == pytest.approx(KNOWN.message_s)
+    assert found.acknowledged == pytest.approx(KNOWN.acknowledged, rel=1e-3)
+    assert found.message_bytes == pytest.approx(KNOWN.message_bytes, rel=1e-3)
+    assert [run.error(found) for run in runs] == pytest.approx([0.0] * 4, abs=1e-9)
+
+
+def test_a_prediction_says_how_it_differs_from_what_was_validated() -> None:
+    known = Validation((0.01, -0.03, 0.02), (traits(spec()), traits(spec(workers=8)), traits(spec(workers=4))))
+    (inside,) = Standing.of(spec(workers=6), known).lines()
+    assert inside == (
+        "validated on 3 emulated configurations: median error 2.0%, worst 3.0%; this prediction is inside that range"
+    )
+    outside = Standing.of(spec(workers=64, compressor=Part("topk", "compressors.topk.TopK")), known)
+    assert outside.lines()[1:] == ["  compressor topk (validated: none)", "  workers 64 (validated: 2 to 8)"]
+    assert outside.to_json()["inside"] is False
+
+
+def test_without_a_calibration_nothing_was_validated() -> None:
+    assert Standing.of(spec(), None).lines() == ["validated on nothing: there is no calibration"]
+    assert Standing.of(spec(), None).to_json()["inside"] is False
+
+
+def question(**given: Any) -> dict[str, Any]:
+    both = profile(500, 2000, 300).to_json()
+    return {"spec": spec(**given).to_json(), "cpu": both, "device": both}
+
+
+def test_what_cannot_be_simulated_is_refused(tmp_path: Path) -> None:
+    link = spec().topology.wan_links[0]
+    change = Change(t_s=1.0, kind="set", link=link.name, values={"rate_bit_s": 1e6})
+    with pytest.raises(InputError, match="events: the simulator knows no changes of links"):
+        answer(question(events=(change,)))
+    with pytest.raises(InputError, match="not a spec with its profiles"):
+        answer({"spec": {}})
+    with pytest.raises(InputError, match=r"calibration .*nothing\.json"):
+        answer(question(), tmp_path / "nothing.json")
+
+
+def test_simulated_is_said_wherever_a_prediction_is_shown(tmp_path: Path) -> None:
+    file = tmp_path / "calibration.json"
+    calibration.write(file, Calibration(KNOWN, Validation((0.02,), (traits(spec()),)), {"machine": "a test"}))
+    found = answer(question(), file)
+    assert found.constants == KNOWN
+    assert "(simulated)" in text(found).splitlines()[0]
+    assert found.to_json()["kind"] == "simulated"
+    assert found.to_json()["validation"]["worst_error"] == 0.02
+
+
+def test_the_command_reads_standard_input_and_prints_json() -> None:
+    command = [sys.executable, "-m", "testbed.analysis", "predict", "--json", "-"]
+    done = subprocess.run(command, input=json.dumps(question()), capture_output=True, text=True, check=True)
+    said = json.loads(done.stdout)
+    assert said["payload_bytes_step"] == said["dense_bytes_step"] == 2 * 4 * 2800
+    assert said["step_s"] == pytest.approx(said["compute_s"] + said["exposed_communication_s"], rel=1e-6)

@@ -1,0 +1,79 @@
+"""`longhaul predict`: which spec and profiles it hands to the analysis."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT
+from testbed.core.profile import CodecTimes, Collective, LayerTimes, Profile
+from testbed.orchestrator.cli import main
+from testbed.orchestrator.config import resolve
+
+RUN_ID = "20260101T000000Z-wan1g-ddp-none-0a1b2c3d"
+ELEMENTS = 1000
+REGIONS = f"topo.regions=[{','.join(f'r{index}' for index in range(130))}]"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """One run, whose model is one layer."""
+    profile = Profile(
+        workload="w",
+        compressor="c",
+        batch_size=1,
+        layers=(LayerTimes(name="a", parameters=ELEMENTS, forward_s=0.1, backward_s=0.2),),
+        forward_s=0.1,
+        backward_s=0.2,
+        optimizer_s=0.0,
+        codec=(CodecTimes(elements=ELEMENTS, rounds=(("compress", 0.0), ("decompress", 0.0))),),
+        collectives=(Collective(kind="all_reduce", size_bytes=4 * ELEMENTS),),
+    ).to_json()
+    run = tmp_path / RUN_ID
+    run.mkdir()
+    (run / "spec.json").write_text(json.dumps(resolve(["topo=wan1g", "workers=2"]).spec.to_json()))
+    (run / "provenance.json").write_text(json.dumps({"cpu_profile": profile, "device_profile": profile}))
+    return tmp_path
+
+
+def predicted(capfd: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["predict", *arguments, "--json"]) == EXIT_COMPLETED
+    found: dict[str, Any] = json.loads(capfd.readouterr().out)
+    return found
+
+
+def test_a_run_that_was_made_is_predicted_from_its_record(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = predicted(capfd, "--run", RUN_ID, "--runs", str(runs))
+    assert (found["kind"], found["topology"], found["workers"]) == ("simulated", "wan1g", 2)
+    assert found["payload_bytes_step"] == 2 * 4 * ELEMENTS
+    assert found["step_s"] > 0.3 + 2 * 0.067
+
+
+def test_more_regions_than_can_be_emulated_are_predicted(
+    runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.orchestrator.predict_command.check_parts", lambda spec: None)
+    asked = ["topo=ring", REGIONS, "workers=130", "strategy.collective=two_shot"]
+    found = predicted(capfd, *asked, "--run", RUN_ID, "--runs", str(runs))
+    assert (found["workers"], found["regions"]) == (130, 130)
+    assert not found["validation"]["inside"]
+    assert resolve(asked).faults  # by a run they are refused
+
+
+def test_faults_end_with_the_status_of_bad_input(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for arguments, said in (
+        (["--run", "nothing", "--runs", str(runs)], "--run nothing: not the id of a run"),
+        (["--run", RUN_ID, "--profile", "p.json"], "give one of the two"),
+        (["topo=wan1gg", "workers=2"], "topo=wan1gg"),
+    ):
+        assert main(["predict", *arguments]) == EXIT_INPUT
+        assert said in capfd.readouterr().err
+
+
+def test_a_run_of_another_program_has_no_profile(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (runs / RUN_ID / "provenance.json").write_text("{}")
+    assert main(["predict", "--run", RUN_ID, "--runs", str(runs)]) == EXIT_INPUT
+    assert "only our own training is profiled" in capfd.readouterr().err
