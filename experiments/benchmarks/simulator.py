@@ -1,8 +1,8 @@
 """The simulator against the emulator: step time and bytes of runs, most of them of kinds that nothing was fitted to.
 
 What is measured is the emulator; predictions follow from it by arithmetic, when the table is made. `python -m
-experiments.benchmarks.simulator` fits the constants to the points of role "calibration", validates them on those of
-role "validation", and writes both to experiments/calibration/simulator.json and the table to docs/simulator.md.
+experiments.benchmarks.simulator` fits the constants to the points of role "calibration", validates them on all
+others, and writes both to experiments/calibration/simulator.json and the table to docs/simulator.md.
 """
 
 from __future__ import annotations
@@ -52,20 +52,17 @@ _VALIDATION = (
     "topo=dtfm-regional4 workers=4 device=paced device.step_s=0.2",
     "topo=dtfm-regional4 workers=8 compressor=int8 device=paced device.step_s=0.4",
     "topo=dtfm-regional4 workers=4 compressor=topk",
+    "topo=dtfm-world8 workers=8 compressor=fp16 device=paced device.step_s=0.5",
+    "topo=wan1g workers=4 workload=replay workload.model=mobilenet_v2 device=paced device.step_s=0.3",
     "topo=lan workers=4 compressor=fp16 device=paced device.step_s=0.05 dilation=4",
     "topo=lan workers=8 compressor=topk device=paced device.step_s=0.1 dilation=4",
 )
-_REPLAYS = (
-    "topo=wan1g workers=4 workload=replay workload.model=mobilenet_v2 device=paced device.step_s=0.3",
-    "topo=wan1g workers=4 workload=replay workload.model=resnet18 compressor=topk device=paced device.step_s=0.5",
-)
-"""Models of many buckets, which wait for gloo's threads."""
 _CLOSED_FORMS = (
     "topo=wan1g workers=4 strategy.collective=hierarchical",
     "topo=dtfm-regional4 workers=8 strategy.collective=two_shot device=paced device.step_s=0.4",
 )
 """Collectives of the testbed's own, which are predicted by closed forms alone."""
-ROLES = {"calibration": _CALIBRATION, "validation": (*_VALIDATION, *_REPLAYS), "closed form": _CLOSED_FORMS}
+ROLES = {"calibration": _CALIBRATION, "validation": _VALIDATION, "closed form": _CLOSED_FORMS}
 
 
 def points(*, quick: bool) -> list[Point]:
@@ -98,18 +95,19 @@ def emulated(point: Found) -> Emulated:
 def calibrated(found: Sequence[Found]) -> Calibration:
     """Fitted to one part of the points, validated on another; runs that may not be believed are in neither."""
     believed = [point for point in found if point["result"]["verdict"] != "invalid"]
-    runs = {role: [p for p in believed if p["asked"]["role"] == role] for role in ROLES}
-    constants = calibration.fit([emulated(point) for point in runs["calibration"]])
+    fitted = [point for point in believed if point["asked"]["role"] == "calibration"]
+    others = [point for point in believed if point["asked"]["role"] != "calibration"]
+    constants = calibration.fit(list(map(emulated, fitted)))
     here = provenance.collect()
     origin = {
         "machine": machine(),
         **{key: here[key] for key in ("commit", "dirty", "code_hash")},
         "fitted_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "fitted_to": [{"run": p["asked"]["run"], "measured_at": p["measured_at"]} for p in runs["calibration"]],
-        "validated_on": [{"run": p["asked"]["run"], "measured_at": p["measured_at"]} for p in runs["validation"]],
+        "fitted_to": [{"run": p["asked"]["run"], "measured_at": p["measured_at"]} for p in fitted],
+        "validated_on": [{"run": p["asked"]["run"], "measured_at": p["measured_at"]} for p in others],
     }
-    others = [emulated(point) for point in runs["validation"]]
-    return Calibration(constants, calibration.validate(constants, others) if others else None, origin)
+    validation = calibration.validate(constants, list(map(emulated, others))) if others else None
+    return Calibration(constants, validation, origin)
 
 
 def simulator(found: Sequence[Found]) -> str:
@@ -144,8 +142,10 @@ def _spec(run: str, dilation: float) -> RunSpec:
 
 
 def main() -> None:
-    results = Results(FOLDER / "results", "simulator")
-    found, missing = results.of(points(quick=False))
+    results, asked = Results(FOLDER / "results", "simulator"), points(quick=False)
+    results.keep_only(asked)
+    results.save()
+    found, missing = results.of(asked)
     known = calibrated(found)
     calibration.write(calibration.DEFAULT_FILE, known)
     lines = [simulator(found), "", _summary(known)]

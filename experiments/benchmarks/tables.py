@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from experiments.benchmarks import run_tables, system_tables
+from experiments.benchmarks import run_tables, simulator, system_tables
 from experiments.benchmarks.cells import Found, by, cores, disturbed, number, percent_off, table
 from testbed.core.units import format_rate, format_time
 from testbed.orchestrator.emulation import tc
@@ -184,8 +184,10 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     "monitor": system_tables.monitor,
     "dilation": _dilation,
     **run_tables.TABLES,
+    "simulator": simulator.simulator,
 }
 NAMES = (
     *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "dilation"),
     *run_tables.TABLES,
+    "simulator",
 )

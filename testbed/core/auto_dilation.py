@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 
 from testbed.core import costs
+from testbed.core.collective_costs import cheapest, seconds
 from testbed.core.errors import InputError
 from testbed.core.profile import Profile
 from testbed.core.spec import MOST_CUBIC_DILATION, MOST_DILATED_RTT_S, RunSpec
@@ -25,10 +26,15 @@ COMPUTE_MARGIN = 1.25
 """Beside others, with cold caches, a step takes longer than alone."""
 WAKE_UP_S = 3e-4
 """Of a core, to wake one sleeping rank up and have it send."""
-MESSAGE_CPU_S = 2e-4
-"""Of a core, for one message of a collective: both ends, two bridges, two routers and the delay line."""
+CROWDED_SHARE = 0.35
+"""Of all cores, while collectives are under way: beyond, their messages wait for a core."""
+MESSAGE_CPU_S, OWN_MESSAGE_CPU_S = 2e-4, 1e-3
+"""Of a core, for one message of gloo's collectives, and of our own, which Python issues: both ends, two bridges, two
+routers and the delay line."""
 BYTE_CPU_S = 1.5e-9
 """Likewise for one byte."""
+GLOO, AUTO = "gloo", "auto"
+"""Names of `strategy.collective`."""
 _STEP = 0.05
 _MOST = 1000.0
 
@@ -54,19 +60,22 @@ class Load:
         collectives = [(c.kind, c.size_bytes) for c in cpu.collectives]
         if not collectives:
             collectives = [("all_reduce", 4 * sum(layer.parameters for layer in cpu.layers))]
-        alpha_s, beta_s_byte = spec.topology.slowest_hop
-        workers = spec.workers
-        each = [_SECONDS[kind](size, workers, alpha_s, 0.0) for kind, size in collectives]
+        named, workers = str(spec.strategy.params.get("collective", GLOO)), spec.workers
+        topology = spec.topology
+        chosen = [cheapest(kind, size, topology) if named == AUTO else named for kind, size in collectives]
+        message_cpu_s = MESSAGE_CPU_S if set(chosen) == {GLOO} else OWN_MESSAGE_CPU_S
+        each = [seconds(how, kind, size, topology) for how, (kind, size) in zip(chosen, collectives, strict=True)]
+        latency_s = [seconds(how, kind, 0, topology) for how, (kind, _) in zip(chosen, collectives, strict=True)]
         sent_bytes = sum(_SENT[kind](size, workers) for kind, size in collectives)
         messages = sum(_messages(kind, workers) for kind, _ in collectives)
         return cls(
             workers=workers,
             cores=cores,
             compute_cpu_s=cpu.cpu_step_s,
-            network_cpu_s=workers * (messages * MESSAGE_CPU_S + sent_bytes * BYTE_CPU_S),
+            network_cpu_s=workers * (messages * message_cpu_s + sent_bytes * BYTE_CPU_S),
             compute_s=device.step_s,
             # collectives overlap each other: one's messages follow each other, all bytes share the links
-            communicate_s=max(each) + sent_bytes * beta_s_byte,
+            communicate_s=max(latency_s) + sum(each) - sum(latency_s),
         )
 
     @property
@@ -90,8 +99,19 @@ class Load:
         """Emulated; at least."""
         return max(self.compute_s + self.communicate_s / 2, self.communicate_s, 1e-6)
 
+    def crowded_share(self, k: float) -> float:
+        """Of all cores, while messages are under way; 0 where all of it is as short as what a step may be late."""
+        network_s = self.network_cpu_s / self.cores
+        if network_s <= LATE_SHARE * k * self.step_s:
+            return 0.0
+        return network_s / (k * self.communicate_s) if self.communicate_s else math.inf
+
     def fits(self, k: float) -> bool:
-        return self.late_share(k) <= LATE_SHARE and self.busy_share(k) <= BUSY_SHARE
+        return (
+            self.late_share(k) <= LATE_SHARE
+            and self.busy_share(k) <= BUSY_SHARE
+            and self.crowded_share(k) <= CROWDED_SHARE
+        )
 
 
 def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
@@ -139,11 +159,6 @@ def _messages(kind: str, workers: int) -> int:
     return (2 if kind == "all_reduce" else 1) * (workers - 1)
 
 
-_SECONDS = {
-    "all_reduce": costs.all_reduce_s,
-    "all_gather": costs.all_gather_s,
-    "all_to_all": costs.all_to_all_s,
-}
 _SENT = {
     "all_reduce": costs.all_reduce_sent_bytes,
     "all_gather": costs.all_gather_sent_bytes,

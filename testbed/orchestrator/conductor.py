@@ -132,6 +132,7 @@ class Conductor:
             socket=run.socket,
             work=work,
             memory_bytes=int(memory * _MEMORY_SHARE / self.spec.workers),
+            containers=self.spec.workers,
             seen=() if directory is None else (directory,),
             hosts="".join(f"{network.plan.node_address(node)} {node}\n" for node in network.workers),
         )

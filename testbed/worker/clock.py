@@ -73,10 +73,11 @@ class PhaseClock:
         return self.phase(name, self.times.codec_s(elements, round_))
 
     def spend(self, seconds: float) -> None:
-        """So many of the open phase's seconds are over now."""
+        """So many of the open phase's seconds are over now; no more than it has left."""
         current = self._open[-1]
         if current.remaining_s is not None:
-            current.remaining_s = max(0.0, current.remaining_s - seconds)
+            seconds = min(seconds, current.remaining_s)
+            current.remaining_s -= seconds
             self._spend(seconds)
 
     def mark(self) -> None:

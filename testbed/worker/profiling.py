@@ -104,4 +104,3 @@ def _optimizer_s(spec: RunSpec, model: torch.nn.Module, device: torch.device) ->
         torch.cuda.synchronize(device)
         times.append(begin.elapsed_time(end) * 1e-3)
     return statistics.median(times[2:])
-

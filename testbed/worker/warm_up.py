@@ -1,4 +1,4 @@
-"""Before the run: everything that is loaded or compiled on first use, and work for the cores while links are measured."""
+"""Before the run: all that is loaded or compiled on first use, and work for the cores while links are measured."""
 
 from __future__ import annotations
 

@@ -26,8 +26,9 @@ from testbed.orchestrator.emulation.open_files import LIMIT_AT_START
 from testbed.orchestrator.emulation.root import MaskedRoot
 
 NOBODY = 65534
-CPU_SHARES = 256
-"""Against 1024 of everything else: the delay line, the routers' work and the collector come first."""
+MOST_CPU_SHARES, ALL_CPU_SHARES, LEAST_CPU_SHARES = 256, 1024, 2
+"""Of one container, of all, and what the kernel takes at least; against 1024 of every other process: delay line, probes
+and collector come first, however many workers there are."""
 MOST_PROCESSES = 512
 SHM_BYTES = 1 << 30
 TMP_BYTES = 1 << 29
@@ -55,6 +56,12 @@ class Sandbox:
     """Directories beside the clone and the interpreter's."""
     hosts: str = ""
     """Lines of /etc/hosts: the nodes by name."""
+    containers: int = 1
+    """How many share the cores."""
+
+    @property
+    def cpu_shares(self) -> int:
+        return max(LEAST_CPU_SHARES, min(MOST_CPU_SHARES, ALL_CPU_SHARES // self.containers))
 
     def bound_back(self) -> list[Path]:
         """Directories seen read-only at their own path."""
@@ -231,7 +238,7 @@ class Container:
                 "cgroupsPath": f"/{self.name}",
                 "resources": {
                     "devices": [{"allow": False, "access": "rwm"}],
-                    "cpu": {"shares": CPU_SHARES},
+                    "cpu": {"shares": self.sandbox.cpu_shares},
                     "memory": {"limit": self.sandbox.memory_bytes},
                     "pids": {"limit": MOST_PROCESSES},
                 },

@@ -16,7 +16,7 @@ a second of a change, or while a link is down, against nothing.
 | packets dropped by a processor's backlog (softnet), of the machine | - | any | likewise, and no link counts it |
 | a measurement that gave nothing; events that cannot be read | any | - | what is not known is not vouched for |
 | phases that took longer than their device takes, in each step the latest rank's | 2% | 5% | others wait for it |
-| messages of workers waiting for a core, mean over ranks | 5% | 15% | they wait for cores, not for the network |
+| messages of workers waiting for a core, mean over ranks | 10% | 30% | they wait for cores, not for the network |
 | cores idle on average during training | below 10% | below 2% | likewise |
 | time in which somebody waited for a core (pressure); not of paced runs | 50% | 85% | in good runs 3% to 20% was seen |
 | seconds with cores idle below 10%, or pressure above 50%; 2 s at least; not of paced runs | 10% | - | a mean hides |

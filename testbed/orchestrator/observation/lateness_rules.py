@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from testbed.orchestrator.observation.link_rules import Event, Finding
 
 LATE_SUSPECT, LATE_INVALID = 0.02, 0.05
-QUEUED_SUSPECT, QUEUED_INVALID = 0.05, 0.15
+QUEUED_SUSPECT, QUEUED_INVALID = 0.10, 0.30
 
 
 class Lateness:

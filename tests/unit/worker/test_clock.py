@@ -134,6 +134,16 @@ def test_a_phase_lasts_what_its_device_takes_times_the_dilation() -> None:
     assert seconds["compress"] == pytest.approx(0.01, abs=0.02)
 
 
+def test_a_phase_spends_no_more_than_it_has() -> None:
+    clock = PhaseClock(1.0, _Times())
+    clock.restart(time.monotonic())
+    started_s = time.monotonic()
+    with clock.phase("backward", 0.1):
+        clock.spend(0.06)
+        clock.spend(5.0)
+    assert 0.1 <= time.monotonic() - started_s < 2
+
+
 def test_work_that_was_late_is_followed_by_no_sleep_until_it_is_made_good() -> None:
     clock = PhaseClock(1.0, _Times())
     started_s = time.monotonic()

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.core.profile import LayerTimes, Profile
+from testbed.core.spec import RunSpec
+from testbed.orchestrator import calibration
+from testbed.orchestrator.config import compose
+
+SPEC = compose(["topo=wan1g", "workers=8"])
+PROFILE = Profile(
+    workload="w",
+    compressor="c",
+    batch_size=1,
+    layers=(LayerTimes(name="a", parameters=1000, forward_s=0.1, backward_s=0.2),),
+    forward_s=0.1,
+    backward_s=0.2,
+    optimizer_s=0.0,
+    cpu_step_s=0.3,
+)
+
+
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]]:
+    """What the worker's side was asked; it answers with `PROFILE`, and nothing is kept from before."""
+    asked: list[dict[str, Any]] = []
+
+    def answer(command: str, question: dict[str, Any], *_: object) -> dict[str, Any]:
+        asked.append(question)
+        return {"faults": [], "cpu": question["cpu"] or PROFILE.to_json(), "device": PROFILE.to_json()}
+
+    monkeypatch.setattr(calibration, "ask_worker", answer)
+    monkeypatch.setattr(calibration, "CACHE", tmp_path / "profiles")
+    return asked
+
+
+def calibrated(spec: RunSpec, told: list[str] | None = None) -> tuple[RunSpec, calibration.Calibration | None]:
+    return calibration.calibrate(spec, (told if told is not None else []).append)
+
+
+def test_a_measurement_is_kept_and_taken_again(questions: list[dict[str, Any]]) -> None:
+    told: list[str] = []
+    first, found = calibrated(SPEC, told)
+    again, _ = calibrated(SPEC, told)
+    assert [question["cpu"] is None for question in questions] == [True, False]
+    assert len(told) == 1
+    assert first == again
+    assert found is not None
+    assert found.cpu == PROFILE
+
+
+@pytest.mark.parametrize("changed", ["compressor=topk", "batch_size=7", "workers=6", "topo.rtt='10 ms'"])
+def test_another_training_is_measured_anew(questions: list[dict[str, Any]], changed: str) -> None:
+    calibrated(SPEC)
+    calibrated(compose(["topo=wan1g", *(["workers=8"] if "workers" not in changed else []), changed]))
+    assert [question["cpu"] is None for question in questions] == [True, True]
+
+
+def test_another_device_is_not(questions: list[dict[str, Any]]) -> None:
+    calibrated(SPEC)
+    calibrated(compose(["topo=wan1g", "workers=8", "device=paced"]))
+    assert [question["cpu"] is None for question in questions] == [True, False]
+
+
+def test_auto_is_resolved_and_a_given_dilation_stays(questions: list[dict[str, Any]]) -> None:
+    assert SPEC.auto_dilation
+    chosen, _ = calibrated(SPEC)
+    assert chosen.dilation > 1
+    assert chosen.auto_dilation
+    assert chosen.hash == SPEC.hash, "what was chosen is no part of what was asked"
+    given, _ = calibrated(dataclasses.replace(SPEC, auto_dilation=False, dilation=1.0))
+    assert given.dilation == 1.0
+
+
+def test_other_programs_are_not_measured(questions: list[dict[str, Any]]) -> None:
+    by_hand = compose(["topo=wan1g", "workload=hand"])
+    assert not by_hand.auto_dilation
+    assert calibrated(by_hand) == (by_hand, None)
+    assert questions == []

@@ -1,0 +1,15 @@
+"""torch's own strategies are measured too: they bind to a process group, though nothing is to be sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.orchestrator.config import compose
+from testbed.worker import step_times
+
+
+def test_torchs_own_strategy_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_times, "_BUDGET_S", 0.1)
+    found = step_times.measure(compose(["strategy=torch_ddp", "workers=3"]))
+    assert found.backward_s > 0
+    assert found.collectives == ()  # it has no buckets of ours
