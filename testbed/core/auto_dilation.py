@@ -137,7 +137,7 @@ def most_dilation(spec: RunSpec) -> float:
 
 
 def _refusal(spec: RunSpec, load: Load, most: float) -> str:
-    step_s = load.compute_s
+    step_s = max(load.compute_s, 1e-6)
     while not dataclasses.replace(load, compute_s=step_s).fits(most):
         step_s *= 1.1
     needed, given = format_time(load.needed_s), format_time(load.compute_s)

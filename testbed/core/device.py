@@ -87,7 +87,7 @@ class Profiled(Device):
     Args:
         file: the profile, of the same workload and batch size; a relative path begins where the command was given.
         codec_speedup: how many times as fast as a core of this machine it compresses, where the profile is of another
-            compressor. None takes the processor's own times.
+            compressor, number of workers or size of buckets. None takes the processor's own times.
 
     Raises:
         ValueError: a parameter is not what it should be.
@@ -105,8 +105,15 @@ class Profiled(Device):
         measured = read_profile(self.file)
         if faults := [f"device.file={self.file}: {why}" for why in measured.mismatches(cpu)]:
             raise InputError(*faults)
-        device = dataclasses.replace(measured, cpu_step_s=cpu.cpu_step_s, collectives=cpu.collectives)
-        same_codec = measured.compressor == cpu.compressor and measured.codec
+        device = dataclasses.replace(
+            measured, cpu_step_s=cpu.cpu_step_s, buckets=cpu.buckets, collectives=cpu.collectives
+        )
+        # what a codec does depends on the number of ranks and on the buckets too
+        same_codec = (
+            measured.compressor == cpu.compressor
+            and measured.buckets == cpu.buckets
+            and measured.provenance.get("workers") == cpu.provenance.get("workers")
+        )
         return device if same_codec else device.with_codec_of(cpu, self.codec_speedup)
 
 

@@ -67,7 +67,9 @@ class Profile:
     other_s: float = 0.0
     """What a step computes outside its phases, such as zeroing gradients."""
     codec: tuple[CodecTimes, ...] = ()
-    """By elements, ascending."""
+    """By elements, ascending; sizes that no bucket of a step has may be among them."""
+    buckets: tuple[int, ...] = ()
+    """Elements of each bucket of a step, in order."""
     collectives: tuple[Collective, ...] = ()
     """Of one step."""
     cpu_step_s: float = 0.0
@@ -79,7 +81,8 @@ class Profile:
     @property
     def codec_step_s(self) -> float:
         """Of one step's compression and decompression."""
-        return sum(seconds for bucket in self.codec for _, seconds in bucket.rounds)
+        rounds = range(max((len(bucket.rounds) for bucket in self.codec), default=0))
+        return sum(self.codec_s(elements, round_) for elements in self.buckets for round_ in rounds)
 
     @property
     def step_s(self) -> float:
@@ -107,7 +110,9 @@ class Profile:
             CodecTimes(elements=b.elements, rounds=tuple((phase, s / speedup) for phase, s in b.rounds))
             for b in other.codec
         )
-        return dataclasses.replace(self, compressor=other.compressor, codec=codec, collectives=other.collectives)
+        return dataclasses.replace(
+            self, compressor=other.compressor, codec=codec, buckets=other.buckets, collectives=other.collectives
+        )
 
     def mismatches(self, other: Profile) -> Iterator[str]:
         """Why this profile's layers cannot time the training that `other` was taken from."""
@@ -139,6 +144,7 @@ class Profile:
                 CodecTimes(elements=b["elements"], rounds=tuple((str(p), float(s)) for p, s in b["rounds"]))
                 for b in fields["codec"]
             )
+            fields["buckets"] = tuple(fields["buckets"])
             fields["collectives"] = tuple(Collective(**c) for c in fields["collectives"])
             return cls(**fields)
         except (KeyError, TypeError) as error:

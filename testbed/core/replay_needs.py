@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from testbed.core.units import format_rate, format_size, format_time
+from testbed.core.units import format_size, format_time
 
 WORKER_BYTES = 30_000_000
 """Private memory of a forked worker without its model; measured, see docs/replay.md."""
@@ -66,22 +66,13 @@ class ReplayNeeds:
             f" this machine has {format_size(memory_bytes)}: {', or '.join(cures) or 'too little for any worker'}"
         )
 
-    def time_faults(
-        self, rate_bit_s: float, *, compute_s: float, dilation: float, timeout_s: float, most_wall_s: float
-    ) -> Iterator[str]:
+    def time_faults(self, rate_bit_s: float, *, compute_s: float, dilation: float, most_wall_s: float) -> Iterator[str]:
         """
         Args:
             rate_bit_s: of the slowest link that every worker's bytes pass; unscaled where `sent_bytes` are.
             compute_s: emulated seconds of a step without communication.
-            timeout_s: of one collective, emulated.
             most_wall_s: how long the run may take.
         """
-        exchange_s = self.exchange_s(rate_bit_s)
-        if exchange_s > timeout_s:
-            yield (
-                f"{self} sends {format_size(self.sent_bytes)} a worker and step, {exchange_s:.0f} s at"
-                f" {format_rate(rate_bit_s)}: above timeout_s={timeout_s:g}; raise it, or compress"
-            )
         wall_s = self.wall_s(rate_bit_s, compute_s=compute_s, dilation=dilation)
         if wall_s > most_wall_s:
             fitting = math.floor(self.steps * most_wall_s / wall_s)

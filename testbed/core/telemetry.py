@@ -4,7 +4,7 @@
     {"event": "hello", "node": "oregon-0"}  ->
                                             <-  Welcome: spec, rank, addresses, where rank 0 listens
     {"event": "warm", "rank": 0}            ->      connected to all peers, and has taken warm-up steps on its own
-                                            <-  {"event": "busy"}: all are warm, take more of them until told to go
+                                            <-  {"event": "busy"}, to some: all are warm, compute until told to go
                                             <-  {"event": "go", "t0_s": monotonic seconds at which step 1 starts}
     {"event": "model", ...}                 ->      before "warm", from rank 0
     {"event": "start", ...}                 ->      step 1 begins

@@ -13,6 +13,7 @@ from testbed.core.errors import Interrupted, RunError
 from testbed.core.rundir import RunDir, write_json
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import clone, programs, provenance
+from testbed.orchestrator.calibration import usable_cores
 from testbed.orchestrator.emulation import tcp
 from testbed.orchestrator.emulation.background_traffic import BackgroundTraffic
 from testbed.orchestrator.emulation.capture import Capture
@@ -32,6 +33,8 @@ START_TIMEOUT_S = 180.0
 PROBE_EVERY_S = 0.5
 LEAD_S, LEAD_OF_WORKER_S = 0.2, 0.01
 """Between telling the workers to begin and the beginning: all are in the midst of a warm-up step on few cores."""
+BUSY_OF_CORE = 4
+"""Workers that compute beside the second measurement; more would fill memory, and cores no further."""
 _EXIT_TIMEOUT_S = 5.0
 _MEMORY_SHARE = 0.85
 
@@ -107,7 +110,7 @@ class Conductor:
             record.stage("workers", f"workers: {len(workers.nodes)} containers started")
             if spec.program == "training":
                 self._until_warm(workers)
-                workers.busy()
+                workers.busy(BUSY_OF_CORE * usable_cores())
                 record.stage("busy", "workers connected: links measured again beside their warm-up")
                 written.add(prober.measure("busy", access=False))
             self._run(network, prober, workers, background)

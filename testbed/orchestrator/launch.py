@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -187,17 +188,17 @@ class Workers:
             for message in channel.messages():
                 self._messages.put((node, checked_message(message, self.nodes.index(node))))
 
-    def busy(self) -> None:
-        """All are warm: have them compute until they are to go."""
-        self._tell_all({"event": "busy"})
+    def busy(self, count: int) -> None:
+        """All are warm: have `count` of them, spread over all, compute until they are to go."""
+        self._tell(self.nodes[:: max(1, len(self.nodes) // count)], {"event": "busy"})
 
     def go(self, t0_s: float) -> None:
-        self._tell_all({"event": "go", "t0_s": t0_s})
+        self._tell(self.nodes, {"event": "go", "t0_s": t0_s})
 
-    def _tell_all(self, message: Message) -> None:
+    def _tell(self, nodes: Sequence[str], message: Message) -> None:
         try:
-            for channel in self._channels.values():
-                channel.send(message)
+            for node in nodes:
+                self._channels[node].send(message)
         except OSError as error:
             self._look_for_killed()
             self._look_for_dead()

@@ -49,7 +49,6 @@ def time_faults(spec: RunSpec, cpu: Profile, device: Profile) -> Iterator[str]:
             8 / beta_s_byte,
             compute_s=device.step_s,
             dilation=spec.dilation,
-            timeout_s=spec.timeout_s,
             most_wall_s=spec.max_wall_s or math.inf,
         )
 

@@ -22,7 +22,7 @@ from testbed.worker.build import build
 from testbed.worker.clock import PhaseClock
 from testbed.worker.comm import Communicator
 from testbed.worker.leaving import leave_in_peace
-from testbed.worker.reducer import Reducer, slowest_hop
+from testbed.worker.reducer import Reducer
 from testbed.worker.run_link import RunLink, run_link
 
 CONF_DIR = Path(__file__).resolve().parents[2] / "experiments" / "conf" / "compressor"
@@ -124,7 +124,7 @@ class CompressionHook:
         limit = self._first.traits.max_world
         if limit is not None and comm.world_size > limit:
             raise InputError(f"{comm.world_size} ranks: compressor={self._part.name} sums at most {limit}")
-        settings = (self._part.target, sorted(self._part.params.items()), self._seed, slowest_hop(self._topology))
+        settings = (self._part.target, sorted(self._part.params.items()), self._seed, self._topology.slowest_hop)
         comm.require_equal(zlib.crc32(repr(settings).encode()), f"what is asked of compressor {self._part.name}")
         leave_in_peace()
         self._reducer = Reducer(self._first, comm, PhaseClock(), self._topology, self._seed)

@@ -64,6 +64,8 @@ def confine(place: Place, parent: int, container: int, log: int) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.setsid()
+    if not place.cgroups:
+        raise OSError("the container has no cgroups; nothing would limit what runs in it")
     for path in place.cgroups:
         with open(path, "wb", buffering=0) as file:
             file.write(b"0")  # whoever writes

@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from compressors.base import Compressor
@@ -20,7 +21,7 @@ from testbed.worker.parts import Parts
 from testbed.worker.queueing import Queueing
 from testbed.worker.strategy import WorkerContext
 from testbed.worker.times import ComputeTimes
-from testbed.worker.warm_up import WarmUp, give_back_memory
+from testbed.worker.warm_up import WarmUp
 from testbed.worker.workload import parameters_crc32
 
 Emit = Callable[[dict[str, Any]], None]
@@ -76,16 +77,17 @@ class Training:
             "collectives": self.parts.strategy.collectives(),
         }
 
-    def warm_up(self, busy: threading.Event, go: threading.Event, scratch: Compressor) -> None:
+    def warm_up(
+        self, busy: threading.Event, go: threading.Event, scratch: Compressor, turn: AbstractContextManager[None]
+    ) -> None:
         """Do everything once, say so, and compute from `busy` until `go`; see `WarmUp`."""
         warm_up = WarmUp(self.parts.workload, self.model, self.spec, self.comm.rank, scratch)
         if self._evaluations is not None:
             self._evaluations.rehearse()
-        warm_up.rehearse()
+        with turn:
+            warm_up.rehearse()
         self.emit({"event": "warm", "rank": self.comm.rank})
         warm_up.work(busy, go)
-        del warm_up
-        give_back_memory()
 
     def run(self, t0_s: float) -> dict[str, Any]:
         """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the "done" event, once all else has been told."""

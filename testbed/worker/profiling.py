@@ -11,7 +11,7 @@ import torch
 
 from compressors.base import Layout
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
-from testbed.core.profile import LayerTimes, Profile
+from testbed.core.profile import CodecTimes, LayerTimes, Profile
 from testbed.core.spec import RunSpec
 from testbed.worker.layers import measure_layers, to_device
 from testbed.worker.machine import this_machine
@@ -47,8 +47,7 @@ def measured(spec: RunSpec, device: str) -> Profile:
     if not build_parts(spec).workload.computes:
         raise InputError(f"workload={spec.workload.name}: it does no arithmetic, so nothing can be measured")
     cpu = measure(spec)
-    codec, _ = codec_times(spec, [Layout(((elements,),)) for elements in _sizes(cpu)])
-    found = dataclasses.replace(cpu, codec=codec)
+    found = dataclasses.replace(cpu, codec=_with_ladder(spec, cpu))
     return found if where.type == "cpu" else _on_accelerator(spec, found, where)
 
 
@@ -63,11 +62,16 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _sizes(cpu: Profile) -> list[int]:
-    """Own buckets, and the ladder up to four times the largest."""
+def _with_ladder(spec: RunSpec, cpu: Profile) -> tuple[CodecTimes, ...]:
+    """The step's own buckets as they are, and others up to four times the largest; none for compressors whose rounds
+    are their own, since those depend on shapes."""
+    if build_parts(spec).compressor.traits.own_rounds:
+        return cpu.codec
     own = {bucket.elements for bucket in cpu.codec}
     most = 4 * max(own, default=_LADDER[-1])
-    return sorted(own | {elements for elements in _LADDER if elements <= most})
+    others = [Layout(((elements,),)) for elements in _LADDER if elements <= most and elements not in own]
+    codec, _ = codec_times(spec, others)
+    return tuple(sorted([*cpu.codec, *codec], key=lambda bucket: bucket.elements))
 
 
 def _on_accelerator(spec: RunSpec, cpu: Profile, device: torch.device) -> Profile:

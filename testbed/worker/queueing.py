@@ -7,10 +7,12 @@ import threading
 from pathlib import Path
 
 _NANOSECOND_S = 1e-9
+COLLECTIVES = "collectives"
+"""Name of the thread in which our own collectives run."""
 
 
 class Queueing:
-    """Run-queue waits of the threads that are not Python's: gloo's, which move every message.
+    """Run-queue waits of the threads that move messages: gloo's, which are not Python's, and that of our collectives.
 
     The main thread's waits are part of its phases, and evaluation yields to all others by intent. Of a collective, in
     which each rank handles as many messages one after another, the mean over ranks of these waits is what the waits add
@@ -27,7 +29,7 @@ class Queueing:
 
     @staticmethod
     def _read_s() -> dict[str, float]:
-        ours = {str(thread.native_id) for thread in threading.enumerate()}
+        ours = {str(thread.native_id) for thread in threading.enumerate() if thread.name != COLLECTIVES}
         waits: dict[str, float] = {}
         for task in os.listdir("/proc/self/task"):
             if task not in ours:

@@ -33,14 +33,6 @@ class _Job:
     round: int = 1
 
 
-def slowest_hop(topology: Topology) -> tuple[float, float]:
-    """(alpha_s, beta_s_byte) of the slowest link: what one message costs, and each of its bytes."""
-    profiles = [profile for link in topology.links for _, _, profile in link.directions()]
-    if not profiles:
-        return 0.0, 0.0
-    return max(p.delay_s for p in profiles), 8 / min(p.rate_bit_s for p in profiles)
-
-
 class Reducer:
     """Averages buckets over all ranks. `start` and `finish` are called in the same order on every rank.
 
@@ -65,7 +57,7 @@ class Reducer:
         self.comm = comm
         self.clock = clock
         self.seed = seed
-        self._alpha_s, self._beta_s_byte = slowest_hop(topology)
+        self._alpha_s, self._beta_s_byte = topology.slowest_hop
         self._jobs: deque[_Job] = deque()
         self._start = comm.run if collectives is None else collectives.run
 

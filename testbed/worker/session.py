@@ -86,6 +86,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders) -> None:
     from testbed.worker.leaving import leave_in_peace
     from testbed.worker.loop import Training
     from testbed.worker.parts import build_parts
+    from testbed.worker.warm_up import turn
 
     spec = RunSpec.from_json(welcome.spec)
     parts = build_parts(spec)
@@ -107,7 +108,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders) -> None:
     parts.strategy.bind(training.context)
     if welcome.rank == 0:
         emit(training.describe())
-    training.warm_up(orders.busy, orders.go, build_parts(spec).compressor)
+    training.warm_up(orders.busy, orders.go, build_parts(spec).compressor, turn(welcome.store, welcome.rank))
     emit(training.run(orders.t0_s))
     orders.leaving = True
     comm.close()

@@ -59,13 +59,11 @@ def measure(spec: RunSpec) -> Profile:
         optimizer_s=phases["optimizer"],
         other_s=phases["other"],
         codec=codec,
+        buckets=tuple(layout.numel for layout in layouts),
         collectives=tuple(collectives),
         provenance={**this_machine(), "strategy": part_text(spec.strategy), "workers": spec.workers},
     )
-    by_size = {bucket.elements: sum(s for _, s in bucket.rounds) for bucket in codec}
-    codec_s = sum(by_size[layout.numel] for layout in layouts)
-    whole_s = profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s + codec_s
-    return dataclasses.replace(profile, cpu_step_s=whole_s)
+    return dataclasses.replace(profile, cpu_step_s=profile.step_s)
 
 
 def part_text(part: Part) -> str:

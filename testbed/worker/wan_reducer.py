@@ -79,6 +79,7 @@ class WanReducer:
                 flat.mul_(self._share)
                 self._across.start(flat, layout, step)
                 self._across.finish()
+                self.clock.mark()
             passing += [pending, self._inside.submit(*_broadcast(flat))]
         with self.clock.phase(WAITING):
             for pending in passing:

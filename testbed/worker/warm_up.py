@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from torch import nn
 
@@ -15,6 +17,8 @@ from testbed.worker.rehearsal import rehearse
 from testbed.worker.workload import Workload
 
 WARM_UP_STEPS = 2
+TURNS = 8
+"""Ranks that rehearse at a time; enough to fill the cores of a small machine."""
 
 
 class WarmUp:
@@ -27,21 +31,20 @@ class WarmUp:
     """
 
     def __init__(self, workload: Workload, model: nn.Module, spec: RunSpec, rank: int, scratch: Compressor) -> None:
-        self._workload, self._spec, self._rank = workload, spec, rank
-        self._model = workload.warm_up_model(model)
+        self._workload, self._original, self._spec, self._rank = workload, model, spec, rank
         self._batch = workload.batch(0, rank=0, world_size=1, batch_size=spec.batch_size, seed=spec.seed)
         self._scratch = scratch
 
     def rehearse(self) -> None:
         """Two whole steps, and a reduction without other ranks."""
-        optimizer = self._workload.optimizer(self._model.parameters())
+        model = self._workload.warm_up_model(self._original)
+        optimizer = self._workload.optimizer(model.parameters())
         for step in range(WARM_UP_STEPS):
-            self._compute()
+            self._workload.loss(model, self._batch).backward()
             if step == 0:
-                rehearse(self._scratch, self._model, self._spec, self._rank)
+                rehearse(self._scratch, model, self._spec, self._rank)
             optimizer.step()
-        self._model.zero_grad()
-        del optimizer
+        del model, optimizer
         give_back_memory()
 
     def work(self, busy: threading.Event, go: threading.Event) -> None:
@@ -51,12 +54,29 @@ class WarmUp:
             busy: set at the latest with `go`.
         """
         busy.wait()
+        if go.is_set():
+            return
+        model = self._workload.warm_up_model(self._original)
         while not go.is_set():
-            self._compute()
-            self._model.zero_grad()
+            self._workload.loss(model, self._batch).backward()
+            model.zero_grad()
+        del model
+        give_back_memory()
 
-    def _compute(self) -> None:
-        self._workload.loss(self._model, self._batch).backward()
+
+@contextlib.contextmanager
+def turn(store: str, rank: int) -> Iterator[None]:
+    """Let few ranks of a machine go on at a time: what each needs for a moment, hundreds at once do not have.
+
+    Args:
+        store: the file at which all ranks meet; empty where they share none, and nobody waits.
+    """
+    if not store:
+        yield
+        return
+    with open(f"{store}.turn{rank % TURNS}", "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # given back by the kernel, whatever becomes of this rank
+        yield
 
 
 def give_back_memory() -> None:

@@ -18,7 +18,6 @@ from compressors.base import Layout, Route, choose_route
 from compressors.feedback import with_feedback
 from testbed.core.telemetry import Channel, Welcome
 from testbed.worker.parts import build_parts
-from testbed.worker.reducer import slowest_hop
 from tests.distributed.harness import COMPRESSORS, ROOT, make_spec
 
 HERE = Path(__file__).parent
@@ -154,7 +153,7 @@ def test_in_a_run_it_takes_the_runs_compressor_and_tells_what_it_sends(tmp_path:
             for thread in threads:
                 thread.join()
     layout = Layout(((21, 50), (21,)))
-    alpha_s, beta_s_byte = slowest_hop(spec.topology)
+    alpha_s, beta_s_byte = spec.topology.slowest_hop
     codec = with_feedback(build_parts(spec).compressor)
     assert choose_route(codec, layout, 3, alpha_s=alpha_s, beta_s_byte=beta_s_byte) is Route.TWO_SHOT
     for rank, messages in heard.items():

@@ -14,7 +14,6 @@ from testbed.core.spec import RunSpec
 from testbed.core.telemetry import PHASES
 from testbed.worker.buckets import assign
 from testbed.worker.parts import build_parts
-from testbed.worker.reducer import slowest_hop
 from testbed.worker.workload import parameters_crc32
 from tests.distributed.harness import COMPRESSORS, make_spec, run
 
@@ -117,7 +116,7 @@ def _layouts(spec: RunSpec) -> list[Layout]:
 
 def _routes(spec: RunSpec) -> list[str]:
     codec = with_feedback(build_parts(spec).compressor)
-    alpha_s, beta_s_byte = slowest_hop(spec.topology)
+    alpha_s, beta_s_byte = spec.topology.slowest_hop
     return [
         choose_route(codec, layout, spec.workers, alpha_s=alpha_s, beta_s_byte=beta_s_byte).value
         for layout in _layouts(spec)

@@ -56,6 +56,8 @@ def cut(tensors: Sequence[int], size_bytes: int) -> list[int]:
 def _candidates(spec: RunSpec, profile: Profile) -> Iterator[list[int]]:
     """Layers are known, their tensors only of models in our tables. Where a bucket is cut inside a layer, its size is
     nearest to that of whole layers."""
+    if profile.buckets:
+        yield list(profile.buckets)
     params, size_bytes = spec.workload.params, _size_bytes(spec)
     if spec.workload.target == _REPLAY:
         layers = scaled(find_model(params["model"], params.get("tokens")), params.get("scale", 1))
@@ -69,7 +71,7 @@ def _with_collectives(sizes: Sequence[int], profile: Profile) -> list[Bucket] | 
     """None where this is not what the profile is of."""
     needed = {bucket.elements: len(bucket.rounds) - 1 for bucket in profile.codec}
     counts = [needed.get(size, -1) for size in sizes]
-    has_all = sum(sizes) == sum(layer.parameters for layer in profile.layers) and set(sizes) == set(needed)
+    has_all = sum(sizes) == sum(layer.parameters for layer in profile.layers) and set(sizes) <= set(needed)
     if not has_all or sum(counts) != len(profile.collectives):
         return None
     found, rest = [], profile.collectives

@@ -69,6 +69,8 @@ def plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
         raise InputError(
             f"strategy={spec.strategy.name}: cannot be simulated; known: {', '.join(_STRATEGIES.values())}"
         )
+    if spec.strategy.params.get("compress", "all") != "all":
+        raise InputError(f"strategy.compress={spec.strategy.params['compress']}: cannot be simulated; known: all")
     codec_s: list[tuple[float, ...]]
     if strategy == "torch_ddp":
         found = torch_buckets(spec, device)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from testbed.worker.queueing import COLLECTIVES
+
 Work = Callable[[], list[Tensor]]
 
 
@@ -58,7 +60,7 @@ class CommunicationThread:
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         # A daemon: a collective that never ends must not keep the process.
-        self._thread = threading.Thread(target=self._run, name="collectives", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=COLLECTIVES, daemon=True)
         self._thread.start()
 
     def submit(self, job: Job) -> Job:

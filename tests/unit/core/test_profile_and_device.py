@@ -29,6 +29,7 @@ def profile(**given: object) -> Profile:
             CodecTimes(elements=100, rounds=(("compress", 0.01), ("decompress", 0.02))),
             CodecTimes(elements=300, rounds=(("compress", 0.03), ("decompress", 0.02))),
         ),
+        "buckets": (100, 300),
         "cpu_step_s": 0.0935,
     }
     return Profile(**{**fields, **given})  # type: ignore[arg-type]
@@ -45,6 +46,11 @@ def test_a_step_is_the_sum_of_its_parts() -> None:
 )
 def test_codec_times_lie_between_the_sizes_measured(elements: int, round_: int, seconds: float) -> None:
     assert profile().codec_s(elements, round_) == pytest.approx(seconds)
+
+
+def test_buckets_of_one_size_each_take_their_time_and_sizes_without_a_bucket_none() -> None:
+    assert profile(buckets=(100, 100, 100)).codec_step_s == pytest.approx(0.09)
+    assert profile(buckets=()).codec_step_s == 0.0
 
 
 def test_without_a_codec_nothing_takes_time() -> None:
@@ -101,6 +107,8 @@ def test_a_measured_profile_keeps_its_layers_and_the_work_of_this_machine(tmp_pa
     device = Profiled(file=str(path)).profile(profile())
     assert device.forward_s == 0.1
     assert device.cpu_step_s == profile().cpu_step_s
+    apart = profile(buckets=(100,), codec=(CodecTimes(elements=100, rounds=(("compress", 1.0),)),))
+    assert Profiled(file=str(path)).profile(apart).codec_s(100, 0) == 1.0, "another step's codec is not taken"
     other = profile(compressor="other {}", codec=(CodecTimes(elements=1, rounds=(("compress", 1.0),)),))
     assert Profiled(file=str(path), codec_speedup=4).profile(other).codec_s(1, 0) == 0.25
 

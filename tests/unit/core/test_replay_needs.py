@@ -58,12 +58,11 @@ def test_no_scale_is_proposed_where_workers_alone_are_too_many() -> None:
 
 
 def test_time_is_refused_with_the_figure() -> None:
-    asked = {"compute_s": 0.5, "dilation": 2.0, "timeout_s": 120.0, "most_wall_s": 3600.0}
+    asked = {"compute_s": 0.5, "dilation": 2.0, "most_wall_s": 3600.0}
     ring = needs(workers=4)
     # 335,141,888 * 4 * 1.5 bytes at 100 Mbit/s
     assert ring.exchange_s(1e8) == pytest.approx(160.87, abs=0.01)
-    late, long = ring.time_faults(1e8, **asked)
-    assert "sends 2.011 GB a worker and step, 161 s at 100 Mbit/s: above timeout_s=120" in late
+    (long,) = ring.time_faults(1e8, **asked)
     assert "steps=20 dilation=2 takes at least 1.79 h, more than the 1 h asked for: at most 11 steps" in long
     assert list(ring.time_faults(1e9, **asked)) == []
     assert ring.wall_s(1e12, compute_s=0.5, dilation=2.0) == 20.0

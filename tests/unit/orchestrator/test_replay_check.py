@@ -42,5 +42,3 @@ def test_time_is_refused_with_the_figure() -> None:
     (fault,) = replay_check.time_faults(dataclasses.replace(SPEC, max_wall_s=10.0), PROFILE, PROFILE)
     assert "steps=10" in fault
     assert "at most 8 steps" in fault
-    (fault,) = replay_check.time_faults(dataclasses.replace(SPEC, timeout_s=1.0), PROFILE, PROFILE)
-    assert "timeout_s=1" in fault
