@@ -6,7 +6,7 @@ from torch import Tensor
 
 from compressors.base import Compressor, Context, Layout, Traits
 from compressors.parts import codec_process
-from compressors.parts.frame import HEADER_BYTES, ZERO, pack, pack_smaller, root_mean_square
+from compressors.parts.frame import HEADER_BYTES, ZERO, finite_root_mean_square, pack, pack_smaller
 from compressors.payload import put
 from testbed.core.parameter_faults import choice, number
 
@@ -68,7 +68,7 @@ class SZ3(Compressor):
 
     def encode(self, tensor: Tensor, context: Context) -> Tensor:
         values = tensor.detach().float().cpu().contiguous()
-        rms = root_mean_square(values, "sz3")
+        rms = finite_root_mean_square(values, "sz3")
         if rms == 0.0:
             return pack("sz3", ZERO, len(values)).to(tensor.device)
         coded = codec_process.encode(

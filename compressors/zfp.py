@@ -7,7 +7,7 @@ from torch import Tensor
 
 from compressors.base import Compressor, Context, Layout, Traits
 from compressors.parts import codec_process
-from compressors.parts.frame import CODED, HEADER_BYTES, RAW, ZERO, pack, pack_smaller, root_mean_square, unpack
+from compressors.parts.frame import CODED, HEADER_BYTES, RAW, ZERO, finite_root_mean_square, pack, pack_smaller, unpack
 from compressors.payload import PayloadError, from_bytes, put
 from testbed.core.parameter_faults import choice, number, whole
 
@@ -91,7 +91,7 @@ class ZFP(Compressor):
 
     def encode(self, tensor: Tensor, context: Context) -> Tensor:
         values = tensor.detach().float().cpu().contiguous()
-        rms = root_mean_square(values, "zfp")
+        rms = finite_root_mean_square(values, "zfp")
         if rms == 0.0 and self.mode != "rate":
             return pack("zfp", ZERO, len(values)).to(tensor.device)
         if self.mode == "accuracy" and self.error_bound * rms < _LEAST_TOLERANCE:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from compressors.parts.chunks import root_mean_square
 from compressors.payload import NonFiniteError, PayloadError, require_bytes, to_bytes
 
 ZERO, RAW, CODED = 0, 1, 2
@@ -92,18 +93,16 @@ def unpack(
     return kind, payload[HEADER_BYTES:]
 
 
-def root_mean_square(values: Tensor, codec: str) -> float:
+def finite_root_mean_square(values: Tensor, codec: str) -> float:
     """What the bounds of lossy codecs are relative to.
 
     Raises:
         NonFiniteError: there is none.
     """
-    norm = float(torch.linalg.vector_norm(values))
-    if not 1e-15 < norm < math.inf:  # squares of float32 vanish or overflow, those of float64 do not
-        norm = float(torch.linalg.vector_norm(values, dtype=torch.float64))
-    if not math.isfinite(norm):
+    found = root_mean_square(values)
+    if not math.isfinite(found):
         raise NonFiniteError(f"{codec}: the bucket holds NaN or infinity; the training has diverged")
-    return norm / math.sqrt(max(1, values.numel()))
+    return found
 
 
 def _tag(codec: str) -> bytes:

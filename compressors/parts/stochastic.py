@@ -84,13 +84,16 @@ class RandomLevels(Compressor):
         steps = from_bytes(payload[:split], torch.float32) / self.levels
         codes = payload[split:] if self.bits == 8 else Packer(numel, self.bits).unpack(payload[split:])
         size = self.bucket_size
+        in_place = out.dtype == torch.float32 and not add and scale == 1.0
         for piece in chunks(out, 2 * size):
-            values = codes[piece].float().sub_(self.levels)
+            values = out[piece].copy_(codes[piece]) if in_place else codes[piece].float()
+            values.sub_(self.levels)
             whole, first = len(values) // size, piece.start // size
             values[: whole * size].view(whole, size).mul_(steps[first : first + whole].unsqueeze(1))
             if whole * size < len(values):
                 values[whole * size :].mul_(steps[first + whole])
-            put(out[piece], values, add, scale)
+            if not in_place:
+                put(out[piece], values, add, scale)
 
     def _buckets(self, numel: int) -> int:
         return -(-numel // self.bucket_size)

@@ -49,7 +49,9 @@ class Stream:
         """
         assert start % 2 == 0, "two numbers come of one position"
         halves = self.bits(start // 2, (count + 1) // 2, device).view(torch.int16)[:count]
-        return halves.float().mul_(2.0**-16).add_(0.5 + 2.0**-17 + above)
+        drawn = halves.float()
+        # in one pass; the product is exact, so that it does not matter whether a device rounds it
+        return torch.add(torch.tensor(0.5 + 2.0**-17 + above, device=device), drawn, alpha=2.0**-16, out=drawn)
 
     def signs(self, start: int, count: int, device: torch.device | str = "cpu") -> Tensor:
         """(count,) float32, each 1 or -1."""

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compressors.parts.frame import CODED, HEADER_BYTES, RAW, ZERO, pack, pack_smaller, root_mean_square, unpack
+from compressors.parts.frame import CODED, HEADER_BYTES, RAW, ZERO, finite_root_mean_square, pack, pack_smaller, unpack
 from compressors.payload import NonFiniteError, PayloadError
 
 
@@ -75,10 +75,10 @@ def test_what_a_frame_cannot_count_is_refused() -> None:
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
 def test_a_root_mean_square_neither_overflows_nor_vanishes(scale: float) -> None:
-    assert root_mean_square(torch.full((100,), scale), "c") == pytest.approx(scale, rel=1e-6)
+    assert finite_root_mean_square(torch.full((100,), scale), "c") == pytest.approx(scale, rel=1e-6)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_there_is_no_root_mean_square_of_what_is_not_finite(bad: float) -> None:
     with pytest.raises(NonFiniteError, match=r"^zfp: the bucket holds NaN or infinity"):
-        root_mean_square(torch.tensor([1.0, bad]), "zfp")
+        finite_root_mean_square(torch.tensor([1.0, bad]), "zfp")
