@@ -48,7 +48,7 @@ class ACPSGD(LowRank):
 
     def rounds(self, tensor: Tensor, context: Context, *, out: Tensor, error: Tensor | None = None) -> Rounds:
         layout, sends_q = context.layout, context.step % 2 == 1
-        matrices, rest = self.views(tensor, layout)
+        matrices, rest = self.views(tensor.contiguous(), layout)
         keys, next_keys = self.keys(context, "p" if sends_q else "q"), self.keys(context, "q" if sends_q else "p")
         bases = [
             orthonormalise(self.warm(key, matrix.shape[0 if sends_q else 1], index, context, tensor.device))

@@ -29,7 +29,7 @@ class DeMo(Compressor):
 
     Biased; not linear, so payloads are gathered. What comes out is a sign, no mean. Takes the optimizer's place: SGD
     without momentum, whose weight decay stays.
-    NaN counts as large, and spreads over its chunk.
+    NaN and infinity count as large, and spread over their chunk as NaN.
     Wire: components (c, kept) float32, then their positions (c, kept) uint8, with c = ceil(n / chunk_size);
     5 * c * kept bytes. The last bits of a component, and which of equals are kept, may differ between kinds of device.
     Keeps one float32 tensor per bucket, the momentum; 4 bytes per parameter. In a group of another size every rank
@@ -70,7 +70,7 @@ class DeMo(Compressor):
             most_rounds=1,
             averages=False,
             # The transform keeps lengths, and the largest of its components are kept.
-            contraction=kept / chunk_size,
+            contraction=min(kept / chunk_size, 1 - 1e-6),  # and it rounds
             feedback="builtin",
             owns="optimizer",
         )
@@ -117,7 +117,7 @@ class DeMo(Compressor):
         if error is not None:
             error.zero_()  # what is not sent stays in the momentum
         yield from ROUTES[Route.GATHER](self, momentum, context, out, momentum)
-        out.copy_(torch.where(out.isnan(), out, out.sign()))  # of NaN, sign makes 0
+        out.copy_(torch.where(out.isfinite(), out.sign(), torch.nan))  # of NaN, sign makes 0
 
     def state_dict(self) -> dict[str, Any]:
         return {"momentum": self._momentum.state_dict()}

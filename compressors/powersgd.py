@@ -44,7 +44,7 @@ class PowerSGD(LowRank):
 
     def rounds(self, tensor: Tensor, context: Context, *, out: Tensor, error: Tensor | None = None) -> Rounds:
         layout, world_size = context.layout, context.world_size
-        matrices, rest = self.views(tensor, layout)
+        matrices, rest = self.views(tensor.contiguous(), layout)
         keys = self.keys(context, "q")
         warm = [
             self.warm(key, matrix.shape[1], index, context, tensor.device)

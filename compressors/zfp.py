@@ -101,6 +101,8 @@ class ZFP(Compressor):
             "precision": ("precision", self.precision),
             "rate": ("rate", self.rate),
         }[self.mode]
+        if not len(values):  # of which the codec makes nothing
+            return pack("zfp", CODED, 0).to(tensor.device)
         coded = codec_process.encode("zfp", values, 2 * values.nbytes + _ROOM, mode=mode, value=value)
         if self.mode == "rate":
             return pack("zfp", CODED, len(values), coded).to(tensor.device)
@@ -113,11 +115,13 @@ class ZFP(Compressor):
             _, body = unpack(payload, "zfp", numel, size, kinds=(CODED,))
             if len(body) != size:
                 raise PayloadError(f"zfp payload for {numel} elements: a stream of {len(body)} bytes, expected {size}")
-            values = from_bytes(codec_process.decode("zfp", body, 4 * numel), torch.float32)
+            values = from_bytes(codec_process.decode("zfp", body, 4 * numel) if numel else body, torch.float32)
         else:
             values = codec_process.floats(payload, "zfp", numel)
         put(out, values.to(out.device), add, scale)
 
     def _stream_bytes(self, numel: int) -> int:
+        if not numel:
+            return 0
         bits = _STREAM_HEADER_BITS + -(-numel // _BLOCK) * round(_BLOCK * self.rate)
         return -(-bits // _WORD_BITS) * (_WORD_BITS // 8)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.base import Exchange, Rounds
+from compressors.payload import PayloadError
 
 
 @dataclass
@@ -65,14 +66,20 @@ def _merged(exchanges: Sequence[Exchange]) -> Exchange:
 
 
 def _apart(exchanges: Sequence[Exchange], results: list[Tensor]) -> list[list[Tensor]]:
-    """What each of the exchanges that were merged would have come back with."""
+    """What each of the exchanges that were merged would have come back with.
+
+    Raises:
+        PayloadError: a peer sent another number of bytes.
+    """
     if len(exchanges) == 1:
         return [results]
     if exchanges[0].kind == "all_reduce":
         pieces = results[0].split([e.data[0].numel() for e in exchanges])
         return [[piece.view(e.data[0].shape)] for e, piece in zip(exchanges, pieces, strict=True)]
-    sizes = [e.sizes for e in exchanges]
-    parts = [
-        result.split([known[source] for known in sizes if known is not None]) for source, result in enumerate(results)
-    ]
+    known = [e.sizes for e in exchanges if e.sizes is not None]
+    parts = []
+    for result, sizes in zip(results, zip(*known, strict=True), strict=True):
+        if len(result) != sum(sizes):
+            raise PayloadError(f"{len(sizes)} payloads that came as one: expected {sizes} bytes, found {len(result)}")
+        parts.append(result.split(sizes))
     return [[part[index] for part in parts] for index in range(len(exchanges))]

@@ -110,7 +110,7 @@ def zeros(case: Case) -> None:
 @law("one-element", "A bucket of one element arrives; where there is no mean, its sign does.")
 def one_element(case: Case) -> None:
     layout = Layout(((1,),))
-    means, _, _ = take_step(case, ranks_of(case, 2, layout, feedback="off"), [torch.tensor([2.0])] * 2, layout)
+    means, _, _ = take_step(case, ranks_of(case, 2, layout), [torch.tensor([2.0])] * 2, layout)
     came = float(means[0])
     right = math.isclose(came, 2.0, rel_tol=1e-2) if case.traits.averages else came > 0
     require(right, f"of 2.0 on both ranks came {came:g}")

@@ -17,15 +17,13 @@ EARLIER = 100
 """Seeds of gradients of earlier steps, so that no law sees them again."""
 
 
-def ranks_of(case: Case, world_size: int, *layouts: Layout, **params: object) -> list[Compressor]:
+def ranks_of(case: Case, world_size: int, *layouts: Layout) -> list[Compressor]:
     """Fresh ones, but that they went through the steps before the first one, in buckets of these layouts."""
-    return wrapped_ranks(case, world_size, lambda inner: inner, *layouts, **params)
+    return wrapped_ranks(case, world_size, lambda inner: inner, *layouts)
 
 
-def wrapped_ranks(
-    case: Case, world_size: int, wrap: Callable[[Compressor], _Rank], *layouts: Layout, **params: object
-) -> list[_Rank]:
-    ranks = [wrap(case.make(**params)) for _ in range(world_size)]
+def wrapped_ranks(case: Case, world_size: int, wrap: Callable[[Compressor], _Rank], *layouts: Layout) -> list[_Rank]:
+    ranks = [wrap(case.make()) for _ in range(world_size)]
     for step in range(case.first_step):
         for layout in layouts or (LAYOUT,):
             given = gradients(layout, world_size, seed=EARLIER + step)

@@ -185,7 +185,7 @@ def names_itself(case: Case) -> None:
 
 @law("no-more-than-given", "Only what owns momentum or keeps its own residuals sends something for zeros.")
 def no_more_than_given(case: Case) -> None:
-    codec = case.make(feedback="off")
+    codec = case.make()
     take_step(case, [codec], gradients(LAYOUT, 1), step=0)
     means, _, _ = take_step(case, [codec], [torch.zeros(LAYOUT.numel)], step=1)
     sent, traits = bool(means[0].any()), case.traits
