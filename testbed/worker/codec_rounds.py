@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Exchange, Layout, Rounds, Route
+from compressors.base import Compressor, Exchange, Layout, Rounds
 from compressors.feedback import with_feedback
 from testbed.core.errors import InputError
 from testbed.core.profile import Collective
@@ -49,12 +49,15 @@ class Alone:
     def __init__(self, spec: RunSpec, layout: Layout) -> None:
         self._echo, self._clock = _RecordingEcho(spec.workers, spec.timeout_s), _RecordingClock()
         self._reducer = Reducer(_fresh_compressor(spec), self._echo, self._clock, spec.topology, spec.seed)
-        self._layout = self._even = layout
-        if layout.numel > spec.workers:
-            # Parts of one size, so that this rank's payload passes for any other's.
+        self._layout = layout
+        traits = self._reducer.compressor.traits
+        gathered = not traits.own_rounds and traits.sum_dtype is None
+        if gathered and traits.chunkable and layout.numel > spec.workers:
+            # Parts of one size, so that this rank's payload passes for any other's; in all steps, though only some may
+            # send parts, since what is kept from step to step is as large as the bucket.
             even = layout.numel - layout.numel % spec.workers
-            self._even = dataclasses.replace(layout, shapes=((even,),), names=())
-        self._gradient = _gradient(layout.numel, 0)
+            self._layout = dataclasses.replace(layout, shapes=((even,),), names=())
+        self._gradient = _gradient(self._layout.numel, 0)
 
     def once(self, step: int) -> Timed:
         """
@@ -63,11 +66,9 @@ class Alone:
         """
         self._clock.rounds.clear()
         self._echo.collectives.clear()
-        in_parts = self._reducer.context(self._layout, step).route is Route.TWO_SHOT
-        layout = self._even if in_parts else self._layout
-        self._reducer.start(self._gradient[: layout.numel].clone(), layout, step)
+        self._reducer.start(self._gradient.clone(), self._layout, step)
         self._reducer.finish()
-        return Timed(tuple(self._clock.rounds[layout.numel]), tuple(self._echo.collectives))
+        return Timed(tuple(self._clock.rounds[self._layout.numel]), tuple(self._echo.collectives))
 
 
 class AmongAll:

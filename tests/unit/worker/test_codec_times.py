@@ -165,6 +165,14 @@ def test_payloads_for_one_rank_alone_are_timed_among_all() -> None:
     assert collectives == [Collective(kind="all_gather", size_bytes=4 * NUMEL)]
 
 
+def test_steps_of_two_routes_share_what_is_kept() -> None:
+    """DGC sends parts while it warms up and is dense, and whole payloads later; its bucket has no four equal parts."""
+    asked = spec("dgc", topology=two_regions.build(workers=4, rate="100 Mbit/s"))
+    alone = Alone(asked, Layout(((417_290,),)))
+    kinds = [[one.kind for one in alone.once(step).collectives] for step in (0, 100, 0)]
+    assert kinds == [["all_to_all"] * 2 + ["all_gather"] * 2, ["all_gather"] * 2, kinds[0]]
+
+
 def test_a_step_taken_again_is_the_same_step() -> None:
     """Also of those that have changed since: what is kept does not go on from one repetition to the next."""
     among = AmongAll(spec("oktopk"), LAYOUT, ValueError("why"), time.monotonic() + 60)
