@@ -25,7 +25,9 @@ from testbed.orchestrator import provenance
 from testbed.orchestrator.clone import CLONE, environment
 
 FOLDER = CLONE / "experiments" / "benchmarks"
-IN_NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--mount", "--ipc", "--uts"]
+# Ends with whoever started it, however that ended; unshare then takes its child along.
+IN_NAMESPACES = ["setpriv", "--pdeathsig", "KILL"]
+IN_NAMESPACES += ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--mount", "--ipc", "--uts"]
 DISTURBED_CORES = 0.15
 """A point beside which others used more cores than this is marked, and measured again at the next call."""
 _TIMES_PATIENCE = 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -22,6 +23,12 @@ def run(command: str, limit_s: float) -> subprocess.CompletedProcess[str]:
         timeout=limit_s,
         check=False,
     )
+
+
+def status_of(done: subprocess.CompletedProcess[str]) -> int:
+    """What the command itself ended with: make ends with 2 whatever that was, and says it."""
+    said = re.search(r"^make: \*\*\* \[.*\] Error (\d+)$", done.stderr, re.MULTILINE)
+    return int(said[1]) if said else done.returncode
 
 
 def run_ids() -> set[str]:
