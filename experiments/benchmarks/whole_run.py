@@ -70,11 +70,12 @@ class WholeRun:
         }
 
 
-def perform(overrides: Sequence[str]) -> WholeRun:
+def perform(overrides: Sequence[str], limit_s: float = TIME_LIMIT_S) -> WholeRun:
     """Make a run, in a folder that goes when its record is read.
 
     Raises:
         RunError: it did not complete; with what it said.
+        subprocess.TimeoutExpired: not after so long.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "testbed", "run", *overrides, "metrics_port=0"]
@@ -84,7 +85,7 @@ def perform(overrides: Sequence[str]) -> WholeRun:
             text=True,
             cwd=CLONE,
             env=environment(),
-            timeout=TIME_LIMIT_S,
+            timeout=limit_s,
             check=False,
         )
         if done.returncode not in (EXIT_COMPLETED, EXIT_INVALID):
