@@ -14,7 +14,7 @@ given = $(if $($(1)),$(2)='$($(1))')
 OVERRIDES = $(call given,TOPO,topo) $(call given,STRATEGY,strategy) $(call given,COMPRESSOR,compressor) \
 	$(call given,WORKLOAD,workload) $(call given,WORKERS,workers) $(call given,DILATION,dilation) \
 	$(call given,SEED,seed) $(SET)
-RUNS ?= $(sort $(notdir $(wildcard runs/*)))
+RUNS ?=
 
 .PHONY: help
 help: ## Print the targets
@@ -31,6 +31,10 @@ experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= WORKLOAD= WORKERS= DI
 .PHONY: report
 report: setup ## One self-contained HTML file, report.html, over RUNS="id id"; all runs where none are given
 	@$(BIN)/longhaul report $(RUNS)
+
+.PHONY: dashboard
+dashboard: setup ## All runs in a Prometheus for Grafana, until Ctrl-C; LIVE=1: the run that is going too
+	@exec $(BIN)/longhaul dashboard $(if $(LIVE),--live)
 
 .PHONY: check
 check: setup ## What this machine has and lacks, all at once, and what each lack means
@@ -68,6 +72,7 @@ lint: setup ## Style, types, import contracts, and what must not be in the tree
 	$(BIN)/python scripts/check_files.py; \
 	$(BIN)/python scripts/metrics_doc.py --check; \
 	$(BIN)/python scripts/compressors_doc.py --check; \
+	$(BIN)/python -m dashboards.generate --check; \
 	for script in scripts/*.sh tests/netem/*.sh .ci/run; do bash -n $$script; done
 
 .PHONY: format
@@ -77,4 +82,4 @@ format: setup ## Rewrite the code in the one format there is
 .PHONY: clean
 clean: ## Remove caches and built files; runs stay (`longhaul clean RUN_ID` removes a run)
 	rm -rf $(CACHES) build
-	find testbed compressors topologies tests scripts -name __pycache__ -prune -exec rm -rf {} +
+	find testbed compressors dashboards topologies tests scripts -name __pycache__ -prune -exec rm -rf {} +

@@ -15,6 +15,9 @@ the address), and kept time-stamped in `metrics.openmetrics`. Every series bears
 `compressor` beside its own. Times are emulated seconds. `scripts/metrics_doc.py` writes this page from
 `testbed/core/metrics.py`.
 
+A run that a Prometheus scrapes ends no sooner than its last values have been scraped twice, but at most three intervals
+or ten seconds later; scraped every five seconds or more often, none is lost. One that nobody scrapes does not wait.
+
 | metric | type | labels | meaning |
 | --- | --- | --- | --- |
 """

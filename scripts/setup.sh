@@ -39,7 +39,7 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 # What we need by what it does, for systems whose package names we do not know.
 missing_commands() {
     local name
-    for name in gcc git ip iptables make mnexec mount promtool runc sysctl unshare; do command -v "$name" >/dev/null || printf '%s ' "$name"; done
+    for name in gcc git ip iptables make mnexec mount prometheus promtool runc sysctl unshare; do command -v "$name" >/dev/null || printf '%s ' "$name"; done
     [ -e /usr/include/libnetfilter_queue/libnetfilter_queue.h ] || printf 'libnetfilter_queue.h '
     "$PYTHON" -c 'import venv, ensurepip' 2>/dev/null || printf 'python3-venv '
     "$PYTHON" -c 'import mininet' 2>/dev/null || printf 'mininet '
@@ -68,8 +68,9 @@ check_python() {
         "and the pins need 3.11. Debian 12 has 3.11."
 }
 
-# Debian starts a service when it is installed. Of prometheus only promtool is used, so its service is refused a start
-# while we install and disabled afterwards. A machine that has a policy of its own keeps it.
+# Debian starts a service when it is installed. We start Prometheus ourselves, with our own data and on the same port
+# (make dashboard LIVE=1), so its service is refused a start while we install and disabled afterwards. A machine that has
+# a policy of its own keeps it.
 forbid_start() {
     if [ -e "$POLICY" ] && ! grep -qF "$POLICY_MARK" "$POLICY"; then return 0; fi
     as_root tee "$POLICY" >/dev/null <<POLICY_END
@@ -120,7 +121,7 @@ install_packages() {
     fi
     allow_start
     if [ "$had_prometheus" = 0 ] && [ -d /run/systemd/system ]; then
-        as_root systemctl disable --now --quiet prometheus.service || say "could not disable prometheus.service; only promtool is used"
+        as_root systemctl disable --now --quiet prometheus.service || say "could not disable prometheus.service; make dashboard LIVE=1 wants its port 9090"
     fi
 }
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from testbed.core.rundir import RUNTIME_ROOT
+from tests import chromium
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCK_TIME_LIMIT_S = 600.0
@@ -37,10 +38,15 @@ def has_gpu() -> bool:
     return Path("/dev/nvidiactl").exists()
 
 
+def has_chromium() -> bool:
+    return chromium.program() is not None
+
+
 NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "needs_root": (has_root, "need root (make test calls sudo for them)"),
     "netem": (has_netem, "need root and a kernel with sch_netem"),
     "gpu": (has_gpu, "need an NVIDIA device"),
+    "chromium": (has_chromium, "need Chromium, which setup does not install (apt-get install chromium)"),
 }
 
 

@@ -1,4 +1,4 @@
-"""`python -m testbed.analysis finish|report|compare|capture|predict`."""
+"""`python -m testbed.analysis finish|report|compare|capture|predict|archive|preview|dashboard-check`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from testbed.analysis.finish import finish
 from testbed.analysis.load import Record, load
-from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, InputError
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, InputError, LonghaulError
 
 
 def main(arguments: list[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         status: int = parsed.command(parsed)
-    except InputError as error:
+    except LonghaulError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_status
     return status
@@ -32,17 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--summary", metavar="FILE", help="in place of summary.json, which a run writes last; - is stdin")
     one.set_defaults(command=_finish)
 
-    page = commands.add_parser("report", help="one HTML page over several runs")
-    page.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
-    page.add_argument("-o", "--output", type=Path, default=Path("report.html"))
-    page.add_argument("--all", action="store_true", help="draw invalid and unfinished runs too")
-    page.add_argument("--figures", type=Path, metavar="DIR", help="write each figure there too, as an SVG file")
-    page.set_defaults(command=_report)
-
-    table = commands.add_parser("compare", help="one table over several runs")
-    table.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
-    table.add_argument("--json", action="store_true", help="the summaries as JSON")
-    table.set_defaults(command=_compare)
+    _add_comparisons(commands)
 
     packets = commands.add_parser("capture", help="what a run's packet capture holds")
     packets.add_argument("run", type=Path, metavar="RUN_DIR")
@@ -54,7 +44,45 @@ def _parser() -> argparse.ArgumentParser:
     guess.add_argument("--calibration", type=Path, metavar="FILE", help="constants in place of those in the repository")
     guess.add_argument("--json", action="store_true", help="everything as JSON")
     guess.set_defaults(command=_predict)
+
+    store = commands.add_parser("archive", help="all finished runs as the data of one Prometheus")
+    store.add_argument("runs_root", type=Path, metavar="RUNS_ROOT")
+    store.add_argument("--output", type=Path, required=True, metavar="DIR")
+    store.add_argument("--rebuild", action="store_true", help="make all of it anew, not what is new alone")
+    store.add_argument("--json", action="store_true", help="what was done as JSON")
+    store.set_defaults(command=_archive)
+
+    _add_dashboards(commands)
     return parser
+
+
+def _add_comparisons(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    page = commands.add_parser("report", help="one HTML page over several runs")
+    page.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
+    page.add_argument("-o", "--output", type=Path, default=Path("report.html"))
+    page.add_argument("--all", action="store_true", help="draw invalid and unfinished runs too")
+    page.add_argument("--figures", type=Path, metavar="DIR", help="write each figure there too, as an SVG file")
+    page.set_defaults(command=_report)
+
+    table = commands.add_parser("compare", help="one table over several runs")
+    table.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
+    table.add_argument("--all", action="store_true", help="take in invalid and unfinished runs too")
+    forms = table.add_mutually_exclusive_group()
+    for form in ("json", "csv", "latex"):
+        forms.add_argument(f"--{form}", dest="form", action="store_const", const=form, help=f"as {form}, not text")
+    table.set_defaults(command=_compare)
+
+
+def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    pages = commands.add_parser("preview", help="every dashboard as a page, without Grafana")
+    pages.add_argument("--output", type=Path, required=True, metavar="DIR")
+    pages.add_argument("--run", nargs="+", default=[], dest="runs", metavar="ID", help="these, not all that there are")
+    pages.set_defaults(command=_preview)
+
+    checked = commands.add_parser("dashboard-check", help="ask every query of every dashboard")
+    checked.set_defaults(command=_dashboard_check)
+    for each in (pages, checked):
+        each.add_argument("--prometheus", required=True, metavar="URL", help="that serves the archive, on loopback")
 
 
 def _finish(parsed: argparse.Namespace) -> int:
@@ -91,27 +119,40 @@ def _records(paths: list[Path]) -> list[Record]:
 
 
 def _report(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.comparison import comparison_page, drawn_records, figures
+    # matplotlib takes most of a second to load, and tables do not need it
+    from testbed.analysis.chart import standalone
+    from testbed.analysis.comparison import compare
+    from testbed.analysis.comparison_figures import figures
+    from testbed.analysis.comparison_page import comparison_page
 
-    records = _records(parsed.runs)
-    parsed.output.write_text(comparison_page(records, include_invalid=parsed.all), encoding="utf-8")
-    sys.stdout.write(f"{parsed.output}\n")
+    comparison = compare(_records(parsed.runs), take_all=parsed.all)
+    drawn, faults = figures(comparison)
+    page = comparison_page(comparison, drawn, faults, parsed.output)
+    written = [(parsed.output, page)]
     if parsed.figures:
-        from testbed.analysis.chart import standalone
-
-        parsed.figures.mkdir(parents=True, exist_ok=True)
-        for title, svg in figures(drawn_records(records, include_invalid=parsed.all)):
-            path = parsed.figures / f"{title.lower().replace(' ', '-')}.svg"
-            path.write_text(standalone(svg), encoding="utf-8")
-            sys.stdout.write(f"{path}\n")
+        written += [(parsed.figures / f"{figure.file_name}.svg", standalone(figure.svg)) for figure in drawn]
+    for path, text in written:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        sys.stdout.write(f"{path}\n")
     return EXIT_COMPLETED
 
 
 def _compare(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.comparison import summaries, text_table
+    from testbed.analysis import tables
+    from testbed.analysis.comparison import compare
 
-    records = _records(parsed.runs)
-    sys.stdout.write((json.dumps(summaries(records), indent=2) if parsed.json else text_table(records)) + "\n")
+    comparison = compare(_records(parsed.runs), take_all=parsed.all)
+    if parsed.form == "json":
+        text = json.dumps(tables.to_json(comparison), indent=2, allow_nan=False)
+    else:
+        text = {"csv": tables.to_csv, "latex": tables.latex, None: tables.text}[parsed.form](comparison)
+    if parsed.form and (line := tables.left_out_line(comparison)):
+        sys.stderr.write(f"{line}\n")
+    sys.stdout.write(f"{text}\n")
     return EXIT_COMPLETED
 
 
@@ -129,6 +170,37 @@ def _predict(parsed: argparse.Namespace) -> int:
 
     sys.stdout.write(command(parsed.question, parsed.calibration, as_json=parsed.json) + "\n")
     return EXIT_COMPLETED
+
+
+def _archive(parsed: argparse.Namespace) -> int:
+    from testbed.analysis.archive import update
+
+    done = update(parsed.runs_root, parsed.output, rebuild=parsed.rebuild)
+    sys.stderr.writelines(f"{remark}\n" for remark in done.remarks)
+    sys.stdout.write((json.dumps(done.to_json()) if parsed.json else done.text) + "\n")
+    return EXIT_COMPLETED
+
+
+def _preview(parsed: argparse.Namespace) -> int:
+    from testbed.analysis.preview.command import preview
+    from testbed.analysis.preview.source import Source
+
+    try:
+        written, faults = preview(Source(parsed.prometheus), parsed.output, parsed.runs)
+    except OSError as error:
+        raise InputError(f"--output {parsed.output}: cannot be written: {error.strerror}") from error
+    sys.stderr.writelines(f"{fault}\n" for fault in faults)
+    sys.stdout.write(f"{written[0]}\n")
+    return EXIT_FAILED if faults else EXIT_COMPLETED
+
+
+def _dashboard_check(parsed: argparse.Namespace) -> int:
+    from testbed.analysis.preview.check import check
+    from testbed.analysis.preview.source import Source
+
+    found = check(Source(parsed.prometheus))
+    sys.stdout.write(f"{found.text}\n")
+    return 1 if found.faults else EXIT_COMPLETED
 
 
 if __name__ == "__main__":

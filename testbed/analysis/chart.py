@@ -44,9 +44,9 @@ def style() -> Iterator[None]:
         yield
 
 
-def new_figure(panels: int = 1, legend_rows: int = 1) -> tuple[Figure, list[Axes]]:
+def new_figure(panels: int = 1, legend_rows: int = 1, width_in: float = 8.4) -> tuple[Figure, list[Axes]]:
     """A figure with `panels` panels side by side and room for a legend below."""
-    figure = Figure(figsize=(8.4, 2.7 + 0.18 * legend_rows))
+    figure = Figure(figsize=(width_in, 2.7 + 0.18 * legend_rows))
     return figure, [figure.add_subplot(1, panels, index + 1) for index in range(panels)]
 
 
@@ -101,6 +101,6 @@ def legend(axes: Axes) -> None:
     """Below the panel; none where it would hide the panel."""
     handles, labels = axes.get_legend_handles_labels()
     if 0 < len(handles) <= LEGEND_ENTRIES:
-        # About 110 letters fit beside each other.
-        columns = max(1, min(4, len(handles), 110 // (max(map(len, labels)) + 6)))
+        letters = 13 * axes.figure.get_figure(root=True).get_figwidth()  # that fit beside each other
+        columns = max(1, min(4, len(handles), int(letters) // (max(map(len, labels)) + 6)))
         axes.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=columns)

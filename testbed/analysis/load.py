@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import calendar
 import contextlib
-import math
+import functools
+import os
+import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -12,6 +14,8 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from testbed.core.errors import InputError
+from testbed.core.reading import is_regular, read_object
+from testbed.core.records import form_fault, version_fault
 from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
 
@@ -20,7 +24,8 @@ Point = tuple[float, float]
 
 
 def is_finite(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and math.isfinite(value)
+    # by comparing: an integer of hundreds of digits is no float
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -32,8 +37,17 @@ class Record:
     provenance: dict[str, Any]
     network: dict[str, Any]
     summary: dict[str, Any] | None
-    events: list[dict[str, Any]]
-    """In order of `t_s`."""
+    faults: tuple[str, ...] = ()
+    """One line for each file that is there and cannot be read."""
+
+    @functools.cached_property
+    def events(self) -> list[dict[str, Any]]:
+        """In order of `t_s`. Read when first asked for: a table over hundreds of runs does without."""
+        try:
+            timed = [event for event in self.run.read_events() if isinstance(event.get("t_s"), int | float)]
+        except (OSError, ValueError):
+            return []
+        return sorted(timed, key=lambda event: event["t_s"])
 
     @property
     def run_id(self) -> str:
@@ -88,35 +102,51 @@ def load(path: Path, summary: dict[str, Any] | None = None) -> Record:
         summary: used in place of `summary.json`, which a run writes last of all.
 
     Raises:
-        InputError: `path` is no run directory.
+        InputError: `path` is no run directory, or its summary is of another schema version.
     """
     run = RunDir(path.resolve())
     if not run.spec.exists() and not run.events.exists():
         raise InputError(f"{path}: holds neither spec.json nor events.jsonl; give the directory of a run")
+    faults: list[str] = []
+    for file in (run.events, run.samples):
+        if os.path.lexists(file) and not is_regular(file):
+            faults.append(f"{file.name} is no regular file")
     return Record(
         run=run,
-        spec=_spec(run),
-        provenance=_object(run, run.provenance),
-        network=_object(run, run.network),
-        summary=summary or _object(run, run.summary) or None,
-        events=sorted(_timed(run), key=lambda event: event["t_s"]),
+        spec=_spec(run, faults),
+        provenance=_object(run.provenance, faults),
+        network=_object(run.network, faults),
+        summary=summary or _summary(run, faults),
+        faults=tuple(faults),
     )
 
 
-def _spec(run: RunDir) -> RunSpec | None:
+def _summary(run: RunDir, faults: list[str]) -> dict[str, Any] | None:
+    found = _object(run.summary, faults)
+    if not found:
+        return None
+    if fault := version_fault(found):
+        raise InputError(f"{run.path}: summary.json is {fault}")
+    if fault := form_fault(found):
+        faults.append(f"summary.json: {fault}")
+        return None
+    return found
+
+
+def _spec(run: RunDir, faults: list[str]) -> RunSpec | None:
+    data = _object(run.spec, faults)
     try:
-        return RunSpec.from_json(_object(run, run.spec))
-    except (InputError, KeyError, TypeError):
+        return RunSpec.from_json(data) if data else None
+    except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
+        faults.append(f"spec.json is no spec that this program reads: {type(error).__name__}: {error}")
         return None
 
 
-def _object(run: RunDir, path: Path) -> dict[str, Any]:
+def _object(path: Path, faults: list[str]) -> dict[str, Any]:
     try:
-        data = run.read_json(path)
-    except (OSError, ValueError):
+        return read_object(path)
+    except FileNotFoundError:
         return {}
-    return data if isinstance(data, dict) else {}
-
-
-def _timed(run: RunDir) -> list[dict[str, Any]]:
-    return [event for event in run.read_events() if isinstance(event.get("t_s"), int | float)]
+    except (OSError, ValueError) as error:
+        faults.append(str(error))
+        return {}

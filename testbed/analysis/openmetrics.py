@@ -1,7 +1,8 @@
 """`metrics.openmetrics`: a run's series as time-stamped OpenMetrics text, for `promtool tsdb create-blocks-from`.
 
 promtool drops samples out of order and one of two at one instant without a word, so the text is sorted by family,
-series and time, and the number of samples is returned to be compared with what promtool says it stored.
+series and time, and the number of samples is returned to be compared with what promtool says it stored. Every metric
+is described, also one without samples, so that a file tells of which table of metrics it is.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def write_openmetrics(record: Record, series: Series, path: Path, start_unix_s: 
     common = _common_labels(record)
     count = 0
     with path.open("w", newline="\n") as file:
-        for name, keys in itertools.groupby(sorted(series.points), key=lambda key: key[0]):
+        by_name: dict[str, list[Key]] = {name: [] for name in sorted(METRICS)}
+        for key in sorted(series.points):
+            by_name[key[0]].append(key)
+        for name, keys in by_name.items():
             metric = METRICS[name]
             file.write(f"# HELP {name} {_escaped(metric.help)}\n# TYPE {name} {metric.kind}\n")
             for key in keys:

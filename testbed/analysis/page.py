@@ -3,32 +3,73 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from urllib.parse import quote
 
 _CSS = """
-body { font: 15px/1.45 system-ui, sans-serif; color: #1a1a1a; max-width: 1080px; margin: 2em auto; padding: 0 1em; }
-h1 { font-size: 1.4em; overflow-wrap: anywhere; } h2 { font-size: 1.1em; margin-top: 2em; }
+:root { color-scheme: light; }
+body { font: 15px/1.45 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 1240px;
+  margin: 2em auto; padding: 0 1em; }
+h1 { font-size: 1.4em; overflow-wrap: anywhere; } h2 { font-size: 1.1em; margin: 2em 0 .5em; }
+h3 { font-size: 13px; font-weight: 600; margin: 0 0 .3em; overflow-wrap: anywhere; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: 3px 10px 3px 0; border-bottom: 1px solid #ddd; vertical-align: top; }
-td:first-child { overflow-wrap: anywhere; min-width: 9em; } .wide { overflow-x: auto; }
-.verdict { border-left: 8px solid; padding: .4em 1em; background: #f6f6f6; }
+th, td { text-align: left; padding: 4px 14px 4px 0; border-bottom: 1px solid #ddd; vertical-align: top; }
+th { border-bottom: 1px solid #888; white-space: nowrap; } td.number, th.number { text-align: right; }
+.lines td, .name { white-space: nowrap; }
+td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 9em; }
+.lines td:first-child { overflow-wrap: break-word; min-width: 12em; } .wide { overflow-x: auto; }
+.wide + .wide { margin-top: 1.2em; }
+.verdict { border-left: 8px solid; padding: .4em 1em; background: #f6f6f6; overflow-wrap: anywhere; }
 .valid { border-color: #009E73; } .suspect { border-color: #E69F00; } .invalid, .unknown { border-color: #D55E00; }
-svg { max-width: 100%; height: auto; } .note { color: #555; font-size: 13px; }
+.figures { display: grid; grid-template-columns: 1fr 1fr; gap: 1.5em; }
+figure { margin: 0; min-width: 0; } figure > svg { width: 100%; max-width: 620px; height: auto; }
+.figure svg { max-width: 100%; height: auto; }
+.swatch { vertical-align: -2px; margin-right: .5em; }
+.note { color: #555; font-size: 13px; max-width: 75em; overflow-wrap: anywhere; }
+a { color: #0050a0; } details { margin: 1em 0; } summary { cursor: pointer; }
+@media (max-width: 640px) {
+  body { font-size: 14px; margin: 1em auto; padding: 0 .8em; } th, td { padding-right: 10px; }
+  .figures { grid-template-columns: 1fr; }
+  .figure { overflow-x: auto; } .figure svg { min-width: 600px; max-width: none; }
+}
+@media print {
+  @page { margin: 12mm; }
+  body { font-size: 10pt; max-width: none; margin: 0; padding: 0; }
+  table { font-size: 7.5pt; } .note { font-size: 8pt; } thead { display: table-header-group; }
+  th, td { padding-right: 6px; white-space: normal !important; } td:first-child { min-width: 0; }
+  .wide { overflow: visible; } .figures { gap: 1em; }
+  h2, h3 { break-after: avoid; } figure, .figure, tr, .verdict { break-inside: avoid; }
+  a { color: inherit; text-decoration: none; }
+  details::details-content { content-visibility: visible; block-size: auto; }
+}
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Even if a record's text slipped through unescaped, no browser would run it or fetch anything for it."""
 
 
+class Html(str):
+    """Markup of ours, which `table` takes as it is."""
+
+
 def text(value: object) -> str:
     """`value` as escaped text; missing is a dash."""
+    if isinstance(value, Html):
+        return value
     return "-" if value is None else html.escape(str(value))
 
 
-def document(title: str, *sections: str) -> str:
+def document(title: str, *sections: str, style: str = "") -> str:
+    """
+    Args:
+        style: CSS of ours beside what all pages share.
+    """
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f"<title>{text(title)}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n<h1>{text(title)}</h1>\n"
+        f"<title>{text(title)}</title>\n<style>{_CSS}{style}</style>\n</head>\n<body>\n<h1>{text(title)}</h1>\n"
         + "\n".join(sections)
         + "\n</body>\n</html>\n"
     )
@@ -42,10 +83,46 @@ def note(words: str) -> str:
     return f'<p class="note">{text(words)}</p>'
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    head = "".join(f"<th>{text(heading)}</th>" for heading in headings)
-    body = "".join("<tr>" + "".join(f"<td>{text(cell)}</td>" for cell in row) + "</tr>\n" for row in rows)
-    return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>'
+def link(words: object, directory: Path, page: Path, *parts: str) -> Html:
+    """To a file below `directory`, relative to where `page` lies: both can be moved together."""
+    address = os.path.relpath(directory.joinpath(*parts).absolute(), page.absolute().parent)
+    # a path may begin with what looks like a scheme, as in a:b
+    return Html(f'<a href="./{quote(address)}">{text(words)}</a>')
+
+
+def named(picture: str, name: object, more: object) -> Html:
+    """`name` on one line with a picture of ours, what else is to say behind it."""
+    return Html(f'<span class="name">{picture}{text(name)}</span> {text(more)}')
+
+
+def figure(title: str, svg: str) -> str:
+    """`svg` is an element of `chart.to_svg`, which escapes what it shows."""
+    return f"<figure><h3>{text(title)}</h3>\n{svg}</figure>"
+
+
+def wide_figure(svg: str) -> str:
+    """One that keeps its size on a phone and is scrolled there."""
+    return f'<div class="figure">{svg}</div>'
+
+
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = (), kind: str = "text"
+) -> str:
+    """
+    Args:
+        numbers: headings of the columns that are aligned to the right.
+        kind: "lines" for rows of short cells, of which only the first is ever broken.
+    """
+    right = set(numbers)
+    classes = [' class="number"' if heading in right else "" for heading in headings]
+    head = _cells("th", headings, classes)
+    body = "".join(f"<tr>{_cells('td', row, classes)}</tr>\n" for row in rows)
+    parts = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>"
+    return f'<div class="wide"><table class="{kind}">\n{parts}\n</table></div>'
+
+
+def _cells(tag: str, row: Sequence[object], classes: Sequence[str]) -> str:
+    return "".join(f"<{tag}{kind}>{text(cell)}</{tag}>" for cell, kind in zip(row, classes, strict=True))
 
 
 def verdict(word: str | None, status: str | None, reasons: Iterable[object], unknowns: Iterable[object] = ()) -> str:

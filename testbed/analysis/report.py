@@ -18,11 +18,15 @@ def run_report(record: Record) -> tuple[str, list[str]]:
     reasons = summary.get("reasons") or ([] if summary else ["the run wrote no summary"])
     kind = summary.get("kind") or "emulated"
     svgs, undrawn = figures.draw_all(record)
-    drawn = [page.section(title, svg or page.note(undrawn.get(title, NOTHING))) for title, svg in svgs.items()]
+    drawn = [
+        page.section(title, page.wide_figure(svg) if svg else page.note(undrawn.get(title, NOTHING)))
+        for title, svg in svgs.items()
+    ]
     html = page.document(
         record.run_id,
         page.verdict(summary.get("verdict"), summary.get("status"), reasons, summary.get("unknowns") or ()),
         page.note(f"All figures and tables: {kind}. Times are emulated seconds since step 1 unless they say wall."),
+        _raw_data(record),
         page.section("Summary", page.table(("", "value"), _summary_rows(summary))),
         *drawn,
         *_changes(record),
@@ -31,6 +35,14 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         page.section("Provenance", page.table(("", "value"), _flat(record.provenance, depth=1)), *_details(record)),
     )
     return html, [f"{title}: {fault}" for title, fault in undrawn.items()]
+
+
+def _raw_data(record: Record) -> str:
+    """Beside this page, also of what is written after it."""
+    run = record.run
+    files = (run.spec, run.provenance, run.network, run.events, run.samples, run.openmetrics, run.summary)
+    links = ", ".join(page.link(file.name, run.path, run.report, file.name) for file in files)
+    return f'<p class="note">Raw data: {links}</p>' + "".join(page.note(fault) for fault in record.faults)
 
 
 def _changes(record: Record) -> Iterator[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from testbed.analysis.load import Record
-from testbed.core.metrics import FIRST_STEP_COUNTERS, METRICS, Labels, Totals, constant_samples, verdict_samples
+from testbed.core.metric_samples import Totals, constant_samples, verdict_samples
+from testbed.core.metrics import FIRST_STEP_COUNTERS, METRICS, Labels
 
 Key = tuple[str, Labels]
 """(metric name, labels)."""
@@ -52,7 +53,7 @@ def series_of(record: Record) -> Series:
                 points[0] = 0.0
             points[t_ms] = float(value)
     _add_constants(record, series)
-    _add_verdict(record, series)
+    _add_end(record, series)
     if broken:
         series.faults.append(f"events.jsonl: {broken} events lack a field or hold a value of the wrong type; left out")
     return series
@@ -66,9 +67,15 @@ def _add_constants(record: Record, series: Series) -> None:
         series.points[name, labels] = {0: value}
 
 
-def _add_verdict(record: Record, series: Series) -> None:
-    """As it was passed, at the end: of its changes while the run went on the record says nothing."""
+def _add_end(record: Record, series: Series) -> None:
+    """The verdict as it was passed, of whose changes the record says nothing, and when the target was reached."""
     summary = record.summary or {}
     if summary.get("verdict"):
         for name, labels, value in verdict_samples(summary["verdict"], len(summary.get("reasons") or ())):
             series.points[name, labels] = {series.end_ms: value}
+    metric = summary.get("metric") or {}
+    if metric.get("name") and metric.get("time_to_target_s") is not None:
+        labels = (("name", str(metric["name"])),)
+        series.points["longhaul_run_time_to_target_seconds", labels] = {
+            series.end_ms: float(metric["time_to_target_s"])
+        }

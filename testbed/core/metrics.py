@@ -1,18 +1,12 @@
-"""Every metric, and which samples an event gives: the live exporter and the archived record both read this table.
+"""Every metric: the live exporter and the archived record both read this table.
 
 Prometheus conventions: prefix `longhaul_`, base units, `_total` on counters, bytes rather than bits. Times of samples
-are emulated seconds. Labels stay few: never a step, a tensor's name or a seed.
+are emulated seconds. Labels stay few: never a step or a tensor's name, and a seed in `longhaul_run_info` alone.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-from testbed.core.records import VERDICTS
-from testbed.core.spec import RunSpec
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -41,7 +35,7 @@ METRICS: dict[str, Metric] = {
             "longhaul_run_info",
             "gauge",
             "1; the labels describe the run.",
-            ("workload", "strategy", "workers", "verdict"),
+            ("workload", "strategy", "workers", "device", "seed", "dilation", "verdict"),
         ),
         _M("longhaul_run_start_timestamp_seconds", "gauge", "Unix time at which the run's first step began."),
         _M(
@@ -75,6 +69,23 @@ METRICS: dict[str, Metric] = {
             ("rank",),
         ),
         _M("longhaul_train_metric_ratio", "gauge", "Last value of the workload's metric.", ("name",)),
+        _M(
+            "longhaul_run_metric_target_ratio",
+            "gauge",
+            "Value of the workload's metric that counts as reached.",
+            ("name",),
+        ),
+        _M(
+            "longhaul_run_time_to_target_seconds",
+            "gauge",
+            "Emulated seconds from the first step until the metric's target was reached; archived, where it was.",
+            ("name",),
+        ),
+        _M(
+            "longhaul_dense_bytes_per_step",
+            "gauge",
+            "What all ranks would send in a step of uncompressed data parallel.",
+        ),
         _M("longhaul_payload_bytes", "counter", "Bytes the algorithm sent, framing included.", ("rank",)),
         _M(
             "longhaul_link_transmit_bytes",
@@ -96,6 +107,18 @@ METRICS: dict[str, Metric] = {
             "gauge",
             "Round trip asked of a WAN link, without queueing.",
             ("link",),
+        ),
+        _M(
+            "longhaul_link_measured_bytes_per_second",
+            "gauge",
+            "Rate that a burst found before training: idle, or busy beside the workers' warm-up.",
+            (*_LINK, "stage"),
+        ),
+        _M(
+            "longhaul_link_measured_rtt_seconds",
+            "gauge",
+            "Round trip that probes found before training: idle, or busy beside the workers' warm-up.",
+            (*_LINK, "stage"),
         ),
         _M(
             "longhaul_link_rtt_seconds",
@@ -147,67 +170,6 @@ METRICS: dict[str, Metric] = {
     )
 }
 
-Sample = tuple[str, Labels, float]
-"""(metric name, labels, value)."""
-
-
-def samples_of(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
-    """Samples of one event; None where it has no value. Some counters' values are increments: see `INCREMENTS`."""
-    kind = event["event"]
-    if kind == "step":
-        yield from _step(event)
-    elif kind == "payload":
-        yield "longhaul_payload_bytes", (("rank", str(event["rank"])),), event.get("payload_bytes")
-    elif kind == "evaluation":
-        yield "longhaul_train_metric_ratio", (("name", event["name"]),), event.get("value")
-    elif kind == "link":
-        labels = _direction(event)
-        yield "longhaul_link_transmit_bytes", labels, event.get("wire_bytes")
-        yield "longhaul_link_transmit_packets", labels, event.get("packets")
-        yield "longhaul_link_dropped_packets", labels, event.get("drops")
-        yield "longhaul_link_queue_bytes", labels, event.get("backlog_bytes")
-    elif kind == "rtt":
-        yield "longhaul_link_rtt_seconds", (("link", event["name"]),), event.get("rtt_s")
-    elif kind == "delay_line":
-        labels = _direction(event)
-        yield "longhaul_delay_line_late_seconds", labels, event.get("late_p99_s")
-        yield "longhaul_delay_line_dropped_packets", labels, event.get("queue_drops")
-    elif kind == "tcp":
-        labels = (("node", event["node"]),)
-        yield "longhaul_tcp_smoothed_rtt_seconds", labels, event.get("rtt_s")
-        yield "longhaul_tcp_min_rtt_seconds", labels, event.get("min_rtt_s")
-        yield "longhaul_tcp_retransmitted_segments", labels, event.get("retransmitted")
-    elif kind == "node":
-        labels = (("node", event["node"]),)
-        yield "longhaul_node_cpu_seconds", labels, event.get("cpu_s")
-        yield "longhaul_node_throttled_seconds", labels, event.get("throttled_s")
-        yield "longhaul_node_memory_bytes", labels, event.get("memory_bytes")
-    elif kind == "host":
-        yield "longhaul_host_cpu_idle_ratio", (), event.get("cpu_idle_ratio")
-        yield "longhaul_host_cpu_pressure_seconds", (), event.get("cpu_pressure_s")
-        yield "longhaul_host_softnet_processed_packets", (), event.get("softnet_processed")
-        yield "longhaul_host_softnet_dropped_packets", (), event.get("softnet_dropped")
-        yield "longhaul_host_softnet_squeezes", (), event.get("softnet_squeezed")
-        yield "longhaul_sampler_late_seconds", (), event.get("sampler_late_s")
-
-
-def _direction(event: dict[str, Any]) -> Labels:
-    return (("link", event["name"]), ("source", event["from"]), ("target", event["to"]))
-
-
-def _step(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
-    rank = (("rank", str(event["rank"])),)
-    yield "longhaul_train_steps", rank, 1
-    yield "longhaul_train_samples", rank, event.get("samples")
-    yield "longhaul_train_loss", rank, event.get("loss")
-    yield "longhaul_train_step_seconds", rank, event.get("step_s")
-    yield "longhaul_payload_bytes", rank, event.get("payload_bytes")
-    for key in ("cpu", "late", "queued"):
-        yield f"longhaul_train_{key}_seconds", rank, event.get(f"{key}_s")
-    for phase, seconds in (event.get("phase_s") or {}).items():
-        yield "longhaul_train_phase_seconds", (("rank", str(event["rank"])), ("phase", phase)), seconds
-
-
 INCREMENTS = frozenset(
     {
         "longhaul_train_steps",
@@ -238,57 +200,3 @@ FIRST_STEP_COUNTERS = INCREMENTS | {
 def run_labels(run_id: str, topo: str, compressor: str) -> Labels:
     """The labels that every series bears: one exporter serves run after run, and dashboards choose by them."""
     return (("run", run_id), ("topo", topo), ("compressor", compressor))
-
-
-def constant_samples(spec: RunSpec, verdict: str, start_unix_s: float | None) -> Iterator[Sample]:
-    """What holds for the whole run: what it is, when it began and what was asked of its links."""
-    info = {
-        "workload": spec.workload.name,
-        "strategy": spec.strategy.name,
-        "workers": str(spec.workers),
-        "verdict": verdict,
-    }
-    yield "longhaul_run_info", tuple(info.items()), 1.0
-    if start_unix_s is not None:
-        yield "longhaul_run_start_timestamp_seconds", (), start_unix_s
-    for link in spec.topology.links:
-        for source, target, profile in link.directions():
-            labels = (("link", link.name), ("source", source), ("target", target))
-            yield "longhaul_link_configured_bytes_per_second", labels, profile.rate_bit_s / 8
-        if link.wan:
-            yield "longhaul_link_configured_rtt_seconds", (("link", link.name),), link.rtt_s
-
-
-def verdict_samples(verdict: str, reasons: int) -> Iterator[Sample]:
-    """A state set: a series for each verdict, 1 for the one that holds."""
-    for word in VERDICTS:
-        yield "longhaul_verdict", (("verdict", word),), float(word == verdict)
-    yield "longhaul_verdict_reasons", (), float(reasons)
-
-
-class Totals:
-    """Folds events into the current value of every series. Any thread may add, any other may take a snapshot."""
-
-    def __init__(self) -> None:
-        self.values: dict[tuple[str, Labels], float] = {}
-        self._lock = threading.Lock()
-
-    def add(self, event: dict[str, Any]) -> list[Sample]:
-        """Return the samples of `event` as they stand after it. Missing (None) values give none."""
-        changed: list[Sample] = []
-        found = list(samples_of(event))
-        with self._lock:
-            for name, labels, value in found:
-                if value is None:
-                    continue
-                key = (name, labels)
-                if name in INCREMENTS:
-                    value = self.values.get(key, 0.0) + value
-                self.values[key] = value
-                changed.append((name, labels, value))
-        return changed
-
-    def snapshot(self) -> dict[tuple[str, Labels], float]:
-        """A copy of all current values."""
-        with self._lock:
-            return dict(self.values)

@@ -116,6 +116,28 @@ def empty_summary() -> dict[str, Any]:
     return {**summary, "schema_version": SCHEMA_VERSION, "reasons": [], "unknowns": [], "links": []}
 
 
+def version_fault(summary: dict[str, Any]) -> str | None:
+    """Why a summary is not for this program, or None. Another version's keys may mean something else."""
+    version = summary.get("schema_version")
+    if isinstance(version, int) and not isinstance(version, bool):
+        known = version == SCHEMA_VERSION
+        return None if known else f"of schema version {str(version)[:20]}, this program reads {SCHEMA_VERSION}"
+    return f"of no schema version, this program reads {SCHEMA_VERSION}"
+
+
+def form_fault(summary: dict[str, Any]) -> str | None:
+    """Why a summary cannot be read, or None. What it lacks counts as null; `summary_faults` is the strict check."""
+    if not isinstance(summary.get("status"), str):
+        return "it has no status"
+    for key, nested in SUMMARY_KEYS.items():
+        if nested and not isinstance(summary.get(key), dict | None):
+            return f"its {key!r} is no object"
+    for key in ("reasons", "unknowns", "links"):
+        if not isinstance(summary.get(key), list | None):
+            return f"its {key!r} is no list"
+    return None
+
+
 def summary_faults(summary: dict[str, Any]) -> list[str]:
     """What is wrong with a summary's form; empty if nothing."""
     faults = [f"summary lacks {key!r}" for key in SUMMARY_KEYS if key not in summary]

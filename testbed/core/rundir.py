@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from testbed.core.reading import open_regular, whole_lines
+
 RUNTIME_ROOT = Path("/run/longhaul")
 RUN_ID = re.compile(r"^[0-9]{8}T[0-9]{6}Z-[A-Za-z0-9_.+-]{1,80}$")
 
@@ -80,16 +82,20 @@ class RunDir:
         return self.logs / f"{node}.log"
 
     def read_events(self) -> Iterator[dict[str, Any]]:
-        """Every whole line of the event file; what a kill or a full disk cut short is left out."""
-        if not self.events.exists():
+        """Every whole line of the event file; what a kill or a full disk cut short is left out.
+
+        Raises:
+            ValueError: it is no regular file.
+        """
+        try:
+            file = open_regular(self.events)
+        except FileNotFoundError:
             return
-        with self.events.open(errors="replace") as file:
-            for line in file:
-                if not line.endswith("\n"):
-                    continue
+        with file:
+            for line in whole_lines(file):
                 try:
                     event = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(event, dict) and "event" in event:
                     yield event

@@ -285,7 +285,7 @@ class Topology:
             regions=tuple(data["regions"]),
             nodes=tuple(Node(**node) for node in data["nodes"]),
             links=links,
-            dilation=data["dilation"],
+            dilation=data.get("dilation", 1.0),  # which the first specs did not have
         )
 
 

@@ -12,8 +12,10 @@ from typing import NoReturn
 
 from testbed import __version__
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, InputError, LonghaulError
+from testbed.orchestrator import record_commands
 from testbed.orchestrator.clone import RUNS_ROOT
 from testbed.orchestrator.machine_checks import with_system_directories
+from testbed.orchestrator.record_commands import add_runs_root
 from testbed.orchestrator.terminal import say, show, tell
 
 Command = Callable[[argparse.Namespace], int]
@@ -87,18 +89,12 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("name", nargs="?", help="the one to draw: a name, or the path of a YAML file")
     one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run, such as workers=6")
     one.add_argument("--svg", type=Path, metavar="FILE", help="draw it into this file instead")
-    one = add("list", list_runs, "The runs there are.")
-    one.add_argument("--json", action="store_true", help="as JSON")
-    _add_runs_root(one)
-    one = add("report", report, "One HTML page over several runs.")
-    one.add_argument("runs_wanted", nargs="+", metavar="RUN_ID")
-    one.add_argument("-o", "--output", type=Path, default=Path("report.html"), metavar="FILE")
-    one.add_argument("--all", action="store_true", help="draw invalid and unfinished runs too")
-    _add_runs_root(one)
+    record_commands.add_commands(add)
+    _add_dashboard(add("dashboard", dashboard, "All runs in a Prometheus, for Grafana and for queries, until Ctrl-C."))
     one = add("capture", capture, "The flows, bursts and retransmissions in what a run captured.")
     one.add_argument("run_id", metavar="RUN_ID")
     one.add_argument("--json", action="store_true", help="everything as JSON")
-    _add_runs_root(one)
+    add_runs_root(one)
     one = add("profile", profile, "Measure how long layers and compressor take, for device=profile.")
     one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run: workload, batch_size, …")
     one.add_argument("--device", default="cpu", help="cpu, or what torch calls an accelerator: cuda, cuda:1")
@@ -111,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--run", metavar="RUN_ID", help="take the profiles of a run; alone, predict that run itself")
     one.add_argument("--json", action="store_true", help="everything as JSON")
-    _add_runs_root(one)
+    add_runs_root(one)
     one = add("laws", laws, "A compressor, also your own: the law book, its speed, and a run beside others.")
     one.add_argument("target", metavar="CLASS", help="package.module.Class, or a name such as topk")
     one.add_argument("overrides", nargs="*", metavar="key=value", help="its parameters, such as density=0.01")
@@ -119,18 +115,18 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--no-speed", action="store_true", help="leave out the throughput table")
     one.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
     one.add_argument("--json", action="store_true", help="everything as JSON")
-    _add_runs_root(one)
+    add_runs_root(one)
     one = add("up", up, "The nodes and links without training, in the background, for `exec`.", epilog=_UP_EPILOG)
     one.add_argument("overrides", nargs="*", metavar="key=value", help="such as topo=us3 workers=6")
     one.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
-    _add_runs_root(one)
+    add_runs_root(one)
     one = add("exec", execute, "Run a command in a node of what is up: longhaul exec NODE -- CMD")
     one.add_argument("node", help="a node, or a region for its router")
     _add_session(one)
     _add_session(add("down", down, "End what `up` began; its record is sealed like any run's."))
     one = add("clean", clean, "Remove runs and whatever of theirs still lives.")
     one.add_argument("run_ids", nargs="+", metavar="RUN_ID", help="never a path")
-    _add_runs_root(one)
+    add_runs_root(one)
     return parser
 
 
@@ -146,20 +142,24 @@ _RUN_EPILOG = (
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="such as topo=wan1g compressor=topk")
-    parser.add_argument("--quiet", action="store_true", help="print nothing but the final table")
-    parser.add_argument("--json", action="store_true", help="print summary.json on standard output, nothing else there")
+    parser.add_argument("--quiet", action="store_true", help="print one line: run id, verdict, folder")
+    parser.add_argument("--json", action="store_true", help="the summary as JSON on stdout, all else on stderr")
     parser.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
     parser.add_argument("--tell-run-id", type=int, help=argparse.SUPPRESS)  # a descriptor, for `up`
-    _add_runs_root(parser)
+    add_runs_root(parser)
+
+
+def _add_dashboard(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--live", action="store_true", help="scrape the run that is going too, in a second Prometheus")
+    parser.add_argument("--no-serve", action="store_true", help="bring the archive of all runs up to date, no more")
+    parser.add_argument("--port", type=int, default=9091, metavar="N", help="of the archive; 9091 by default")
+    parser.add_argument("--live-port", type=int, default=9090, metavar="N", help="of what is live; 9090 by default")
+    add_runs_root(parser)
 
 
 def _add_session(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", metavar="RUN_ID", help="which, where several are up")
-    _add_runs_root(parser)
-
-
-def _add_runs_root(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=Path, default=RUNS_ROOT, metavar="DIR", help="where runs lie")
+    add_runs_root(parser)
 
 
 # Each command imports what it needs when it is called: `--help` and `list` start at once.
@@ -203,24 +203,11 @@ def topologies(parsed: argparse.Namespace) -> int:
     return EXIT_COMPLETED
 
 
-def list_runs(parsed: argparse.Namespace) -> int:
-    from testbed.orchestrator.listing import read_runs, seal_killed, table
+def dashboard(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator.dashboard_command import dashboard as serve
 
-    rows = read_runs(parsed.runs)
-    seal_killed(parsed.runs)
-    if parsed.json:
-        tell(json.dumps(rows, indent=2))
-    elif rows:
-        show(table(rows), whole=True)
-    else:
-        tell(f"no runs in {parsed.runs}")
-    return EXIT_COMPLETED
-
-
-def report(parsed: argparse.Namespace) -> int:
-    from testbed.orchestrator.report_command import report as write_report
-
-    return write_report(parsed.runs_wanted, parsed.runs, parsed.output, draw_all=parsed.all)
+    ports = {"port": parsed.port, "live_port": parsed.live_port}
+    return serve(parsed.runs, live=parsed.live, serve=not parsed.no_serve, **ports)
 
 
 def profile(parsed: argparse.Namespace) -> int:

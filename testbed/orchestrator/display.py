@@ -21,6 +21,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from testbed.core.reading import printable
 from testbed.core.spec import RunSpec
 from testbed.orchestrator.progress import (
     MISSING,
@@ -49,7 +50,7 @@ class Display:
         self._progress = Progress(spec)
         self._quiet = quiet
         self._own_stream = None if quiet or console is not None else _standard_output()
-        self._console = console if console is not None else Terminal(file=self._own_stream)
+        self._console = console if console is not None else _console(self._own_stream)
         self._lines: deque[str] = deque()
         self._said_changes: dict[tuple[Any, ...], float] = {}
         self._unsaid_changes = 0
@@ -115,7 +116,7 @@ class Display:
 
     def _say(self, text: str) -> None:
         if not self._quiet:
-            self._lines.append(text)
+            self._lines.append(printable(text.replace("\n", " ")))  # a worker's words must not steer the terminal
             self._wake.set()
 
     def _draw_until_end(self) -> None:
@@ -162,6 +163,11 @@ class Display:
         elapsed_s = time.monotonic() - self._progress.started_s
         text = Text.assemble((f"{elapsed_s:6.1f} s  ", "dim"), line)
         self._console.print(text, soft_wrap=True)
+
+
+def _console(stream: TextIO | None) -> Console:
+    """Whether there is a terminal is asked of the stream: FORCE_COLOR in the environment would put a panel in a log."""
+    return Terminal(file=stream, force_terminal=None if stream is None else stream.isatty())
 
 
 def _standard_output() -> TextIO | None:
@@ -224,5 +230,5 @@ def _verdict(progress: Progress) -> Text:
     text = Text("verdict so far: ")
     text.append(progress.verdict or MISSING, VERDICT_STYLES.get(progress.verdict or "", ""))
     for reason in progress.reasons:
-        text.append(f"\n  {reason}")
+        text.append(f"\n  {printable(reason)}")
     return text

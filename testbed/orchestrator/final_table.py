@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from testbed.core.reading import printable
 from testbed.orchestrator.display import VERDICT_STYLES
 from testbed.orchestrator.progress import MISSING, spoken, spoken_rate, spoken_size, spoken_time
 
@@ -90,7 +91,7 @@ def _verdict(summary: Mapping[str, Any]) -> Text:
     verdict = str(summary.get("verdict") or MISSING)
     text = Text.assemble(str(summary.get("status") or MISSING), ", ", (verdict, VERDICT_STYLES.get(verdict, "")))
     for reason in summary.get("reasons") or ():
-        text.append(f"\n  {reason}")
+        text.append(f"\n  {printable(reason)}")
     for unknown in summary.get("unknowns") or ():
-        text.append(f"\n  not known: {unknown}", "dim")
+        text.append(f"\n  not known: {printable(unknown)}", "dim")
     return text

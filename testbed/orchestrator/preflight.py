@@ -61,7 +61,8 @@ def run_checks(
         machine.cores(),
         machine.real_time(),
         machine.pressure(),
-        machine.binary("promtool", "it checks the metrics a run serves (tests only)", "prometheus", needed=False),
+        machine.binary("promtool", "make dashboard makes its archive with it", "prometheus", needed=False),
+        machine.binary("prometheus", "make dashboard serves all runs with it", "prometheus", needed=False),
     ]
 
 

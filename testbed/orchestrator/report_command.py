@@ -1,4 +1,4 @@
-"""`longhaul report`: hands the run directories to the analysis, in a process of its own."""
+"""`longhaul report` and `compare`: choose runs, and hand their directories to the analysis, in a process of its own."""
 
 from __future__ import annotations
 
@@ -7,22 +7,73 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.core.errors import raise_input_faults
-from testbed.core.rundir import RUN_ID
+from testbed.core.errors import InputError
 from testbed.orchestrator.clone import environment
-from testbed.orchestrator.overrides import unknown
+from testbed.orchestrator.listing import Row, is_readable, read_runs, status_word
+from testbed.orchestrator.run_filter import parse
+from testbed.orchestrator.terminal import say
+
+_KNOWN_SHOWN = 5
 
 
-def report(run_ids: Sequence[str], runs_root: Path, output: Path, *, draw_all: bool = False) -> int:
+def report(words: Sequence[str], runs_root: Path, output: Path, *, draw_all: bool = False) -> int:
     """Write one page over the runs and return the analysis's exit status.
 
     Raises:
-        InputError: there is no such run.
+        InputError: no such run, filters that cannot be read or that no run meets.
     """
-    known = [path.name for path in runs_root.glob("*") if RUN_ID.fullmatch(path.name)]
-    raise_input_faults(unknown(f"report {i}", i, known[-5:], "run") for i in run_ids if i not in known)
-    command = [sys.executable, "-m", "testbed.analysis", "report", "--output", str(output)]
-    command += ["--all"] if draw_all else []
-    return subprocess.run(
-        [*command, "--", *(str(runs_root / i) for i in run_ids)], env=environment(), check=False
-    ).returncode
+    return _analyse("report", ["--output", str(output)], words, runs_root, take_all=draw_all)
+
+
+def compare(words: Sequence[str], runs_root: Path, form: str | None, *, take_all: bool = False) -> int:
+    """Print one table over the runs; `form`: "json", "csv" or "latex", not text. Returns and raises as `report`."""
+    return _analyse("compare", [f"--{form}"] if form else [], words, runs_root, take_all=take_all)
+
+
+def _analyse(command: str, flags: Sequence[str], words: Sequence[str], runs_root: Path, *, take_all: bool) -> int:
+    run_ids = chosen(command, words, runs_root)
+    call = [sys.executable, "-m", "testbed.analysis", command, *flags, *(["--all"] if take_all else [])]
+    paths = [str(runs_root / run_id) for run_id in run_ids]
+    return subprocess.run([*call, "--", *paths], env=environment(), check=False).returncode
+
+
+def chosen(command: str, words: Sequence[str], runs_root: Path) -> list[str]:
+    """The ids of the runs that `words` name: ids, and filters such as `topo=wan1g`; all runs where there are none.
+
+    What a filter meets and cannot be read is left out and said; an id goes to the analysis, which says why it cannot.
+
+    Raises:
+        InputError: with every fault at once.
+    """
+    ids = list(dict.fromkeys(word for word in words if "=" not in word))
+    filters = [word for word in words if "=" in word]
+    rows = read_runs(runs_root)
+    known = [str(row["run_id"]) for row in rows if status_word(row) != "foreign"]
+    faults = [_unknown_run(command, run_id, known) for run_id in ids if run_id not in known]
+    found: list[str] = []
+    try:
+        if filters or not ids:
+            found = _filtered(command, filters, rows, runs_root)
+    except InputError as error:
+        faults += error.faults
+    if faults:
+        raise InputError(*faults)
+    return list(dict.fromkeys([*ids, *found]))
+
+
+def _filtered(command: str, filters: Sequence[str], rows: Sequence[Row], runs_root: Path) -> list[str]:
+    wanted = parse(command, filters, rows)
+    readable = [row for row in rows if is_readable(row)]
+    if len(readable) < len(rows):
+        count = len(rows) - len(readable)
+        say(f"{count} of {len(rows)} entries of {runs_root} cannot be read; `longhaul list` names them")
+    found = [str(row["run_id"]) for row in readable if wanted.takes(row)]
+    if not found:
+        raise InputError(f"{command} {' '.join(filters)}".rstrip() + f": no such runs in {runs_root}")
+    return found
+
+
+def _unknown_run(command: str, run_id: str, known: Sequence[str]) -> str:
+    from testbed.orchestrator.overrides import unknown  # loads Hydra, which only a fault needs
+
+    return unknown(f"{command} {run_id}", run_id, known[-_KNOWN_SHOWN:], "run")

@@ -27,7 +27,7 @@ from testbed.core.errors import (
     Interrupted,
     LonghaulError,
 )
-from testbed.core.metrics import Totals
+from testbed.core.metric_samples import Totals
 from testbed.core.records import NETWORK_EVENTS
 from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
@@ -132,6 +132,13 @@ class Run:
             if self.clock.t0_s is None:
                 self.begin(time.monotonic())
             self.recorder.close()
+            self._linger()
+
+    def _linger(self) -> None:
+        """Whoever scrapes the run gets its last values; whoever stopped it, or does so now, is not kept waiting."""
+        if not isinstance(sys.exception(), Interrupted):
+            with contextlib.suppress(Interrupted):
+                self._exporter.linger()
 
 
 def _on_signal(number: int, _frame: object) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import InputError, LonghaulError, MachineError
+from testbed.core.reading import printable
 from testbed.core.spec import SHAPERS, TCP_PROFILES, RunSpec
 from testbed.orchestrator import preflight
 from testbed.orchestrator.config import Resolved, resolve
@@ -17,7 +18,7 @@ from testbed.orchestrator.listing import seal_killed
 from testbed.orchestrator.machine_checks import Check
 from testbed.orchestrator.plugin_check import check_parts
 from testbed.orchestrator.replay_check import memory_faults
-from testbed.orchestrator.terminal import show, tell
+from testbed.orchestrator.terminal import say, show, tell
 
 
 def run(
@@ -41,13 +42,25 @@ def run(
     from testbed.orchestrator.supervise import supervise  # Mininet and all: only once it is known to be there
 
     seal_killed(runs_root)
-    # the display writes to standard output too, which under --json is the summary's alone
-    outcome = supervise(spec, runs_root=runs_root, quiet=quiet or as_json, share=share, tell_run_id=tell_run_id)
+    # the display writes to standard output, which under --json is the summary's alone
+    display_fd = 2 if as_json else 1
+    outcome = supervise(
+        spec, runs_root=runs_root, quiet=quiet, display_fd=display_fd, share=share, tell_run_id=tell_run_id
+    )
     if as_json:
-        tell(json.dumps(outcome.summary, indent=2))
+        tell(json.dumps(outcome.summary, indent=2, allow_nan=False))
+    elif quiet:
+        _tell_essentials(outcome.summary, _short(outcome.run.path))
     else:
         show(final_table(outcome.summary, _short(outcome.run.path)))
     return outcome.exit_status
+
+
+def _tell_essentials(summary: Mapping[str, Any], path: Path) -> None:
+    """Three words a script can read; the folder last, which may have spaces. Why not to believe it is no result."""
+    tell(f"{summary['run_id']} {summary['verdict']} {path}")
+    for reason in summary["reasons"]:
+        say(printable(reason))
 
 
 def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:

@@ -84,7 +84,8 @@ def seal_killed(runs_root: Path) -> list[str]:
     sealed, damaged = [], []
     for path in sorted(runs_root.glob("*")) if runs_root.is_dir() else []:
         run = RunDir(path)
-        if not RUN_ID.match(run.run_id) or not path.is_dir() or run.summary.exists():
+        # a link leads to what is not ours to write in
+        if not RUN_ID.fullmatch(run.run_id) or path.is_symlink() or not path.is_dir() or run.summary.exists():
             continue
         try:
             with run.held(wait=False) as had:
@@ -102,8 +103,10 @@ def seal_killed(runs_root: Path) -> list[str]:
 
 def _seal_killed(run: RunDir) -> None:
     remove_leftovers(run.run_id)
-    if not run.spec.exists():  # killed before it wrote the first thing
-        shutil.rmtree(run.path)
+    if not run.spec.exists():
+        if any(not path.name.startswith(".") and path != run.logs for path in run.path.iterdir()):
+            raise ValueError("it has no spec.json")  # damaged, or not ours: nothing to throw away unasked
+        shutil.rmtree(run.path)  # killed before it wrote the first thing
         return
     (run.path / ".reserve").unlink(missing_ok=True)
     last_s = run.events.stat().st_mtime if run.events.exists() else time.time()

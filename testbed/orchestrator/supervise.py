@@ -82,11 +82,18 @@ class Stop:
 
 
 def supervise(
-    spec: RunSpec, *, runs_root: Path, quiet: bool = False, share: bool = False, tell_run_id: int | None = None
+    spec: RunSpec,
+    *,
+    runs_root: Path,
+    quiet: bool = False,
+    display_fd: int = 1,
+    share: bool = False,
+    tell_run_id: int | None = None,
 ) -> Outcome:
     """Perform a run and seal its record, whatever its end.
 
     Args:
+        display_fd: where the live display writes, unless `quiet`.
         tell_run_id: a descriptor that takes the run's id, and is closed then.
 
     Raises:
@@ -106,7 +113,7 @@ def supervise(
             # under the lock: a directory without a summary and without a holder is taken for a killed run's
             write_json(run.spec, {**spec.to_json(), "code_hash": provenance.code_hash()})
             _reserve(reserve)
-            status, faults = _perform(run, stop, metrics.fileno(), quiet=quiet, machine=machine)
+            status, faults = _perform(run, stop, metrics.fileno(), machine, quiet=quiet, display_fd=display_fd)
             _record_sharing(run, machine)
             faults += [f"left behind: {what}" for what in remove_leftovers(run.run_id)]
             reserve.unlink(missing_ok=True)
@@ -184,7 +191,9 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _perform(run: RunDir, stop: Stop, metrics_fd: int, *, quiet: bool, machine: MachineLock) -> tuple[str, list[str]]:
+def _perform(
+    run: RunDir, stop: Stop, metrics_fd: int, machine: MachineLock, *, quiet: bool, display_fd: int
+) -> tuple[str, list[str]]:
     """Start the run in its namespaces and wait for its end; returns its status and what went wrong."""
     if stop.asked:
         return "interrupted", [f"stopped by {stop.asked.name} before it began"]
@@ -195,6 +204,7 @@ def _perform(run: RunDir, stop: Stop, metrics_fd: int, *, quiet: bool, machine: 
             [*_UNSHARE, sys.executable, "-m", "testbed.orchestrator.run", str(run.path), options],
             env={**clone.environment(), "LONGHAUL_RUN": run.run_id, "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL,
+            stdout=None if display_fd == 1 else display_fd,
             stderr=log,
             pass_fds=[metrics_fd, write_fd],
             cwd=clone.CLONE,

@@ -19,22 +19,18 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from testbed.core.errors import InputError
-from testbed.core.metrics import (
-    FIRST_STEP_COUNTERS,
-    METRICS,
-    Labels,
-    Totals,
-    constant_samples,
-    run_labels,
-    verdict_samples,
-)
+from testbed.core.metric_samples import Totals, constant_samples, verdict_samples
+from testbed.core.metrics import FIRST_STEP_COUNTERS, METRICS, Labels, run_labels
 from testbed.core.spec import RunSpec
+from testbed.orchestrator.observation.scrapes import Scrapes
 
 LOOPBACK = "127.0.0.1"
 _LIVE_VERDICT = "unknown"
 """A label of `longhaul_run_info` must not change while the run lasts: `longhaul_verdict` says how it stands."""
 Verdict = tuple[str, list[str]]
 """With its reasons."""
+_SCRAPER = "X-Prometheus-Scrape-Timeout-Seconds"
+"""A header that Prometheus and its kin send; a person who looks at the page does not."""
 
 
 def bind(port: int) -> socket.socket:
@@ -78,6 +74,7 @@ class Exporter(Collector):
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._server: _Server | None = None
+        self._scrapes = Scrapes()
 
     def describe(self) -> list[GaugeMetricFamily]:
         """Nothing: the registry need not collect once to learn names."""
@@ -105,6 +102,17 @@ class Exporter(Collector):
         """The page and its content type: Prometheus text, or OpenMetrics where `accept` names it."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
+
+    def answer(self, accept: str, send: Callable[[bytes, str], None], *, scraped: bool) -> None:
+        """Send the page; take note of it if it is `scraped`."""
+        events = self._totals.events  # before the page: what comes meanwhile may be missing in it
+        send(*self.exposition(accept))
+        if scraped:
+            self._scrapes.add(events)
+
+    def linger(self) -> None:
+        """When all events are in: return once whoever scrapes has read the last values; at once where nobody does."""
+        self._scrapes.wait_for(self._totals.events)
 
     def serve(self, listening: socket.socket) -> None:
         """Answer GET /metrics on `listening` from a daemon thread until `close`, which closes the socket too."""
@@ -156,7 +164,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.split("?", 1)[0] != "/metrics":
             self.send_error(404, "only /metrics is here")
             return
-        page, content_type = self.server.exporter.exposition(self.headers.get("Accept", ""))
+        accept, scraped = self.headers.get("Accept", ""), _SCRAPER in self.headers
+        self.server.exporter.answer(accept, self._send, scraped=scraped)
+
+    def _send(self, page: bytes, content_type: str) -> None:
         self.send_response(200)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(page)))

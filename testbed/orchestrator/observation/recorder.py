@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import RunError
-from testbed.core.metrics import Totals
+from testbed.core.metric_samples import Totals
 from testbed.orchestrator.observation.fidelity import Judge
 
 Event = dict[str, Any]

@@ -4,15 +4,19 @@ import json
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from testbed.analysis.__main__ import main
 from testbed.analysis.changes import asked_over_time
 from testbed.analysis.chart import thin
-from testbed.analysis.comparison import comparison_page, metric_over_wan_bytes, text_table
+from testbed.analysis.comparison import compare
+from testbed.analysis.comparison_figures import figures
+from testbed.analysis.comparison_page import comparison_page
 from testbed.analysis.figures import FIGURES
 from testbed.analysis.load import Record, load
+from testbed.analysis.looks import look_of
 from testbed.analysis.report import run_report
 from testbed.core.records import empty_summary
 from testbed.core.rundir import RunDir, write_json
@@ -60,12 +64,20 @@ def page_of(record: Record) -> str:
     return html
 
 
+def comparison_of(records: list[Record], where: Path, *, take_all: bool = False) -> str:
+    comparison = compare(records, take_all=take_all)
+    return comparison_page(comparison, *figures(comparison), where / "report.html")
+
+
 def test_the_report_is_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
     run = with_summary(make_run(tmp_path), verdict="suspect", reasons=["WAN link slow <1%"])
     html = page_of(load(run.path))
     page = Page(html)
     assert page.tags.count("svg") == len(FIGURES)
-    assert all(address.startswith("#") for address in page.addresses)
+    raw = [address for address in page.addresses if not address.startswith("#")]
+    assert raw == [f"./{file.name}" for file in (run.spec, run.provenance, run.network, run.events)] + [
+        *("./samples.parquet", "./metrics.openmetrics", "./summary.json")
+    ]
     assert "http://" not in html and "https://" not in html
     assert html.index("Verdict: suspect") < html.index("WAN link slow &lt;1%") < html.index("<h2>")
 
@@ -90,7 +102,7 @@ def test_what_a_record_says_is_never_markup(tmp_path: Path) -> None:
     write_json(run.provenance, {HOSTILE: HOSTILE, "deep": {HOSTILE: {HOSTILE: HOSTILE}}})
     lines = run.events.read_text().replace('"accuracy"', json.dumps(HOSTILE))
     run.events.write_text(lines)
-    for html in (page_of(load(run.path)), comparison_page([load(run.path)])):
+    for html in (page_of(load(run.path)), comparison_of([load(run.path)], tmp_path)):
         assert "script" not in Page(html).tags
         assert "&lt;script&gt;alert(1)&lt;/script&gt;$\\frac{" in html
 
@@ -182,42 +194,81 @@ def test_thinning_keeps_peaks() -> None:
     assert thin(points[:600]) == points[:600]
 
 
-def test_bytes_are_read_off_between_two_samples(tmp_path: Path) -> None:
-    points = metric_over_wan_bytes(load(make_run(tmp_path).path))
-    # 4500 B/s over both directions; evaluations at 20, 40 and 60 s
-    assert [x for x, _ in points] == pytest.approx([90e3, 180e3, 270e3])
-    assert [y for _, y in points] == pytest.approx([0.8 + 0.1 / 3, 0.8 + 0.2 / 3, 0.9])
+def drawn(html: str) -> str:
+    return html[html.index("<figure>") : html.rindex("</figure>")]
 
 
 def test_invalid_runs_are_drawn_only_when_asked_for(tmp_path: Path) -> None:
     good = with_summary(make_run(tmp_path, run_id="20250102T030405Z-good"))
-    bad = with_summary(make_run(tmp_path, run_id="20250102T030405Z-bad"), verdict="invalid", reasons=["late"])
+    bad = with_summary(
+        make_run(tmp_path, run_id="20250102T030405Z-bad", compressor="int8"), verdict="invalid", reasons=["late <1%"]
+    )
     records = [load(good.path), load(bad.path)]
-
-    def drawn(html: str) -> str:
-        return html[html.index("<svg") : html.rindex("</svg>")]
-
-    page = comparison_page(records)
+    page = comparison_of(records, tmp_path)
     Page(page)
-    assert "Left out of the figures: 1 of 2 runs" in page
-    assert "seed 0" in drawn(page) and "20250102T030405Z-bad" not in drawn(page)
-    assert "20250102T030405Z-bad" in page
-    both = drawn(comparison_page(records, include_invalid=True))  # asked the same, so the run's id tells them apart
-    assert "20250102T030405Z-good" in both and "20250102T030405Z-bad" in both
+    assert "Left out: 1 of 2 runs, invalid or unfinished: 20250102T030405Z-bad (invalid)" in page
+    assert ">topk<" in drawn(page) and "int8" not in drawn(page)
+    assert "invalid (left out)" in page and "late &lt;1%" in page
+    both = comparison_of(records, tmp_path, take_all=True)
+    assert ">topk<" in drawn(both) and ">int8<" in drawn(both) and "left out" not in both.lower()
 
 
-def test_compare_prints_one_line_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runs = [with_summary(make_run(tmp_path)), make_run(tmp_path)]
-    assert main(["compare", *(str(run.path) for run in runs)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["run", runs[0].run_id, runs[1].run_id]
-    assert main(["compare", "--json", *(str(run.path) for run in runs)]) == 0
-    assert [row["status"] for row in json.loads(capsys.readouterr().out)] == ["completed", None]
+def test_the_comparison_links_to_raw_data_wherever_it_lies(tmp_path: Path) -> None:
+    run = with_summary(make_run(tmp_path / "my runs#1"))
+    beside = f"./my%20runs%231/{run.run_id}"
+    for where, to_it in ((tmp_path, beside), (run.path, "."), (tmp_path / "deep" / "er", f"./../.{beside}")):
+        page = Page(comparison_of([load(run.path)], where))
+        raw = [address for address in page.addresses if not address.startswith("#")]
+        assert raw == [
+            to_it if to_it != "." else "./.",
+            *(f"{to_it}/{name}" for name in ("summary.json", "events.jsonl")),
+        ]
 
 
-def test_a_table_does_not_steer_the_terminal(tmp_path: Path) -> None:
-    run = with_summary(make_run(tmp_path), compressor="\x1b[31mred")
-    assert "\x1b" not in text_table([load(run.path)])
+def test_a_method_is_drawn_alike_in_table_and_figures(tmp_path: Path) -> None:
+    runs = [
+        with_summary(make_run(tmp_path, run_id=f"20250102T030405Z-{name}", compressor=name))
+        for name in ("none", "topk", "int8")
+    ]
+    page = comparison_of([load(run.path) for run in runs], tmp_path)
+    alone = comparison_of([load(runs[1].path)], tmp_path)
+    for name in ("none", "topk", "int8"):
+        color = look_of(name).color
+        assert page.count(color) >= 2, "a swatch's line and its marker"
+        assert drawn(page).count(color.lower()) >= 4, "in each of two figures a line and a marker"
+    assert "mathdefault" not in page, "numbers at an axis are no formulas"
+    swatch = alone[alone.index('<svg class="swatch"') : alone.index("</svg>")]
+    assert swatch in page
+
+
+def test_figures_are_files_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    metric = {**empty_summary()["metric"], "name": "../../<accuracy>"}
+    run = with_summary(make_run(tmp_path, compressor="../<x>"), metric=metric)
+    run.events.write_text(run.events.read_text().replace('"accuracy"', json.dumps(metric["name"])))
+    out, folder = tmp_path / "new" / "out.html", tmp_path / "figures"
+    assert main(["report", str(run.path), "-o", str(out), "--figures", str(folder)]) == 0
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == [
+        "accuracy-over-time-wan-digits-4-workers-emulated.svg",
+        "accuracy-over-wan-bytes-wan-digits-4-workers-emulated.svg",
+    ]
+    assert capsys.readouterr().out.splitlines() == [str(out), *(str(folder / name) for name in names)]
+    for path in folder.iterdir():
+        ElementTree.parse(path)
+
+
+def test_a_page_that_cannot_be_written_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = with_summary(make_run(tmp_path))
+    (tmp_path / "file").touch()
+    assert main(["report", str(run.path), "-o", str(tmp_path / "file" / "out.html")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_every_page_fits_a_phone_and_paper(tmp_path: Path) -> None:
+    run = with_summary(make_run(tmp_path))
+    for html in (page_of(load(run.path)), comparison_of([load(run.path)], tmp_path)):
+        assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in html
+        assert "@media print" in html and "@media (max-width: 640px)" in html
 
 
 def test_report_names_every_directory_that_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from testbed.core.errors import InputError
-from testbed.core.metrics import METRICS, Totals
+from testbed.core.metric_samples import Totals
+from testbed.core.metrics import METRICS
 from testbed.orchestrator.observation.exporter import Exporter, bind
 from tests.unit.analysis.synthetic import RUN_ID, make_events, make_spec
 
@@ -84,6 +85,7 @@ def test_values_are_those_of_the_totals(exporter: tuple[Exporter, str]) -> None:
     assert found["longhaul_link_configured_bytes_per_second", frozenset(common | direction)] == 12.5e6
     assert found["longhaul_run_start_timestamp_seconds", frozenset(common)] == 1735787050.25
     told = {("workload", "digits"), ("strategy", "ddp"), ("workers", "4"), ("verdict", "unknown")}
+    told |= {("device", "native"), ("seed", "0"), ("dilation", "1")}
     assert found["longhaul_run_info", frozenset(common | told)] == 1
 
 

@@ -29,7 +29,9 @@ def test_unknown_commands_and_flags_are_status_2(arguments: list[str], capsys: p
     assert lines[0].startswith("longhaul: ")
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["check"], ["topologies"], ["list"], ["report"], ["clean"]])
+@pytest.mark.parametrize(
+    "command", [[], ["run"], ["check"], ["topologies"], ["list"], ["compare"], ["report"], ["dashboard"], ["clean"]]
+)
 def test_help_everywhere(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, *command, "--help")
     assert status == 0 and out.startswith("usage: longhaul")

@@ -1,0 +1,1 @@
+"""Every panel, once, by subject; the boards choose among them."""

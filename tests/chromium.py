@@ -1,0 +1,159 @@
+"""A page in headless Chromium, as a reader sees it: spoken to by its DevTools protocol over two pipes.
+
+No driver and no package is needed for it. `pytest.mark.chromium` marks the tests that use it.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import itertools
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_TIME_LIMIT_S = 60.0
+_FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
+    *("--font-render-hinting=none", "--force-color-profile=srgb", "--remote-debugging-pipe"),
+    "--proxy-server=127.0.0.1:9",
+)
+"""No sandbox: root may have none. The proxy is one that is not there, so that nothing is fetched."""
+
+
+def program() -> str | None:
+    return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+
+
+class Chromium:
+    """A browser with one page; a context manager."""
+
+    def __init__(self, home: Path) -> None:
+        """`home` takes its profile."""
+        self._home = home
+        self._ids = itertools.count(1)
+        self._buffer = b""
+        self.complaints: list[str] = []
+        """What the page's console, its policy or its scripts complained of, and what it asked for beside itself."""
+        self._address = ""
+
+    def __enter__(self) -> Chromium:
+        found = program()
+        assert found, "no Chromium here"
+        read_fd, self._write_fd = os.pipe()
+        self._read_fd, write_fd = os.pipe()
+
+        def as_three_and_four() -> None:  # where the browser looks for its pipes
+            moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for descriptor in (read_fd, write_fd)]
+            os.dup2(moved[0], 3)
+            os.dup2(moved[1], 4)
+
+        self._process = subprocess.Popen(
+            [found, *_FLAGS, f"--user-data-dir={self._home}", "about:blank"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=as_three_and_four,
+            close_fds=False,
+            start_new_session=True,
+            env={**os.environ, "HOME": str(self._home)},
+        )
+        os.close(read_fd)
+        os.close(write_fd)
+        target = self._call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        os.close(self._write_fd)
+        os.close(self._read_fd)
+        os.killpg(self._process.pid, signal.SIGKILL)  # its own session: itself and what it started
+        self._process.wait()
+
+    def open(self, path: Path, width: int, height: int = 800) -> None:
+        """Show a file in a window of this size; a narrow one is a phone's."""
+        is_phone = width < 600
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_phone}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+        self._address = path.resolve().as_uri()
+        self.call("Page.navigate", url=self._address)
+        self._wait_for("Page.loadEventFired")
+
+    def evaluate(self, expression: str) -> Any:
+        """Of JavaScript, in the page."""
+        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
+
+    def screenshot(self, path: Path) -> None:
+        """The whole page as a PNG."""
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(base64.b64decode(found["data"]))
+
+    def pdf(self, path: Path) -> None:
+        """As it is printed on A4."""
+        paper = {"paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": True, "printBackground": True}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(base64.b64decode(self.call("Page.printToPDF", **paper)["data"]))
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """A command of the DevTools protocol to the page."""
+        return self._call(method, session=self._session, **params)
+
+    def _call(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
+        number = next(self._ids)
+        message: dict[str, Any] = {"id": number, "method": method, "params": params}
+        if session is not None:
+            message["sessionId"] = session
+        os.write(self._write_fd, json.dumps(message).encode() + b"\0")
+        deadline_s = time.monotonic() + _TIME_LIMIT_S
+        while True:
+            answer = self._receive(deadline_s)
+            if answer.get("id") == number:
+                assert "error" not in answer, f"{method}: {answer['error']}"
+                result: dict[str, Any] = answer["result"]
+                return result
+
+    def _wait_for(self, method: str) -> None:
+        deadline_s = time.monotonic() + _TIME_LIMIT_S
+        while self._receive(deadline_s).get("method") != method:
+            pass
+
+    def _receive(self, deadline_s: float) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            left_s = deadline_s - time.monotonic()
+            ready = left_s > 0 and select.select([self._read_fd], [], [], left_s)[0]
+            assert ready, f"Chromium said nothing for {_TIME_LIMIT_S:.0f} s"
+            read = os.read(self._read_fd, 1 << 20)
+            assert read, "Chromium has ended"
+            self._buffer += read
+        text, _, self._buffer = self._buffer.partition(b"\0")
+        message: dict[str, Any] = json.loads(text)
+        self._note(message.get("method"), message.get("params") or {})
+        return message
+
+    def _note(self, method: str | None, params: dict[str, Any]) -> None:
+        if method == "Log.entryAdded":
+            self.complaints.append(params["entry"]["text"])
+        elif method == "Runtime.exceptionThrown":
+            self.complaints.append(params["exceptionDetails"]["text"])
+        elif method == "Network.requestWillBeSent":
+            address = params["request"]["url"]
+            if address.partition("#")[0] != self._address and not address.startswith("data:"):
+                self.complaints.append(f"asked for {address}")

@@ -1,0 +1,82 @@
+"""The pages as a reader sees them: on a phone, a small and a large screen, and on paper.
+
+Screenshots stay under build/screenshots, to be looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.analysis.__main__ import main
+from tests.chromium import Chromium
+from tests.unit.analysis.compared import template, variant
+
+pytestmark = [pytest.mark.chromium, pytest.mark.timeout(180)]
+SCREENSHOTS = Path(__file__).resolve().parents[3] / "build" / "screenshots"
+WIDTHS = (360, 800, 1400)
+NARROW_LETTERS_PX = 6.5
+"""Below, nobody reads a figure's letters on a phone."""
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A page over several methods, seeds and networks, and the page of one run."""
+    root = tmp_path_factory.mktemp("pages")
+    source = template(root / "template")
+    names = ("none", "topk", "int8", "powersgd", "fp16", "sz3", "terngrad", "deepreduce_bloom")
+    runs = []
+    for number in range(24):
+        scatter = 1 + 0.03 * (number % 3) * (1 + number % 8)
+        changes = {"time_s": 20.0 * scatter, "compression_ratio": 1.0 + number % 8, "seed": number % 3}
+        sent = {"payload": 2.1e9 / (1 + number % 8), "wire_total": None, "wire_wan": 1.1e9 / (1 + number % 8) * scatter}
+        changes |= {"bytes": {**sent, "dense": 2.1e9}, "step_time_s": {"mean": 0.5, "p50": 0.5 * scatter, "p95": 0.7}}
+        runs.append(variant(source, root / "runs", number, compressor=names[number % 8], **changes))
+    bad = variant(source, root / "runs", 90, verdict="invalid", reasons=["the workers were late by 9.1% of the time"])
+    runs += [variant(source, root / "runs", 91, topo="us3"), variant(source, root / "runs", 92, density=0.1), bad]
+    output = root / "report.html"
+    assert main(["report", "-o", str(output), *(str(run.path) for run in runs)]) == 0
+    assert main(["finish", str(bad.path)]) == 0
+    return {"comparison": output, "run": bad.report}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with Chromium(tmp_path_factory.mktemp("chromium")) as chromium:
+        yield chromium
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["comparison", "run"])
+def test_a_page_fits_its_window(browser: Chromium, pages: dict[str, Path], name: str, width: int) -> None:
+    browser.complaints.clear()
+    browser.open(pages[name], width)
+    browser.screenshot(SCREENSHOTS / f"{name}-{width}.png")
+    assert browser.complaints == [], "a policy was broken, or something was asked for that is not in the page"
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width, "the page itself scrolls sideways"
+    drawn = browser.evaluate("[...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().width)")
+    assert drawn and all(one > 10 for one in drawn)
+    letters = "[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height)"
+    assert min(browser.evaluate(letters)) > NARROW_LETTERS_PX
+
+
+def test_a_method_is_told_by_colour_and_marker(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.open(pages["comparison"], 1400)
+    swatches = browser.evaluate("[...document.querySelectorAll('.swatch')].map(s => s.innerHTML)")
+    assert len(swatches) == 10, "eight methods, one of them on another network, and with another density"
+    assert len(set(swatches)) == 9, "on another network it looks the same"
+
+
+@pytest.mark.parametrize("name", ["comparison", "run"])
+def test_a_page_is_printed_whole(browser: Chromium, pages: dict[str, Path], name: str) -> None:
+    browser.open(pages[name], 800)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    browser.call("Emulation.setDeviceMetricsOverride", width=700, height=1000, deviceScaleFactor=1, mobile=False)
+    wide = "[...document.querySelectorAll('table')].map(t => t.scrollWidth).reduce((a, b) => Math.max(a, b), 0)"
+    most = browser.evaluate(wide)
+    browser.call("Emulation.setEmulatedMedia", media="")
+    browser.pdf(SCREENSHOTS / f"{name}.pdf")
+    assert (SCREENSHOTS / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+    assert most <= 760, f"a table is {most} px wide, and A4 has about 700: its right columns would be cut off"
