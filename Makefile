@@ -18,7 +18,7 @@ RUNS ?=
 
 .PHONY: help
 help: ## Print the targets
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "make %-12s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "make %-15s %s\n", $$1, $$2 }'
 
 .PHONY: setup
 setup: ## Install what is missing: Debian packages, .venv with pinned packages; returns at once when nothing is
@@ -35,6 +35,10 @@ report: setup ## One self-contained HTML file, report.html, over RUNS="id id"; a
 .PHONY: dashboard
 dashboard: setup ## All runs in a Prometheus for Grafana, until Ctrl-C; LIVE=1: the run that is going too
 	@exec $(BIN)/longhaul dashboard $(if $(LIVE),--live)
+
+.PHONY: dashboard-check
+dashboard-check: setup ## Ask every query of every dashboard about all runs; each without an answer is a fault, or why it has none
+	@$(BIN)/longhaul dashboard --check
 
 .PHONY: check
 check: setup ## What this machine has and lacks, all at once, and what each lack means

@@ -152,6 +152,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _add_dashboard(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--live", action="store_true", help="scrape the run that is going too, in a second Prometheus")
     parser.add_argument("--no-serve", action="store_true", help="bring the archive of all runs up to date, no more")
+    parser.add_argument("--check", action="store_true", help="ask every query of every dashboard, and serve nothing")
     parser.add_argument("--port", type=int, default=9091, metavar="N", help="of the archive; 9091 by default")
     parser.add_argument("--live-port", type=int, default=9090, metavar="N", help="of what is live; 9090 by default")
     add_runs_root(parser)
@@ -206,6 +207,10 @@ def topologies(parsed: argparse.Namespace) -> int:
 def dashboard(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.dashboard_command import dashboard as serve
 
+    if parsed.check:
+        from testbed.orchestrator.dashboard_pages import check_dashboards
+
+        return check_dashboards(parsed.runs)
     ports = {"port": parsed.port, "live_port": parsed.live_port}
     return serve(parsed.runs, live=parsed.live, serve=not parsed.no_serve, **ports)
 

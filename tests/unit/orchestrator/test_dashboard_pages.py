@@ -1,0 +1,66 @@
+"""`longhaul dashboard --check` and the pages: the analysis asked, and its own server gone afterwards."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from testbed.core.errors import EXIT_COMPLETED, InputError, MachineError
+from testbed.core.serving import is_served
+from testbed.orchestrator import cli
+from testbed.orchestrator.dashboard_pages import check_dashboards, make_pages
+from tests.unit.analysis.archived import require_prometheus, served
+from tests.unit.analysis.previewed import make_runs
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    require_prometheus()
+    path = tmp_path / "runs"
+    path.mkdir()
+    make_runs(path)
+    return path
+
+
+def test_the_dashboards_are_checked_and_shown(runs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    build = tmp_path / "build"
+    assert check_dashboards(runs, build=build) == EXIT_COMPLETED
+    assert capfd.readouterr().out.endswith("panels asked about 5 runs: 0 faults\n")
+    assert not is_served(build / "archive" / "data"), "its server is gone"
+    with served(build / "archive" / "data", tmp_path) as server:
+        with pytest.raises(InputError, match="another Prometheus serves"):
+            check_dashboards(runs, build=build)
+        assert make_pages(server, tmp_path / "pages") == EXIT_COMPLETED
+    said = capfd.readouterr().out
+    assert said == f"pages:     {(tmp_path / 'pages' / 'index.html').as_uri()}  the same dashboards without Grafana\n"
+    assert "Compare" in (tmp_path / "pages" / "index.html").read_text()
+
+
+def test_a_page_that_cannot_be_made_is_no_page(runs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for run in runs.iterdir():
+        shutil.rmtree(run)
+    with served(tmp_path / "data", tmp_path) as server:
+        assert make_pages(server, tmp_path / "pages") == InputError.exit_status
+    found = capfd.readouterr()
+    assert "no run to show" in found.err and "pages:" not in found.out
+
+
+def test_no_runs_and_no_prometheus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_prometheus()
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(InputError, match="no finished runs"):
+        check_dashboards(tmp_path / "runs", build=tmp_path / "build")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(MachineError, match="prometheus"):
+        check_dashboards(tmp_path / "runs", build=tmp_path / "build")
+
+
+def test_the_command_line_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Path] = []
+    monkeypatch.setattr("testbed.orchestrator.dashboard_pages.check_dashboards", lambda runs: asked.append(runs) or 1)
+    assert cli.main(["dashboard", "--check", "--runs", str(tmp_path)]) == 1
+    assert asked == [tmp_path]
