@@ -1,4 +1,4 @@
-"""`python -m testbed.analysis finish|report|compare|capture|predict|archive`."""
+"""`python -m testbed.analysis finish|report|compare|capture|predict|archive|preview|dashboard-check`."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     store.add_argument("--json", action="store_true", help="what was done as JSON")
     store.set_defaults(command=_archive)
 
+    _add_dashboards(commands)
     return parser
 
 
@@ -70,6 +71,18 @@ def _add_comparisons(commands: argparse._SubParsersAction[argparse.ArgumentParse
     for form in ("json", "csv", "latex"):
         forms.add_argument(f"--{form}", dest="form", action="store_const", const=form, help=f"as {form}, not text")
     table.set_defaults(command=_compare)
+
+
+def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    pages = commands.add_parser("preview", help="every dashboard as a page, without Grafana")
+    pages.add_argument("--output", type=Path, required=True, metavar="DIR")
+    pages.add_argument("--run", nargs="+", default=[], dest="runs", metavar="ID", help="these, not all that there are")
+    pages.set_defaults(command=_preview)
+
+    checked = commands.add_parser("dashboard-check", help="ask every query of every dashboard")
+    checked.set_defaults(command=_dashboard_check)
+    for each in (pages, checked):
+        each.add_argument("--prometheus", required=True, metavar="URL", help="that serves the archive, on loopback")
 
 
 def _finish(parsed: argparse.Namespace) -> int:
@@ -166,6 +179,28 @@ def _archive(parsed: argparse.Namespace) -> int:
     sys.stderr.writelines(f"{remark}\n" for remark in done.remarks)
     sys.stdout.write((json.dumps(done.to_json()) if parsed.json else done.text) + "\n")
     return EXIT_COMPLETED
+
+
+def _preview(parsed: argparse.Namespace) -> int:
+    from testbed.analysis.preview.command import preview
+    from testbed.analysis.preview.source import Source
+
+    try:
+        written, faults = preview(Source(parsed.prometheus), parsed.output, parsed.runs)
+    except OSError as error:
+        raise InputError(f"--output {parsed.output}: cannot be written: {error.strerror}") from error
+    sys.stderr.writelines(f"{fault}\n" for fault in faults)
+    sys.stdout.write(f"{written[0]}\n")
+    return EXIT_FAILED if faults else EXIT_COMPLETED
+
+
+def _dashboard_check(parsed: argparse.Namespace) -> int:
+    from testbed.analysis.preview.check import check
+    from testbed.analysis.preview.source import Source
+
+    found = check(Source(parsed.prometheus))
+    sys.stdout.write(f"{found.text}\n")
+    return 1 if found.faults else EXIT_COMPLETED
 
 
 if __name__ == "__main__":

@@ -206,13 +206,12 @@ def topologies(parsed: argparse.Namespace) -> int:
 
 def dashboard(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.dashboard_command import dashboard as serve
+    from testbed.orchestrator.dashboard_pages import check_dashboards, make_pages
 
     if parsed.check:
-        from testbed.orchestrator.dashboard_pages import check_dashboards
-
         return check_dashboards(parsed.runs)
     ports = {"port": parsed.port, "live_port": parsed.live_port}
-    return serve(parsed.runs, live=parsed.live, serve=not parsed.no_serve, **ports)
+    return serve(parsed.runs, live=parsed.live, serve=not parsed.no_serve, when_served=make_pages, **ports)
 
 
 def profile(parsed: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,12 @@ def dashboard(
     port: int = ARCHIVE_PORT,
     live_port: int = LIVE_PORT,
     build: Path = BUILD,
+    when_served: Callable[[Server], object] | None = None,
 ) -> int:
     """Bring the archive up to date and, unless `serve` is False, serve it until SIGINT or SIGTERM.
+
+    Args:
+        when_served: called once with the archive's server, when it answers and there are runs.
 
     Returns:
         The exit status; the analysis's own where it could not make the archive.
@@ -61,7 +65,7 @@ def dashboard(
             raise InputError(f"no finished runs in {runs_root}: make one first, as in make experiment TOPO=wan1g")
         tell(f"archive: {counts['text']}")
         if servers:
-            _serve(servers)
+            _serve(servers, when_served if counts["runs"] else None)
         return EXIT_COMPLETED
     finally:
         if build.exists():
@@ -113,7 +117,7 @@ def _update_archive(runs_root: Path, archive: Path) -> tuple[int, dict[str, Any]
     return done.returncode, json.loads(done.stdout) if done.returncode == EXIT_COMPLETED else {}
 
 
-def _serve(servers: Sequence[Server]) -> None:
+def _serve(servers: Sequence[Server], when_served: Callable[[Server], object] | None) -> None:
     with _stop() as stopped, ExitStack() as stack:
         for server in servers:
             server.log.parent.mkdir(parents=True, exist_ok=True)
@@ -124,6 +128,9 @@ def _serve(servers: Sequence[Server]) -> None:
         for line in _addresses(servers):
             tell(line)
         sys.stdout.flush()
+        if when_served is not None:
+            when_served(servers[0])
+            sys.stdout.flush()
         while not stopped.wait(_WATCH_S):
             for server in servers:
                 server.check()

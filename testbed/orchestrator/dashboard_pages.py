@@ -18,8 +18,10 @@ from testbed.orchestrator.seal import give_to_caller
 from testbed.orchestrator.terminal import tell
 
 
-def make_pages(server: Server, output: Path) -> int:
-    """Every dashboard as a page in `output`, and where the first of them is; returns the analysis's exit status."""
+def make_pages(server: Server) -> int:
+    """Every dashboard as a page in `preview/`, beside the archive that `server` serves; says where the first one is,
+    and returns the analysis's exit status."""
+    output = server.data.parents[1] / "preview"
     status = _analyse("preview", server, "--output", str(output))
     if status == EXIT_COMPLETED:
         tell(f"pages:     {(output / 'index.html').resolve().as_uri()}  the same dashboards without Grafana")

@@ -28,7 +28,7 @@ def ruff(tree: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A copy of the code, to be broken."""
-    for name in ("testbed", "compressors", "topologies"):
+    for name in ("testbed", "compressors", "dashboards", "topologies"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
@@ -56,6 +56,7 @@ def test_the_import_contracts_hold(tree: Path) -> None:
         ("compressors/topk.py", "import testbed.worker.comm", "a compressor never knows the worker"),
         ("testbed/worker/loop.py", "import testbed.orchestrator.cli", "inside a node: never Mininet"),
         ("testbed/analysis/load.py", "import testbed.worker.comm", "afterwards: reads records"),
+        ("testbed/analysis/load.py", "import dashboards.generate", "afterwards: reads records"),
         ("compressors/topk.py", "import compressors.fp16", "one compressor never leans on another"),
         ("testbed/worker/strategies/ddp.py", "import testbed.worker.strategies.torch_ddp", "one strategy never leans"),
     ],

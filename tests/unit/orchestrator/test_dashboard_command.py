@@ -18,6 +18,7 @@ import pytest
 from testbed.core.errors import InputError, MachineError, RunError
 from testbed.orchestrator import cli, dashboard_command
 from testbed.orchestrator.dashboard_command import dashboard
+from testbed.orchestrator.dashboard_pages import make_pages
 from testbed.orchestrator.prometheus import Server
 from tests.unit.analysis.archived import ask, finished_run, require_prometheus, value
 
@@ -189,6 +190,7 @@ def test_the_command_line_knows_it(
     asked = {}
     monkeypatch.setattr(dashboard_command, "dashboard", lambda root, **options: asked.update(root=root, **options) or 0)
     assert cli.main(["dashboard", "--runs", str(runs), "--live", "--port", "0"]) == 0
+    assert asked.pop("when_served") is make_pages
     assert asked == {"root": runs, "live": True, "serve": True, "port": 0, "live_port": dashboard_command.LIVE_PORT}
     assert cli.main(["dashboard", "--no-serve"]) == 0
     assert (asked["serve"], asked["port"]) == (False, dashboard_command.ARCHIVE_PORT)

@@ -34,17 +34,17 @@ def test_the_dashboards_are_checked_and_shown(runs: Path, tmp_path: Path, capfd:
     with served(build / "archive" / "data", tmp_path) as server:
         with pytest.raises(InputError, match="another Prometheus serves"):
             check_dashboards(runs, build=build)
-        assert make_pages(server, tmp_path / "pages") == EXIT_COMPLETED
+        assert make_pages(server) == EXIT_COMPLETED
     said = capfd.readouterr().out
-    assert said == f"pages:     {(tmp_path / 'pages' / 'index.html').as_uri()}  the same dashboards without Grafana\n"
-    assert "Compare" in (tmp_path / "pages" / "index.html").read_text()
+    assert said == f"pages:     {(build / 'preview' / 'index.html').as_uri()}  the same dashboards without Grafana\n"
+    assert "Compare" in (build / "preview" / "index.html").read_text()
 
 
 def test_a_page_that_cannot_be_made_is_no_page(runs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for run in runs.iterdir():
         shutil.rmtree(run)
-    with served(tmp_path / "data", tmp_path) as server:
-        assert make_pages(server, tmp_path / "pages") == InputError.exit_status
+    with served(tmp_path / "archive" / "data", tmp_path) as server:
+        assert make_pages(server) == InputError.exit_status
     found = capfd.readouterr()
     assert "no run to show" in found.err and "pages:" not in found.out
 
