@@ -36,9 +36,9 @@ class ZeroOneAdam(CompressedAdam):
 
     Args:
         variance_renewals: kappa of the paper.
-        freeze_step: from which on the variance stays, and averages may be skipped. Up to there 28 of 40 steps send
-            gradients as they are, most of what a short run sends: in one of 80 steps 37 % of what would be sent without
-            compression.
+        freeze_step: from which on the variance stays, and averages may be skipped. Up to there 45 of 100 steps send
+            gradients as they are, most of what a short run sends: 52 % of what would be sent without compression in one
+            of 80 steps, 13 % in one of 400. Too early, it diverges: frozen at 40, one of three trainings of glyphs did.
         interval_steps: after which averages become half as frequent.
         longest_interval: H of the paper, steps from one average to the next, a power of two.
         learning_rate: of Adam; None keeps the workload's.
@@ -56,7 +56,7 @@ class ZeroOneAdam(CompressedAdam):
         self,
         *,
         variance_renewals: int = 16,
-        freeze_step: int = 40,
+        freeze_step: int = 100,
         interval_steps: int = 32,
         longest_interval: int = 4,
         learning_rate: float | None = 0.001,
