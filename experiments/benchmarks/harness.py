@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -25,9 +26,10 @@ from testbed.orchestrator import provenance
 from testbed.orchestrator.clone import CLONE, environment
 
 FOLDER = CLONE / "experiments" / "benchmarks"
-# Ends with whoever started it, however that ended; unshare then takes its child along.
-IN_NAMESPACES = ["setpriv", "--pdeathsig", "KILL"]
-IN_NAMESPACES += ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--mount", "--ipc", "--uts"]
+# Ends with whoever started it, however that ended; the point within is then asked to end.
+IN_NAMESPACES = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child=TERM", "--mount-proc"]
+IN_NAMESPACES += ["--net", "--mount", "--ipc", "--uts"]
+_LEAVING_S = 90.0
 DISTURBED_CORES = 0.15
 """A point beside which others used more cores than this is marked, and measured again at the next call."""
 _TIMES_PATIENCE = 4
@@ -169,8 +171,9 @@ def measure(name: str, point: Point) -> dict[str, Any]:
     try:
         said, complaint = process.communicate(timeout=_TIMES_PATIENCE * point.seconds + 30)
     except subprocess.TimeoutExpired:
-        process.kill()  # unshare's child dies with it, and all others with that one
-        process.communicate()
+        process.kill()  # unshare; the point is asked to end, and the pipes last as long as it does
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=_LEAVING_S)
         raise RunError(f"{name} {point.key}: not done after {_TIMES_PATIENCE * point.seconds + 30:.0f} s") from None
     if process.returncode != 0:
         raise RunError(f"{name} {point.key}: failed: {complaint.strip()[-2000:]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import signal
 import sys
 
 from testbed.core.rundir import RUNTIME_ROOT
@@ -11,6 +12,9 @@ from testbed.orchestrator.emulation.namespaces import own_sysfs
 
 
 def main() -> None:
+    # The first process of its namespace: without a handler the signal would be ignored, and what dies at once with the
+    # namespace leaves cgroups behind. So a run is stopped, and cleans up itself.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
     own_sysfs()
     benchmark = importlib.import_module(f"experiments.benchmarks.{sys.argv[1]}")

@@ -19,6 +19,7 @@ from testbed.core.rundir import RunDir
 from testbed.orchestrator.clone import CLONE, environment
 
 TIME_LIMIT_S = 400.0
+_STOP_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -79,19 +80,29 @@ def perform(overrides: Sequence[str], limit_s: float = TIME_LIMIT_S) -> WholeRun
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "testbed", "run", *overrides, "metrics_port=0"]
-        done = subprocess.run(
-            [*command, "--json", "--share", "--runs", folder],
-            capture_output=True,
-            text=True,
-            cwd=CLONE,
-            env=environment(),
-            timeout=limit_s,
-            check=False,
-        )
-        if done.returncode not in (EXIT_COMPLETED, EXIT_INVALID):
-            raise RunError(f"{' '.join(overrides)}: status {done.returncode}: {done.stderr.strip()[-1000:]}")
+        status, complaint = _ended([*command, "--json", "--share", "--runs", folder], limit_s)
+        if status not in (EXIT_COMPLETED, EXIT_INVALID):
+            raise RunError(f"{' '.join(overrides)}: status {status}: {complaint.strip()[-1000:]}")
         (path,) = Path(folder).iterdir()
         return read(RunDir(path))
+
+
+def _ended(command: Sequence[str], limit_s: float) -> tuple[int, str]:
+    """(exit status, what it said on standard error). A run is asked to stop, so that it leaves nothing, when it takes
+    longer than `limit_s`, and when this process is stopped."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=CLONE, env=environment()
+    )
+    try:
+        _, complaint = process.communicate(timeout=limit_s)
+    except BaseException:
+        process.terminate()
+        try:
+            process.communicate(timeout=_STOP_S)
+        finally:
+            process.kill()
+        raise
+    return process.returncode, complaint
 
 
 def read(run: RunDir) -> WholeRun:

@@ -19,6 +19,8 @@ from testbed.orchestrator.clone import CLONE, environment
 START_TIMEOUT_S = 240.0
 """Until training goes on, on a machine that others use too."""
 END_TIMEOUT_S = 600.0
+ENDS_WITH_TESTS = ("setpriv", "--pdeathsig", "KILL")
+"""Tests that are stopped half-way leave no run that goes on by itself."""
 IN_NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--mount", "--ipc", "--uts"]
 
 
@@ -44,8 +46,8 @@ class Longhaul:
         with self.output.open("w") as file:
             self.process = subprocess.Popen(
                 [
-                    *(*wrapper, sys.executable, "-m", "testbed", "run", "--share", "--runs", str(runs)),
-                    *("metrics_port=0", *overrides),
+                    *(*ENDS_WITH_TESTS, *wrapper, sys.executable, "-m", "testbed", "run", "--share"),
+                    *("--runs", str(runs), "metrics_port=0", *overrides),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
