@@ -6,15 +6,21 @@ import importlib
 import json
 import signal
 import sys
+from typing import NoReturn
 
 from testbed.core.rundir import RUNTIME_ROOT
 from testbed.orchestrator.emulation.namespaces import own_sysfs
 
 
+def _leave(number: int, _frame: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # a group's signal comes once more when the process above has gone
+    sys.exit(128 + number)
+
+
 def main() -> None:
     # The first process of its namespace: without a handler the signal would be ignored, and what dies at once with the
     # namespace leaves cgroups behind. So a run is stopped, and cleans up itself.
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    signal.signal(signal.SIGTERM, _leave)
     RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
     own_sysfs()
     benchmark = importlib.import_module(f"experiments.benchmarks.{sys.argv[1]}")
