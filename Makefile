@@ -24,6 +24,10 @@ help: ## Print the targets
 setup: ## Install what is missing: Debian packages, .venv with pinned packages; returns at once when nothing is
 	@bash scripts/setup.sh
 
+.PHONY: setup-browser
+setup-browser: ## The same and Chromium, with which the tests look at pages
+	@bash scripts/setup.sh browser
+
 .PHONY: experiment
 experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= WORKLOAD= WORKERS= DILATION= SEED= SET="a.b=c d.e=f"]
 	@$(AS_ROOT) $(BIN)/longhaul run $(OVERRIDES)

@@ -57,6 +57,8 @@ _LATER = (
     "longhaul_host_softnet_dropped_packets",
     "longhaul_host_softnet_processed_packets",
     "longhaul_host_softnet_squeezes",
+    "longhaul_collector_cpu_seconds",
+    "longhaul_observer_cpu_seconds",
 )
 """What the first records do not have."""
 EXCUSES = tuple(_excuses())

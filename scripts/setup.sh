@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs what this machine lacks: Debian packages, then .venv with the pinned Python packages. A second call returns at
 # once. Nothing outside Debian's packages and this tree's .venv is changed.
+#
+# setup.sh [browser]: with `browser` Chromium too, with which the tests look at pages; nothing else needs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,6 +10,7 @@ PACKAGES="fonts-comfortaa fonts-dejavu-core fonts-dosis fonts-dustin fonts-freef
 fonts-oldstandard fonts-open-sans fonts-sil-gentium-basic gcc git iperf3 iproute2 iptables iputils-ping kmod libc6-dev
 libnetfilter-queue-dev make mininet mount procps prometheus python3-dev python3-venv runc util-linux"
 PACKAGES=${PACKAGES//$'\n'/ }
+BROWSER="" # as package and as command, where it is asked for
 PYTHON=/usr/bin/python3 # Debian's mininet is seen by this one alone; another python3 may come first on PATH
 STAMP=.venv/longhaul-setup
 POLICY=/usr/sbin/policy-rc.d
@@ -39,7 +42,7 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 # What we need by what it does, for systems whose package names we do not know.
 missing_commands() {
     local name
-    for name in gcc git ip iptables make mnexec mount prometheus promtool runc sysctl unshare; do command -v "$name" >/dev/null || printf '%s ' "$name"; done
+    for name in gcc git ip iptables make mnexec mount prometheus promtool runc sysctl unshare $BROWSER; do command -v "$name" >/dev/null || printf '%s ' "$name"; done
     [ -e /usr/include/libnetfilter_queue/libnetfilter_queue.h ] || printf 'libnetfilter_queue.h '
     "$PYTHON" -c 'import venv, ensurepip' 2>/dev/null || printf 'python3-venv '
     "$PYTHON" -c 'import mininet' 2>/dev/null || printf 'mininet '
@@ -114,10 +117,10 @@ install_packages() {
     # shellcheck disable=SC2086
     if ! apt install -y -qq --no-install-recommends $missing >&2; then
         # Old package lists name files that are gone; new ones may help, once.
-        [ "$updated" = 0 ] || fail "apt-get install failed (above)"
+        [ "$updated" = 0 ] || fail "apt-get install failed (above); missing: $missing"
         update_lists "$missing"
         # shellcheck disable=SC2086
-        apt install -y -qq --no-install-recommends $missing >&2 || fail "apt-get install failed (above)"
+        apt install -y -qq --no-install-recommends $missing >&2 || fail "apt-get install failed (above); missing: $missing"
     fi
     allow_start
     if [ "$had_prometheus" = 0 ] && [ -d /run/systemd/system ]; then
@@ -151,8 +154,17 @@ import zfpy, zstandard' ||
 
 main() {
     local wanted missing=""
+    case "$*" in
+        "") ;;
+        browser) BROWSER=chromium PACKAGES="$PACKAGES chromium" ;;
+        *) printf 'usage: setup.sh [browser]\n' >&2; exit 2 ;;
+    esac
     wanted=$(fingerprint)
-    if command -v dpkg-query >/dev/null; then missing=$(missing_packages); fi
+    if command -v dpkg-query >/dev/null; then
+        missing=$(missing_packages)
+    elif [ -n "$BROWSER" ] && ! command -v "$BROWSER" >/dev/null; then
+        check_system
+    fi
     if [ -z "$missing" ] && [ -e "$STAMP" ] && [ "$(cat "$STAMP")" = "$wanted" ]; then return 0; fi
 
     exec 9>.venv.lock
@@ -170,4 +182,4 @@ main() {
     say "ready"
 }
 
-main
+main "$@"

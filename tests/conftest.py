@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dashboards.grafana_data.answers import lacking
 from testbed.core.rundir import RUNTIME_ROOT
 from tests import chromium
 
@@ -42,11 +43,17 @@ def has_chromium() -> bool:
     return chromium.program() is not None
 
 
+@functools.cache
+def has_grafana_data() -> bool:
+    return lacking() is None
+
+
 NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "needs_root": (has_root, "need root (make test calls sudo for them)"),
     "netem": (has_netem, "need root and a kernel with sch_netem"),
     "gpu": (has_gpu, "need an NVIDIA device"),
-    "chromium": (has_chromium, "need Chromium, which setup does not install (apt-get install chromium)"),
+    "chromium": (has_chromium, "need Chromium (make setup-browser installs it)"),
+    "grafana_data": (has_grafana_data, "need Node and @grafana/data (npm ci --prefix dashboards/grafana_data)"),
 }
 
 

@@ -26,5 +26,6 @@ def board() -> Board:
                 (machine.late_packets(), machine.late_sampler()),
             ),
             section("Packets", 8, (machine.lost_packets(), machine.squeezes())),
+            section("Observation", 8, (machine.observation(),)),
         ),
     )

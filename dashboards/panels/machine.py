@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from dashboards.vocabulary.kinds import Limits, Query, states, time_series
-from dashboards.vocabulary.queries import DIRECTION, RANGE, RUN, by, last, rate, ratio, run_time, series
+from dashboards.vocabulary.queries import (
+    DIRECTION,
+    RANGE,
+    RUN,
+    by,
+    last,
+    rate,
+    ratio,
+    run_time,
+    series,
+    wall_rate,
+    wall_time,
+)
 from dashboards.vocabulary.tables import Column, table
 from testbed.orchestrator.observation import lateness_rules, link_rules, machine_rules
 
@@ -61,7 +73,7 @@ def throttled() -> Any:
         "Held back by a quota",
         "Share of the time in which each node's container might not run, having used up its quota of CPU time.",
         "percentunit",
-        Query(by("sum", "run, node", rate("longhaul_node_throttled_seconds")), "{{run}} {{node}}"),
+        Query(wall_rate("sum", "run, node", "longhaul_node_throttled_seconds"), "{{run}} {{node}}"),
         limits=_THROTTLED,
     )
 
@@ -71,7 +83,7 @@ def node_cores() -> Any:
         "Cores used by each node",
         "CPU seconds of its container in a second.",
         "short",
-        Query(by("sum", "run, node", rate("longhaul_node_cpu_seconds")), "{{run}} {{node}}"),
+        Query(wall_rate("sum", "run, node", "longhaul_node_cpu_seconds"), "{{run}} {{node}}"),
     )
 
 
@@ -125,6 +137,17 @@ def late_sampler() -> Any:
     )
 
 
+def observation() -> Any:
+    return time_series(
+        "What observing costs",
+        "Share of one core: of the collector alone, and of all of the process that observes the run. None of it is "
+        "inside a node, nor on a link.",
+        "percentunit",
+        Query(wall_rate("max", RUN, "longhaul_collector_cpu_seconds"), "{{run}} collector"),
+        Query(wall_rate("max", RUN, "longhaul_observer_cpu_seconds"), "{{run}} all of it"),
+    )
+
+
 def lost_packets() -> Any:
     lost = by("sum", RUN, rate("longhaul_host_softnet_dropped_packets"))
     no_room = by("sum", RUN, rate("longhaul_delay_line_dropped_packets"))
@@ -166,7 +189,7 @@ def checks() -> Any:
         Column("", by("max", f"{RUN}, verdict", last("longhaul_run_info"))),
         Column("reasons", by("max", RUN, last("longhaul_verdict_reasons")), "none", _ANY),
         Column("cores idle", idle_mean, "percentunit", _IDLE, 1),
-        Column("waiting for a core", ratio(pressure_s, run_time(), RUN), "percentunit", _PRESSURE, 1),
+        Column("waiting for a core", ratio(pressure_s, f"({wall_time()})", RUN), "percentunit", _PRESSURE, 1),
         Column("training late", ratio(late, run_time(), RUN), "percentunit", _LATE, 2),
         Column("messages waiting", ratio(queued, run_time(), RUN), "percentunit", _QUEUED, 2),
         Column("packets late", packets, "s", _DELAYED),
@@ -176,4 +199,4 @@ def checks() -> Any:
 
 
 def _pressure() -> str:
-    return by("max", RUN, rate("longhaul_host_cpu_pressure_seconds"))
+    return wall_rate("max", RUN, "longhaul_host_cpu_pressure_seconds")

@@ -61,6 +61,15 @@ def ratio(numerator: str, denominator: str, on: str, *, keep: bool = False) -> s
     return f"{numerator} / on ({on}){' group_left ()' if keep else ''} ({denominator} > 0)"
 
 
+def wall_rate(operator: str, labels: str, name: str) -> str:
+    """Of a counter of wall-clock or processor seconds: its increase in a second of the wall clock.
+
+    Samples have emulated times, of whose seconds each lasts `dilation` on the wall clock.
+    """
+    dilation = by("max", "run", series("longhaul_run_dilation_ratio"))
+    return ratio(by(operator, labels, rate(name)), dilation, "run", keep=True)
+
+
 # Links --------------------------------------------------------------------------------------------------------------
 
 
@@ -110,6 +119,11 @@ def step_clock() -> str:
 def run_time() -> str:
     """Emulated seconds of all steps, of the slowest rank."""
     return by("max", RUN, by("sum", f"{RUN}, rank", last("longhaul_train_phase_seconds", STEP)))
+
+
+def wall_time() -> str:
+    """The same on the wall clock."""
+    return f"{run_time()} * on ({RUN}) {by('max', RUN, last('longhaul_run_dilation_ratio'))}"
 
 
 def best_metric() -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.benchmarks.cells import Found, by, cores, disturbed, grouped, median, number, percent_off, table
+from testbed.analysis.intervals import estimate
 from testbed.core.units import format_rate, format_time
 
 _LEAST_RTT_S = 0.0002
@@ -134,6 +135,29 @@ def monitor(points: Sequence[Found]) -> str:
         "probe process, ms/s": ("probe_s_per_s", 1e3, ".1f"),
     }
     return _medians(points, "links", ("WAN links", str), columns)
+
+
+def observation(points: Sequence[Found]) -> str:
+    """All repeats together; the interval is over pairs of windows."""
+    results = [point["result"] for point in points]
+    ratios = [ratio for result in results for ratio in result["ratios"]]
+    longer = estimate({number: [ratio] for number, ratio in enumerate(ratios)})
+    assert longer is not None and longer.half_width is not None
+    heads = (
+        *("runs", "k", "step, ms", "collector: of a core", "observed steps are longer by", "±", "pairs of windows"),
+        "others disturbed",
+    )
+    row = [
+        str(len(results)),
+        f"{median(results, 'dilation'):g}",
+        f"{median(results, 'step_s') * 1e3:.0f}",
+        f"{median(results, 'collector_s_per_sample'):.2%}",
+        f"{longer.mean - 1:+.2%}",
+        f"{longer.half_width:.2%}",
+        str(len(ratios)),
+        "yes" if any(point["is_disturbed"] for point in points) else "",
+    ]
+    return table(heads, [row])
 
 
 def _medians(

@@ -182,13 +182,15 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     "start_up": system_tables.start_up,
     "cost": system_tables.cost,
     "monitor": system_tables.monitor,
+    "observation": system_tables.observation,
     "dilation": _dilation,
     **run_tables.TABLES,
     "simulator": simulator.simulator,
     **compression_tables.TABLES,
 }
 NAMES = (
-    *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "dilation"),
+    *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "observation"),
+    "dilation",
     *run_tables.TABLES,
     "simulator",
     *compression_tables.TABLES,

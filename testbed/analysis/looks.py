@@ -45,6 +45,11 @@ def method_of(spec: RunSpec) -> str:
     return strategy if compressor == "none" else f"{strategy} {compressor}"
 
 
+def has_place(name: str) -> bool:
+    """Whether a name is that of a method with a look of its own."""
+    return name in _PLACES
+
+
 def look_of(method: str, setting: int = 0) -> Look:
     """A name that has no place of its own gets one of those that are left, by its checksum.
 

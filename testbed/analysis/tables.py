@@ -10,7 +10,7 @@ from typing import Any
 from testbed.analysis.comparison import INTERVAL, Comparison, cells, headings, remarks
 from testbed.analysis.groups import MEASURES, PROPERTIES, Group, asked, code_of, verdict_of
 from testbed.analysis.intervals import Estimate
-from testbed.core.reading import printable
+from testbed.core.reading import printable, spreadsheet_safe
 from testbed.core.records import VERDICTS
 
 SCHEMA_VERSION = 1
@@ -76,16 +76,8 @@ def to_csv(comparison: Comparison) -> str:
         row += [len(group.seeds()), len(group.taken), *(counts.get(verdict, 0) for verdict in verdicts)]
         row += [getattr(found[measure.key], part, None) for measure in MEASURES for part in parts]
         row.append(" ".join(record.run_id for record in group.taken))
-        writer.writerow([_cell(cell) for cell in row])
+        writer.writerow([spreadsheet_safe(cell) for cell in row])
     return out.getvalue().rstrip("\n")
-
-
-def _cell(value: object) -> object:
-    """A spreadsheet takes a text that begins with one of these for a formula and runs it."""
-    if not isinstance(value, str):
-        return value
-    shown = printable(value)
-    return f"'{shown}" if shown[:1] in ("=", "+", "-", "@") else shown
 
 
 _LATEX = {

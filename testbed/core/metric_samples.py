@@ -58,6 +58,8 @@ def samples_of(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | Non
         yield "longhaul_host_softnet_dropped_packets", (), event.get("softnet_dropped")
         yield "longhaul_host_softnet_squeezes", (), event.get("softnet_squeezed")
         yield "longhaul_sampler_late_seconds", (), event.get("sampler_late_s")
+        yield "longhaul_collector_cpu_seconds", (), event.get("collector_cpu_s")
+        yield "longhaul_observer_cpu_seconds", (), event.get("observer_cpu_s")
 
 
 def _measurement(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
@@ -96,6 +98,7 @@ def constant_samples(spec: RunSpec, verdict: str, start_unix_s: float | None) ->
         "verdict": verdict,
     }
     yield "longhaul_run_info", tuple(info.items()), 1.0
+    yield "longhaul_run_dilation_ratio", (), spec.dilation
     if start_unix_s is not None:
         yield "longhaul_run_start_timestamp_seconds", (), start_unix_s
     for link in spec.topology.links:

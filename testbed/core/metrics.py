@@ -37,6 +37,7 @@ METRICS: dict[str, Metric] = {
             "1; the labels describe the run.",
             ("workload", "strategy", "workers", "device", "seed", "dilation", "verdict"),
         ),
+        _M("longhaul_run_dilation_ratio", "gauge", "How many times slower than the emulated clock the run went."),
         _M("longhaul_run_start_timestamp_seconds", "gauge", "Unix time at which the run's first step began."),
         _M(
             "longhaul_verdict",
@@ -167,6 +168,12 @@ METRICS: dict[str, Metric] = {
             "Times a processor's round of receiving ended with packets left over (time_squeeze).",
         ),
         _M("longhaul_sampler_late_seconds", "gauge", "How late the collector took its last sample."),
+        _M("longhaul_collector_cpu_seconds", "counter", "CPU seconds of the collector, which takes a sample a second."),
+        _M(
+            "longhaul_observer_cpu_seconds",
+            "counter",
+            "CPU seconds of the process that observes the run: collector, record, metrics, display.",
+        ),
     )
 }
 
@@ -193,6 +200,8 @@ FIRST_STEP_COUNTERS = INCREMENTS | {
     "longhaul_host_softnet_processed_packets",
     "longhaul_host_softnet_dropped_packets",
     "longhaul_host_softnet_squeezes",
+    "longhaul_collector_cpu_seconds",
+    "longhaul_observer_cpu_seconds",
 }
 """Counters that are 0 when the first step begins, so that a record may say so; of others the value there is unknown."""
 

@@ -80,3 +80,15 @@ def whole_lines(file: TextIO) -> Iterator[str]:
 def printable(value: object) -> str:
     """As text that steers no terminal: no escape sequence, no line end, no change of direction."""
     return "".join(character if character.isprintable() else "?" for character in str(value))
+
+
+def spreadsheet_safe(value: object) -> object:
+    """For a cell of a CSV file; a text that begins with one of these a spreadsheet takes for a formula, and runs it.
+
+    >>> spreadsheet_safe("=1+1"), spreadsheet_safe("topk"), spreadsheet_safe(-1.5)
+    ("'=1+1", 'topk', -1.5)
+    """
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

@@ -43,18 +43,20 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        of the node's training connections (TCP_INFO), since they were opened
     node               node, cpu_s, throttled_s, memory_bytes
     host               cpu_idle_ratio, cpu_pressure_s, steal_s, interval_s, sampler_late_s, softnet_processed,
-                       softnet_dropped, softnet_squeezed
-                       `softnet_*`: sums over /proc/net/softnet_stat, which counts all packets of the machine
+                       softnet_dropped, softnet_squeezed, collector_cpu_s, observer_cpu_s
+                       `softnet_*`: sums over /proc/net/softnet_stat, which counts all packets of the machine;
+                       `collector_cpu_s`: of what takes these samples; `observer_cpu_s`: of the whole process that
+                       builds, records, serves metrics and shows, the collector included
     change             what, name, from, to, node, asked_s, late_s, before{}, after{}, cause
                        one of the spec's `events` took effect at `t_s`, asked for at `asked_s`; `what` as in
                        `core.schedule`; `name` of a link, of a "set" with its direction and the fields of LinkProfile
                        `before` and `after`, in base units of emulated time; `cause`: what the user wrote
     fault              rank, node, message
 
-`wire_bytes`, `packets`, `drops` of a link, `cpu_s`, `throttled_s`, `cpu_pressure_s` and `softnet_*` count up from the
-first step, a delay line's from its start; `busy_*`, `late_*` and `delay_*` belong to the interval since the event
-before. `busy_s` is the length of a sampling window in which the queue cannot have been empty, `busy_bytes` what left in
-it.
+`wire_bytes`, `packets`, `drops` of a link, `cpu_s` of a node, `throttled_s`, `cpu_pressure_s`, `softnet_*`,
+`collector_cpu_s` and `observer_cpu_s` count up from the first step, a delay line's from its start; `busy_*`, `late_*`
+and `delay_*` belong to the interval since the event before. `busy_s` is the length of a sampling window in which the
+queue cannot have been empty, `busy_bytes` what left in it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, InputEr
 from testbed.orchestrator import record_commands
 from testbed.orchestrator.clone import RUNS_ROOT
 from testbed.orchestrator.machine_checks import with_system_directories
-from testbed.orchestrator.record_commands import add_runs_root
+from testbed.orchestrator.record_commands import Add, add_runs_root
 from testbed.orchestrator.terminal import say, show, tell
 
 Command = Callable[[argparse.Namespace], int]
@@ -82,48 +82,15 @@ def _parser() -> argparse.ArgumentParser:
         one.set_defaults(command=command)
         return one
 
+    # In the order in which --help names them.
     _add_run(add("run", run, "Make one run.", epilog=_RUN_EPILOG))
-    one = add("check", check, "What this machine has and lacks, and what each lack means.")
-    one.add_argument("--runs", type=Path, default=RUNS_ROOT, metavar="DIR", help="where runs are to lie")
-    one = add("topologies", topologies, "The topologies there are, or one drawn as text or as SVG.")
-    one.add_argument("name", nargs="?", help="the one to draw: a name, or the path of a YAML file")
-    one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run, such as workers=6")
-    one.add_argument("--svg", type=Path, metavar="FILE", help="draw it into this file instead")
+    _add_before_a_run(add)
     record_commands.add_commands(add)
     _add_dashboard(add("dashboard", dashboard, "All runs in a Prometheus, for Grafana and for queries, until Ctrl-C."))
-    one = add("capture", capture, "The flows, bursts and retransmissions in what a run captured.")
-    one.add_argument("run_id", metavar="RUN_ID")
-    one.add_argument("--json", action="store_true", help="everything as JSON")
-    add_runs_root(one)
-    one = add("profile", profile, "Measure how long layers and compressor take, for device=profile.")
-    one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run: workload, batch_size, …")
-    one.add_argument("--device", default="cpu", help="cpu, or what torch calls an accelerator: cuda, cuda:1")
-    one.add_argument("--flop-s", type=float, help="in place of measuring: FLOPs a second, assumed")
-    one.add_argument("-o", "--output", type=Path, default=Path("profile.json"), metavar="FILE")
-    one = add("predict", predict, "Step time and bytes of a run that is not made, of any size; simulated.")
-    one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run, such as workers=1000")
-    one.add_argument(
-        "--profile", type=Path, metavar="FILE", help="what `longhaul profile` wrote, in place of measuring"
-    )
-    one.add_argument("--run", metavar="RUN_ID", help="take the profiles of a run; alone, predict that run itself")
-    one.add_argument("--json", action="store_true", help="everything as JSON")
-    add_runs_root(one)
-    one = add("laws", laws, "A compressor, also your own: the law book, its speed, and a run beside others.")
-    one.add_argument("target", metavar="CLASS", help="package.module.Class, or a name such as topk")
-    one.add_argument("overrides", nargs="*", metavar="key=value", help="its parameters, such as density=0.01")
-    one.add_argument("--no-run", action="store_true", help="laws and speed alone; needs no root")
-    one.add_argument("--no-speed", action="store_true", help="leave out the throughput table")
-    one.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
-    one.add_argument("--json", action="store_true", help="everything as JSON")
-    add_runs_root(one)
-    one = add("up", up, "The nodes and links without training, in the background, for `exec`.", epilog=_UP_EPILOG)
-    one.add_argument("overrides", nargs="*", metavar="key=value", help="such as topo=us3 workers=6")
-    one.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
-    add_runs_root(one)
-    one = add("exec", execute, "Run a command in a node of what is up: longhaul exec NODE -- CMD")
-    one.add_argument("node", help="a node, or a region for its router")
-    _add_session(one)
-    _add_session(add("down", down, "End what `up` began; its record is sealed like any run's."))
+    _add_capture(add("capture", capture, "The flows, bursts and retransmissions in what a run captured."))
+    _add_times(add)
+    _add_laws(add("laws", laws, "A compressor, also your own: the law book, its speed, and a run beside others."))
+    _add_by_hand(add)
     one = add("clean", clean, "Remove runs and whatever of theirs still lives.")
     one.add_argument("run_ids", nargs="+", metavar="RUN_ID", help="never a path")
     add_runs_root(one)
@@ -149,6 +116,15 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add_runs_root(parser)
 
 
+def _add_before_a_run(add: Add) -> None:
+    one = add("check", check, "What this machine has and lacks, and what each lack means.")
+    one.add_argument("--runs", type=Path, default=RUNS_ROOT, metavar="DIR", help="where runs are to lie")
+    one = add("topologies", topologies, "The topologies there are, or one drawn as text or as SVG.")
+    one.add_argument("name", nargs="?", help="the one to draw: a name, or the path of a YAML file")
+    one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run, such as workers=6")
+    one.add_argument("--svg", type=Path, metavar="FILE", help="draw it into this file instead")
+
+
 def _add_dashboard(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--live", action="store_true", help="scrape the run that is going too, in a second Prometheus")
     parser.add_argument("--no-serve", action="store_true", help="bring the archive of all runs up to date, no more")
@@ -156,6 +132,49 @@ def _add_dashboard(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=9091, metavar="N", help="of the archive; 9091 by default")
     parser.add_argument("--live-port", type=int, default=9090, metavar="N", help="of what is live; 9090 by default")
     add_runs_root(parser)
+
+
+def _add_capture(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_id", metavar="RUN_ID")
+    parser.add_argument("--json", action="store_true", help="everything as JSON")
+    add_runs_root(parser)
+
+
+def _add_times(add: Add) -> None:
+    """What takes how long, on a device and in a run that is not made."""
+    one = add("profile", profile, "Measure how long layers and compressor take, for device=profile.")
+    one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run: workload, batch_size, …")
+    one.add_argument("--device", default="cpu", help="cpu, or what torch calls an accelerator: cuda, cuda:1")
+    one.add_argument("--flop-s", type=float, help="in place of measuring: FLOPs a second, assumed")
+    one.add_argument("-o", "--output", type=Path, default=Path("profile.json"), metavar="FILE")
+    one = add("predict", predict, "Step time and bytes of a run that is not made, of any size; simulated.")
+    one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run, such as workers=1000")
+    wrote = "what `longhaul profile` wrote, in place of measuring"
+    one.add_argument("--profile", type=Path, metavar="FILE", help=wrote)
+    one.add_argument("--run", metavar="RUN_ID", help="take the profiles of a run; alone, predict that run itself")
+    one.add_argument("--json", action="store_true", help="everything as JSON")
+    add_runs_root(one)
+
+
+def _add_laws(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="CLASS", help="package.module.Class, or a name such as topk")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="its parameters, such as density=0.01")
+    parser.add_argument("--no-run", action="store_true", help="laws and speed alone; needs no root")
+    parser.add_argument("--no-speed", action="store_true", help="leave out the throughput table")
+    parser.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
+    parser.add_argument("--json", action="store_true", help="everything as JSON")
+    add_runs_root(parser)
+
+
+def _add_by_hand(add: Add) -> None:
+    one = add("up", up, "The nodes and links without training, in the background, for `exec`.", epilog=_UP_EPILOG)
+    one.add_argument("overrides", nargs="*", metavar="key=value", help="such as topo=us3 workers=6")
+    one.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
+    add_runs_root(one)
+    one = add("exec", execute, "Run a command in a node of what is up: longhaul exec NODE -- CMD")
+    one.add_argument("node", help="a node, or a region for its router")
+    _add_session(one)
+    _add_session(add("down", down, "End what `up` began; its record is sealed like any run's."))
 
 
 def _add_session(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.core.errors import InputError, LonghaulError
-from testbed.core.reading import printable, read_object
+from testbed.core.reading import printable, read_object, spreadsheet_safe
 from testbed.core.records import form_fault, version_fault
 from testbed.core.rundir import RUN_ID, RunDir
 from testbed.orchestrator.display import VERDICT_STYLES
@@ -141,13 +141,5 @@ def csv_text(rows: Sequence[Row]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(FIELDS)
-    writer.writerows([_cell(row[key]) for key in FIELDS] for row in rows)
+    writer.writerows([spreadsheet_safe(row[key]) for key in FIELDS] for row in rows)
     return text.getvalue().rstrip("\n")
-
-
-def _cell(value: object) -> object:
-    """A spreadsheet takes a text that begins with one of these for a formula and runs it."""
-    if not isinstance(value, str):
-        return value
-    text = printable(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ START_TIMEOUT_S = 240.0
 END_TIMEOUT_S = 600.0
 ENDS_WITH_TESTS = ("setpriv", "--pdeathsig", "KILL")
 """Tests that are stopped half-way leave no run that goes on by itself."""
+CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+"""What steers a terminal and is no end of a line: escape sequences and carriage returns among them."""
 IN_NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--mount", "--ipc", "--uts"]
 
 
@@ -124,3 +127,33 @@ def run_inside(script: str, *arguments: str, timeout_s: float = 300.0) -> Any:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def listed(runs: Path) -> str:
+    """What `longhaul list --json` prints, which seals what was killed."""
+    command = [sys.executable, "-m", "testbed", "list", "--json", "--runs", str(runs)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, cwd=CLONE, env=environment(), check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def whole_events(run: RunDir) -> list[dict[str, Any]]:
+    """What a record's readers get of its events: all of them, up to the last whole line; none but the last is cut."""
+    *lines, _cut = run.events.read_text().split("\n")
+    events: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    assert all("t_s" in event and "event" in event for event in events)
+    assert list(run.read_events()) == events
+    return events
+
+
+def run_process(run_id: str) -> int:
+    """The process that builds, observes and judges a run: the first one of its namespaces."""
+    (found,) = (
+        pid
+        for pid in cleanup.processes_of(run_id)
+        if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:3] == [b"-m", b"testbed.orchestrator.run"]
+        and re.search(r"^NSpid:\s+\d+\s+1$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    )
+    return found

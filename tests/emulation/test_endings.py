@@ -6,18 +6,16 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from testbed.core.records import summary_faults
+from testbed.core.rundir import RunDir
 from testbed.orchestrator import cleanup
-from testbed.orchestrator.clone import CLONE, environment
 from testbed.orchestrator.emulation.container import container_name
-from tests.emulation.support import Longhaul, gone_within, host_state, wait_until
+from tests.emulation.support import Longhaul, gone_within, host_state, listed, run_process, wait_until, whole_events
 
 LONG = ("topo=wan100m", "steps=10000", "evaluate_every=10000")
 
@@ -34,15 +32,7 @@ def running(tmp_path: Path, machine_lock: None) -> Iterator[Longhaul]:
         longhaul.kill_group()
     gone_within(run_id, 5)
     assert host_state() == before
-
-
-def _list(runs: Path) -> str:
-    command = [sys.executable, "-m", "testbed", "list", "--json", "--runs", str(runs)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, cwd=CLONE, env=environment(), check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert any(event["event"] == "step" for event in whole_events(longhaul.run))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -67,7 +57,7 @@ def test_impatience_while_sealing_does_not_spoil_the_record(running: Longhaul) -
     os.killpg(running.process.pid, signal.SIGINT)
     wait_until((running.run.path / ".summary.json").exists, 30, "the sealing to begin")
     os.killpg(running.process.pid, signal.SIGINT)
-    assert '"running"' in _list(running.runs) or running.run.summary.exists()
+    assert '"running"' in listed(running.runs) or running.run.summary.exists()
     with contextlib.suppress(ProcessLookupError):
         os.killpg(running.process.pid, signal.SIGHUP)
     assert running.wait() == 4
@@ -95,11 +85,25 @@ def test_kill_9_leaves_nothing_and_the_next_command_seals_it(running: Longhaul, 
     running.process.wait()
     gone_within(run.run_id, 5)
     assert not run.summary.exists()
-    assert '"killed"' in _list(running.runs)
+    events = whole_events(run)
+    assert '"killed"' in listed(running.runs)
     summary = running.summary()
     assert (summary["status"], summary["verdict"]) == ("killed", "invalid")
     assert summary_faults(summary) == []
     assert summary["steps"] >= 1
+    assert whole_events(run) == events, "sealing reads them, and adds nothing"
+
+
+def test_kill_9_of_the_run_s_own_process_fails_it_and_keeps_its_record(running: Longhaul) -> None:
+    run = running.run
+    os.kill(run_process(run.run_id), signal.SIGKILL)
+    gone_within(run.run_id, 5)
+    assert running.wait() == 4
+    summary = running.summary()
+    assert (summary["status"], summary["verdict"]) == ("failed", "invalid")
+    assert summary_faults(summary) == []
+    assert summary["reasons"] and summary["steps"] >= 1
+    assert '"failed"' in listed(running.runs)
 
 
 def _worker(run_id: str, node: str) -> int:
@@ -175,3 +179,5 @@ def test_a_full_disk_fails_the_run_and_keeps_its_record(tmp_path: Path, machine_
     assert summary["status"] == "failed"
     assert "No space left" in " ".join(summary["reasons"])
     assert (record / "logs" / "oregon-0.log").exists()
+    assert any(event["event"] == "step" for event in whole_events(RunDir(record)))
+    assert '"failed"' in listed(kept)

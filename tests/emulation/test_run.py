@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from testbed.core.records import summary_faults
-from tests.emulation.support import Longhaul, gone_within, host_state
+from tests.emulation.support import CONTROLS, Longhaul, gone_within, host_state
 
 FILES = {
     "spec.json",
@@ -111,6 +111,12 @@ def test_the_end_names_verdict_and_run_directory(finished: Longhaul) -> None:
     assert finished.run.run_id in last.replace(" ", "")
     assert finished.summary()["verdict"] in finished.said[finished.said.rindex("completed") :]
     assert before
+
+
+def test_without_a_terminal_it_says_plain_lines(finished: Longhaul) -> None:
+    assert re.search(r"^ *\d+\.\d s  network: 4 nodes", finished.said, re.MULTILINE)
+    assert re.search(r"^ *\d+\.\d s  step \d+/12  loss \d", finished.said, re.MULTILINE)
+    assert not CONTROLS.search(finished.said), "no escape sequence, no carriage return"
 
 
 def test_links_were_as_asked_beside_the_workers_warm_up_too(finished: Longhaul) -> None:

@@ -1,14 +1,23 @@
-"""A command as it is typed, in this tree, and what runs it leaves."""
+"""A command as it is typed, in this tree, what runs it leaves, and what the README says to type."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
+import signal
 import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = ROOT / "runs"
+INTERRUPTED = 130
+FIRST_SECTION = "Two runs overlaid, in three commands"
+"""Of the README: its first block is a newcomer's path."""
 
 
 def run(command: str, limit_s: float) -> subprocess.CompletedProcess[str]:
@@ -26,10 +35,104 @@ def run(command: str, limit_s: float) -> subprocess.CompletedProcess[str]:
 
 
 def status_of(done: subprocess.CompletedProcess[str]) -> int:
-    """What the command itself ended with: make ends with 2 whatever that was, and says it."""
-    said = re.search(r"^make: \*\*\* \[.*\] Error (\d+)$", done.stderr, re.MULTILINE)
-    return int(said[1]) if said else done.returncode
+    """What the command itself ended with: make ends with 2 whatever that was, and says it. A make that is interrupted
+    waits for its command, says how that ended if not with 0, and ends by the same signal."""
+    said = re.search(r"^make: \*\*\* \[.*\] (?:Error (\d+)|Interrupt)$", done.stderr, re.MULTILINE)
+    if said:
+        return int(said[1] or INTERRUPTED)
+    return 0 if done.returncode == -signal.SIGINT and done.args[-1].startswith("make ") else done.returncode
+
+
+class Serving:
+    """A command that serves until Ctrl-C, in the foreground of a terminal of its own."""
+
+    def __init__(self, command: str) -> None:
+        with tempfile.NamedTemporaryFile("w", prefix="longhaul-said-", delete=False) as file:
+            self._output = Path(file.name)
+            self.process = subprocess.Popen(
+                ["bash", "-c", command.replace("sudo ", "")],
+                cwd=ROOT,
+                env={**os.environ, "COLUMNS": "120"},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def said(self) -> str:
+        return self._output.read_text()
+
+    def wait_for(self, pattern: str, limit_s: float) -> str:
+        """The first group of a line that it says."""
+        deadline_s = time.monotonic() + limit_s
+        while True:
+            has_ended = self.process.poll() is not None
+            if found := re.search(pattern, self.said, re.MULTILINE):
+                return found[1]
+            assert not has_ended, f"it ended before it said {pattern!r}:\n{self.said}"
+            assert time.monotonic() < deadline_s, f"{pattern!r}: not within {limit_s:.0f} s:\n{self.said}"
+            time.sleep(0.1)
+
+    def interrupt(self, limit_s: float) -> int:
+        """As Ctrl-C does: the whole foreground group. Returns what the command itself ended with."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        code = self.process.wait(limit_s)
+        return status_of(subprocess.CompletedProcess(self.process.args, code, self.said, self.said))
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self._output.unlink()
+
+
+@contextmanager
+def serving(command: str) -> Iterator[Serving]:
+    one = Serving(command)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def processes_with(argument: str) -> list[int]:
+    """Those that were started with it."""
+    wanted, found = argument.encode(), []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += [int(path.parent.name)] if wanted in path.read_bytes().split(b"\0") else []
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
 
 
 def run_ids() -> set[str]:
     return {path.name for path in RUNS.iterdir()} if RUNS.exists() else set()
+
+
+@contextmanager
+def runs_cleaned_away() -> Iterator[None]:
+    before = run_ids()
+    try:
+        yield
+    finally:
+        if made := sorted(run_ids() - before):
+            run(f".venv/bin/longhaul clean {shlex.join(made)}", 60)
+
+
+def readme_blocks(heading: str = "") -> list[list[str]]:
+    """The commands of the README, block by block; of one section alone if its heading is given."""
+    text = (ROOT / "README.md").read_text()
+    if heading:
+        _, is_there, rest = text.partition(f"\n## {heading}\n")
+        assert is_there, f"the README has no section {heading!r}"
+        text = rest.partition("\n## ")[0]
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [list(_commands(block)) for block in blocks]
+
+
+def _commands(block: str) -> Iterator[str]:
+    for line in block.replace("\\\n", " ").splitlines():
+        if words := shlex.split(line, comments=True):
+            yield shlex.join(words)

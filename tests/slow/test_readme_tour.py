@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Iterator
 
 import pytest
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INVALID
-from tests.slow.support import ROOT, run, run_ids, status_of
+from tests.slow.support import FIRST_SECTION, readme_blocks, run, runs_cleaned_away, status_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
 NOT_HERE = ("make test", "make bench", "make reproduce", "git clone", "cd ")
@@ -17,21 +15,16 @@ NOT_HERE = ("make test", "make bench", "make reproduce", "git clone", "cd ")
 
 
 def commands() -> list[str]:
-    found = []
-    for block in re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL):
-        for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            if words and not shlex.join(words).startswith(NOT_HERE):
-                found.append(shlex.join(words))
-    return found
+    """Without a newcomer's, which test_newcomers_path.py runs and looks at what they lead to."""
+    elsewhere = readme_blocks(FIRST_SECTION)[0]
+    found = [command for block in readme_blocks() for command in block if command not in elsewhere]
+    return [command for command in found if not command.startswith(NOT_HERE)]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _runs_are_cleaned_away() -> Iterator[None]:
-    before = run_ids()
-    yield
-    if made := sorted(run_ids() - before):
-        run(f".venv/bin/longhaul clean {shlex.join(made)}", 60)
+    with runs_cleaned_away():
+        yield
 
 
 @pytest.mark.timeout(700)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -57,3 +58,13 @@ def test_what_torch_needs_comes_from_the_lock() -> None:
     bare = [r for r in requirements if ";" not in r and not r.startswith(("nvidia", "triton", "cuda"))]
     names = {normal(re.split(r"[<>=!~\[ ]", r, maxsplit=1)[0]) for r in bare}
     assert names <= set(locked()), names - set(locked())
+
+
+def test_node_s_packages_are_exact_and_locked_and_not_said_to_come_from_anywhere() -> None:
+    folder = ROOT / "dashboards" / "grafana_data"
+    pins = json.loads((folder / "package.json").read_text())["dependencies"]
+    packages = json.loads((folder / "package-lock.json").read_text())["packages"]
+    assert packages.pop("")["dependencies"] == pins
+    for name, version in pins.items():
+        assert packages[f"node_modules/{name}"]["version"] == version
+    assert all("integrity" in package and "resolved" not in package for package in packages.values())

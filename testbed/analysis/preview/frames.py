@@ -90,6 +90,18 @@ def transformed(frames: Sequence[Frame], steps: Sequence[Mapping[str, Any]], whe
     return found
 
 
+def reduced(values: Sequence[Any], calculation: str) -> Any:
+    """The one value that a panel shows of a series; None if it shows none.
+
+    Raises:
+        InputError: no such calculation is known here.
+    """
+    if calculation != "lastNotNull":
+        raise InputError(f"calculation {calculation} is not known here")
+    # a number that is none is unlike itself
+    return next((value for value in reversed(values) if value is not None and value == value), None)
+
+
 def _merge(frames: list[Frame], options: Mapping[str, Any]) -> list[Frame]:
     """One table of all. Rows become one where they agree in what all frames have, and contradict each other nowhere."""
     names = list(dict.fromkeys(one.name for frame in frames for one in frame.fields))

@@ -11,7 +11,7 @@ from testbed.analysis import looks
 from testbed.analysis.comparison_page import swatch as look_swatch
 from testbed.analysis.preview import boxes, draw
 from testbed.analysis.preview.fields import Palette, Style, dashes_of, marker_of, style_of, swatch
-from testbed.analysis.preview.frames import TIME, Field, Frame, transformed
+from testbed.analysis.preview.frames import TIME, Field, Frame, reduced, transformed
 from testbed.analysis.preview.known import require_known
 from testbed.analysis.preview.opened import Opened
 from testbed.core.errors import InputError
@@ -138,10 +138,11 @@ def _curves(board: Board, panel: Mapping[str, Any], frames: Sequence[Frame]) -> 
 
 
 def _entries(board: Board, panel: Mapping[str, Any], frames: Sequence[Frame]) -> Iterator[boxes.Entry]:
+    (calculation,) = panel["options"]["reduceOptions"]["calcs"]
     for frame in frames:
-        values = [value for value in frame.fields[1].values if value is not None]
-        if values:
-            yield boxes.Entry(frame.name, values[-1], *_look(board, panel, frame, frame.fields[1]))
+        value = reduced(frame.fields[1].values, calculation)
+        if value is not None:
+            yield boxes.Entry(frame.name, value, *_look(board, panel, frame, frame.fields[1]))
 
 
 def _look(board: Board, panel: Mapping[str, Any], frame: Frame, one: Field) -> tuple[Style, str]:

@@ -85,6 +85,7 @@ class Collector:
         self._zero_usage = self._read_usage()
         self._before = self._zero
         self._host = HostReader()
+        self._zero_process_s = time.process_time()
         self._sampled_s = self._due_s = time.monotonic()
         self._thread.start()
 
@@ -219,7 +220,8 @@ class Collector:
     def _write_host(self, interval_s: float, late_s: float) -> None:
         event = self._host.event(interval_s, late_s)
         if event is not None:
-            self._write(event)
+            observer_s = time.process_time() - self._zero_process_s
+            self._write({**event, "collector_cpu_s": time.thread_time(), "observer_cpu_s": observer_s})
 
     def close(self) -> None:
         for connections in self._connections.values():

@@ -8,12 +8,5 @@ import pytest
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    path = tmp_path / "runs"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
 def output(tmp_path: Path) -> Path:
     return tmp_path / "archive"

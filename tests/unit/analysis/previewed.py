@@ -43,11 +43,6 @@ def _run(root: Path, name: str, compressor: str, seed: int, time_s: float, **sea
             event |= {"softnet_processed": 1000 * second, "softnet_dropped": 0, "softnet_squeezed": second}
         elif event["event"] == "step":
             event |= {"late_s": 0.001, "queued_s": 0.002, "cpu_s": 0.3}
-    wan = [event for event in events if event["event"] == "link" and event["wan"] and event["t_s"] == -2]
-    for stage in ("idle", "busy"):
-        for link in wan:
-            told = {key: link[key] for key in ("t_s", "name", "from", "to")} | {"event": "measurement", "stage": stage}
-            events.insert(1, told | {"rate_bit_s": 99e6, "rtt_s": 0.0605})
     run.events.write_text("".join(json.dumps(event) + "\n" for event in events))
     metric = {"name": "accuracy", "value": 0.9, "best": 0.9, "target": 0.9, "time_to_target_s": time_s}
     seal(run, compressor=compressor, metric=metric, **sealed)

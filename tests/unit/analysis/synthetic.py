@@ -14,6 +14,7 @@ from typing import Any
 
 from testbed.core.rundir import RunDir, write_json
 from testbed.core.spec import Part, RunSpec
+from testbed.core.topology import Link
 from topologies import two_regions
 
 RUN_ID = "20250102T030405Z-wan-ddp-topk-0123abcd"
@@ -50,6 +51,7 @@ def make_spec(compressor: str = "topk", *, steps: int = STEPS, target: float | N
 def make_events(spec: RunSpec, *, steps: int = STEPS, nan_from: int | None = None) -> Iterator[dict[str, Any]]:
     """In the order in which a collector writes them; `nan_from` is the first step whose loss is no number."""
     yield {"event": "schedule", "t_s": -5.0, "what": "network", "detail": ""}
+    yield from _measurements(spec, "idle", -4.0)
     yield {
         "event": "model",
         "t_s": -1.0,
@@ -61,6 +63,8 @@ def make_events(spec: RunSpec, *, steps: int = STEPS, nan_from: int | None = Non
     }
     for t_s in range(-2, steps + 1):
         yield from _second(spec, t_s)
+        if t_s == -1:
+            yield from _measurements(spec, "busy", -0.2)
         if t_s >= 1:
             loss = math.nan if nan_from is not None and t_s >= nan_from else 2.0 / t_s
             yield from _steps(t_s, loss)
@@ -68,6 +72,22 @@ def make_events(spec: RunSpec, *, steps: int = STEPS, nan_from: int | None = Non
                 value = 0.8 + 0.1 * t_s / STEPS
                 yield {"event": "evaluation", "t_s": t_s, "rank": 0, "step": t_s, "name": "accuracy", "value": value}
     yield {"event": "schedule", "t_s": steps + 0.5, "what": "end", "detail": ""}
+
+
+def _measurements(spec: RunSpec, stage: str, t_s: float) -> Iterator[dict[str, Any]]:
+    for link in spec.topology.links:
+        for source, target, profile in link.directions():
+            if stage in (found := _measured(link, profile.rate_bit_s)):
+                told = {"event": "measurement", "t_s": t_s, "name": link.name, "from": source, "to": target}
+                yield {**told, "stage": stage, **found[stage]}
+
+
+def _measured(link: Link, rate_bit_s: float) -> dict[str, dict[str, Any]]:
+    """By stage. Beside the workers' warm-up the WAN links alone are measured."""
+    if not link.wan:
+        return {"idle": {"rate_bit_s": 0.99 * rate_bit_s, "rtt_s": 7e-6}}
+    idle = {"rate_bit_s": 0.98 * rate_bit_s, "rtt_s": 0.0603}
+    return {"idle": idle, "busy": {"rate_bit_s": 0.99 * rate_bit_s, "rtt_s": 0.0605}}
 
 
 def _steps(step: int, loss: float) -> Iterator[dict[str, Any]]:
@@ -133,7 +153,8 @@ def make_network(spec: RunSpec) -> dict[str, Any]:
                 "loss_ratio": profile.loss_ratio,
                 "limit_bytes": 750_000,
             }
-            measured = {"rate_bit_s": 0.99 * profile.rate_bit_s, "rtt_s": 0.0605 if link.wan else None}
+            stages = [{"stage": stage, **found} for stage, found in _measured(link, profile.rate_bit_s).items()]
+            measured = {key: stages[-1][key] for key in ("rate_bit_s", "rtt_s")}
             links.append(
                 {
                     "name": link.name,
@@ -143,7 +164,7 @@ def make_network(spec: RunSpec) -> dict[str, Any]:
                     "asked": asked,
                     "read_back": {"rate_bit_s": profile.rate_bit_s},
                     "measured": {**measured, "loss_ratio": None},
-                    "measurements": [{"stage": "idle", **measured}],
+                    "measurements": stages,
                 }
             )
     return {"shaper": "nfqueue", "tcp": "tuned", "links": links}

@@ -1,14 +1,12 @@
-"""Transformations, units, styles and layout as Grafana has them, on results that are made up here."""
+"""Transformations, styles and layout as Grafana has them, on results that are made up here."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from testbed.analysis.preview import boxes, draw, layout, units
+from testbed.analysis.preview import boxes, draw, layout
 from testbed.analysis.preview.command import read_dashboards
 from testbed.analysis.preview.fields import COLORS, INK, Palette, Style, style_of
 from testbed.analysis.preview.frames import Field, Frame, series_frame, table_frame, transformed
@@ -110,40 +108,6 @@ def test_the_matrix_has_a_column_for_each_value() -> None:
 def test_what_is_not_known_of_a_transformation_is_an_error(step: Json, words: str) -> None:
     with pytest.raises(InputError, match=words):
         transformed([table("A", series(1.0, run="a"))], [step], "Panel")
-
-
-# Units --------------------------------------------------------------------------------------------------------------
-
-
-def test_values_are_printed_as_grafana_prints_them() -> None:
-    printed = json.loads(Path(__file__).with_name("grafana_values.json").read_text())
-    assert set(printed["values"]) == {*units.UNITS, "suffix:×"}
-    for unit, cases in printed["values"].items():
-        assert [units.shown(value, unit, decimals) for value, decimals, _ in cases] == [text for *_, text in cases]
-
-
-def test_what_is_no_value_is_printed_as_it_is() -> None:
-    assert (units.shown(float("nan"), "s"), units.shown(None, "s")) == ("nan", "")
-
-
-def test_ticks_share_a_unit() -> None:
-    assert units.ticks([0.0, 0.05, 0.1], "s") == ["0 ms", "50 ms", "100 ms"]
-    assert units.ticks([0.0, 60.0, 120.0], "s") == ["0 min", "1 min", "2 min"]
-    assert units.ticks([0.0, 0.2], "percentunit") == ["0%", "20%"]
-
-
-def test_a_unit_that_is_not_known_is_an_error() -> None:
-    with pytest.raises(InputError, match="unit furlong: not known here"):
-        units.shown(1.0, "furlong")
-
-
-def test_every_unit_of_the_dashboards_is_known() -> None:
-    for board in read_dashboards():
-        for panel in board["panels"]:
-            config = panel.get("fieldConfig", {"defaults": {"unit": "none"}, "overrides": ()})
-            found = [config["defaults"]["unit"]]
-            found += [one["value"] for each in config["overrides"] for one in each["properties"] if one["id"] == "unit"]
-            assert all(units.shown(1.0, unit) for unit in found)
 
 
 # Styles -------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from testbed.core import reading
-from testbed.core.reading import is_regular, open_regular, printable, read_object, whole_lines
+from testbed.core.reading import is_regular, open_regular, printable, read_object, spreadsheet_safe, whole_lines
 from testbed.core.records import empty_summary, form_fault, version_fault
 from testbed.core.rundir import RunDir
 
@@ -92,6 +92,12 @@ def test_events_survive_what_is_between_them(tmp_path: Path) -> None:
 def test_text_steers_no_terminal() -> None:
     assert printable("plain é 漢") == "plain é 漢"
     assert printable("\x1b[31mred\x07\r\n\u202egnirts") == "?[31mred????gnirts"
+
+
+def test_a_cell_is_no_formula() -> None:
+    assert [spreadsheet_safe(text) for text in ("=1+1", "+1", "-1", "@a")] == ["'=1+1", "'+1", "'-1", "'@a"]
+    assert [spreadsheet_safe(value) for value in ("topk", "", -1.5, None)] == ["topk", "", -1.5, None]
+    assert spreadsheet_safe("a\x1b[31m") == "a?[31m"
 
 
 def test_another_schema_version_is_refused_by_name() -> None:

@@ -18,6 +18,7 @@ TARGETS = [target for path in sorted(FOLDER.glob("*.json")) for target in target
 A, B = 'run="a",topo="wan1g",compressor="none"', 'run="b",topo="wan1g",compressor="topk"'
 IN_A, IN_B = '{compressor="none",run="a"}', '{compressor="topk",run="b"}'
 EAST, BACK = 'link="e-w",source="e",target="w"', 'link="e-w",source="w",target="e"'
+OF_EAST, OF_BACK = ('{link="e-w",run="a",source="e",target="w"}', '{link="e-w",run="a",source="w",target="e"}')
 ALIKE = 'workload="digits",strategy="ddp",workers="4",device="native"'
 OVER_WAN = {f'longhaul_link_configured_rtt_seconds{{{A},link="e-w"}}': "0.0625x60"}
 RATES = {
@@ -29,6 +30,17 @@ RATES = {
 def of(panel: str, ref_id: str = "A", kind: str = "") -> Target:
     """The query of a panel, by its title."""
     return next(t for t in TARGETS if t.panel == panel and t.ref_id == ref_id and kind in t.kind)
+
+
+def ranks(metric: str, common: str, *values: str) -> dict[str, str]:
+    """Series of rank 0, 1 and so on, in promtool's notation."""
+    return {f'{metric}{{{common},rank="{rank}"}}': told for rank, told in enumerate(values)}
+
+
+def phases(common: str, rank: int, **values: str) -> dict[str, str]:
+    """Series of the time that a rank spent in each phase."""
+    name = f'longhaul_train_phase_seconds_total{{{common},rank="{rank}"'
+    return {f'{name},phase="{phase}"}}': told for phase, told in values.items()}
 
 
 def test_every_target_parses(tmp_path: Path) -> None:
@@ -52,11 +64,9 @@ def test_time_to_an_accuracy_is_read_off_the_step_clock(tmp_path: Path) -> None:
     series = {
         f'longhaul_train_metric_ratio{{{A},name="accuracy"}}': "0.25x29 0.75x30",
         f'longhaul_train_metric_ratio{{{B},name="accuracy"}}': "0.5x60",
-        f'longhaul_train_phase_seconds_total{{{A},rank="0",phase="forward"}}': "0+0.25x60",
-        f'longhaul_train_phase_seconds_total{{{A},rank="0",phase="exposed_communication"}}': "0+0.5x60",
-        f'longhaul_train_phase_seconds_total{{{A},rank="0",phase="communicate"}}': "0+8x60",
-        f'longhaul_train_phase_seconds_total{{{A},rank="1",phase="forward"}}': "_x2 0+0.5x58",
-        f'longhaul_train_phase_seconds_total{{{B},rank="0",phase="forward"}}': "0+0.5x60",
+        **phases(A, 0, forward="0+0.25x60", exposed_communication="0+0.5x60", communicate="0+8x60"),
+        **phases(A, 1, forward="_x2 0+0.5x58"),
+        **phases(B, 0, forward="0+0.5x60"),
     }
     evaluate(of("Time to $accuracy accuracy").expr, series, {IN_A: 22.5}, tmp_path)
 
@@ -82,8 +92,7 @@ def test_bytes_on_the_wire_over_bytes_claimed(tmp_path: Path) -> None:
         f'longhaul_link_transmit_bytes_total{{{A},link="e-0-e",source="e",target="e-0"}}': "0+999x60",
         f'longhaul_link_transmit_bytes_total{{{A},link="w-0-w",source="w-0",target="w"}}': "0+512x60",
         f"longhaul_link_transmit_bytes_total{{{A},{EAST}}}": "0+777x60",
-        f'longhaul_payload_bytes_total{{{A},rank="0"}}': "0+512x60",
-        f'longhaul_payload_bytes_total{{{A},rank="1"}}': "0+512x60",
+        **ranks("longhaul_payload_bytes_total", A, "0+512x60", "0+512x60"),
         **OVER_WAN,
     }
     evaluate(of("Bytes on the wire over bytes claimed").expr, series, {IN_A: 1.125}, tmp_path)
@@ -92,10 +101,8 @@ def test_bytes_on_the_wire_over_bytes_claimed(tmp_path: Path) -> None:
 def test_compression_is_dense_bytes_over_bytes_claimed(tmp_path: Path) -> None:
     series = {
         f"longhaul_dense_bytes_per_step{{{A}}}": "4096x60",
-        f'longhaul_train_steps_total{{{A},rank="0"}}': "0+2x60",
-        f'longhaul_train_steps_total{{{A},rank="1"}}': "0+2x60",
-        f'longhaul_payload_bytes_total{{{A},rank="0"}}': "0+64x60",
-        f'longhaul_payload_bytes_total{{{A},rank="1"}}': "0+64x60",
+        **ranks("longhaul_train_steps_total", A, "0+2x60", "0+2x60"),
+        **ranks("longhaul_payload_bytes_total", A, "0+64x60", "0+64x60"),
     }
     evaluate(of("Compression claimed").expr, series, {IN_A: 64}, tmp_path)
     evaluate(of("Compression over time").expr, series, {IN_A: 64}, tmp_path)
@@ -109,21 +116,16 @@ def test_use_of_a_link_is_its_throughput_over_what_was_asked(tmp_path: Path) -> 
         **RATES,
         **OVER_WAN,
     }
-    expected = {
-        '{link="e-w",run="a",source="e",target="w"}': 0.5,
-        '{link="e-w",run="a",source="w",target="e"}': 0.25,
-    }
-    evaluate(of("Use of the WAN links").expr, series, expected, tmp_path)
+    evaluate(of("Use of the WAN links").expr, series, {OF_EAST: 0.5, OF_BACK: 0.25}, tmp_path)
 
 
 def test_queueing_delay_is_what_waits_over_the_rate(tmp_path: Path) -> None:
     series = {f"longhaul_link_queue_bytes{{{A},{EAST}}}": "131072x60", **RATES, **OVER_WAN}
-    evaluate(of("Queueing delay").expr, series, {'{link="e-w",run="a",source="e",target="w"}': 0.125}, tmp_path)
+    evaluate(of("Queueing delay").expr, series, {OF_EAST: 0.125}, tmp_path)
 
 
 def test_the_error_of_a_measured_round_trip(tmp_path: Path) -> None:
     """Of both directions, though it was asked of the link."""
-    ways = (EAST, BACK)
     series = {
         f'longhaul_link_measured_rtt_seconds{{{A},{EAST},stage="idle"}}': "_x3 0.078125x57",
         f'longhaul_link_measured_rtt_seconds{{{A},{BACK},stage="idle"}}': "0.0625x60",
@@ -131,21 +133,15 @@ def test_the_error_of_a_measured_round_trip(tmp_path: Path) -> None:
         **RATES,
         **OVER_WAN,
     }
-    asked = {f'{{link="e-w",run="a",{way.split(",", 1)[1]}}}': 0.0625 for way in ways}
-    errors = dict(zip(asked, (0.25, 0.0), strict=True))
-    evaluate(of("Asked and measured", "D").expr, series, asked, tmp_path)
-    evaluate(of("Asked and measured", "G").expr, series, errors, tmp_path)
+    evaluate(of("Asked and measured", "D").expr, series, {OF_EAST: 0.0625, OF_BACK: 0.0625}, tmp_path)
+    evaluate(of("Asked and measured", "G").expr, series, {OF_EAST: 0.25, OF_BACK: 0.0}, tmp_path)
 
 
 PHASES = {
-    f'longhaul_train_phase_seconds_total{{{A},rank="0",phase="forward"}}': "0+0.125x60",
-    f'longhaul_train_phase_seconds_total{{{A},rank="0",phase="backward"}}': "0+0.125x60",
-    f'longhaul_train_phase_seconds_total{{{A},rank="0",phase="exposed_communication"}}': "0+0.75x60",
-    f'longhaul_train_phase_seconds_total{{{A},rank="0",phase="communicate"}}': "0+1x60",
-    f'longhaul_train_phase_seconds_total{{{A},rank="1",phase="forward"}}': "0+0.25x60",
-    f'longhaul_train_phase_seconds_total{{{A},rank="1",phase="backward"}}': "0+0.25x60",
-    f'longhaul_train_phase_seconds_total{{{A},rank="1",phase="exposed_communication"}}': "0+0.5x60",
-    f'longhaul_train_phase_seconds_total{{{A},rank="1",phase="communicate"}}': "0+1x60",
+    **phases(
+        A, 0, forward="0+0.125x60", backward="0+0.125x60", exposed_communication="0+0.75x60", communicate="0+1x60"
+    ),
+    **phases(A, 1, forward="0+0.25x60", backward="0+0.25x60", exposed_communication="0+0.5x60", communicate="0+1x60"),
 }
 
 
@@ -165,15 +161,15 @@ def test_efficiency_is_what_a_worker_alone_would_need(tmp_path: Path) -> None:
 
 
 def test_a_straggler_is_held_against_the_median(tmp_path: Path) -> None:
-    third = {f'longhaul_train_phase_seconds_total{{{A},rank="2",phase="forward"}}': "0+0.25x60"}
+    third = phases(A, 2, forward="0+0.25x60")
     evaluate(of("Slowest rank over the median").expr, PHASES | third, {IN_A: 2}, tmp_path)
 
 
 def test_where_nothing_is_sent_there_is_no_ratio_rather_than_nan(tmp_path: Path) -> None:
     series = {
         f"longhaul_dense_bytes_per_step{{{A}}}": "4096x60",
-        f'longhaul_train_steps_total{{{A},rank="0"}}': "0x60",
-        f'longhaul_payload_bytes_total{{{A},rank="0"}}': "0x60",
+        **ranks("longhaul_train_steps_total", A, "0x60"),
+        **ranks("longhaul_payload_bytes_total", A, "0x60"),
     }
     evaluate(of("Compression over time").expr, series, {}, tmp_path)
     evaluate(of("Compression claimed").expr, series, {}, tmp_path)
@@ -189,12 +185,28 @@ def test_a_verdict_has_a_number(word: str, code: int, tmp_path: Path) -> None:
 def test_cores_are_short_as_the_verdict_has_it(tmp_path: Path) -> None:
     """Run a is idle and nobody waits; b has no idle core and somebody waits nearly throughout."""
     series = {
+        f"longhaul_run_dilation_ratio{{{A}}}": "1x60",
+        f"longhaul_run_dilation_ratio{{{B}}}": "1x60",
         f"longhaul_host_cpu_idle_ratio{{{A}}}": "0.75x60",
         f"longhaul_host_cpu_pressure_seconds_total{{{A}}}": "0+0.125x60",
         f"longhaul_host_cpu_idle_ratio{{{B}}}": "0x60",
         f"longhaul_host_cpu_pressure_seconds_total{{{B}}}": "0+0.9375x60",
     }
     evaluate(of("Were cores short?").expr, series, {IN_A: 0, IN_B: 2}, tmp_path)
+
+
+def test_shares_of_the_wall_clock_do_not_grow_with_the_dilation(tmp_path: Path) -> None:
+    """Both use a core by 12.5 %; b at a dilation of 4, so that an emulated second holds half a second of it."""
+    series = {
+        f"longhaul_run_dilation_ratio{{{A}}}": "1x60",
+        f"longhaul_run_dilation_ratio{{{B}}}": "4x60",
+        f"longhaul_collector_cpu_seconds_total{{{A}}}": "0+0.125x60",
+        f"longhaul_collector_cpu_seconds_total{{{B}}}": "0+0.5x60",
+        f"longhaul_host_cpu_pressure_seconds_total{{{A}}}": "0+0.125x60",
+        f"longhaul_host_cpu_pressure_seconds_total{{{B}}}": "0+0.5x60",
+    }
+    for title in ("What observing costs", "Waiting for a core"):
+        evaluate(of(title).expr, series, {IN_A: 0.125, IN_B: 0.125}, tmp_path)
 
 
 def _seeds(values: dict[str, tuple[str, str, float]]) -> dict[str, str]:

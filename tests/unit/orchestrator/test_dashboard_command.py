@@ -32,13 +32,6 @@ def _prometheus() -> None:
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    path = tmp_path / "runs"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
 def build(tmp_path: Path) -> Path:
     return tmp_path / "build"
 

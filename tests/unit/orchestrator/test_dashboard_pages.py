@@ -18,12 +18,10 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Path:
+def runs(runs: Path) -> Path:
     require_prometheus()
-    path = tmp_path / "runs"
-    path.mkdir()
-    make_runs(path)
-    return path
+    make_runs(runs)
+    return runs
 
 
 def test_the_dashboards_are_checked_and_shown(runs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

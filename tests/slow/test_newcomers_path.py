@@ -1,0 +1,93 @@
+"""From a clone to two runs overlaid: the README's first three commands, and what they lead to."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import urllib.request
+from collections.abc import Iterator
+from urllib.parse import urljoin
+
+import pytest
+
+from testbed.core.errors import EXIT_COMPLETED, EXIT_INVALID
+from testbed.core.serving import is_served
+from testbed.core.spec import DEFAULT_METRICS_PORT
+from testbed.orchestrator.dashboard_command import ARCHIVE_PORT, LIVE_PORT
+from tests.slow.support import (
+    FIRST_SECTION,
+    ROOT,
+    processes_with,
+    readme_blocks,
+    run,
+    run_ids,
+    runs_cleaned_away,
+    serving,
+    status_of,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
+DATA = ROOT / "build" / "archive" / "data"
+MOST_TRIES = 3
+"""A busy machine makes a run invalid; pages leave it out, and a newcomer is told to make it again."""
+
+
+@pytest.fixture(autouse=True)
+def _runs_are_cleaned_away() -> Iterator[None]:
+    with runs_cleaned_away():
+        yield
+
+
+def _require_free_ports() -> None:
+    for port, what in ((ARCHIVE_PORT, "all runs"), (LIVE_PORT, "the live run"), (DEFAULT_METRICS_PORT, "a run")):
+        with socket.socket() as asking:
+            is_taken = asking.connect_ex(("127.0.0.1", port)) == 0
+        assert not is_taken, f"port {port}, at which {what} would be served, is in use: end what listens there first"
+
+
+def _make_run(command: str) -> str:
+    """The id of the run that it made, which is not invalid."""
+    for _ in range(MOST_TRIES):
+        before = run_ids()
+        done = run(command, 400)
+        said = f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        assert status_of(done) in (EXIT_COMPLETED, EXIT_INVALID), said
+        (made,) = run_ids() - before
+        if status_of(done) == EXIT_COMPLETED:
+            return made
+    raise AssertionError(f"{command}: {MOST_TRIES} times invalid: this machine is too busy\n{said}")
+
+
+def _fetch(url: str) -> str:
+    # no proxy of the environment's is asked the way to loopback
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=60) as answer:
+        return str(answer.read().decode())
+
+
+def _panel(page: str, title: str) -> str:
+    (found,) = (section for section in page.split("<section ")[1:] if f"<h3>{title}</h3>" in section)
+    return found
+
+
+@pytest.mark.timeout(3000)
+def test_three_commands_lead_to_two_runs_overlaid() -> None:
+    first, second, dashboard = readme_blocks(FIRST_SECTION)[0]
+    assert dashboard == "make dashboard"
+    _require_free_ports()
+    made = [_make_run(first), _make_run(second)]
+    with serving(dashboard) as served:
+        prometheus = served.wait_for(r"^all runs: +(http://\S+)", 300)
+        index = served.wait_for(r"^pages: +(file://\S+)", 300)
+        assert set(made) <= set(json.loads(_fetch(f"{prometheus}/api/v1/label/run/values"))["data"])
+        link = re.search(r'<a href="([^"]+)">Compare</a>', _fetch(index))
+        assert link, f"{index} leads to no page Compare"
+        compare = _fetch(urljoin(index, link[1]))
+        assert processes_with(f"--storage.tsdb.path={DATA}"), "what is looked for below is not what serves"
+        assert served.interrupt(60) == EXIT_COMPLETED, served.said
+    assert not processes_with(f"--storage.tsdb.path={DATA}") and not is_served(DATA)
+    runs, curves = _panel(compare, "Runs"), _panel(compare, "Metric over elapsed time")
+    for run_id in made:
+        assert f"<td>{run_id}</td>" in runs or f">{run_id}</a></td>" in runs
+        # of many runs a legend names the first few
+        assert f"{run_id} accuracy</li>" in curves or " more</li>" in curves

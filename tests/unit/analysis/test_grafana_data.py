@@ -1,0 +1,113 @@
+"""Units, reducers and transformations of the preview, held to what @grafana/data answered (dashboards/grafana_data)."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from dashboards.grafana_data import answers
+from dashboards.grafana_data.questions import BEYOND, questions, read_dashboards
+from dashboards.interpolate import panels
+from testbed.analysis.preview import units
+from testbed.analysis.preview.frames import Field, Frame, reduced, transformed
+from testbed.core.errors import InputError
+
+Json = dict[str, Any]
+
+KEPT: Json = json.loads(answers.KEPT.read_text())
+
+
+def kinds(asked: Json) -> dict[str, set[Any]]:
+    """Of questions, what they are about."""
+    return {
+        "units": {(unit, decimals) for unit, _, decimals in asked["units"]},
+        "reducers": {calculation for calculation, _ in asked["reducers"]},
+        "transformations": {step["id"] for case in asked["transformations"] for step in case["steps"]},
+    }
+
+
+def missing(boards: list[Json]) -> dict[str, set[Any]]:
+    """What dashboards use and no kept answer is about."""
+    kept = kinds(answers.asked_of(KEPT))
+    return {name: lacking for name, used in kinds(questions(boards)).items() if (lacking := used - kept[name])}
+
+
+def test_all_that_a_panel_uses_was_asked() -> None:
+    assert not missing(read_dashboards()), "run python -m dashboards.grafana_data"
+    assert KEPT["made_with"].startswith("@grafana/data 12.4."), "the version that the dashboards are for"
+
+
+def test_something_new_in_a_panel_is_missed() -> None:
+    boards = copy.deepcopy(read_dashboards())
+    shown = [panel for board in boards for panel in panels(board)]
+    shown[0]["fieldConfig"] = {"defaults": {"unit": "dtdurations"}, "overrides": []}
+    shown[1]["fieldConfig"]["overrides"].append({"matcher": {}, "properties": [{"id": "unit", "value": "celsius"}]})
+    shown[2]["options"] = {"reduceOptions": {"calcs": ["mean"]}, "legend": {"calcs": ["max"]}}
+    shown[3]["transformations"] = [{"id": "sortBy", "options": {}}]
+    shown[4]["transformations"] = [{"id": BEYOND[0], "options": {}}, {"id": "limit", "options": {}}]
+    found = missing(boards)
+    assert {unit for unit, _ in found["units"]} == {"dtdurations", "celsius"}
+    assert (found["reducers"], found["transformations"]) == ({"mean", "max"}, {"sortBy", "limit"})
+
+
+def test_values_are_printed_as_grafana_prints_them() -> None:
+    assert KEPT["units"]
+    for unit, value, decimals, text in KEPT["units"]:
+        assert units.shown(value, unit, decimals) == text, (unit, value, decimals)
+    assert {unit for unit, *_ in KEPT["units"]} == {*units.UNITS, "suffix:×"}, "none is known that nobody asked about"
+
+
+def test_what_is_no_value_is_printed_as_it_is() -> None:
+    assert (units.shown(float("nan"), "s"), units.shown(None, "s")) == ("nan", "")
+
+
+def test_ticks_share_a_unit() -> None:
+    assert units.ticks([0.0, 0.05, 0.1], "s") == ["0 ms", "50 ms", "100 ms"]
+    assert units.ticks([0.0, 60.0, 120.0], "s") == ["0 min", "1 min", "2 min"]
+    assert units.ticks([0.0, 0.2], "percentunit") == ["0%", "20%"]
+
+
+def test_a_unit_that_is_not_known_is_an_error() -> None:
+    with pytest.raises(InputError, match="unit furlong: not known here"):
+        units.shown(1.0, "furlong")
+
+
+def test_series_are_reduced_as_grafana_reduces_them() -> None:
+    assert KEPT["reducers"]
+    for calculation, values, answer in KEPT["reducers"]:
+        found = reduced([float("nan") if value == "NaN" else value for value in values], calculation)
+        assert found == answer, (calculation, values)
+    with pytest.raises(InputError, match="calculation mean is not known here"):
+        reduced([1.0], "mean")
+
+
+@pytest.mark.parametrize("case", KEPT["transformations"], ids=lambda case: case["steps"][0]["id"])
+def test_tables_are_transformed_as_grafana_transforms_them(case: Json) -> None:
+    frames = [
+        Frame(frame["refId"], [Field(one["name"], one["values"]) for one in frame["fields"]])
+        for frame in case["frames"]
+    ]
+    made = transformed(frames, case["steps"], "Panel")
+    assert [[[one.title, one.values] for one in frame.fields] for frame in made] == case["answer"]
+
+
+@pytest.mark.grafana_data
+def test_grafana_answers_what_is_kept() -> None:
+    assert answers.text(answers.answered(questions(read_dashboards()))) == answers.KEPT.read_text()
+
+
+@pytest.mark.grafana_data
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"units": [["furlong", 1, None]]}, "no unit furlong in @grafana/data"),
+        ({"reducers": [["median of sorts", [1]]]}, "no reducer median of sorts in @grafana/data"),
+        ({"transformations": [{"steps": [{"id": BEYOND[0]}], "frames": []}]}, f"no transformation {BEYOND[0]} in"),
+    ],
+)
+def test_what_grafana_does_not_have_is_told(asked: Json, words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        answers.answered({"units": [], "reducers": [], "transformations": [], **asked})
