@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from experiments.benchmarks import compression_tables, run_tables, simulator, system_tables
+from experiments.benchmarks import compression_tables, dear_tables, run_tables, simulator, system_tables
 from experiments.benchmarks.cells import Found, by, cores, disturbed, number, percent_off, table
 from testbed.core.units import format_rate, format_time
 from testbed.orchestrator.emulation import tc
@@ -187,6 +187,7 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     **run_tables.TABLES,
     "simulator": simulator.simulator,
     **compression_tables.TABLES,
+    **dear_tables.TABLES,
 }
 NAMES = (
     *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "observation"),
@@ -194,4 +195,5 @@ NAMES = (
     *run_tables.TABLES,
     "simulator",
     *compression_tables.TABLES,
+    *dear_tables.TABLES,
 )

@@ -11,7 +11,7 @@ import functools
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -232,6 +232,13 @@ class Topology:
         if not profiles:
             return 0.0, 0.0
         return max(p.delay_s for p in profiles), 8 / min(p.rate_bit_s for p in profiles)
+
+    def only(self, ranks: Collection[int]) -> Topology:
+        """This network with the workers of `ranks` alone."""
+        nodes = tuple(self.nodes[rank] for rank in ranks)
+        gone = {node.name for node in self.nodes} - {node.name for node in nodes}
+        links = tuple(link for link in self.links if not {link.a, link.b} & gone)
+        return dataclasses.replace(self, nodes=nodes, links=links)
 
     @functools.cached_property
     def farthest_rtt_s(self) -> float:

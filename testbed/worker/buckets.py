@@ -57,11 +57,20 @@ class Buckets:
                 parameter.register_post_accumulate_grad_hook(lambda _, index=index: self._arrived(index))
 
     def reset(self) -> None:
-        """Zero all gradients; call before each backward."""
-        self._missing = [len(bucket.parameters) for bucket in self.buckets]
-        self._next = 0
+        """Zero all gradients; the backward to come is the step's only one, unless `hold` says otherwise."""
         for bucket in self.buckets:
             bucket.flat.zero_()
+        self.expect()
+
+    def hold(self) -> None:
+        """What arrives until `expect` is only added."""
+        self._missing = [0] * len(self.buckets)
+        self._next = len(self.buckets)
+
+    def expect(self) -> None:
+        """The backward to come is the step's last one."""
+        self._missing = [len(bucket.parameters) for bucket in self.buckets]
+        self._next = 0
 
     def flush(self) -> None:
         """Hand on what backward did not reach: parameters that took no part keep a gradient of zero."""

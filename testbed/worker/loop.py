@@ -43,6 +43,7 @@ class Training:
         self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, self.model))
         self._queueing = Queueing()
         self.steps = parts.steps(spec)
+        self._sent_bytes = 0
         self.context = WorkerContext(
             spec=spec,
             workload=parts.workload,
@@ -93,12 +94,12 @@ class Training:
         self.clock.restart(t0_s)
         self._queueing.take_s()
         self.comm.stopwatch.take_s()
-        self.comm.payload_bytes = 0
+        self._sent_bytes = self.comm.payload_bytes
         late_s = self._since_s(t0_s)
         self.emit({"event": "start", "t_s": late_s, "rank": self.comm.rank, "late_s": late_s})
         for step in range(self.steps):
             self._step(step, t0_s)
-        finishing_s, sent_before = time.monotonic(), self.comm.payload_bytes
+        finishing_s = time.monotonic()
         self.parts.strategy.finish()
         done = {
             "event": "done",
@@ -106,7 +107,7 @@ class Training:
             "rank": self.comm.rank,
             "steps": self.steps,
             "finish_s": self._since_s(finishing_s),
-            "finish_payload_bytes": self.comm.payload_bytes - sent_before,
+            "finish_payload_bytes": self._take_sent_bytes(),
             "parameters_crc32": parameters_crc32(self.model),
         }
         if self._evaluations is not None:
@@ -117,18 +118,26 @@ class Training:
         """Emulated seconds since `then_s`."""
         return (time.monotonic() - then_s) / self.spec.dilation
 
+    def _take_sent_bytes(self) -> int:
+        """Since the last call: what a thread sends between two steps belongs to the second."""
+        before, self._sent_bytes = self._sent_bytes, self.comm.payload_bytes
+        return self._sent_bytes - before
+
     def _step(self, step: int, t0_s: float) -> None:
         spec, rank = self.spec, self.comm.rank
         self.comm.step = step + 1
-        started_s, sent_before = time.monotonic(), self.comm.payload_bytes
+        started_s = time.monotonic()
         # Paced, drawing a batch is part of what the strategy's forward is given.
         with self.clock.phase("forward", None if self.clock.times.forward_s is None else 0.0):
             batch = self.parts.workload.batch(
                 step, rank=rank, world_size=self.comm.world_size, batch_size=spec.batch_size, seed=spec.seed
             )
         # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
+        due = (step + 1) % spec.evaluate_every == 0 or step + 1 == self.steps
         with self.clock.phase("optimizer", self.clock.times.other_s):
             stats = self.parts.strategy.step(batch, step)
+            if due:
+                self.parts.strategy.settle()
         ended_s = time.monotonic()
         if not math.isfinite(stats.loss):
             raise RunError(f"rank {rank}: the loss of step {step + 1} is {stats.loss}; the training has diverged")
@@ -149,10 +158,9 @@ class Training:
                 "cpu_s": sum(self.clock.take_cpu_s().values()),
                 "late_s": self.clock.take_late_s() if self.clock.is_paced else None,
                 "queued_s": self._queueing.take_s() / spec.dilation,
-                "payload_bytes": self.comm.payload_bytes - sent_before,
+                "payload_bytes": self._take_sent_bytes(),
                 "samples": spec.batch_size,
             }
         )
-        due = (step + 1) % spec.evaluate_every == 0 or step + 1 == self.steps
         if self._evaluations is not None and due:
             self._evaluations.start(step + 1, t_s)

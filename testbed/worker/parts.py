@@ -47,6 +47,9 @@ def build_parts(spec: RunSpec) -> Parts:
             f"device={spec.device.name}: workload={spec.workload.name} does no arithmetic that could be timed; use"
             " device=paced device.step_s=… or device=profile device.file=…"
         )
+    if "strategy" in built and spec.batch_size % built["strategy"].micro_batches:
+        parts = built["strategy"].micro_batches
+        faults.append(f"batch_size={spec.batch_size}: cannot be taken in {parts} equal parts, as the strategy does")
     if {"compressor", "strategy", "workload"} <= built.keys():
         faults += built["strategy"].faults(built["compressor"], built["workload"], spec.workers)
     if faults:

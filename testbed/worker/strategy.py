@@ -48,6 +48,9 @@ class StepStats:
 class Strategy(ABC):
     """Constructors take keyword-only parameters and raise ValueError for each bad one. `bind` comes once, first."""
 
+    micro_batches: int = 1
+    """In how many parts a step takes its batch, each `Workload.split`'s; divides the batch size."""
+
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         """Combinations this strategy cannot run, one line each."""
         yield from ()
@@ -59,6 +62,13 @@ class Strategy(ABC):
     @abstractmethod
     def step(self, batch: Batch, step: int) -> StepStats:
         """Take optimizer step `step`, counted from 0."""
+
+    def settle(self) -> None:
+        """Make the parameters what they are after the last step, where the strategy has put that off.
+
+        Called on all ranks at once: before the model is evaluated or kept, and after the last step.
+        """
+        return
 
     def layouts(self) -> Sequence[Layout]:
         """Of each bucket that a step reduces, in order; called after `bind`."""

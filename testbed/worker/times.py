@@ -19,6 +19,7 @@ class ComputeTimes:
         """
         self._profile = profile
         self._backward_s: dict[int, float] = {}
+        self._forward_s = {layer.name: layer.forward_s for layer in profile.layers} if profile is not None else {}
         if profile is not None and model is not None:
             self._backward_s = _by_parameter(profile, model)
 
@@ -37,6 +38,10 @@ class ComputeTimes:
     @property
     def other_s(self) -> float | None:
         return None if self._profile is None else self._profile.other_s
+
+    def forward_of(self, layer: str) -> float:
+        """Seconds of one layer's forward, by its name."""
+        return self._forward_s.get(layer, 0.0)
 
     def backward_of(self, parameters: Iterable[nn.Parameter]) -> float:
         """Seconds of backward that lead to these gradients, once those of all later layers are there."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 from collections.abc import Callable
 
@@ -50,7 +49,7 @@ class WanReducer:
         self.leads = comm.rank == members[0]
         self.comm, self.clock = comm, clock
         self._inside = Group(comm, members, members.index(comm.rank), _INSIDE)
-        between = _only(topology, leaders)
+        between = topology.only(leaders)
         group = Group(comm, leaders, region, _LEADERS)
         carried = Collectives(group, between, _AMONG_LEADERS[collective])
         self._across = Reducer(compressor, group, clock, between, seed, carried)
@@ -96,11 +95,3 @@ def _broadcast(flat: Tensor) -> tuple[str, Callable[[Peers], list[Tensor]]]:
         return [flat]
 
     return f"broadcast of {flat.nbytes} bytes inside", broadcast
-
-
-def _only(topology: Topology, ranks: list[int]) -> Topology:
-    """The topology with the workers of `ranks` alone."""
-    nodes = tuple(topology.nodes[rank] for rank in ranks)
-    gone = {node.name for node in topology.nodes} - {node.name for node in nodes}
-    links = tuple(link for link in topology.links if not {link.a, link.b} & gone)
-    return dataclasses.replace(topology, nodes=nodes, links=links)

@@ -75,6 +75,10 @@ class Workload(ABC):
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Mean over the batch."""
 
+    def split(self, batch: Batch, parts: int) -> list[Batch]:
+        """The batch in so many parts of equal size, which its samples divide into; their mean loss is its own."""
+        return [batch] if parts == 1 else _split(batch, parts)
+
     def forward_flop(self, model: nn.Module, batch: Batch) -> dict[str, float] | None:
         """FLOPs of one batch by the name of the layer, a module; None has them counted while forward runs."""
         return None
@@ -86,6 +90,15 @@ class Workload(ABC):
         Called for a copy of the model, in a thread beside training: it must change nothing that `batch` or `loss` use,
         and draw nothing from torch's global generator.
         """
+
+
+def _split(batch: Batch, parts: int) -> list[Batch]:
+    """Tensors along their first dimension, and tuples and lists of them part by part."""
+    if isinstance(batch, Tensor):
+        return list(batch.split(len(batch) // parts))
+    if isinstance(batch, tuple | list):
+        return [type(batch)(pieces) for pieces in zip(*(_split(item, parts) for item in batch), strict=True)]
+    raise TypeError(f"a batch of {type(batch).__name__} cannot be split; its workload's `split` has to")
 
 
 def parameters_crc32(model: nn.Module) -> int:

@@ -13,7 +13,11 @@ from testbed.core.errors import InputError
 from testbed.core.profile import Collective, Profile
 from testbed.core.spec import RunSpec
 
-_STRATEGIES = {"testbed.worker.strategies.ddp.DDP": "ddp", "testbed.worker.strategies.torch_ddp.TorchDDP": "torch_ddp"}
+_STRATEGIES = {
+    "testbed.worker.strategies.ddp.DDP": "ddp",
+    "testbed.worker.strategies.torch_ddp.TorchDDP": "torch_ddp",
+    "testbed.worker.strategies.dear.DeAR": "dear",
+}
 
 
 @dataclass(frozen=True)
@@ -25,18 +29,23 @@ class BucketPlan:
     """After one another."""
     codec_s: tuple[float, ...]
     """Before the first, between, and after the last."""
+    needed_s: float = 0.0
+    """Of forward, until its parameters are read."""
 
 
 @dataclass(frozen=True)
 class StepPlan:
     before_s: float
-    """Forward, and what belongs to no phase."""
+    """Forward, what belongs to no phase, and all micro-batches but the last."""
     backward_s: float
+    """Of the last micro-batch."""
     after_s: float
     """The optimizer."""
     buckets: tuple[BucketPlan, ...]
     algorithm: str
     """Of the collectives."""
+    is_halved: bool = False
+    """The second half of each all-reduce is put off to the next forward, and so is the update."""
 
     @property
     def compute_s(self) -> float:
@@ -50,7 +59,7 @@ class StepPlan:
     def from_json(cls, data: Mapping[str, Any]) -> StepPlan:
         def bucket(one: Mapping[str, Any]) -> BucketPlan:
             collectives = tuple(Collective(**c) for c in one["collectives"])
-            return BucketPlan(one["elements"], one["ready_s"], collectives, tuple(one["codec_s"]))
+            return BucketPlan(**{**one, "collectives": collectives, "codec_s": tuple(one["codec_s"])})
 
         return cls(**{**data, "buckets": tuple(bucket(one) for one in data["buckets"])})
 
@@ -78,16 +87,23 @@ def plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
     else:
         found = buckets(spec, cpu)
         codec_s = [tuple(device.codec_s(n, round_) for round_ in range(len(c) + 1)) for n, c in found]
-    ends = itertools.accumulate(n for n, _ in found)
+    if strategy == "dear" and any([one.kind for one in c] != ["all_reduce"] for _, c in found):
+        raise InputError(f"strategy=dear compressor={spec.compressor.name}: only sums are simulated in halves")
+    ends = list(itertools.accumulate(n for n, _ in found))
+    last = 1 / spec.strategy.params.get("accumulate", 1)
+    backward_s = last * device.backward_s
+    overlaps = spec.strategy.params.get("overlap", True)
+    ready_s = [min(last * _ready_s(device, end), backward_s) if overlaps else backward_s for end in ends]
     return StepPlan(
-        before_s=device.forward_s + device.other_s,
-        backward_s=device.backward_s,
+        before_s=device.forward_s + device.other_s + (1 - last) * device.backward_s,
+        backward_s=backward_s,
         after_s=device.optimizer_s,
         buckets=tuple(
-            BucketPlan(n, min(_ready_s(device, end), device.backward_s), c, s)
-            for (n, c), end, s in zip(found, ends, codec_s, strict=True)
+            BucketPlan(n, at_s, c, s, last * _needed_s(device, end))
+            for (n, c), at_s, s, end in zip(found, ready_s, codec_s, ends, strict=True)
         ),
         algorithm=str(spec.strategy.params.get("collective", "gloo")),
+        is_halved=strategy == "dear",
     )
 
 
@@ -100,3 +116,14 @@ def _ready_s(profile: Profile, end: int) -> float:
         seen += layer.parameters
         seconds += layer.backward_s
     return seconds
+
+
+def _needed_s(profile: Profile, end: int) -> float:
+    """Of forward, until the layer begins that holds the last of these `end` elements, counted from the model's end."""
+    seen, later_s = 0, 0.0
+    for layer in reversed(profile.layers):
+        later_s += layer.forward_s
+        seen += layer.parameters
+        if seen >= end:
+            break
+    return max(0.0, sum(layer.forward_s for layer in profile.layers) - later_s)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from testbed.analysis.simulator.collectives import HALF
 from testbed.analysis.simulator.issuing import Carriers, Issued
 from testbed.analysis.simulator.network import Network, Times
 from testbed.analysis.simulator.plan import BucketPlan, StepPlan
@@ -34,7 +35,7 @@ class _Job:
 
 
 class _Rank:
-    """All ranks' main threads."""
+    """All ranks' main threads, where a step ends with its update."""
 
     def __init__(self, plan: StepPlan, network: Network) -> None:
         self.plan, self.carriers = plan, Carriers(network, plan.algorithm)
@@ -61,7 +62,8 @@ class _Rank:
             compressed_s += bucket.codec_s[0]
             if bucket.collectives:
                 first, at_s = bucket.collectives[0], begin_s + bucket.ready_s + compressed_s
-                jobs.append(_Job(bucket, self.carriers.issue(first.kind, first.size_bytes, at_s)))
+                kind = HALF if self.plan.is_halved else first.kind
+                jobs.append(_Job(bucket, self.carriers.issue(kind, first.size_bytes, at_s)))
         self.now_s = begin_s + self.plan.backward_s + compressed_s
         return jobs
 
@@ -71,9 +73,31 @@ class _Rank:
         self.now_s = end_s
 
 
+class _HalvedRank(_Rank):
+    """All ranks' main threads, where forward waits for the second half of each bucket and updates it then."""
+
+    def __init__(self, plan: StepPlan, network: Network) -> None:
+        super().__init__(plan, network)
+        self._second: list[Issued] = []
+        """Halves of the last step's buckets, in the order of forward."""
+
+    def step(self) -> None:
+        forward = list(reversed(self.plan.buckets))
+        elements = sum(bucket.elements for bucket in forward)
+        done_s = 0.0
+        for bucket, issued in zip(forward, self._second, strict=False):
+            self.now_s = self.now_s + bucket.needed_s - done_s
+            done_s = bucket.needed_s
+            self._wait(issued)
+            self.now_s = self.now_s + bucket.codec_s[-1] + self.plan.after_s * bucket.elements / elements
+        self._backward(self.now_s + self.plan.before_s - done_s)
+        sizes = [bucket.collectives[0].size_bytes for bucket in forward]
+        self._second = [self.carriers.issue(HALF, size, self.now_s) for size in sizes]
+
+
 def follow(plan: StepPlan, network: Network) -> StepTimes:
     """Until steps are alike."""
-    rank = _Rank(plan, network)
+    rank = (_HalvedRank if plan.is_halved else _Rank)(plan, network)
     ended_s, waited_s = [0.0], [0.0]
     while not _are_alike(ended_s) and len(ended_s) <= _MOST_STEPS:
         if network.size > 1:

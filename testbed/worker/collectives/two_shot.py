@@ -23,12 +23,23 @@ def all_reduce(peers: Peers, tensor: Tensor, op: str = "sum") -> None:
     second = [peers.receive(rank, pieces[rank]) for rank in others(peers)]
     sends = [peers.send(to, pieces[to]) for to in others(peers)]
     wait_all(first)
-    total = terms[0].clone()
-    for term in terms[1:]:
-        combine(total, term, op)
-    mine.copy_(total)
+    mine.copy_(_total(terms, op))
     sends += [peers.send(to, mine) for to in others(peers)]
     wait_all([*second, *sends])
+
+
+def reduce_scatter(peers: Peers, tensor: Tensor, op: str = "sum") -> Tensor:
+    """Reduce this rank's part of `tensor`, in the order of ranks, and return it; the other parts stay as they were."""
+    pieces = split(tensor, peers.size)
+    mine = pieces[peers.index]
+    terms = [mine if rank == peers.index else torch.empty_like(mine) for rank in range(peers.size)]
+    exchange(
+        peers,
+        [(to, pieces[to]) for to in others(peers)],
+        [(source, terms[source]) for source in others(peers)],
+    )
+    mine.copy_(_total(terms, op))
+    return mine
 
 
 def all_gather(peers: Peers, pieces: Sequence[Tensor]) -> None:
@@ -46,3 +57,10 @@ def all_gather_payloads(peers: Peers, payload: Tensor, sizes: Sequence[int]) -> 
     pieces[peers.index].copy_(payload)
     all_gather(peers, pieces)
     return pieces
+
+
+def _total(terms: Sequence[Tensor], op: str) -> Tensor:
+    total = terms[0].clone()
+    for term in terms[1:]:
+        combine(total, term, op)
+    return total

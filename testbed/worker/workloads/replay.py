@@ -3,7 +3,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -98,6 +98,11 @@ class Replay(Workload):
     def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Moment:
         """No data: which gradients are to come."""
         return Moment(seed, rank, step, batch_size)
+
+    def split(self, batch: Moment, parts: int) -> list[Moment]:
+        """Each has gradients of its own."""
+        first = batch.step * parts
+        return [replace(batch, step=first + part, samples=batch.samples // parts) for part in range(parts)]
 
     def loss(self, model: nn.Module, batch: Moment) -> Tensor:
         """Zero, to start backward from; it means nothing, and is not recorded."""

@@ -26,7 +26,7 @@ from testbed.core.errors import InputError
 from testbed.core.profile import CodecTimes, Collective, LayerTimes, Profile
 from testbed.core.schedule import Change
 from testbed.core.spec import Part, RunSpec
-from topologies import two_regions
+from topologies import lan, two_regions
 
 LAYERS = (("a", 300, 0.01), ("b", 2000, 0.02), ("c", 500, 0.04))
 """Name, parameters, seconds of backward; the last one's gradients come first."""
@@ -87,6 +87,46 @@ def test_each_bucket_has_as_many_collectives_as_its_codec_has_rounds() -> None:
         [8000, 8001],
         [1200, 1201],
     ]
+
+
+def test_only_the_last_micro_batch_has_buckets_to_send() -> None:
+    cpu = profile(2500, 300)
+    asked = spec(bucket="10 kB")
+    whole, parts, after = (
+        plan(dataclasses.replace(asked, strategy=_with(asked.strategy, **given)), cpu, cpu)
+        for given in ({}, {"accumulate": 4}, {"overlap": False})
+    )
+    assert parts.compute_s == pytest.approx(whole.compute_s)
+    assert parts.backward_s == pytest.approx(whole.backward_s / 4)
+    assert [b.ready_s for b in parts.buckets] == pytest.approx([b.ready_s / 4 for b in whole.buckets])
+    assert [b.ready_s for b in after.buckets] == [whole.backward_s] * 2
+    assert whole.buckets[0].ready_s < whole.backward_s
+
+
+def test_halves_are_hidden_behind_backward_and_the_next_forward() -> None:
+    """Ten layers alike, and links on which an all-reduce takes twice as long as backward: the bound's peak, where ideal
+    overlap takes 0.1 + 0.4 s and ideal DeAR 0.2 + 0.2 s."""
+    layers = tuple((f"l{index}", 100_000, 0.02) for index in range(10))
+    cpu = profile(*[100_000] * 10, layers=layers)
+    codec = tuple(dataclasses.replace(one, rounds=(("compress", 0.0), ("decompress", 0.0))) for one in cpu.codec)
+    forward = tuple(dataclasses.replace(layer, forward_s=0.01) for layer in cpu.layers)
+    cpu = dataclasses.replace(cpu, layers=forward, codec=codec, forward_s=0.1, backward_s=0.2, optimizer_s=0, other_s=0)
+    network = lan.build(workers=4, lan_rate="120 Mbit/s")
+    steps = {}
+    for name in ("dear.DeAR", "ddp.DDP"):
+        asked = spec(name, bucket="400 kB")
+        strategy = _with(asked.strategy, collective="ring")
+        found = plan(dataclasses.replace(asked, strategy=strategy, topology=network), cpu, cpu)
+        assert StepPlan.from_json(json.loads(json.dumps(found.to_json()))) == found
+        assert found.is_halved == (name == "dear.DeAR")
+        assert [bucket.needed_s for bucket in found.buckets] == pytest.approx([0.09 - 0.01 * n for n in range(10)])
+        steps[name] = follow(found, Network(network, Constants())).step_s
+    assert 0.50 < steps["ddp.DDP"] < 0.55
+    assert 0.40 < steps["dear.DeAR"] < 0.46
+
+
+def _with(part: Part, **params: Any) -> Part:
+    return dataclasses.replace(part, params={**part.params, **params})
 
 
 def test_profiles_of_other_buckets_are_refused() -> None:

@@ -64,3 +64,22 @@ def test_what_is_written_to_a_bucket_is_the_gradient() -> None:
     buckets = Buckets(model.parameters(), 10**9, lambda bucket: None)
     buckets.buckets[0].flat.fill_(3.0)
     assert all(p.grad is not None and bool((p.grad == 3).all()) for p in model.parameters())
+
+
+def test_gradients_of_several_backwards_are_added_before_any_bucket_is_ready() -> None:
+    torch.manual_seed(0)
+    model, plain = _model(), _model()
+    plain.load_state_dict(model.state_dict())
+    seen: list[int] = []
+    buckets = Buckets(model.parameters(), 4 * 80, lambda bucket: seen.append(bucket.layout.bucket))
+    inputs = torch.randn(6, 4)
+    buckets.reset()
+    for number, part in enumerate(inputs.split(2)):
+        assert seen == []
+        (buckets.expect if number == 2 else buckets.hold)()
+        model(part).sum().backward()
+    assert seen == [0, 1, 2]
+    plain(inputs).sum().backward()
+    for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        assert ours.grad is not None and theirs.grad is not None
+        torch.testing.assert_close(ours.grad, theirs.grad)

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor, nn
+
+from compressors.base import Compressor, Context, Layout
+from compressors.feedback import with_feedback
+from testbed.worker.buckets import Bucket
+from testbed.worker.data_parallel import BucketedStrategy
+from testbed.worker.halved_reducer import HALVES, HalvedReducer
+from testbed.worker.layers import layer_names
+from testbed.worker.strategy import WorkerContext
+from testbed.worker.workload import Batch, Workload
+
+
+class DeAR(BucketedStrategy):
+    """Data parallelism whose all-reduce is taken apart: reduce-scatter during backward, all-gather during the next
+    forward, which waits layer by layer and updates each layer's parameters just before it uses them.
+
+    Zhang et al., "DeAR: Accelerating Distributed Deep Learning with Fine-Grained All-Reduce Pipelining", ICDCS 2023,
+    arXiv:2302.12445. Differs from the paper: buckets are cut by parameters in the model's order, waits are by module;
+    second halves follow each other in one channel without a wait in between; the order of forward is observed in the
+    first step, not taken from the order of registration; any compressor whose rounds can be put off passes through.
+
+    Synchronous: the same update as `ddp`, with the hyper-parameters of its own step, applied later; `settle` applies
+    what is left before the model is evaluated or kept. A module whose parameters others read without calling it (or
+    that the first step does not call) has them updated before forward begins.
+    In a partition it waits: a short one costs its length and what TCP takes to try again; one longer than `timeout_s`
+    fails the run, which names the rank and the link that is down.
+    Cost: the bytes of a ring's all-reduce, twice its messages' start-up at worst; 4 bytes a parameter for the buckets.
+
+    Args:
+        bucket_size: text with a unit. Larger buckets pay the latency of a link less often, smaller ones overlap more.
+        collective: whose halves: ring or two_shot.
+        accumulate: micro-batches of one step; the same gradient in less memory.
+        clip_norm: the longest that the mean gradient may be (2-norm over all parameters); None leaves it as it is. Its
+            norm is known when all first halves are through; a compressor's sum is then not put off at all.
+
+    Raises:
+        ValueError: a parameter is not one of these.
+    """
+
+    def __init__(
+        self,
+        *,
+        bucket_size: str = "4 MiB",
+        collective: str = "ring",
+        accumulate: int = 1,
+        clip_norm: float | None = None,
+    ) -> None:
+        super().__init__(
+            bucket_size=bucket_size,
+            collective=collective,
+            collectives=HALVES,
+            accumulate=accumulate,
+            clip_norm=clip_norm,
+        )
+
+    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        found = list(super().faults(compressor, workload, world_size))
+        yield from found
+        name = type(compressor).__name__
+        if not found and with_feedback(compressor).traits.owns == "optimizer":
+            yield f"strategy=dear updates layer by layer, but {name} takes over the optimizer; use strategy=ddp"
+        if compressor.wants_link:
+            yield f"strategy=dear cannot tell {name} what links cost; use strategy=ddp"
+
+    def bind(self, context: WorkerContext) -> None:
+        super().bind(context)
+        spec = context.spec
+        parts = self.compressor, context.comm, context.clock, spec.topology, spec.seed
+        self._reducer = HalvedReducer(*parts, self.collective)
+        self._collectives = self._reducer.collectives
+        # what a compressor has left of the run's optimizer, its settings, is what these go by
+        self._optimizers = [context.workload.optimizer(bucket.parameters) for bucket in self.buckets.buckets]
+        self._unapplied: set[int] = set()
+        """Buckets whose update is still to come."""
+        self._order: list[int] = []
+        """Of buckets, as forward needs them; complete after the first forward."""
+        self._first: list[int] = []
+        """Those of them that are needed before it begins."""
+        self._needs: dict[nn.Module, list[int]] = {}
+        """Of the modules that have parameters: their buckets."""
+        self._called: set[nn.Module] | None = set()
+        """Of those, the ones that forward has called; None after the first."""
+        self._layers: dict[nn.Module, str] = {}
+        """The names under which a device's times know them."""
+        self._hook(context.model)
+
+    def settle(self) -> None:
+        for index in self._order:
+            self._apply(index)
+
+    def state_dict(self) -> dict[str, Any]:
+        self.settle()
+        return {**super().state_dict(), "optimizers": [optimizer.state_dict() for optimizer in self._optimizers]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        for optimizer, kept in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
+
+    def _hook(self, model: nn.Module) -> None:
+        """By functions, not methods: a copy of the model would copy what methods are bound to."""
+        bucket_of = {p: index for index, bucket in enumerate(self.buckets.buckets) for p in bucket.parameters}
+        for module in model.modules():
+            own = {bucket_of[p] for p in module.parameters(recurse=False) if p in bucket_of}
+            if own:
+                self._needs[module] = sorted(own, reverse=True)  # backward reaches buckets the other way round
+                module.register_forward_pre_hook(lambda module, _: self._enter(module))
+        for name in layer_names(model):
+            layer = model.get_submodule(name)
+            self._layers[layer] = name
+            layer.register_forward_hook(lambda layer, *_: self._leave(layer))
+
+    def _enter(self, module: nn.Module) -> None:
+        """A module is about to read its parameters. A copy of the model has these hooks too, but no part in this."""
+        for index in self._needs.get(module, ()):
+            if self._called is not None:
+                self._called.add(module)
+                self._order += [] if index in self._order else [index]
+            self._apply(index)
+
+    def _leave(self, layer: nn.Module) -> None:
+        clock = self._context.clock
+        if layer in self._layers:
+            clock.spend(clock.times.forward_of(self._layers[layer]) / self.micro_batches)
+
+    def _complete_order(self) -> None:
+        """After the first forward: what a module has that was not called may be read all the same, at any time."""
+        if self._called is None:
+            return
+        uncalled = {index for module in self._needs.keys() - self._called for index in self._needs[module]}
+        self._first = sorted(uncalled, reverse=True)
+        self._order = [*self._first, *(index for index in self._order if index not in uncalled)]
+        self._called = None
+
+    def _apply(self, index: int) -> None:
+        """Update the parameters of a bucket with the last step's mean gradient, once it is there."""
+        if index not in self._unapplied:
+            return
+        self._unapplied.remove(index)
+        self._reducer.finish(index)
+        clock, bucket = self._context.clock, self.buckets.buckets[index]
+        whole_s = clock.times.optimizer_s
+        share = bucket.layout.numel / sum(layout.numel for layout in self.layouts())
+        with clock.phase("optimizer", None if whole_s is None else whole_s * share):
+            self._optimizers[index].step()
+
+    def _remember_settings(self) -> None:
+        """Learning rates and the like as they are at the end of this step: the update comes when they may be others."""
+        groups = {p: group for group in self._context.optimizer.param_groups for p in group["params"]}
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                settings = groups[group["params"][0]]
+                group.update({key: value for key, value in settings.items() if key != "params"})
+
+    def _forward(self, part: Batch, number: int) -> Tensor:
+        for index in self._first:
+            self._apply(index)
+        loss = super()._forward(part, number)
+        self.settle()  # of modules that this forward did not call
+        self._complete_order()
+        return loss
+
+    def _start(self, bucket: Bucket) -> None:
+        self._reducer.start(bucket.flat, bucket.layout, self._step)
+
+    def _update(self) -> None:
+        self._remember_settings()
+        self._unapplied = set(self._order)
+        if self.clip_norm is None:
+            self._reducer.turn(self._order)
+        elif self.compressor.traits.verbatim and self._reducer.has_halves:
+            self._reducer.clip(self.clip_norm)
+            self._reducer.turn(self._order)
+        else:
+            self._reducer.turn(self._order)
+            for index in self._order:
+                self._reducer.finish(index)
+            nn.utils.clip_grad_norm_(self._context.model.parameters(), self.clip_norm)
+
+    def _reduction(self, layout: Layout) -> Context:
+        return self._reducer.context(layout, step=0)

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from compressors.base import Compressor, Layout
+from compressors.feedback import with_feedback
+from compressors.none import Uncompressed
+from testbed.core import parameter_faults
+from testbed.core.collective_costs import ranks_of_regions
+from testbed.worker.buckets import Buckets
+from testbed.worker.collectives.choice import COLLECTIVES, Collectives
+from testbed.worker.collectives.group import Group
+from testbed.worker.reducer import Reducer
+from testbed.worker.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.workload import Batch, Workload, parameters_crc32
+
+REPLICAS = ("worker", "region")
+_INSIDE = 1
+_INNER_BUCKET_BYTES = 4 << 20
+
+
+@dataclass
+class _Fragment:
+    parameters: list[nn.Parameter]
+    layout: Layout
+    anchor: Tensor
+    """What all replicas agreed on last."""
+    momentum: Tensor
+    offset: int
+    """Steps after the first fragment's turn."""
+    agreed: int = 0
+    """Steps taken when its last exchange began."""
+    outer: Tensor = field(init=False)
+    """The pseudo-gradient, its mean after reduction."""
+
+    def local(self) -> Tensor:
+        return torch.cat([p.detach().view(-1) for p in self.parameters])
+
+    def put(self, flat: Tensor) -> None:
+        for parameter, piece in zip(self.parameters, flat.split([p.numel() for p in self.parameters]), strict=True):
+            parameter.data.copy_(piece.view_as(parameter))
+
+
+class DiLoCo(Strategy):
+    """Replicas train by themselves and average what they have learnt only every `sync_every` steps, by an outer
+    optimizer: Nesterov's momentum on the pseudo-gradient, the parameters agreed on last less those of now.
+
+    Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models", arXiv:2311.08105. In
+    fragments, and applied `overlap_steps` later: Douillard et al., "Streaming DiLoCo with overlapping communication",
+    arXiv:2501.18512. With an outer rate of 1 and no momentum: local SGD (Stich, "Local SGD Converges Fast and
+    Communicates Little", ICLR 2019, arXiv:1805.09767). Differs from the papers: fragments are runs of parameters of
+    equal size, cut anywhere between tensors; pseudo-gradients pass through any compressor, with its error feedback,
+    where the second paper has 4-bit floats; inner optimizer states stay local, as there.
+
+    What is evaluated is rank 0's own parameters at that step; after the last step all replicas agree once more.
+    In a partition replicas train on until their next exchange, which waits; one longer than `timeout_s` fails the run,
+    which names the rank and the link that is down.
+    Cost: 1/sync_every of `ddp`'s bytes, times the compressor's ratio; 12 bytes a parameter.
+
+    Args:
+        sync_every: steps between two exchanges of the same parameters (H).
+        outer_learning_rate, outer_momentum: of the outer optimizer.
+        fragments: so many parts of the parameters take turns, which lowers the peak of traffic as many times.
+        overlap_steps: steps that an exchange may take unnoticed (tau); 0 waits for it.
+        mix: part of a replica's own parameters that stays when those agreed on arrive (alpha).
+        replicas: "worker": each is one. "region": the workers of a region are one, and average their gradients in every
+            step; all of them then take part in the exchange, so `collective` should be a hierarchical one.
+        collective: what carries the exchange.
+
+    Raises:
+        ValueError: a parameter is not one of these.
+    """
+
+    def __init__(
+        self,
+        *,
+        sync_every: int = 50,
+        outer_learning_rate: float = 0.7,
+        outer_momentum: float = 0.9,
+        fragments: int = 1,
+        overlap_steps: int = 0,
+        mix: float = 0.0,
+        replicas: str = "worker",
+        collective: str = "gloo",
+    ) -> None:
+        parameter_faults.raise_all(
+            parameter_faults.whole("sync_every", sync_every, 1),
+            parameter_faults.whole("fragments", fragments, 1),
+            parameter_faults.whole("overlap_steps", overlap_steps, 0),
+            parameter_faults.number("outer_learning_rate", outer_learning_rate, above=0, most=10),
+            parameter_faults.fraction("outer_momentum", outer_momentum),
+            parameter_faults.fraction("mix", mix),
+            parameter_faults.choice("replicas", replicas, REPLICAS),
+            parameter_faults.choice("collective", collective, COLLECTIVES),
+        )
+        turn = sync_every // fragments
+        parameter_faults.raise_all(
+            None if turn else f"fragments={fragments}: at most one a step, with sync_every={sync_every}",
+            None if overlap_steps < max(turn, 1) else f"overlap_steps={overlap_steps}: turns are {turn} steps apart",
+        )
+        self.sync_every, self.overlap_steps, self.mix = sync_every, overlap_steps, mix
+        self.outer_learning_rate, self.outer_momentum = outer_learning_rate, outer_momentum
+        self.fragment_count, self.replicas, self.collective = fragments, replicas, collective
+
+    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        try:
+            owns = with_feedback(compressor).traits.owns
+        except ValueError as error:
+            yield f"compressor: {error}"
+            return
+        if owns != "nothing":
+            what = f"{type(compressor).__name__} with feedback={compressor.feedback}"
+            yield f"strategy=diloco compresses what replicas have learnt, but {what} takes the optimizer's {owns}"
+
+    def bind(self, context: WorkerContext) -> None:
+        self._context = context
+        self.compressor: Compressor = with_feedback(context.compressor)
+        spec, comm = context.spec, context.comm
+        self._outer = Collectives(comm, spec.topology, self.collective)
+        self._reducer = Reducer(self.compressor, comm, context.clock, spec.topology, spec.seed, self._outer)
+        self._inner = self._inside() if self.replicas == "region" and comm.networked else None
+        names = {parameter: name for name, parameter in context.model.named_parameters()}
+        self.fragments = list(self._cut(names))
+        self._under_way: _Fragment | None = None
+        """A fragment whose exchange was begun."""
+        comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
+
+    def step(self, batch: Batch, step: int) -> StepStats:
+        context, clock = self._context, self._context.clock
+        self._zero(step)
+        with clock.phase("forward", clock.times.forward_s):
+            loss = context.workload.loss(context.model, batch)
+        with clock.phase("backward", clock.times.backward_s):
+            loss.backward()
+            if self._inner is not None:
+                self._inner[1].flush()
+        if self._inner is not None:
+            self._inner[0].finish()
+        with clock.phase("optimizer", clock.times.optimizer_s):
+            context.optimizer.step()
+        taken = step + 1
+        for fragment in self.fragments:
+            if taken > fragment.offset and (taken - fragment.offset) % self.sync_every == 0:
+                self._begin(fragment, taken)
+        if self._under_way is not None and taken >= self._under_way.agreed + self.overlap_steps:
+            self._agree(self.mix)
+        return StepStats(float(loss.detach()))
+
+    def finish(self) -> None:
+        """All replicas agree on all parameters."""
+        if self._under_way is not None:
+            self._agree(self.mix)
+        for fragment in self.fragments:
+            if fragment.agreed <= self._step:
+                self._begin(fragment, self._step + 1)
+                self._agree(0.0)
+
+    def layouts(self) -> list[Layout]:
+        return [fragment.layout for fragment in self.fragments]
+
+    def routes(self) -> list[str]:
+        contexts = [self._reducer.context(layout, step=0) for layout in self.layouts()]
+        return [context.route.value for context in contexts if context.route is not None]
+
+    def collectives(self) -> list[str]:
+        contexts = [self._reducer.context(layout, step=0) for layout in self.layouts()]
+        return [
+            self._outer.planned(context.route, self.compressor.payload_bytes(context.layout, context))
+            for context in contexts
+            if context.route is not None
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Of a moment at which no exchange is under way."""
+        outer = [{"anchor": fragment.anchor, "momentum": fragment.momentum} for fragment in self.fragments]
+        return {"compressor": self.compressor.state_dict(), "outer": outer}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.compressor.load_state_dict(state["compressor"])
+        for fragment, kept in zip(self.fragments, state["outer"], strict=True):
+            fragment.anchor.copy_(kept["anchor"])
+            fragment.momentum.copy_(kept["momentum"])
+
+    def _inside(self) -> tuple[Reducer, Buckets]:
+        """What averages gradients in the region of this rank."""
+        context = self._context
+        members = next(ranks for ranks in ranks_of_regions(context.spec.topology) if context.rank in ranks)
+        group = Group(context.comm, members, members.index(context.rank), _INSIDE)
+        between = context.spec.topology.only(members)
+        carried = Collectives(group, between, "ring")
+        reducer = Reducer(Uncompressed(), group, context.clock, between, context.spec.seed, carried)
+        buckets = Buckets(
+            context.model.parameters(),
+            _INNER_BUCKET_BYTES,
+            lambda bucket: reducer.start(bucket.flat, bucket.layout, self._step),
+        )
+        return reducer, buckets
+
+    def _zero(self, step: int) -> None:
+        self._step = step
+        if self._inner is None:
+            self._context.optimizer.zero_grad()
+        else:
+            self._inner[1].reset()
+
+    def _cut(self, names: dict[nn.Parameter, str]) -> Iterator[_Fragment]:
+        parameters = [p for p in self._context.model.parameters() if p.requires_grad]
+        groups = _parts(parameters, self.fragment_count)
+        for index, group in enumerate(groups):
+            layout = Layout(tuple(tuple(p.shape) for p in group), index, tuple(names[p] for p in group))
+            anchor = torch.cat([p.detach().view(-1) for p in group])
+            offset = index * self.sync_every // len(groups)
+            yield _Fragment(group, layout, anchor, torch.zeros_like(anchor), offset)
+
+    def _begin(self, fragment: _Fragment, taken: int) -> None:
+        """After `taken` steps it is the turn of `fragment`."""
+        if self._under_way is not None:
+            self._agree(self.mix)
+        fragment.agreed = taken
+        fragment.outer = fragment.anchor - fragment.local()
+        self._reducer.start(fragment.outer, fragment.layout, self._step)
+        self._under_way = fragment
+
+    def _agree(self, mix: float) -> None:
+        """Take the outer step of the fragment that is under way, and go on from there."""
+        assert self._under_way is not None
+        fragment, self._under_way = self._under_way, None
+        self._reducer.finish()
+        clock = self._context.clock
+        with clock.phase("optimizer"), torch.no_grad():
+            fragment.momentum.mul_(self.outer_momentum).add_(fragment.outer)
+            fragment.anchor.sub_(self.outer_learning_rate * (fragment.outer + self.outer_momentum * fragment.momentum))
+            fragment.put(fragment.anchor if mix == 0 else torch.lerp(fragment.anchor, fragment.local(), mix))
+
+
+def _parts(parameters: list[nn.Parameter], count: int) -> list[list[nn.Parameter]]:
+    """In order, in at most so many runs of about equal size: each goes where its middle lies."""
+    groups: dict[int, list[nn.Parameter]] = {}
+    total, before = sum(p.numel() for p in parameters), 0
+    for parameter in parameters:
+        middle = before + parameter.numel() / 2
+        groups.setdefault(int(count * middle / total), []).append(parameter)
+        before += parameter.numel()
+    return list(groups.values())
