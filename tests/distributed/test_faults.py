@@ -21,7 +21,7 @@ def _at_step(step: int, signal_number: int, rank: int) -> OnEvent:
     return on_event
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "torch_ddp"])
+@pytest.mark.parametrize("strategy", ["ddp", "torch_ddp", "dear", "local_sgd"])
 def test_a_killed_rank_is_an_error_that_names_where(strategy: str, tmp_path: Path) -> None:
     spec = make_spec(strategy, workers=3, steps=2000)
     started_s = time.monotonic()

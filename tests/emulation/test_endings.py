@@ -103,6 +103,7 @@ def test_kill_9_of_the_run_s_own_process_fails_it_and_keeps_its_record(running: 
     assert (summary["status"], summary["verdict"]) == ("failed", "invalid")
     assert summary_faults(summary) == []
     assert summary["reasons"] and summary["steps"] >= 1
+    assert run.samples.exists() and run.report.exists()
     assert '"failed"' in listed(running.runs)
 
 

@@ -99,6 +99,6 @@ def test_a_collector_that_breaks_fails_the_run_and_keeps_its_record(tmp_path: Pa
     events = whole_events(run)
     assert run.events.read_text().endswith("\n")
     assert [event["message"] for event in events if event["event"] == "fault"] == summary["reasons"][:1]
-    assert run.log("oregon-0").exists() and (run.path / "report.html").exists()
+    assert run.log("oregon-0").exists() and run.samples.exists() and run.report.exists()
     (row,) = json.loads(listed(longhaul.runs))
     assert (row["run_id"], row["status"]) == (run.run_id, "failed")

@@ -169,7 +169,7 @@ def test_what_old_runs_lack_is_excused_and_said(tmp_path: Path, capsys: pytest.C
         "no configuration ran with two seeds",
         "no run without compression reached its target, to be compared with",
     }
-    assert len(older) == 4
+    assert len(older) == 6
     said = capsys.readouterr().out
     assert "may be empty: Run, Time to target, query A: no run reached its target" in said
     assert faults == [] and "No data: no run reached its target" in (tmp_path / "pages" / "run.html").read_text()
