@@ -79,7 +79,10 @@ def _measurements(spec: RunSpec, stage: str, t_s: float) -> Iterator[dict[str, A
         for source, target, profile in link.directions():
             if stage in (found := _measured(link, profile.rate_bit_s)):
                 told = {"event": "measurement", "t_s": t_s, "name": link.name, "from": source, "to": target}
-                yield {**told, "stage": stage, **found[stage]}
+                rtt_s = found[stage]["rtt_s"]
+                probed = {"rtt_max_s": rtt_s, "delay_s": rtt_s / 2, "probes": 20, "probes_span_s": 0.16}
+                burst = {"window_s": 0.5, "wire_bytes": 10_000_000, "drops": 0, "arrived_ratio": 1.0, "gaps": None}
+                yield {**told, "stage": stage, **found[stage], **probed, "burst": burst}
 
 
 def _measured(link: Link, rate_bit_s: float) -> dict[str, dict[str, Any]]:
