@@ -223,7 +223,13 @@ def _perform(
         return "completed", faults
     if stop.asked:
         return "interrupted", faults or [f"stopped by {stop.asked.name}"]
-    return ("interrupted" if code == EXIT_INTERRUPTED else "failed"), faults
+    return ("interrupted", faults) if code == EXIT_INTERRUPTED else ("failed", faults or [_ended_by(code)])
+
+
+def _ended_by(code: int) -> str:
+    """For a run that could no longer say why."""
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+    return f"the run's own process {how}; see logs/orchestrator.log"
 
 
 def _read_all(descriptor: int, said: list[str]) -> None:
