@@ -22,7 +22,7 @@ RATIOS = (0.4, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 KINDS = {
     "dear": ("strategy=dear",),
     "overlapped": ("strategy=ddp", "strategy.collective=ring"),
-    "one bucket": ("strategy=ddp", "strategy.collective=ring", "strategy.bucket_size='1 TiB'"),
+    "one bucket": ("strategy=ddp", "strategy.collective=ring", "strategy.bucket_size='1000 GiB'"),
     "after backward": ("strategy=ddp", "strategy.collective=ring", "strategy.overlap=false"),
 }
 _STEPS = 5

@@ -227,8 +227,8 @@ def _perform(
 
 
 def _ended_by(code: int) -> str:
-    """For a run that could no longer say why."""
-    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+    """For a run that could no longer say why. Of a child that SIGKILL ended unshare makes a status of 1."""
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended without a word (status {code})"
     return f"the run's own process {how}; see logs/orchestrator.log"
 
 
