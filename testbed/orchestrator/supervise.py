@@ -227,8 +227,9 @@ def _perform(
 
 
 def _ended_by(code: int) -> str:
-    """For a run that could no longer say why. Of a child that SIGKILL ended unshare makes a status of 1."""
-    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended without a word (status {code})"
+    """For a run that could no longer say why. unshare may make a status of 1 of a child that SIGKILL ended."""
+    names = {number.value: number.name for number in signal.Signals}
+    how = f"was ended by {names.get(-code, -code)}" if code < 0 else f"ended without a word (status {code})"
     return f"the run's own process {how}; see logs/orchestrator.log"
 
 

@@ -133,7 +133,8 @@ class Training:
                 step, rank=rank, world_size=self.comm.world_size, batch_size=spec.batch_size, seed=spec.seed
             )
         # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
-        due = (step + 1) % spec.evaluate_every == 0 or step + 1 == self.steps
+        is_last = step + 1 == self.steps
+        due = is_last or (self.parts.workload.metric is not None and (step + 1) % spec.evaluate_every == 0)
         with self.clock.phase("optimizer", self.clock.times.other_s):
             stats = self.parts.strategy.step(batch, step)
             if due:
@@ -141,7 +142,7 @@ class Training:
         ended_s = time.monotonic()
         if not math.isfinite(stats.loss):
             raise RunError(f"rank {rank}: the loss of step {step + 1} is {stats.loss}; the training has diverged")
-        if step + 1 == self.steps:
+        if is_last:
             self.clock.end_stretch()
         phase_s = dict.fromkeys(PHASES, 0.0) | self.clock.take()
         phase_s["communicate"] = self.comm.stopwatch.take_s() / spec.dilation

@@ -56,7 +56,8 @@ class Workload(ABC):
         return copy.deepcopy(model)
 
     @abstractmethod
-    def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer: ...
+    def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """A new one, of all parameters or of some: it is asked for several times, also before the run."""
 
     @abstractmethod
     def samples(self) -> int:
@@ -97,7 +98,8 @@ def _split(batch: Batch, parts: int) -> list[Batch]:
     if isinstance(batch, Tensor):
         return list(batch.split(len(batch) // parts))
     if isinstance(batch, tuple | list):
-        return [type(batch)(pieces) for pieces in zip(*(_split(item, parts) for item in batch), strict=True)]
+        pieces = zip(*(_split(item, parts) for item in batch), strict=True)
+        return [type(batch)(*piece) if hasattr(batch, "_fields") else type(batch)(piece) for piece in pieces]
     raise TypeError(f"a batch of {type(batch).__name__} cannot be split; its workload's `split` has to")
 
 

@@ -101,6 +101,15 @@ def test_what_arrives_late_is_mixed_in(tmp_path: Path) -> None:
             due[step + 3] = ours.pseudo_gradient()
         if step + 1 in due:
             ours.outer(due[step + 1])
+    assert len({done["parameters_crc32"] for done in outcome.of("done")}) == 1
+
+
+@pytest.mark.parametrize("steps", [15, 20])
+def test_streaming_as_it_is_configured_ends_with_all_replicas_alike(steps: int, tmp_path: Path) -> None:
+    params = {"sync_every": 15}
+    outcome = run(make_spec("streaming_diloco", workers=2, steps=steps, strategy_params=params), tmp_path)
+    assert set(outcome.status.values()) == {0}, outcome.of("fault")
+    assert len({done["parameters_crc32"] for done in outcome.of("done")}) == 1
 
 
 def test_fragments_take_turns_and_all_agree_in_the_end(tmp_path: Path) -> None:

@@ -89,6 +89,8 @@ def plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
         codec_s = [tuple(device.codec_s(n, round_) for round_ in range(len(c) + 1)) for n, c in found]
     if strategy == "dear" and any([one.kind for one in c] != ["all_reduce"] for _, c in found):
         raise InputError(f"strategy=dear compressor={spec.compressor.name}: only sums are simulated in halves")
+    if strategy == "dear" and spec.strategy.params.get("clip_norm") is not None:
+        raise InputError("strategy=dear strategy.clip_norm: what it waits for is not simulated; leave it out")
     ends = list(itertools.accumulate(n for n, _ in found))
     last = 1 / spec.strategy.params.get("accumulate", 1)
     backward_s = last * device.backward_s
@@ -102,7 +104,7 @@ def plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
             BucketPlan(n, at_s, c, s, last * _needed_s(device, end))
             for (n, c), at_s, s, end in zip(found, ready_s, codec_s, ends, strict=True)
         ),
-        algorithm=str(spec.strategy.params.get("collective", "gloo")),
+        algorithm=str(spec.strategy.params.get("collective", "ring" if strategy == "dear" else "gloo")),
         is_halved=strategy == "dear",
     )
 

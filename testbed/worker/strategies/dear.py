@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,7 +27,8 @@ class DeAR(BucketedStrategy):
 
     Synchronous: the same update as `ddp`, with the hyper-parameters of its own step, applied later; `settle` applies
     what is left before the model is evaluated or kept. A module whose parameters others read without calling it (or
-    that the first step does not call) has them updated before forward begins.
+    that the first step does not call) has them updated before forward begins; one that is called and also read without
+    being called, before that, would be read too early, which backward mostly notices and refuses.
     In a partition it waits: a short one costs its length and what TCP takes to try again; one longer than `timeout_s`
     fails the run, which names the rank and the link that is down.
     Cost: the bytes of a ring's all-reduce, twice its messages' start-up at worst; 4 bytes a parameter for the buckets.
@@ -87,11 +89,14 @@ class DeAR(BucketedStrategy):
         """Of those, the ones that forward has called; None after the first."""
         self._layers: dict[nn.Module, str] = {}
         """The names under which a device's times know them."""
+        self._left: set[nn.Module] = set()
+        """Those of them that this forward has called."""
+        self._sends_the_gradient = self.compressor.traits.verbatim and not context.compressor.uses_feedback
         self._hook(context.model)
 
     def settle(self) -> None:
-        for index in self._order:
-            self._apply(index)
+        while self._unapplied:
+            self._apply_next()
 
     def state_dict(self) -> dict[str, Any]:
         self.settle()
@@ -109,7 +114,8 @@ class DeAR(BucketedStrategy):
             own = {bucket_of[p] for p in module.parameters(recurse=False) if p in bucket_of}
             if own:
                 self._needs[module] = sorted(own, reverse=True)  # backward reaches buckets the other way round
-                module.register_forward_pre_hook(lambda module, _: self._enter(module))
+                # first of all hooks: others may compute from the parameters what the module uses
+                module.register_forward_pre_hook(lambda module, _: self._enter(module), prepend=True)
         for name in layer_names(model):
             layer = model.get_submodule(name)
             self._layers[layer] = name
@@ -121,11 +127,13 @@ class DeAR(BucketedStrategy):
             if self._called is not None:
                 self._called.add(module)
                 self._order += [] if index in self._order else [index]
-            self._apply(index)
+            while index in self._unapplied:
+                self._apply_next()
 
     def _leave(self, layer: nn.Module) -> None:
         clock = self._context.clock
-        if layer in self._layers:
+        if layer in self._layers and layer not in self._left:
+            self._left.add(layer)  # its time is that of all its calls
             clock.spend(clock.times.forward_of(self._layers[layer]) / self.micro_batches)
 
     def _complete_order(self) -> None:
@@ -136,11 +144,13 @@ class DeAR(BucketedStrategy):
         self._first = sorted(uncalled, reverse=True)
         self._order = [*self._first, *(index for index in self._order if index not in uncalled)]
         self._called = None
+        order = zlib.crc32(bytes(str(self._order), "ascii"))
+        self._context.comm.require_equal(order, "the order in which forward reads buckets of parameters")
 
-    def _apply(self, index: int) -> None:
-        """Update the parameters of a bucket with the last step's mean gradient, once it is there."""
-        if index not in self._unapplied:
-            return
+    def _apply_next(self) -> None:
+        """Update the parameters of a bucket with the last step's mean gradient, once it is there: always in one order,
+        whatever a later forward calls first, since some compressors exchange something more now."""
+        index = next(index for index in self._order if index in self._unapplied)
         self._unapplied.remove(index)
         self._reducer.finish(index)
         clock, bucket = self._context.clock, self.buckets.buckets[index]
@@ -154,12 +164,14 @@ class DeAR(BucketedStrategy):
         groups = {p: group for group in self._context.optimizer.param_groups for p in group["params"]}
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
-                settings = groups[group["params"][0]]
-                group.update({key: value for key, value in settings.items() if key != "params"})
+                if group["params"]:  # of a bucket a kind of parameters may have none
+                    settings = groups[group["params"][0]]
+                    group.update({key: value for key, value in settings.items() if key != "params"})
 
     def _forward(self, part: Batch, number: int) -> Tensor:
-        for index in self._first:
-            self._apply(index)
+        self._left.clear()
+        for _ in self._unapplied.intersection(self._first):
+            self._apply_next()
         loss = super()._forward(part, number)
         self.settle()  # of modules that this forward did not call
         self._complete_order()
@@ -173,7 +185,7 @@ class DeAR(BucketedStrategy):
         self._unapplied = set(self._order)
         if self.clip_norm is None:
             self._reducer.turn(self._order)
-        elif self.compressor.traits.verbatim and self._reducer.has_halves:
+        elif self._sends_the_gradient and self._reducer.has_halves:
             self._reducer.clip(self.clip_norm)
             self._reducer.turn(self._order)
         else:

@@ -57,7 +57,8 @@ class DiLoCo(Strategy):
     equal size, cut anywhere between tensors; pseudo-gradients pass through any compressor, with its error feedback,
     where the second paper has 4-bit floats; inner optimizer states stay local, as there.
 
-    What is evaluated is rank 0's own parameters at that step; after the last step all replicas agree once more.
+    What is evaluated is rank 0's own parameters at that step; after the last step all replicas agree once more,
+    on the mean of what they have if it is not the turn of a part.
     In a partition replicas train on until their next exchange, which waits; one longer than `timeout_s` fails the run,
     which names the rank and the link that is down.
     Cost: 1/sync_every of `ddp`'s bytes, times the compressor's ratio; 12 bytes a parameter.
@@ -158,7 +159,9 @@ class DiLoCo(Strategy):
         for fragment in self.fragments:
             if fragment.agreed <= self._step:
                 self._begin(fragment, self._step + 1)
-                self._agree(0.0)
+                self._agree_on_mean()
+            else:
+                fragment.put(fragment.anchor)  # nobody keeps a part of its own
 
     def layouts(self) -> list[Layout]:
         return [fragment.layout for fragment in self.fragments]
@@ -225,6 +228,14 @@ class DiLoCo(Strategy):
         fragment.outer = fragment.anchor - fragment.local()
         self._reducer.start(fragment.outer, fragment.layout, self._step)
         self._under_way = fragment
+
+    def _agree_on_mean(self) -> None:
+        """Likewise on what all have, on average: too little was learnt since the last turn for a step with momentum."""
+        assert self._under_way is not None
+        fragment, self._under_way = self._under_way, None
+        self._reducer.finish()
+        fragment.anchor.sub_(fragment.outer)
+        fragment.put(fragment.anchor)
 
     def _agree(self, mix: float) -> None:
         """Take the outer step of the fragment that is under way, and go on from there."""
