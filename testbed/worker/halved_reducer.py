@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Exchange, Layout, Rounds
+from compressors.base import Compressor, Exchange, Layout
 from testbed.core.topology import Topology
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.collectives import ring, two_shot
 from testbed.worker.collectives.choice import Collectives
 from testbed.worker.collectives.transport import Peers, split
 from testbed.worker.comm import Communicator, Pending
-from testbed.worker.reducer import Reducer
+from testbed.worker.reducer import Job, Reducer
 
 Half = Callable[[Peers, Tensor], object]
 HALVES: dict[str, tuple[Half, Half]] = {
@@ -30,24 +29,11 @@ _NO_LENGTH = 1e-6
 """What torch's `clip_grad_norm_` adds to a length, so that one of 0 has a scale."""
 
 
-@dataclass
-class _Job:
-    rounds: Rounds
-    exchange: Exchange
-    pending: Pending
-    elements: int
-    is_halved: bool
-    round: int = 1
-
-
-class HalvedReducer:
-    """`start` in backward, `turn` after it, `finish` of each bucket when it is needed: all in one order on all ranks.
+class HalvedReducer(Reducer):
+    """`start` in backward, `turn` after it, `finish_one` when a bucket is needed: all in one order on all ranks.
 
     A compressor's last sum is split in reduce-scatter and all-gather. Of one that sends otherwise the first exchange
-    overlaps backward, and what follows the next forward.
-
-    Raises:
-        ValueError: this collective has no halves.
+    overlaps backward, and what follows the next forward. A compressor that `wants_link` is not told what links cost.
     """
 
     def __init__(
@@ -57,34 +43,26 @@ class HalvedReducer:
         clock: PhaseClock,
         topology: Topology,
         seed: int,
-        collective: str,
+        collectives: Collectives,
     ) -> None:
-        if collective not in HALVES:
-            raise ValueError(f"collective={collective}: has no halves; those that have: {', '.join(HALVES)}")
-        self.collectives = Collectives(comm, topology, collective)
-        self._reducer = Reducer(compressor, comm, clock, topology, seed, self.collectives)
-        self._first_half, self._second_half = HALVES[collective]
-        self._comm, self._clock = comm, clock
-        self._jobs: dict[int, _Job] = {}
-
-    def context(self, layout: Layout, step: int) -> Context:
-        return self._reducer.context(layout, step)
-
-    def start(self, flat: Tensor, layout: Layout, step: int) -> None:
-        """Compress `flat` and send the first half off; it holds the mean after `finish` of it."""
-        rounds = self._reducer.rounds(flat, layout, step)
-        with self._clock.codec("compress", layout.numel, 0), torch.no_grad():
-            first = next(rounds, None)  # a compressor may have nothing to say in this step
-        if first is None:
-            return
-        is_halved = self._has_halves(first)
-        pending = self._half(first, self._first_half, "reduce_scatter") if is_halved else self._run(first)
-        self._jobs[layout.bucket] = _Job(rounds, first, pending, layout.numel, is_halved)
+        """
+        Args:
+            collectives: of a name in `HALVES`.
+        """
+        super().__init__(compressor, comm, clock, topology, seed, collectives)
+        self._name = collectives.name
+        self._first_half, self._second_half = HALVES[collectives.name]
+        self._under_way: dict[int, Job] = {}
 
     @property
     def has_halves(self) -> bool:
         """Whether sums are split here: alone there is nothing to split."""
-        return self._comm.networked and self._comm.world_size > 1
+        return self.comm.networked and self.comm.world_size > 1
+
+    def start(self, flat: Tensor, layout: Layout, step: int) -> None:
+        """Compress `flat` and send the first half off; it holds the mean after `finish_one` of it."""
+        if (job := self._begin(flat, layout, step)) is not None:
+            self._under_way[layout.bucket] = job
 
     def clip(self, norm: float) -> None:
         """Scale the mean of all buckets down to this 2-norm, if it is longer: after the first halves, before `turn`.
@@ -92,15 +70,15 @@ class HalvedReducer:
         Each rank scales its parts of sums of float32, once a sum over ranks says how long the mean is.
         """
         shards = []
-        for job in self._jobs.values():
-            with self._clock.phase(WAITING):
+        for job in self._under_way.values():
+            with self.clock.phase(WAITING):
                 (tensor,) = job.pending.wait()
-            shards.append(split(tensor, self._comm.world_size)[self._comm.rank])
+            shards.append(split(tensor, self.comm.world_size)[self.comm.rank])
         square = sum((shard.double().square().sum() for shard in shards), torch.zeros((), dtype=torch.float64))
-        pending = self._run(Exchange(kind="all_reduce", data=[square.view(1)]))
-        with self._clock.phase(WAITING):
+        pending = self._run(Exchange(kind="all_reduce", data=[square.view(1)]), 0)
+        with self.clock.phase(WAITING):
             (total,) = pending.wait()
-        length = float(total.sqrt()) / self._comm.world_size
+        length = float(total.sqrt()) / self.comm.world_size
         scale = min(1.0, norm / (length + _NO_LENGTH))
         for shard in shards:
             shard.mul_(scale)
@@ -111,40 +89,24 @@ class HalvedReducer:
         The thread that carries them takes one after another, so that a second half need not wait here for its first.
         """
         for index in order:
-            job = self._jobs.get(index)
-            if job is None:
-                continue
-            if job.is_halved:
+            job = self._under_way.get(index)
+            if job is not None and self._is_halved(job.exchange):
                 job.pending = self._half(job.exchange, self._second_half, "all_gather")
-            elif not self._advance(job):
-                del self._jobs[index]
+            elif job is not None and not self._advance(job):
+                del self._under_way[index]
 
-    def finish(self, index: int) -> None:
+    def finish_one(self, index: int) -> None:
         """Bring the bucket of that index to its end."""
-        job = self._jobs.pop(index, None)
+        job = self._under_way.pop(index, None)
         while job is not None and self._advance(job):
             pass
 
-    def _advance(self, job: _Job) -> bool:
-        """Wait for the job's exchange and start the next; False where that was the last."""
-        with self._clock.phase(WAITING):
-            results = job.pending.wait()
-        try:
-            with self._clock.codec(job.exchange.then, job.elements, job.round), torch.no_grad():
-                job.exchange = job.rounds.send(results)
-        except StopIteration:
-            return False
-        job.pending = self._run(job.exchange)
-        job.round += 1
-        return True
+    def _send(self, first: Exchange) -> Pending:
+        return self._half(first, self._first_half, "reduce_scatter") if self._is_halved(first) else super()._send(first)
 
-    def _has_halves(self, exchange: Exchange) -> bool:
+    def _is_halved(self, exchange: Exchange) -> bool:
         is_last_sum = exchange.kind == "all_reduce" and exchange.op == "sum" and exchange.then == "decompress"
         return is_last_sum and self.has_halves
-
-    def _run(self, exchange: Exchange) -> Pending:
-        self._clock.mark()
-        return self.collectives.run(exchange)
 
     def _half(self, exchange: Exchange, half: Half, what: str) -> Pending:
         (tensor,) = exchange.data
@@ -153,5 +115,5 @@ class HalvedReducer:
             half(peers, tensor)
             return [tensor]
 
-        self._clock.mark()
-        return self._comm.submit(f"{what} of {tensor.nbytes} bytes by {self.collectives.name}", carry)
+        self.clock.mark()
+        return self.comm.submit(f"{what} of {tensor.nbytes} bytes by {self._name}", carry)

@@ -26,10 +26,13 @@ from testbed.worker.link_meter import LinkMeter
 
 
 @dataclass
-class _Job:
+class Job:
+    """A bucket on its way."""
+
     rounds: Rounds
+    exchange: Exchange
+    """Under way."""
     pending: Pending
-    next_phase: str
     elements: int
     round: int = 1
 
@@ -64,18 +67,13 @@ class Reducer:
         self._link = topology.slowest_hop
         measures = compressor.wants_link and comm.world_size > 1
         self._meter = LinkMeter(self._link, comm, clock.dilation) if measures else None
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[Job] = deque()
         self._start = comm.run if collectives is None else collectives.run
 
     def start(self, flat: Tensor, layout: Layout, step: int) -> None:
         """Compress `flat` and send it off; it holds the mean after `finish`, and is not to be touched before."""
-        rounds = self.rounds(flat, layout, step)
-        with self.clock.codec("compress", layout.numel, 0), torch.no_grad():
-            first = next(rounds, None)  # a compressor may have nothing to say in this step
-        if self._meter is not None:
-            self._meter.begin(step)
-        if first is not None:
-            self._jobs.append(_Job(rounds, self._run(first, 0), first.then, layout.numel))
+        if (job := self._begin(flat, layout, step)) is not None:
+            self._jobs.append(job)
 
     def rounds(self, flat: Tensor, layout: Layout, step: int) -> Rounds:
         """What is asked for to reduce `flat`, questions for sizes among it."""
@@ -85,18 +83,36 @@ class Reducer:
         """Bring every bucket to its end, in the order of `start`, round by round."""
         while self._jobs:
             job = self._jobs.popleft()
-            with self.clock.phase(WAITING):
-                results = job.pending.wait()
-            try:
-                with self.clock.codec(job.next_phase, job.elements, job.round), torch.no_grad():
-                    following = job.rounds.send(results)
-            except StopIteration:
-                continue
-            job.pending, job.next_phase = self._run(following, job.round), following.then
-            job.round += 1
-            self._jobs.append(job)
+            if self._advance(job):
+                self._jobs.append(job)
         if self._meter is not None:
             self._measure(self._meter)
+
+    def _begin(self, flat: Tensor, layout: Layout, step: int) -> Job | None:
+        """None where the compressor has nothing to say in this step."""
+        rounds = self.rounds(flat, layout, step)
+        with self.clock.codec("compress", layout.numel, 0), torch.no_grad():
+            first = next(rounds, None)
+        if self._meter is not None:
+            self._meter.begin(step)
+        return None if first is None else Job(rounds, first, self._send(first), layout.numel)
+
+    def _send(self, first: Exchange) -> Pending:
+        """A bucket's first exchange."""
+        return self._run(first, 0)
+
+    def _advance(self, job: Job) -> bool:
+        """Wait for the job's exchange and start the next; False where that was the last."""
+        with self.clock.phase(WAITING):
+            results = job.pending.wait()
+        try:
+            with self.clock.codec(job.exchange.then, job.elements, job.round), torch.no_grad():
+                job.exchange = job.rounds.send(results)
+        except StopIteration:
+            return False
+        job.pending = self._run(job.exchange, job.round)
+        job.round += 1
+        return True
 
     def _run(self, exchange: Exchange, round_: int) -> Pending:
         if self._meter is not None:

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from testbed.worker.workload import Workload
 
 WIDTH = 24
-COUNT = 13
-"""Parameters."""
 
 
 class Odd(nn.Module):
@@ -31,6 +29,9 @@ class Odd(nn.Module):
         if step % 2:
             hidden = hidden + self.sometimes(hidden)
         return self.last(torch.tanh(nn.functional.linear(hidden, self.read.weight)))
+
+
+COUNT = len(list(Odd().parameters()))
 
 
 class OddModel(Workload):

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from compressors.base import Compressor, Context, Layout
 from compressors.feedback import with_feedback
 from testbed.worker.buckets import Bucket
+from testbed.worker.collectives.choice import Collectives
 from testbed.worker.data_parallel import BucketedStrategy
 from testbed.worker.halved_reducer import HALVES, HalvedReducer
 from testbed.worker.layers import layer_names
@@ -73,10 +74,11 @@ class DeAR(BucketedStrategy):
         super().bind(context)
         spec = context.spec
         parts = self.compressor, context.comm, context.clock, spec.topology, spec.seed
-        self._reducer = HalvedReducer(*parts, self.collective)
-        self._collectives = self._reducer.collectives
+        self._collectives = Collectives(context.comm, spec.topology, self.collective)
+        self._reducer = HalvedReducer(*parts, self._collectives)
         # what a compressor has left of the run's optimizer, its settings, is what these go by
         self._optimizers = [context.workload.optimizer(bucket.parameters) for bucket in self.buckets.buckets]
+        self._elements = sum(layout.numel for layout in self.layouts())
         self._unapplied: set[int] = set()
         """Buckets whose update is still to come."""
         self._order: list[int] = []
@@ -152,10 +154,10 @@ class DeAR(BucketedStrategy):
         whatever a later forward calls first, since some compressors exchange something more now."""
         index = next(index for index in self._order if index in self._unapplied)
         self._unapplied.remove(index)
-        self._reducer.finish(index)
+        self._reducer.finish_one(index)
         clock, bucket = self._context.clock, self.buckets.buckets[index]
         whole_s = clock.times.optimizer_s
-        share = bucket.layout.numel / sum(layout.numel for layout in self.layouts())
+        share = bucket.layout.numel / self._elements
         with clock.phase("optimizer", None if whole_s is None else whole_s * share):
             self._optimizers[index].step()
 
@@ -191,7 +193,7 @@ class DeAR(BucketedStrategy):
         else:
             self._reducer.turn(self._order)
             for index in self._order:
-                self._reducer.finish(index)
+                self._reducer.finish_one(index)
             nn.utils.clip_grad_norm_(self._context.model.parameters(), self.clip_norm)
 
     def _reduction(self, layout: Layout) -> Context:
