@@ -19,6 +19,7 @@ from typing import Any
 
 from testbed.core.auto_dilation import choose
 from testbed.core.errors import raise_input_faults
+from testbed.core.fusion import BY_TIMES
 from testbed.core.profile import Profile
 from testbed.core.rundir import write_json
 from testbed.core.spec import RunSpec
@@ -76,12 +77,14 @@ def usable_cores() -> int:
 
 
 def _key(spec: RunSpec) -> str:
-    """Of all that the processor's times depend on; the device is none of it.
+    """Of all that the processor's times depend on; the device is none of it, unless it decides which buckets there are.
 
     How long the run is decides which steps a compressor is timed in.
     """
     data = spec.to_json()
-    keys = ("workload", "strategy", "compressor", "batch_size", "topology", "steps", "epochs")
+    keys = ["workload", "strategy", "compressor", "batch_size", "topology", "steps", "epochs"]
+    if spec.strategy.params.get("fusion") == BY_TIMES:
+        keys.append("device")
     parts = {key: data[key] for key in keys}
     machine = [provenance.cpu_model(), metadata.version("torch"), provenance.code_hash()]
     return hashlib.sha256(json.dumps([parts, machine], sort_keys=True).encode()).hexdigest()[:24]

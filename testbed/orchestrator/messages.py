@@ -63,6 +63,15 @@ FIELDS: dict[str, dict[str, Any]] = {
     "step": _STEP,
     "payload": {"payload_bytes": _count, "elements": _count},
     "evaluation": {"t_s": _number, "step": _count, "name": _text, "value": _number},
+    "tuning": {
+        "t_s": _number,
+        "step": _count,
+        "what": _text,
+        "size_bytes": _count,
+        "buckets": _count,
+        "step_s": _number,
+        "trial": _count,
+    },
     "done": {"steps": _count, "parameters_crc32": _or_none(_count)},
     "fault": {"message": _text},
 }

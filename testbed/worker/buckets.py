@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,42 +19,33 @@ class Bucket:
     layout: Layout
 
 
-def assign(parameters: Iterable[nn.Parameter], size_bytes: int) -> list[list[nn.Parameter]]:
-    """Parameters in the order in which backward reaches them (the reverse of the model's), cut before `size_bytes`
-    would be exceeded. A parameter larger than that has a bucket of its own."""
-    groups: list[list[nn.Parameter]] = []
-    filled = 0
-    for parameter in reversed([p for p in parameters if p.requires_grad]):
-        if not groups or filled + parameter.nbytes > size_bytes:
-            groups.append([])
-            filled = 0
-        groups[-1].append(parameter)
-        filled += parameter.nbytes
-    return groups
-
-
 class Buckets:
     """Calls `ready` for each bucket once all its gradients are there, always in the same order."""
 
     def __init__(
         self,
-        parameters: Iterable[nn.Parameter],
-        size_bytes: int,
+        groups: Sequence[Sequence[nn.Parameter]],
         ready: Callable[[Bucket], None],
         names: Mapping[nn.Parameter, str] | None = None,
     ) -> None:
         """
         Args:
+            groups: the parameters of each bucket, in the order in which backward reaches them.
             names: of the parameters, for layouts; None leaves them out.
         """
-        groups = assign(parameters, size_bytes)
-        self.buckets = [_fuse(group, index, names) for index, group in enumerate(groups)]
-        self._ready = ready
+        self._ready, self._names = ready, names
+        self.buckets: list[Bucket] = []
+        self._bucket_of: dict[nn.Parameter, int] = {}
         self._missing: list[int] = []
         self._next = 0
-        for index, bucket in enumerate(self.buckets):
-            for parameter in bucket.parameters:
-                parameter.register_post_accumulate_grad_hook(lambda _, index=index: self._arrived(index))
+        self.regroup(groups)
+        for parameter in self._bucket_of:
+            parameter.register_post_accumulate_grad_hook(lambda parameter: self._arrived(parameter))
+
+    def regroup(self, groups: Sequence[Sequence[nn.Parameter]]) -> None:
+        """The same parameters in other buckets, between two steps; what gradients hold is gone."""
+        self.buckets = [_fuse(list(group), index, self._names) for index, group in enumerate(groups)]
+        self._bucket_of = {p: index for index, bucket in enumerate(self.buckets) for p in bucket.parameters}
 
     def reset(self) -> None:
         """Zero all gradients; the backward to come is the step's only one, unless `hold` says otherwise."""
@@ -77,8 +68,8 @@ class Buckets:
         while self._next < len(self.buckets):
             self._hand_on()
 
-    def _arrived(self, index: int) -> None:
-        self._missing[index] -= 1
+    def _arrived(self, parameter: nn.Parameter) -> None:
+        self._missing[self._bucket_of[parameter]] -= 1
         # Ranks must issue collectives in one order, so a bucket that is early waits for the ones before it.
         while self._next < len(self.buckets) and self._missing[self._next] == 0:
             self._hand_on()

@@ -12,11 +12,16 @@ from torch import Tensor
 from compressors.base import Compressor, Context, Layout
 from compressors.feedback import with_feedback
 from testbed.core import parameter_faults
+from testbed.core.fusion import BY_TIMES, RULES, TUNED
 from testbed.core.units import parse_size_bytes
 from testbed.worker.buckets import Bucket, Buckets
 from testbed.worker.collectives.choice import Collectives
+from testbed.worker.fusion import all_reduce_cost, grouped
 from testbed.worker.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.tuner import SMALLEST_SHARE, Bounds, FusionTuner
 from testbed.worker.workload import Batch, Workload, parameters_crc32
+
+FUSIONS = (*RULES, TUNED)
 
 
 class BucketedStrategy(Strategy):
@@ -24,6 +29,7 @@ class BucketedStrategy(Strategy):
 
     Args:
         bucket_size: text with a unit.
+        fusion: which gradients share a bucket.
         collective: its name, one of `collectives`.
         accumulate: in how many micro-batches a step takes its batch, one after another: less memory, the same gradient
             but for the order of sums.
@@ -38,6 +44,7 @@ class BucketedStrategy(Strategy):
         self,
         *,
         bucket_size: str,
+        fusion: str,
         collective: str,
         collectives: Collection[str],
         accumulate: int,
@@ -46,21 +53,26 @@ class BucketedStrategy(Strategy):
     ) -> None:
         parameter_faults.raise_all(
             _size_fault(bucket_size),
+            parameter_faults.choice("fusion", fusion, FUSIONS),
             parameter_faults.choice("collective", collective, collectives),
             parameter_faults.whole("accumulate", accumulate, 1),
             parameter_faults.number("clip_norm", clip_norm, above=0, below=float("inf"), null=True),
             *faults,
         )
         self.bucket_size_bytes = parse_size_bytes(bucket_size)
-        self.collective, self.micro_batches, self.clip_norm = collective, accumulate, clip_norm
+        self.fusion, self.collective = fusion, collective
+        self.micro_batches, self.clip_norm = accumulate, clip_norm
         self._collectives: Collectives
+        self._tuner: FusionTuner | None = None
 
     def bind(self, context: WorkerContext) -> None:
         self._context, self._step = context, 0
         self.compressor: Compressor = with_feedback(context.compressor)
         self._optimizer = self.compressor.adopt(context.optimizer)
-        names = {parameter: name for name, parameter in context.model.named_parameters()}
-        self.buckets = Buckets(context.model.parameters(), self.bucket_size_bytes, self._hand_over, names)
+        self._names = {parameter: name for name, parameter in context.model.named_parameters()}
+        self.buckets = Buckets(self._groups(self.bucket_size_bytes), self._hand_over, self._names)
+        if self.fusion == TUNED and context.comm.networked:
+            self._tuner = self._new_tuner(sum(bucket.flat.nbytes for bucket in self.buckets.buckets))
         context.comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
 
     def step(self, batch: Batch, step: int) -> StepStats:
@@ -82,6 +94,8 @@ class BucketedStrategy(Strategy):
                     self.buckets.flush()
             losses.append(loss.detach())
         self._update()
+        if self._tuner is not None and (size_bytes := self._tuner.after_step()) is not None:
+            self._regroup(size_bytes)
         return StepStats(float(sum(losses[1:], losses[0])) * share)
 
     def layouts(self) -> list[Layout]:
@@ -99,10 +113,16 @@ class BucketedStrategy(Strategy):
             if context.route is not None
         ]
 
+    def take_notes(self) -> list[dict[str, Any]]:
+        notes = [] if self._tuner is None else self._tuner.take_notes()
+        return [{**note, "buckets": len(self._groups(note["size_bytes"]))} for note in notes]
+
     def state_dict(self) -> dict[str, Any]:
-        return {"compressor": self.compressor.state_dict()}
+        return {"compressor": self.compressor.state_dict(), "bucket_size_bytes": self.bucket_size_bytes}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["bucket_size_bytes"] != self.bucket_size_bytes:
+            self._regroup(state["bucket_size_bytes"])
         self.compressor.load_state_dict(state["compressor"])
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
@@ -110,6 +130,43 @@ class BucketedStrategy(Strategy):
             with_feedback(compressor).adopt(workload.optimizer([torch.nn.Parameter(torch.zeros(1))]))
         except ValueError as error:
             yield f"compressor: {error}"
+            return
+        name, traits = type(compressor).__name__, compressor.traits
+        in_parts = traits.chunkable and traits.sum_dtype is None and not traits.own_rounds
+        if self.fusion == BY_TIMES and traits.sum_dtype is None:
+            yield f"strategy.fusion={BY_TIMES} goes by what sums cost, but {name} sends otherwise; use fusion=size"
+        if self.fusion == TUNED and compressor.uses_feedback and in_parts:
+            yield (
+                f"strategy.fusion={TUNED} changes buckets, but what {name} keeps of parts of them cannot be moved; use"
+                " fusion=size, or feedback=none"
+            )
+
+    def _groups(self, size_bytes: int) -> list[list[torch.nn.Parameter]]:
+        context, rule = self._context, self.fusion if self.fusion != TUNED else RULES[0]
+        cost = None
+        if rule == BY_TIMES:
+            width = (self.compressor.traits.sum_dtype or torch.float32).itemsize / torch.float32.itemsize
+            total_bytes = sum(p.nbytes for p in self._names)
+            cost = all_reduce_cost(context.spec, self.collective, total_bytes, width)
+        return grouped(context.model.parameters(), size_bytes, rule, self._names, context.clock.times, cost)
+
+    def _new_tuner(self, total_bytes: int) -> FusionTuner:
+        return FusionTuner(
+            Bounds(max(1, total_bytes // SMALLEST_SHARE), total_bytes),
+            self.bucket_size_bytes,
+            lambda size_bytes: tuple(len(group) for group in self._groups(size_bytes)),
+            self._context.rank,
+            self._context.clock,
+            lambda exchange: self._collectives.run(exchange),
+        )
+
+    def _regroup(self, size_bytes: int) -> None:
+        """Other buckets, between two steps: what a compressor keeps goes with its parameters."""
+        self.settle()
+        old, state = self.layouts(), self.compressor.state_dict()
+        self.bucket_size_bytes = size_bytes
+        self.buckets.regroup(self._groups(size_bytes))
+        self.compressor.load_state_dict(self.compressor.move_state(state, old, self.layouts()) if state else {})
 
     def _hand_over(self, bucket: Bucket) -> None:
         clock = self._context.clock

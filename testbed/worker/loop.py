@@ -163,5 +163,7 @@ class Training:
                 "samples": spec.batch_size,
             }
         )
+        for note in self.parts.strategy.take_notes():
+            self.emit({"event": "tuning", "t_s": t_s, "rank": rank, "step": step + 1, **note})
         if self._evaluations is not None and due:
             self._evaluations.start(step + 1, t_s)

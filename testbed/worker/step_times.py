@@ -28,6 +28,7 @@ from testbed.worker.parts import build_parts
 from testbed.worker.rehearsal import Echo
 from testbed.worker.repeated import repeated
 from testbed.worker.strategy import WorkerContext
+from testbed.worker.times import ComputeTimes
 from testbed.worker.workload import Workload
 
 
@@ -37,15 +38,22 @@ def measure(spec: RunSpec) -> Profile:
     parts = build_parts(spec)
     parts.workload.preload()
     model = parts.workload.model(spec.seed)
-    layers, _, _ = measure_layers(parts.workload, model, spec, repeated)
-    with _alone(spec):
-        layouts, phases = _strategy_step(spec)
-    codec, collectives = codec_times(spec, layouts)
-    profile = Profile(
+    layers, forward_s, backward_s = measure_layers(parts.workload, model, spec, repeated)
+    found = Profile(
         workload=part_text(spec.workload),
         compressor=part_text(spec.compressor),
         batch_size=spec.batch_size,
         layers=layers,
+        forward_s=forward_s,
+        backward_s=backward_s,
+        optimizer_s=0.0,
+        provenance={**this_machine(), "strategy": part_text(spec.strategy), "workers": spec.workers},
+    )
+    with _alone(spec):
+        layouts, phases = _strategy_step(spec, found)
+    codec, collectives = codec_times(spec, layouts)
+    profile = dataclasses.replace(
+        found,
         forward_s=phases["forward"],
         backward_s=phases["backward"],
         optimizer_s=phases["optimizer"],
@@ -53,7 +61,6 @@ def measure(spec: RunSpec) -> Profile:
         codec=codec,
         buckets=tuple(layout.numel for layout in layouts),
         collectives=tuple(collectives),
-        provenance={**this_machine(), "strategy": part_text(spec.strategy), "workers": spec.workers},
     )
     return dataclasses.replace(profile, cpu_step_s=profile.step_s)
 
@@ -89,14 +96,15 @@ class _Adopting(Uncompressed):
         return self._compressor.adopt(optimizer)
 
 
-def _strategy_step(spec: RunSpec) -> tuple[list[Layout], dict[str, float]]:
+def _strategy_step(spec: RunSpec, layers: Profile) -> tuple[list[Layout], dict[str, float]]:
     """The layouts that a step reduces, and its CPU seconds by phase, as the strategy takes them.
 
-    Nothing is compressed, but the optimizer is the one that the compressor leaves.
+    Nothing is compressed, but the optimizer is the one that the compressor leaves. A strategy that makes its buckets by
+    the times of layers has those of the emulated device.
     """
     parts = build_parts(spec)
     model = parts.workload.model(spec.seed)
-    clock = PhaseClock()
+    clock = PhaseClock(times=ComputeTimes.known(parts.device.profile(layers), model))
     parts.strategy.bind(
         WorkerContext(
             spec=spec,

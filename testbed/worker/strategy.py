@@ -85,6 +85,13 @@ class Strategy(ABC):
         """What carries each bucket, in order; None where nothing of ours does. Called once, after `bind`."""
         return None
 
+    def take_notes(self) -> list[dict[str, Any]]:
+        """What the strategy has decided by itself since the last call: the fields of "tuning" events, for the record.
+
+        Called after every step.
+        """
+        return []
+
     def finish(self) -> None:
         """Complete what is in flight; called once, after the last step. Its bytes and time are reported apart."""
         return

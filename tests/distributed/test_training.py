@@ -12,7 +12,7 @@ from compressors.base import Layout, Route, choose_route
 from compressors.feedback import with_feedback
 from testbed.core.spec import RunSpec
 from testbed.core.telemetry import PHASES
-from testbed.worker.buckets import assign
+from testbed.worker.fusion import grouped
 from testbed.worker.laws.training import LockstepTraining
 from testbed.worker.parts import build_parts
 from testbed.worker.workload import parameters_crc32
@@ -111,7 +111,7 @@ def test_both_routes_of_payloads_that_are_not_summed(compressor: str, route: str
 
 
 def _layouts(spec: RunSpec) -> list[Layout]:
-    groups = assign(build_parts(spec).workload.model(0).parameters(), 4 * 2**20)
+    groups = grouped(build_parts(spec).workload.model(0).parameters(), 4 * 2**20)
     return [Layout(tuple(tuple(p.shape) for p in group), index) for index, group in enumerate(groups)]
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from testbed.core.errors import InputError
+from testbed.core.fusion import BY_TIMES, RULES, Gradient, cut
 from testbed.core.models import find_model
 from testbed.core.models.scaled import scaled
 from testbed.core.profile import Collective, Profile
@@ -14,6 +15,8 @@ from testbed.core.units import parse_size_bytes
 
 Bucket = tuple[int, tuple[Collective, ...]]
 """Elements, and what is sent for them, one collective after another."""
+Tensor = tuple[str, int]
+"""The layer that has it, and its elements."""
 _REPLAY = "testbed.worker.workloads.replay.Replay"
 
 
@@ -43,26 +46,27 @@ def torch_buckets(spec: RunSpec, profile: Profile) -> list[Bucket]:
     return [(size, (Collective(kind="all_reduce", size_bytes=4 * size),)) for size in sizes if size]
 
 
-def cut(tensors: Sequence[int], size_bytes: int) -> list[int]:
-    """Elements of each bucket: from the last tensor on, cut before `size_bytes` would be exceeded."""
-    found: list[int] = []
-    for elements in reversed(tensors):
-        if not found or 4 * (found[-1] + elements) > size_bytes:
-            found.append(0)
-        found[-1] += elements
-    return found
+def _cut(tensors: Sequence[Tensor], spec: RunSpec) -> list[int]:
+    """Elements of each bucket: `tensors` are in the order of forward."""
+    gradients = [Gradient(4 * elements, layer) for layer, elements in reversed(tensors)]
+    rest = iter(gradients)
+    counts = cut(gradients, _rule(spec), _size_bytes(spec))
+    return [sum(next(rest).size_bytes for _ in range(count)) // 4 for count in counts]
 
 
 def _candidates(spec: RunSpec, profile: Profile) -> Iterator[list[int]]:
     """Layers are known, their tensors only of models in our tables. Where a bucket is cut inside a layer, its size is
     nearest to that of whole layers."""
+    rule = _rule(spec)
     if profile.buckets:
         yield list(profile.buckets)
-    params, size_bytes = spec.workload.params, _size_bytes(spec)
+    if rule == BY_TIMES:
+        return  # whoever made the profile knew them
+    params = spec.workload.params
     if spec.workload.target == _REPLAY:
         layers = scaled(find_model(params["model"], params.get("tokens")), params.get("scale", 1))
-        yield cut([math.prod(shape) for layer in layers for shape in layer.shapes], size_bytes)
-    whole = cut([layer.parameters for layer in profile.layers if layer.parameters], size_bytes)
+        yield _cut([(layer.name, math.prod(shape)) for layer in layers for shape in layer.shapes], spec)
+    whole = _cut([(layer.name, layer.parameters) for layer in profile.layers if layer.parameters], spec)
     known = [bucket.elements for bucket in profile.codec]
     yield [min(known, key=lambda elements: abs(elements - size)) for size in whole] if known else []
 
@@ -79,6 +83,13 @@ def _with_collectives(sizes: Sequence[int], profile: Profile) -> list[Bucket] | 
         found.append((size, rest[:count]))
         rest = rest[count:]
     return found
+
+
+def _rule(spec: RunSpec) -> str:
+    rule = str(spec.strategy.params.get("fusion", RULES[0]))
+    if rule not in RULES:
+        raise InputError(f"strategy.fusion={rule}: cannot be simulated; known: {', '.join(RULES)}")
+    return rule
 
 
 def _size_bytes(spec: RunSpec) -> int:

@@ -11,6 +11,7 @@ from compressors.feedback import with_feedback
 from testbed.core.topology import Topology
 from testbed.core.units import parse_size_bytes
 from testbed.worker.buckets import Bucket, Buckets
+from testbed.worker.fusion import grouped
 from testbed.worker.laws.lockstep import drive
 from testbed.worker.workload import Workload
 
@@ -48,7 +49,9 @@ class LockstepTraining:
             self._optimizer = rank.adopt(workload.optimizer(self.model.parameters()))
         names = {parameter: name for name, parameter in self.model.named_parameters()}
         self._full: list[Bucket] = []
-        self._buckets = Buckets(self.model.parameters(), parse_size_bytes(BUCKET_SIZE), self._full.append, names)
+        self._buckets = Buckets(
+            grouped(self.model.parameters(), parse_size_bytes(BUCKET_SIZE)), self._full.append, names
+        )
         self._step = 0
         self.sent_bytes = 0
         """Of all ranks so far."""

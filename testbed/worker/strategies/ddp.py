@@ -18,8 +18,8 @@ class DDP(BucketedStrategy):
     """Synchronous data parallelism: average gradients bucket by bucket while backward goes on.
 
     Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020, arXiv:2006.15704.
-    Differs from the paper: buckets are filled in the reverse order of the model's parameters and never rebuilt; every
-    bucket passes through the compressor, vectors and small tensors with it.
+    Differs from the paper: buckets are filled in the reverse order of the model's parameters, whatever order the first
+    backward takes; every bucket passes through the compressor, vectors and small tensors with it.
 
     A bucket is compressed when its last gradient arrives, and its first exchange overlaps the rest of backward; further
     exchanges, if its compressor has any, and decompression follow after backward.
@@ -30,6 +30,10 @@ class DDP(BucketedStrategy):
 
     Args:
         bucket_size: text with a unit. Larger buckets pay the latency of a link less often, smaller ones overlap more.
+        fusion: which gradients share a bucket, in the order of backward. size: as many as fit `bucket_size`.
+            first_small: likewise, but the first is 25 times smaller. one: all. layers: those of one layer. mg_wfbp: by
+            the times of layers and links (Shi et al., INFOCOM 2019). tuned: by size, which is searched during the run,
+            in ten trials of six steps, and again when the network changes.
         collective: what carries the exchanges: gloo's own, or an algorithm of `testbed.worker.collectives`, which sends
             bucket after bucket; `auto` takes the cheapest by the closed forms, for each exchange.
         accumulate: micro-batches of one step; the same gradient in less memory.
@@ -45,6 +49,7 @@ class DDP(BucketedStrategy):
         self,
         *,
         bucket_size: str = "4 MiB",
+        fusion: str = "size",
         collective: str = "gloo",
         compress: str = "all",
         accumulate: int = 1,
@@ -53,6 +58,7 @@ class DDP(BucketedStrategy):
     ) -> None:
         super().__init__(
             bucket_size=bucket_size,
+            fusion=fusion,
             collective=collective,
             collectives=COLLECTIVES,
             accumulate=accumulate,

@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from compressors.base import Compressor, Context, Layout
@@ -36,6 +37,10 @@ class DeAR(BucketedStrategy):
 
     Args:
         bucket_size: text with a unit. Larger buckets pay the latency of a link less often, smaller ones overlap more.
+        fusion: which gradients share a bucket, in the order of backward. size: as many as fit `bucket_size`.
+            first_small: likewise, but the first is 25 times smaller. one: all. layers: those of one layer. mg_wfbp: by
+            the times of layers and links (Shi et al., INFOCOM 2019). tuned: by size, which is searched during the run,
+            in ten trials of six steps, and again when the network changes.
         collective: whose halves: ring or two_shot.
         accumulate: micro-batches of one step; the same gradient in less memory.
         clip_norm: the longest that the mean gradient may be (2-norm over all parameters); None leaves it as it is. Its
@@ -49,12 +54,14 @@ class DeAR(BucketedStrategy):
         self,
         *,
         bucket_size: str = "4 MiB",
+        fusion: str = "size",
         collective: str = "ring",
         accumulate: int = 1,
         clip_norm: float | None = None,
     ) -> None:
         super().__init__(
             bucket_size=bucket_size,
+            fusion=fusion,
             collective=collective,
             collectives=HALVES,
             accumulate=accumulate,
@@ -76,19 +83,20 @@ class DeAR(BucketedStrategy):
         parts = self.compressor, context.comm, context.clock, spec.topology, spec.seed
         self._collectives = Collectives(context.comm, spec.topology, self.collective)
         self._reducer = HalvedReducer(*parts, self._collectives)
-        # what a compressor has left of the run's optimizer, its settings, is what these go by
-        self._optimizers = [context.workload.optimizer(bucket.parameters) for bucket in self.buckets.buckets]
+        self._optimizers = self._new_optimizers()
         self._elements = sum(layout.numel for layout in self.layouts())
         self._unapplied: set[int] = set()
         """Buckets whose update is still to come."""
         self._order: list[int] = []
-        """Of buckets, as forward needs them; complete after the first forward."""
+        """Of buckets, as forward needs them; known after the first forward."""
         self._first: list[int] = []
         """Those of them that are needed before it begins."""
         self._needs: dict[nn.Module, list[int]] = {}
         """Of the modules that have parameters: their buckets."""
-        self._called: set[nn.Module] | None = set()
-        """Of those, the ones that forward has called; None after the first."""
+        self._calls: dict[nn.Module, None] = {}
+        """Of those, the ones that the first forward has called, in order."""
+        self._observes = True
+        """Until that is over."""
         self._layers: dict[nn.Module, str] = {}
         """The names under which a device's times know them."""
         self._left: set[nn.Module] = set()
@@ -111,13 +119,10 @@ class DeAR(BucketedStrategy):
 
     def _hook(self, model: nn.Module) -> None:
         """By functions, not methods: a copy of the model would copy what methods are bound to."""
-        bucket_of = {p: index for index, bucket in enumerate(self.buckets.buckets) for p in bucket.parameters}
-        for module in model.modules():
-            own = {bucket_of[p] for p in module.parameters(recurse=False) if p in bucket_of}
-            if own:
-                self._needs[module] = sorted(own, reverse=True)  # backward reaches buckets the other way round
-                # first of all hooks: others may compute from the parameters what the module uses
-                module.register_forward_pre_hook(lambda module, _: self._enter(module), prepend=True)
+        self._arrange()
+        for module in self._needs:
+            # first of all hooks: others may compute from the parameters what the module uses
+            module.register_forward_pre_hook(lambda module, _: self._enter(module), prepend=True)
         for name in layer_names(model):
             layer = model.get_submodule(name)
             self._layers[layer] = name
@@ -125,10 +130,9 @@ class DeAR(BucketedStrategy):
 
     def _enter(self, module: nn.Module) -> None:
         """A module is about to read its parameters. A copy of the model has these hooks too, but no part in this."""
+        if self._observes and module in self._needs:
+            self._calls[module] = None
         for index in self._needs.get(module, ()):
-            if self._called is not None:
-                self._called.add(module)
-                self._order += [] if index in self._order else [index]
             while index in self._unapplied:
                 self._apply_next()
 
@@ -138,16 +142,38 @@ class DeAR(BucketedStrategy):
             self._left.add(layer)  # its time is that of all its calls
             clock.spend(clock.times.forward_of(self._layers[layer]) / self.micro_batches)
 
-    def _complete_order(self) -> None:
-        """After the first forward: what a module has that was not called may be read all the same, at any time."""
-        if self._called is None:
-            return
-        uncalled = {index for module in self._needs.keys() - self._called for index in self._needs[module]}
+    def _arrange(self) -> None:
+        """Which buckets each module needs, and the order of all, by what the first forward has called: what a module
+        has that was not called may be read all the same, at any time."""
+        bucket_of = {p: index for index, bucket in enumerate(self.buckets.buckets) for p in bucket.parameters}
+        for module in self._context.model.modules():
+            own = {bucket_of[p] for p in module.parameters(recurse=False) if p in bucket_of}
+            if own:
+                self._needs[module] = sorted(own, reverse=True)  # backward reaches buckets the other way round
+        uncalled = {index for module in self._needs.keys() - self._calls.keys() for index in self._needs[module]}
         self._first = sorted(uncalled, reverse=True)
-        self._order = [*self._first, *(index for index in self._order if index not in uncalled)]
-        self._called = None
-        order = zlib.crc32(bytes(str(self._order), "ascii"))
-        self._context.comm.require_equal(order, "the order in which forward reads buckets of parameters")
+        called = [index for module in self._calls for index in self._needs[module]]
+        self._order = list(dict.fromkeys([*self._first, *called]))
+
+    def _complete_order(self) -> None:
+        """After the first forward."""
+        if self._observes:
+            self._observes = False
+            self._arrange()
+            order = zlib.crc32(bytes(str(self._order), "ascii"))
+            self._context.comm.require_equal(order, "the order in which forward reads buckets of parameters")
+
+    def _regroup(self, size_bytes: int) -> None:
+        super()._regroup(size_bytes)
+        kept = {p: state for optimizer in self._optimizers for p, state in optimizer.state.items()}
+        self._optimizers = self._new_optimizers()
+        for bucket, optimizer in zip(self.buckets.buckets, self._optimizers, strict=True):
+            optimizer.state.update({p: kept[p] for p in bucket.parameters if p in kept})
+        self._arrange()
+
+    def _new_optimizers(self) -> list[torch.optim.Optimizer]:
+        """One a bucket: what a compressor has left of the run's optimizer, its settings, is what these go by."""
+        return [self._context.workload.optimizer(bucket.parameters) for bucket in self.buckets.buckets]
 
     def _apply_next(self) -> None:
         """Update the parameters of a bucket with the last step's mean gradient, once it is there: always in one order,

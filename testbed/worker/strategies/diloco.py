@@ -15,6 +15,7 @@ from testbed.core.collective_costs import ranks_of_regions
 from testbed.worker.buckets import Buckets
 from testbed.worker.collectives.choice import COLLECTIVES, Collectives
 from testbed.worker.collectives.group import Group
+from testbed.worker.fusion import grouped
 from testbed.worker.reducer import Reducer
 from testbed.worker.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.workload import Batch, Workload, parameters_crc32
@@ -198,8 +199,7 @@ class DiLoCo(Strategy):
         carried = Collectives(group, between, "ring")
         reducer = Reducer(Uncompressed(), group, context.clock, between, context.spec.seed, carried)
         buckets = Buckets(
-            context.model.parameters(),
-            _INNER_BUCKET_BYTES,
+            grouped(context.model.parameters(), _INNER_BUCKET_BYTES),
             lambda bucket: reducer.start(bucket.flat, bucket.layout, self._step),
         )
         return reducer, buckets

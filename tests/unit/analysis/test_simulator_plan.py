@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from testbed.analysis.simulator import calibration
-from testbed.analysis.simulator.bucketing import cut
 from testbed.analysis.simulator.calibration import Calibration, Emulated, fit
 from testbed.analysis.simulator.command import answer
 from testbed.analysis.simulator.constants import Constants
@@ -145,13 +144,23 @@ def test_torch_closes_a_bucket_once_it_is_full() -> None:
     assert [bucket.collectives[0].size_bytes for bucket in found.buckets] == [10000, 1200]
 
 
-def test_models_of_our_tables_are_cut_as_the_strategy_cuts_them() -> None:
-    from testbed.worker.buckets import assign
-    from testbed.worker.workloads.replay import Replay
+@pytest.mark.parametrize(("fusion", "buckets"), [("one", [2800]), ("layers", [500, 2000, 300]), ("size", [2500, 300])])
+def test_buckets_follow_the_rule_of_fusion(fusion: str, buckets: list[int]) -> None:
+    asked = spec(bucket="10 kB")
+    asked = dataclasses.replace(asked, strategy=fused(asked.strategy, fusion))
+    found = plan(asked, profile(*buckets), profile(*buckets))
+    assert [bucket.elements for bucket in found.buckets] == buckets
 
-    model = Replay(model="resnet18").model(0)
-    ours = [sum(p.numel() for p in group) for group in assign(model.parameters(), 2**22)]
-    assert cut([p.numel() for p in model.parameters()], 2**22) == ours
+
+def test_a_search_of_sizes_is_not_simulated() -> None:
+    asked = spec()
+    asked = dataclasses.replace(asked, strategy=fused(asked.strategy, "tuned"))
+    with pytest.raises(InputError, match=r"strategy\.fusion=tuned: cannot be simulated; known: size, "):
+        plan(asked, profile(500, 2000, 300), profile(500, 2000, 300))
+
+
+def fused(strategy: Part, fusion: str) -> Part:
+    return dataclasses.replace(strategy, params={**strategy.params, "fusion": fusion})
 
 
 def test_plans_survive_json() -> None:

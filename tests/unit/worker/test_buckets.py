@@ -3,7 +3,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from testbed.worker.buckets import Bucket, Buckets, assign
+from testbed.worker.buckets import Bucket, Buckets
+from testbed.worker.fusion import grouped
 
 
 def _model() -> nn.Sequential:
@@ -12,17 +13,17 @@ def _model() -> nn.Sequential:
 
 def test_parameters_are_cut_in_the_order_backward_reaches_them() -> None:
     parameters = list(_model().parameters())
-    groups = assign(parameters, 4 * 80)
+    groups = grouped(parameters, 4 * 80)
     assert [p for group in groups for p in group] == parameters[::-1]
     assert [sum(p.nbytes for p in group) for group in groups] == [4 * 26, 4 * 72, 4 * 32]
-    assert [len(group) for group in assign(parameters, 1)] == [1] * 6
-    assert len(assign(parameters, 10**9)) == 1
+    assert [len(group) for group in grouped(parameters, 1)] == [1] * 6
+    assert len(grouped(parameters, 10**9)) == 1
 
 
 def test_frozen_parameters_have_no_bucket() -> None:
     model = _model()
     model[1].requires_grad_(False)
-    assert sum(len(group) for group in assign(model.parameters(), 10**9)) == 4
+    assert sum(len(group) for group in grouped(model.parameters(), 10**9)) == 4
 
 
 def test_buckets_are_ready_during_backward_with_the_right_gradients() -> None:
@@ -30,7 +31,7 @@ def test_buckets_are_ready_during_backward_with_the_right_gradients() -> None:
     model, plain = _model(), _model()
     plain.load_state_dict(model.state_dict())
     seen: list[int] = []
-    buckets = Buckets(model.parameters(), 4 * 80, lambda bucket: seen.append(bucket.layout.bucket))
+    buckets = Buckets(grouped(model.parameters(), 4 * 80), lambda bucket: seen.append(bucket.layout.bucket))
     inputs = torch.randn(5, 4)
     for _ in range(2):
         seen.clear()
@@ -49,7 +50,7 @@ def test_buckets_are_ready_during_backward_with_the_right_gradients() -> None:
 def test_an_early_bucket_waits_for_the_ones_before_it_and_unused_ones_are_flushed() -> None:
     model = _model()
     seen: list[Bucket] = []
-    buckets = Buckets(model.parameters(), 4 * 80, seen.append)
+    buckets = Buckets(grouped(model.parameters(), 4 * 80), seen.append)
     buckets.reset()
     model[1](model[0](torch.randn(3, 4))).sum().backward()  # the last layer, bucket 0, takes no part
     assert seen == []
@@ -61,7 +62,7 @@ def test_an_early_bucket_waits_for_the_ones_before_it_and_unused_ones_are_flushe
 
 def test_what_is_written_to_a_bucket_is_the_gradient() -> None:
     model = _model()
-    buckets = Buckets(model.parameters(), 10**9, lambda bucket: None)
+    buckets = Buckets(grouped(model.parameters(), 10**9), lambda bucket: None)
     buckets.buckets[0].flat.fill_(3.0)
     assert all(p.grad is not None and bool((p.grad == 3).all()) for p in model.parameters())
 
@@ -71,7 +72,7 @@ def test_gradients_of_several_backwards_are_added_before_any_bucket_is_ready() -
     model, plain = _model(), _model()
     plain.load_state_dict(model.state_dict())
     seen: list[int] = []
-    buckets = Buckets(model.parameters(), 4 * 80, lambda bucket: seen.append(bucket.layout.bucket))
+    buckets = Buckets(grouped(model.parameters(), 4 * 80), lambda bucket: seen.append(bucket.layout.bucket))
     inputs = torch.randn(6, 4)
     buckets.reset()
     for number, part in enumerate(inputs.split(2)):

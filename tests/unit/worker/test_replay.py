@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from testbed.core.models import find_model
 from testbed.worker.buckets import Bucket, Buckets
+from testbed.worker.fusion import grouped
 from testbed.worker.gradient_pool import BAND_NUMEL, BANDS, DENSE, POOL_BYTES, ROW_NUMEL, TEXTURES, gradient_pool
 from testbed.worker.workload import parameters_crc32
 from testbed.worker.workloads.replay import WARM_UP_NUMEL, Replay, ReplayModel
@@ -52,7 +53,7 @@ def test_gradients_reach_buckets_in_the_order_of_backward_through_hooks() -> Non
     arrived: list[torch.Size] = []
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(lambda p: arrived.append(p.shape))
-    buckets = Buckets(model.parameters(), 4 * 2**20, lambda bucket: ready.append(bucket.layout.bucket))
+    buckets = Buckets(grouped(model.parameters(), 4 * 2**20), lambda bucket: ready.append(bucket.layout.bucket))
     buckets.reset()
     backward(replay, model, step=3, rank=1)
     assert ready == list(range(len(buckets.buckets)))
@@ -99,7 +100,7 @@ def test_a_worker_takes_the_memory_of_its_buckets_alone() -> None:
     model = replay.model(0)
     parameters = sum(p.numel() for p in model.parameters())
     before = private_bytes()
-    buckets = Buckets(model.parameters(), 4 * 2**20, lambda bucket: None)
+    buckets = Buckets(grouped(model.parameters(), 4 * 2**20), lambda bucket: None)
     for step in range(2):
         buckets.reset()
         backward(replay, model, step=step)
@@ -209,5 +210,5 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 def test_buckets_know_nothing_of_a_replay() -> None:
     seen: list[Bucket] = []
     replay = Replay(model="vgg16")
-    buckets = Buckets(replay.model(0).parameters(), 4 * 2**20, seen.append)
+    buckets = Buckets(grouped(replay.model(0).parameters(), 4 * 2**20), seen.append)
     assert max(bucket.flat.numel() for bucket in buckets.buckets) == 4096 * 25088
