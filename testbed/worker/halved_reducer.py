@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 
 import torch
@@ -10,21 +11,24 @@ from torch import Tensor
 from compressors.base import Compressor, Exchange, Layout
 from testbed.core.topology import Topology
 from testbed.worker.clock import WAITING, PhaseClock
-from testbed.worker.collectives import ring, two_shot
+from testbed.worker.collectives import hierarchical, ring, two_shot
 from testbed.worker.collectives.choice import Collectives
 from testbed.worker.collectives.transport import Peers, split
 from testbed.worker.comm import Communicator, Pending
 from testbed.worker.reducer import Job, Reducer
 
-Half = Callable[[Peers, Tensor], object]
-HALVES: dict[str, tuple[Half, Half]] = {
-    "ring": (ring.reduce_scatter, ring.all_gather),
-    "two_shot": (
-        two_shot.reduce_scatter,
-        lambda peers, tensor: two_shot.all_gather(peers, split(tensor, peers.size)),
-    ),
-}
-"""By collective: a genuine reduce-scatter, which sends half of the all-reduce's bytes, and the all-gather after it."""
+FirstHalf = Callable[[Peers, Tensor], Tensor]
+"""Gives the part of the sum that this rank has now."""
+SecondHalf = Callable[[Peers, Tensor], None]
+Halves = tuple[FirstHalf, SecondHalf]
+_RING: Halves = (ring.reduce_scatter, ring.all_gather)
+_TWO_SHOT: Halves = (
+    two_shot.reduce_scatter,
+    lambda peers, tensor: two_shot.all_gather(peers, split(tensor, peers.size)),
+)
+HALVES = {"ring": _RING, "two_shot": _TWO_SHOT, "hierarchical": _RING, "hierarchical_two_shot": _TWO_SHOT}
+"""By collective: a genuine reduce-scatter, which sends half of the all-reduce's bytes, and the all-gather after it;
+of hierarchical ones those among leaders."""
 _NO_LENGTH = 1e-6
 """What torch's `clip_grad_norm_` adds to a length, so that one of 0 has a scale."""
 
@@ -51,7 +55,7 @@ class HalvedReducer(Reducer):
         """
         super().__init__(compressor, comm, clock, topology, seed, collectives)
         self._name = collectives.name
-        self._first_half, self._second_half = HALVES[collectives.name]
+        self._first_half, self._second_half = halves_of(collectives)
         self._under_way: dict[int, Job] = {}
 
     @property
@@ -67,13 +71,13 @@ class HalvedReducer(Reducer):
     def clip(self, norm: float) -> None:
         """Scale the mean of all buckets down to this 2-norm, if it is longer: after the first halves, before `turn`.
 
-        Each rank scales its parts of sums of float32, once a sum over ranks says how long the mean is.
+        Each rank scales its parts of sums of float32, once a sum over ranks says how long the mean is. Where only
+        leaders have parts, those of the others are empty.
         """
         shards = []
         for job in self._under_way.values():
             with self.clock.phase(WAITING):
-                (tensor,) = job.pending.wait()
-            shards.append(split(tensor, self.comm.world_size)[self.comm.rank])
+                shards += job.pending.wait()
         square = sum((shard.double().square().sum() for shard in shards), torch.zeros((), dtype=torch.float64))
         pending = self._run(Exchange(kind="all_reduce", data=[square.view(1)]), 0)
         with self.clock.phase(WAITING):
@@ -91,7 +95,7 @@ class HalvedReducer(Reducer):
         for index in order:
             job = self._under_way.get(index)
             if job is not None and self._is_halved(job.exchange):
-                job.pending = self._half(job.exchange, self._second_half, "all_gather")
+                job.pending = self._submit_second(*job.exchange.data)
             elif job is not None and not self._advance(job):
                 del self._under_way[index]
 
@@ -102,18 +106,33 @@ class HalvedReducer(Reducer):
             pass
 
     def _send(self, first: Exchange) -> Pending:
-        return self._half(first, self._first_half, "reduce_scatter") if self._is_halved(first) else super()._send(first)
+        return self._submit_first(*first.data) if self._is_halved(first) else super()._send(first)
 
     def _is_halved(self, exchange: Exchange) -> bool:
         is_last_sum = exchange.kind == "all_reduce" and exchange.op == "sum" and exchange.then == "decompress"
         return is_last_sum and self.has_halves
 
-    def _half(self, exchange: Exchange, half: Half, what: str) -> Pending:
-        (tensor,) = exchange.data
+    def _submit_first(self, tensor: Tensor) -> Pending:
+        return self._submit("reduce_scatter", tensor, lambda peers: [self._first_half(peers, tensor)])
 
-        def carry(peers: Peers) -> list[Tensor]:
-            half(peers, tensor)
+    def _submit_second(self, tensor: Tensor) -> Pending:
+        def gather(peers: Peers) -> list[Tensor]:
+            self._second_half(peers, tensor)
             return [tensor]
 
+        return self._submit("all_gather", tensor, gather)
+
+    def _submit(self, what: str, tensor: Tensor, half: Callable[[Peers], list[Tensor]]) -> Pending:
         self.clock.mark()
-        return self.comm.submit(f"{what} of {tensor.nbytes} bytes by {self._name}", carry)
+        return self.comm.submit(f"{what} of {tensor.nbytes} bytes by {self._name}", half)
+
+
+def halves_of(collectives: Collectives) -> Halves:
+    """Of a name in `HALVES`, among all its ranks: bit for bit and byte for byte they make up its all-reduce."""
+    first, second = HALVES[collectives.name]
+    if not collectives.name.startswith("hierarchical"):
+        return first, second
+    return (
+        functools.partial(hierarchical.reduce_scatter, regions=collectives.regions, among_leaders=first),
+        functools.partial(hierarchical.all_gather, regions=collectives.regions, among_leaders=second),
+    )

@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "experiments" / "conf"
 COMPRESSORS = ("fp16", "int8", "none", "powersgd", "sz3", "topk")
 """One of each kind; the law book holds every member to its laws on gloo."""
+STRATEGIES = tuple(sorted(path.stem for path in (CONF / "strategy").glob("*.yaml")))
 
 
 def part(kind: str, name: str, params: dict[str, Any] | None = None) -> Part:

@@ -10,23 +10,32 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import EXIT_FAILED
-from tests.distributed.harness import OnEvent, Workers, make_spec, run
+from tests.distributed.harness import STRATEGIES, OnEvent, Workers, make_spec, run
 
 
-def _at_step(step: int, signal_number: int, rank: int) -> OnEvent:
+def _at_step(step: int, signal_number: int, rank: int, at_s: list[float]) -> OnEvent:
+    """Notes when."""
+
     def on_event(event: dict[str, Any], workers: Workers) -> None:
         if event["event"] == "step" and event["rank"] == rank and event["step"] == step:
             workers[rank].send_signal(signal_number)
+            at_s.append(time.monotonic())
 
     return on_event
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "torch_ddp", "dear", "local_sgd"])
-def test_a_killed_rank_is_an_error_that_names_where(strategy: str, tmp_path: Path) -> None:
-    spec = make_spec(strategy, workers=3, steps=2000)
-    started_s = time.monotonic()
-    outcome = run(spec, tmp_path, on_event=_at_step(5, signal.SIGKILL, 1))
-    assert time.monotonic() - started_s < 60
+@pytest.mark.parametrize(
+    ("strategy", "params"),
+    [
+        *(pytest.param(strategy, {}, id=strategy) for strategy in STRATEGIES),
+        pytest.param("dear", {"collective": "hierarchical"}, id="dear over regions"),
+    ],
+)
+def test_a_killed_rank_is_an_error_that_names_where(strategy: str, params: dict[str, Any], tmp_path: Path) -> None:
+    spec = make_spec(strategy, workers=3, steps=2000, timeout_s=30.0, strategy_params=params)
+    killed_s: list[float] = []
+    outcome = run(spec, tmp_path, on_event=_at_step(5, signal.SIGKILL, 1, killed_s))
+    assert time.monotonic() - killed_s[0] < spec.timeout_s
     assert outcome.status == {0: EXIT_FAILED, 1: -signal.SIGKILL, 2: EXIT_FAILED}
     faults = {fault["rank"]: fault["message"] for fault in outcome.of("fault")}
     assert set(faults) == {0, 2}

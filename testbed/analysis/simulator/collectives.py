@@ -14,7 +14,8 @@ from testbed.analysis.simulator.traffic import IN_FLIGHT, messages_of
 from testbed.core import collective_costs
 
 HALF = "half of an all_reduce"
-"""Its reduce-scatter, or its all-gather: a kind that only the testbed's own algorithms have."""
+"""Its reduce-scatter, or its all-gather, chains inside regions included: a kind that only the testbed's own algorithms
+have. Both take as long, in regions whose workers have access links alike."""
 
 
 class UnderWay(ABC):

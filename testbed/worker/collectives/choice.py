@@ -33,7 +33,8 @@ class Collectives:
             found = f"{comm.world_size} workers, of which {topology.name} places {len(topology.nodes)}"
             raise ValueError(f"collective={name}: needs the region of each worker, found {found}")
         self.comm, self.name, self._topology = comm, name, topology
-        self._regions = collective_costs.ranks_of_regions(topology)
+        self.regions = collective_costs.ranks_of_regions(topology)
+        """The ranks of each region that has any; the first leads."""
         self._cheapest = functools.lru_cache(maxsize=1024)(
             functools.partial(collective_costs.cheapest, topology=topology)
         )
@@ -80,7 +81,7 @@ class Collectives:
             two_shot.all_reduce(peers, tensor, op)
         else:
             leaders = ring.all_reduce if algorithm == "hierarchical" else two_shot.all_reduce
-            hierarchical.all_reduce(peers, tensor, op, self._regions, leaders)
+            hierarchical.all_reduce(peers, tensor, op, self.regions, leaders)
         return [tensor]
 
     def _all_gather(self, algorithm: str, peers: Peers, payload: Tensor, sizes: Sequence[int]) -> list[Tensor]:
@@ -88,4 +89,4 @@ class Collectives:
             return ring.all_gather_payloads(peers, payload, sizes)
         if algorithm == "two_shot":
             return two_shot.all_gather_payloads(peers, payload, sizes)
-        return hierarchical.all_gather_payloads(peers, payload, sizes, self._regions)
+        return hierarchical.all_gather_payloads(peers, payload, sizes, self.regions)

@@ -56,6 +56,28 @@ def all_reduce(
     chain.broadcast(place.inside, tensor)
 
 
+def reduce_scatter(
+    peers: Peers, tensor: Tensor, regions: Regions, among_leaders: Callable[[Peers, Tensor], Tensor]
+) -> Tensor:
+    """The first half of `all_reduce`, of a sum: until each leader has its part of `tensor`, which it returns; the
+    others return none of it.
+
+    Args:
+        among_leaders: the reduce-scatter that crosses the WAN.
+    """
+    place = Place.of(peers, regions)
+    chain.reduce(place.inside, tensor)
+    return tensor.view(-1)[:0] if place.leaders is None else among_leaders(place.leaders, tensor)
+
+
+def all_gather(peers: Peers, tensor: Tensor, regions: Regions, among_leaders: Callable[[Peers, Tensor], None]) -> None:
+    """The second half: fill all of `tensor`, of which each leader's own part is right already."""
+    place = Place.of(peers, regions)
+    if place.leaders is not None:
+        among_leaders(place.leaders, tensor)
+    chain.broadcast(place.inside, tensor)
+
+
 def all_gather_payloads(peers: Peers, payload: Tensor, sizes: Sequence[int], regions: Regions) -> list[Tensor]:
     """Every rank's payload, of `sizes[rank]` bytes. Each region's cross the WAN once for each other region."""
     place = Place.of(peers, regions)

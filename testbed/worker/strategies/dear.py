@@ -41,7 +41,9 @@ class DeAR(BucketedStrategy):
             first_small: likewise, but the first is 25 times smaller. one: all. layers: those of one layer. mg_wfbp: by
             the times of layers and links (Shi et al., INFOCOM 2019). tuned: by size, which is searched during the run,
             in ten trials of six steps, and again when the network changes.
-        collective: whose halves: ring or two_shot.
+        collective: whose halves: ring, two_shot, or, so that the WAN carries a tensor once for each region,
+            hierarchical or hierarchical_two_shot: sums inside regions and the reduce-scatter of their leaders overlap
+            backward, the leaders' all-gather and what they pass on inside the next forward.
         accumulate: micro-batches of one step; the same gradient in less memory.
         clip_norm: the longest that the mean gradient may be (2-norm over all parameters); None leaves it as it is. Its
             norm is known when all first halves are through; a compressor's sum is then not put off at all.

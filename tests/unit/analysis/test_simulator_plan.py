@@ -124,6 +124,25 @@ def test_halves_are_hidden_behind_backward_and_the_next_forward() -> None:
     assert 0.40 < steps["dear.DeAR"] < 0.46
 
 
+@pytest.mark.parametrize("collective", ["hierarchical", "hierarchical_two_shot"])
+def test_halves_over_regions_last_together_as_long_as_the_whole(collective: str) -> None:
+    """A step that is next to nothing but one bucket's exchange: there is nothing to hide behind."""
+    cpu = profile(1_000_000, layers=(("only", 1_000_000, 0.0),))
+    codec = tuple(dataclasses.replace(one, rounds=(("compress", 0.0), ("decompress", 0.0))) for one in cpu.codec)
+    cpu = dataclasses.replace(cpu, codec=codec, forward_s=0.0, backward_s=0.0, optimizer_s=0.0, other_s=0.0)
+    topology = two_regions.build(workers=5, rate="100 Mbit/s")
+    steps, sent = {}, {}
+    for name in ("dear.DeAR", "ddp.DDP"):
+        asked = spec(name, bucket="4 MB")
+        strategy = _with(asked.strategy, collective=collective)
+        found = plan(dataclasses.replace(asked, strategy=strategy, topology=topology), cpu, cpu)
+        steps[name] = follow(found, Network(topology, Constants())).step_s
+        sent[name] = traffic(found, topology, Constants())
+    notice_s = topology.wan_links[0].forward.delay_s
+    assert steps["dear.DeAR"] == pytest.approx(steps["ddp.DDP"] + notice_s, rel=0.02)
+    assert sent["dear.DeAR"] == sent["ddp.DDP"]
+
+
 def _with(part: Part, **params: Any) -> Part:
     return dataclasses.replace(part, params={**part.params, **params})
 

@@ -1,0 +1,119 @@
+"""What every strategy owes: it trains with compressors or refuses them, and goes on from a checkpoint as if there had
+been none. Strategies are those of `experiments/conf/strategy`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from testbed.core.errors import InputError
+from testbed.worker.parts import build_parts
+from tests.distributed.harness import STRATEGIES, make_spec
+from tests.distributed.trainings import Answers, Case, play
+
+COMPRESSORS = ("none", "int8", "topk", "powersgd")
+ODD = {"_target_": "tests.distributed.odd_model.OddModel"}
+"""Under Adam, where `digits` has SGD with momentum."""
+PARAMS: dict[str, dict[str, Any]] = {
+    "local_sgd": {"sync_every": 2},
+    "diloco": {"sync_every": 2},
+    "streaming_diloco": {"sync_every": 4, "fragments": 2, "overlap_steps": 1},
+    "ddp": {"collective": "ring", "bucket_size": "256 KiB"},
+    "dear": {"collective": "ring", "bucket_size": "256 KiB"},
+}
+"""So that a short training has exchanges, none of them under way after `KEPT` steps, and `dear` the sums of `ddp`."""
+STEPS, KEPT = 8, 5
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)  # as workers have, so that sums are taken in the same order
+
+
+def _given(strategy: str, compressor: str = "none", **given: Any) -> dict[str, Any]:
+    params = PARAMS.get(strategy, {}) | given.pop("strategy_params", {})
+    return {"strategy": strategy, "compressor": compressor, "strategy_params": params, **given}
+
+
+def _refusal(strategy: str, compressor: str) -> str:
+    """Empty where it is none."""
+    try:
+        build_parts(make_spec(workers=2, **_given(strategy, compressor)))
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+@pytest.fixture(scope="module")
+def combined(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    pairs = [(strategy, compressor) for strategy in STRATEGIES for compressor in COMPRESSORS]
+    cases = [Case(name=" ".join(pair), spec=_given(*pair)) for pair in pairs if not _refusal(*pair)]
+    return play(cases, 2, tmp_path_factory.mktemp("combined"))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+def test_every_strategy_trains_with_a_compressor_or_refuses_it(
+    strategy: str, compressor: str, combined: Answers
+) -> None:
+    """Refused is what was asked for, by the names of both, before anything is built."""
+    if refusal := _refusal(strategy, compressor):
+        target = make_spec(compressor=compressor).compressor.target.rpartition(".")[2]
+        assert f"strategy={strategy}" in refusal and target in refusal and "use " in refusal
+        assert compressor != "none"
+        return
+    answers = [answer[f"{strategy} {compressor}"] for answer in combined]
+    assert len({answer["crc32"] for answer in answers}) == 1
+    first, last = (sum(answer["losses"][step] for answer in answers) for step in (0, -1))
+    assert last < 0.95 * first
+    sent = sum(answer["sent"] for answer in answers)
+    dense = sum(answer["ddp none"]["sent"] for answer in combined)
+    assert 0 < sent <= (dense if compressor == "none" else 0.6 * dense)
+
+
+def _kept() -> dict[str, dict[str, Any]]:
+    """What is interrupted, by name: momentum and Adam, and compressors that keep a residual or a subspace."""
+    found = {f"{strategy} momentum": _given(strategy, batch_size=8) for strategy in STRATEGIES}
+    for strategy in STRATEGIES:
+        if strategy != "torch_ddp":  # it refuses parameters that take no part
+            found[f"{strategy} adam"] = _given(strategy, workload_params=ODD)
+        for compressor in ("topk", "powersgd"):
+            if not _refusal(strategy, compressor):
+                found[f"{strategy} {compressor}"] = _given(strategy, compressor, batch_size=8)
+    return found
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """The same trainings in one go, up to a checkpoint, and from there on in other processes."""
+    folder, trainings = tmp_path_factory.mktemp("resumed"), _kept()
+    cases = [Case(name=name, spec=spec, end=STEPS) for name, spec in trainings.items()]
+    cases += [Case(name=f"{name} begun", spec=spec, end=KEPT, save=f"{name} kept") for name, spec in trainings.items()]
+    before = play(cases, 2, folder)
+    after = play(
+        [
+            Case(name=f"{name} resumed", spec=spec, begin=KEPT, end=STEPS, load=f"{name} kept")
+            for name, spec in trainings.items()
+        ],
+        2,
+        folder,
+    )
+    return [one | other for one, other in zip(before, after, strict=True)]
+
+
+@pytest.mark.parametrize("name", _kept())
+def test_a_checkpoint_in_the_middle_changes_no_bit(name: str, resumed: Answers) -> None:
+    for answer in resumed:
+        whole = answer[name]
+        assert answer[f"{name} begun"]["losses"] + answer[f"{name} resumed"]["losses"] == whole["losses"]
+        assert answer[f"{name} resumed"]["crc32"] == whole["crc32"]
+        assert answer[f"{name} begun"]["crc32"] != whole["crc32"]
+
+
+@pytest.mark.parametrize("kind", ["momentum", "adam", "topk", "powersgd"])
+def test_dear_goes_on_from_a_checkpoint_as_ddp_does(kind: str, resumed: Answers) -> None:
+    for answer in resumed:
+        assert answer[f"dear {kind} resumed"]["losses"] == answer[f"ddp {kind} resumed"]["losses"]
+        assert answer[f"dear {kind} resumed"]["crc32"] == answer[f"ddp {kind}"]["crc32"]

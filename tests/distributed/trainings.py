@@ -1,0 +1,135 @@
+"""Trainings one after another in one group of real ranks: starting processes costs more than a short training does.
+
+As a program one rank of them. Arguments: rank, ranks, port, folder, in which `cases.json` says what to train.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from testbed.worker.comm import Communicator
+from testbed.worker.loop import Training
+from testbed.worker.parts import build_parts
+from testbed.worker.workload import parameters_crc32
+from tests.distributed.harness import ROOT, make_spec
+
+Answers = list[dict[str, dict[str, Any]]]
+"""By rank, by the name of the case."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A training, or a part of one."""
+
+    name: str
+    spec: dict[str, Any] = field(default_factory=dict)
+    """Arguments of `make_spec`."""
+    begin: int = 0
+    end: int = 6
+    """The first step, and the one after the last."""
+    load: str = ""
+    """Name of the checkpoint to go on from."""
+    save: str = ""
+    """Name of the checkpoint to end with; without one the training is complete."""
+
+
+def play(cases: Sequence[Case], ranks: int, folder: Path, limit_s: float = 90.0) -> Answers:
+    """What all ranks answer, in processes of their own.
+
+    Raises:
+        AssertionError: one of them failed; shows its log.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (folder / "cases.json").write_text(json.dumps([asdict(case) for case in cases]))
+    command = [sys.executable, "-m", "tests.distributed.trainings"]
+    workers = [
+        subprocess.Popen(
+            [*command, str(rank), str(ranks), str(port), str(folder)],
+            cwd=ROOT,
+            env={"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for rank in range(ranks)
+    ]
+    answers = []
+    try:
+        for rank, worker in enumerate(workers):
+            out, log = worker.communicate(timeout=limit_s)
+            assert worker.returncode == 0, f"rank {rank}: {log.decode()}"
+            answers.append(json.loads(out))
+    finally:
+        for worker in workers:
+            worker.kill()
+    return answers
+
+
+def train(case: Case, comm: Communicator, folder: Path) -> dict[str, Any]:
+    """This rank's losses, what it sent, and its parameters' checksum in the end; they are kept in `folder`."""
+    spec = make_spec(workers=comm.world_size, **case.spec)
+    parts = build_parts(spec)
+    training = Training(spec, parts, comm, lambda message: None)
+    strategy, context = parts.strategy, training.context
+    strategy.bind(context)
+    holders: dict[str, Any] = {"model": context.model, "optimizer": context.optimizer, "strategy": strategy}
+    if case.load:
+        for name, state in torch.load(_file(folder, case.load, comm.rank), weights_only=True).items():
+            holders[name].load_state_dict(state)
+    comm.payload_bytes, losses = 0, []
+    for step in range(case.begin, case.end):
+        comm.step = step + 1
+        batch = parts.workload.batch(
+            step, rank=comm.rank, world_size=comm.world_size, batch_size=spec.batch_size, seed=spec.seed
+        )
+        losses.append(strategy.step(batch, step).loss)
+    strategy.settle()
+    if case.save:
+        state = {name: holder.state_dict() for name, holder in holders.items()}
+        torch.save(state, _file(folder, case.save, comm.rank))
+    else:
+        strategy.finish()
+    torch.save(_flat(context.model), _file(folder, case.name, comm.rank))
+    return {"losses": losses, "crc32": parameters_crc32(context.model), "sent": comm.payload_bytes}
+
+
+def parameters(folder: Path, case: str, rank: int = 0) -> Tensor:
+    """What `case` ended with."""
+    flat: Tensor = torch.load(_file(folder, case, rank), weights_only=True)
+    return flat
+
+
+def _flat(model: nn.Module) -> Tensor:
+    return torch.cat([p.detach().view(-1) for p in model.parameters()])
+
+
+def _file(folder: Path, name: str, rank: int) -> Path:
+    return folder / f"{name} of rank {rank}.pt"
+
+
+def _main() -> None:
+    rank, ranks, port = map(int, sys.argv[1:4])
+    folder = Path(sys.argv[4])
+    torch.set_num_threads(1)
+    comm = Communicator.connect(
+        rank=rank, world_size=ranks, address="127.0.0.1", port=port, interface="lo", timeout_s=30.0
+    )
+    cases = [Case(**case) for case in json.loads((folder / "cases.json").read_text())]
+    answer = {case.name: train(case, comm, folder) for case in cases}
+    comm.close()
+    sys.stdout.write(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    _main()
