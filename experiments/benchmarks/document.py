@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from experiments.benchmarks import compression_tables, dear_tables, tables
+from experiments.benchmarks import compression_tables, dear_tables, fusion_tables, tables
 from experiments.benchmarks.harness import Point, Results, code_hash, machine, points_of
 from testbed.orchestrator.clone import CLONE
 
 PAGE = CLONE / "docs" / "benchmarks.md"
 ELSEWHERE = {
     **dict.fromkeys(compression_tables.TABLES, CLONE / "docs" / "compressors.md"),
-    **dict.fromkeys(dear_tables.TABLES, CLONE / "docs" / "reproductions" / "dear.md"),
+    **dict.fromkeys([*dear_tables.TABLES, *fusion_tables.TABLES], CLONE / "docs" / "reproductions" / "dear.md"),
 }
 """Tables that stand on another page."""
 _MOST_NAMED = 8

@@ -38,7 +38,7 @@ _MEASURING = ("inside.py", "flow.py", "stream.py", "point.py")
 _NETWORK = ("testbed/core/topology.py", "topologies/parts.py", "topologies/two_regions.py")
 _BESIDES = {"netem": ("netem_inside.py", "offered.py", "mininet_tclink.py")}
 """What a benchmark needs beside its own file."""
-_WHOLE_RUNS = ("start_up", "pacing", "scaling", "run_dilation", "collectives", "observation", "dear")
+_WHOLE_RUNS = ("start_up", "pacing", "scaling", "run_dilation", "collectives", "observation", "dear", "fusion")
 """Benchmarks whose points are whole runs: what runs in the nodes, and what starts it, counts too."""
 _BESIDE_THE_NETWORK = ("background", "capture", "tap", "container", "root")
 

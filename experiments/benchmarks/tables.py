@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from experiments.benchmarks import compression_tables, dear_tables, run_tables, simulator, system_tables
+from experiments.benchmarks import compression_tables, dear_tables, fusion_tables, run_tables, simulator, system_tables
 from experiments.benchmarks.cells import Found, by, cores, disturbed, number, percent_off, table
 from testbed.core.units import format_rate, format_time
 from testbed.orchestrator.emulation import tc
@@ -188,6 +188,7 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     "simulator": simulator.simulator,
     **compression_tables.TABLES,
     **dear_tables.TABLES,
+    **fusion_tables.TABLES,
 }
 NAMES = (
     *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "observation"),
@@ -196,4 +197,5 @@ NAMES = (
     "simulator",
     *compression_tables.TABLES,
     *dear_tables.TABLES,
+    *fusion_tables.TABLES,
 )

@@ -29,8 +29,14 @@ class WholeRun:
     spec: dict[str, Any]
     summary: dict[str, Any]
     provenance: dict[str, Any]
-    steps: list[dict[int, dict[str, Any]]]
-    """By step, then by rank."""
+    by_step: dict[int, dict[int, dict[str, Any]]]
+    """Of each step its events by rank."""
+    notes: list[dict[str, Any]]
+    """What a strategy has changed by itself: "tuning" events."""
+
+    @property
+    def steps(self) -> list[dict[int, dict[str, Any]]]:
+        return list(self.by_step.values())
 
     @property
     def device(self) -> Profile:
@@ -107,8 +113,11 @@ def _ended(command: Sequence[str], limit_s: float) -> tuple[int, str]:
 
 def read(run: RunDir) -> WholeRun:
     steps: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
+    notes = []
     for event in run.read_events():
         if event["event"] == "step" and event["step"] > 1:
             steps[event["step"]][event["rank"]] = event
+        elif event["event"] == "tuning":
+            notes.append(event)
     spec, summary, provenance = (json.loads(file.read_text()) for file in (run.spec, run.summary, run.provenance))
-    return WholeRun(spec, summary, provenance, [steps[number] for number in sorted(steps)])
+    return WholeRun(spec, summary, provenance, dict(sorted(steps.items())), notes)

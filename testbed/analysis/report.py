@@ -30,6 +30,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         page.section("Summary", page.table(("", "value"), _summary_rows(summary))),
         *drawn,
         *_changes(record),
+        *_tuning(record),
         page.section("Links", page.table(_LINK_HEADINGS, _link_rows(record)), _remarks(record)),
         page.section("Measurements of the links", page.table(_STAGE_HEADINGS, _stage_rows(record))),
         page.section("Provenance", page.table(("", "value"), _flat(record.provenance, depth=1)), *_details(record)),
@@ -50,6 +51,26 @@ def _changes(record: Record) -> Iterator[str]:
     if record.of_kind("change") or (record.spec and record.spec.events):
         table = page.table(changes.HEADINGS, changes.rows(record))
         yield page.section("Changes while it went on", page.note(changes.remark(record)), table)
+
+
+def _tuning(record: Record) -> Iterator[str]:
+    """Nothing where the strategy searched nothing."""
+    if notes := record.of_kind("tuning"):
+        remark = "Trials of strategy.fusion=tuned, what was chosen, and when steps began to take another time."
+        rows = (
+            (
+                f"{note['t_s']:.3f} s",
+                note.get("step"),
+                note.get("what"),
+                note.get("trial"),
+                _shown(format_size, note.get("size_bytes")),
+                note.get("buckets"),
+                _shown(format_time, note.get("step_s")),
+            )
+            for note in notes
+        )
+        table = page.table(("time", "after step", "what", "trial", "size", "buckets", "a step takes"), rows)
+        yield page.section("Search of the size of buckets", page.note(remark), table)
 
 
 def _shown(convert: Callable[[float], str], value: Any) -> str | None:

@@ -13,6 +13,10 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
     evaluation         rank, step, name, value
                        of the model as it was at `t_s`, the end of the step; told later, since it is computed beside
                        the training, but in the order of steps
+    tuning             rank, step, what, size_bytes, buckets, step_s, trial
+                       of strategy.fusion=tuned: `what` is "trial" (steps with buckets of this size took `step_s`),
+                       "chosen" (the best of so many trials, in force from now on) or "changed" (steps with what was
+                       chosen now take `step_s`, so that a new search begins)
     done               rank, steps, finish_s, finish_payload_bytes, parameters_crc32
                        `finish_*`: what the strategy still had to do after the last step; in no step event
     model              rank, parameters, dense_bytes_step, metric_name, metric_target, higher_is_better, routes,

@@ -278,3 +278,17 @@ def test_report_names_every_directory_that_is_no_run(tmp_path: Path, capsys: pyt
     run = with_summary(make_run(tmp_path))
     assert main(["report", str(run.path), "-o", str(tmp_path / "out.html")]) == 0
     Page((tmp_path / "out.html").read_text())
+
+
+def test_a_search_of_sizes_has_a_table(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    assert "Search of the size of buckets" not in run_report(load(run.path))[0]
+    note = {"t_s": 1.5, "event": "tuning", "rank": 0, "step": 5, "what": HOSTILE, "size_bytes": 4_000_000, "trial": 1}
+    with run.events.open("a") as file:
+        file.write(json.dumps({**note, "buckets": 7, "step_s": 0.25}) + "\n")
+        file.write(json.dumps({**note, "what": "chosen", "buckets": None, "step_s": None}) + "\n")
+    html, _ = run_report(load(run.path))
+    Page(html)
+    table = html.partition("Search of the size of buckets")[2].partition("</table>")[0]
+    assert HOSTILE not in table
+    assert "250 ms" in table and "chosen" in table
