@@ -19,14 +19,13 @@ STEPS = 7
 ODD = {"_target_": "tests.distributed.odd_model.OddModel"}
 
 
-def _both(folder: Path, compressor: str = "none", collective: str = "ring", **given: Any) -> tuple[Outcome, Outcome]:
-    """(of ddp, of dear) of the same training."""
+def _both(folder: Path, workers: int, **given: Any) -> tuple[Outcome, Outcome]:
+    """(of ddp, of dear) of the same training, by whole workers."""
     outcomes = []
-    params = {"collective": collective, "bucket_size": "256 KiB"} | given.pop("strategy_params", {})
     for strategy in ("ddp", "dear"):
         (folder / strategy).mkdir()
-        spec = make_spec(strategy, compressor, strategy_params=params, **({"steps": STEPS} | given))
-        outcome = run(spec, folder / strategy)
+        params = {"collective": "ring", "bucket_size": "256 KiB"}
+        outcome = run(make_spec(strategy, workers=workers, strategy_params=params, **given), folder / strategy)
         assert set(outcome.status.values()) == {0}, outcome.of("fault")
         outcomes.append(outcome)
     return outcomes[0], outcomes[1]
@@ -39,62 +38,17 @@ def _sent(outcome: Outcome) -> int:
     )
 
 
-def _same(ddp: Outcome, dear: Outcome, workers: int) -> None:
+@pytest.mark.parametrize("workers", [1, 4])
+def test_it_equals_ddp_with_the_same_ring(workers: int, tmp_path: Path) -> None:
+    ddp, dear = _both(tmp_path, workers, steps=STEPS, evaluate_every=3)
     for rank in range(workers):
         assert dear.losses(rank) == ddp.losses(rank)
     values = [[(e["step"], e["value"]) for e in outcome.of("evaluation")] for outcome in (ddp, dear)]
     assert values[0] == values[1]
-    assert len({e["parameters_crc32"] for outcome in (ddp, dear) for e in outcome.of("done")}) == 1
-    assert _sent(ddp) == _sent(dear)
-
-
-@pytest.mark.parametrize("workers", [1, 2, 4])
-def test_it_equals_ddp_with_the_same_ring(workers: int, tmp_path: Path) -> None:
-    ddp, dear = _both(tmp_path, workers=workers, evaluate_every=3)
     assert [e["step"] for e in dear.of("evaluation")] == [3, 6, 7]
-    _same(ddp, dear, workers)
+    assert len({e["parameters_crc32"] for outcome in (ddp, dear) for e in outcome.of("done")}) == 1
     (model,) = dear.of("model")
-    assert _sent(dear) == STEPS * model["dense_bytes_step"]
-
-
-def test_it_equals_ddp_with_two_shots(tmp_path: Path) -> None:
-    _same(*_both(tmp_path, workers=3, collective="two_shot"), workers=3)
-
-
-@pytest.mark.parametrize("compressor", ["fp16", "int8", "powersgd", "dgc"])
-def test_with_a_compressor_it_equals_ddp_with_the_same(compressor: str, tmp_path: Path) -> None:
-    _same(*_both(tmp_path, compressor, workers=3), workers=3)
-
-
-@pytest.mark.parametrize("bucket_size", ["1 B", "3 KiB"])
-def test_an_odd_model_under_adam_with_a_schedule(bucket_size: str, tmp_path: Path) -> None:
-    """Modules unused, called twice, now and then, out of order, or read without being called."""
-    ddp, dear = _both(tmp_path, workers=2, workload_params=ODD, strategy_params={"bucket_size": bucket_size})
-    _same(ddp, dear, 2)
-    assert dear.losses(0)[-1] != dear.losses(0)[0]
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_micro_batches_are_summed_before_anything_is_sent(workers: int, tmp_path: Path) -> None:
-    _same(*_both(tmp_path, workers=workers, strategy_params={"accumulate": 4}), workers)
-    (tmp_path / "whole").mkdir()
-    whole = run(make_spec("ddp", workers=workers, steps=STEPS), tmp_path / "whole")
-    (tmp_path / "parts").mkdir()
-    parts = run(make_spec("dear", workers=workers, steps=STEPS, strategy_params={"accumulate": 4}), tmp_path / "parts")
-    assert _sent(parts) == _sent(whole)
-    for rank in range(workers):
-        assert parts.losses(rank) == pytest.approx(whole.losses(rank), rel=1e-4)
-
-
-@pytest.mark.parametrize(("compressor", "workers"), [("none", 1), ("none", 3), ("int8", 3)])
-def test_a_long_gradient_is_clipped_alike(compressor: str, workers: int, tmp_path: Path) -> None:
-    """Lengths are summed in another order, part by part."""
-    ddp, dear = _both(tmp_path, compressor, workers=workers, strategy_params={"clip_norm": 0.25})
-    (tmp_path / "free").mkdir()
-    free = run(make_spec("ddp", compressor, workers=workers, steps=STEPS), tmp_path / "free")
-    for rank in range(workers):
-        assert dear.losses(rank) == pytest.approx(ddp.losses(rank), rel=1e-5)
-        assert dear.losses(rank)[-1] > 1.05 * free.losses(rank)[-1], "nothing was clipped"
+    assert _sent(ddp) == _sent(dear) == STEPS * model["dense_bytes_step"]
 
 
 @pytest.mark.parametrize(("compressor", "reason"), [("onebit_adam", "takes over the optimizer"), ("adaptive", "cost")])
@@ -104,6 +58,7 @@ def test_what_it_cannot_put_off_is_refused_by_name(compressor: str, reason: str,
     assert "strategy=dear" in outcome.logs[0] and reason in outcome.logs[0]
 
 
+COMPRESSORS = ("fp16", "int8", "powersgd", "dgc")
 HIERARCHICAL = ("hierarchical", "hierarchical_two_shot")
 """Collectives; four ranks are two in each of two regions."""
 
@@ -114,10 +69,38 @@ class _Group:
     folder: Path
     answers: Answers
 
+    def same(self, name: str) -> None:
+        """`ddp` and `dear` of that name: losses, bytes and parameters are equal."""
+        ddp, dear = ([answer[f"{strategy} {name}"] for answer in self.answers] for strategy in ("ddp", "dear"))
+        for one, other in zip(ddp, dear, strict=True):
+            assert one["losses"] == other["losses"]
+        assert len({answer["crc32"] for answer in (*ddp, *dear)}) == 1
+        assert sum(answer["sent"] for answer in ddp) == sum(answer["sent"] for answer in dear)
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> _Group:
+    torch.set_num_threads(1)  # as workers have
+    folder = tmp_path_factory.mktemp("one")
+    cases = [*_around(), *_pair("parts", {"accumulate": 4}), *_pair("clipped", {"clip_norm": 0.25})]
+    return _Group(1, folder, [{case.name: train(case, Communicator(0, 1, timeout_s=1.0), folder) for case in cases}])
+
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> _Group:
-    return _trained(2, _around(), tmp_path_factory.mktemp("two"))
+    cases = [*_around(), *_pair("parts", {"accumulate": 4})]
+    for bucket_size in ("1 B", "3 KiB"):
+        cases += _pair(f"odd {bucket_size}", {"bucket_size": bucket_size}, workload_params=ODD)
+    return _trained(2, cases, tmp_path_factory.mktemp("two"))
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> _Group:
+    cases = [*_pair("ring", {}), *_pair("two_shot", {"collective": "two_shot"}), *_pair("clipped", {"clip_norm": 0.25})]
+    cases += _pair("int8 clipped", {"clip_norm": 0.25}, compressor="int8")
+    for compressor in COMPRESSORS:
+        cases += _pair(compressor, {}, compressor=compressor)
+    return _trained(3, cases, tmp_path_factory.mktemp("three"))
 
 
 @pytest.fixture(scope="module")
@@ -143,11 +126,11 @@ def _trained(ranks: int, cases: list[Case], folder: Path) -> _Group:
 
 def _around() -> list[Case]:
     """With gloo's ring and with ours."""
-    return [_case("ddp gloo", {"collective": "gloo"}), *_pair("ring", {"collective": "ring"})]
+    return [_case("ddp gloo", {"collective": "gloo"}), *_pair("ring", {})]
 
 
 def _case(name: str, params: dict[str, Any], **given: Any) -> Case:
-    settings = {"bucket_size": "256 KiB"} | params
+    settings = {"bucket_size": "256 KiB", "collective": "ring"} | params
     return Case(name=name, spec={"strategy": name.split()[0], "strategy_params": settings, "batch_size": 16} | given)
 
 
@@ -158,6 +141,41 @@ def _pair(name: str, params: dict[str, Any], **given: Any) -> list[Case]:
 def _apart(group: _Group, case: str, other: str) -> float:
     """How far the parameters of two trainings are from each other, where they differ most."""
     return float((parameters(group.folder, case) - parameters(group.folder, other)).abs().max())
+
+
+@pytest.mark.parametrize("name", ["two_shot", *COMPRESSORS])
+def test_with_two_shots_or_a_compressor_it_equals_ddp_with_the_same(name: str, three: _Group) -> None:
+    three.same(name)
+
+
+@pytest.mark.parametrize("bucket_size", ["1 B", "3 KiB"])
+def test_an_odd_model_under_adam_with_a_schedule(bucket_size: str, two: _Group) -> None:
+    """Modules unused, called twice, now and then, out of order, or read without being called."""
+    two.same(f"odd {bucket_size}")
+    losses = two.answers[0][f"dear odd {bucket_size}"]["losses"]
+    assert losses[-1] != losses[0]
+
+
+@pytest.mark.parametrize("some", ["one", "two"])
+def test_micro_batches_are_summed_before_anything_is_sent(some: str, request: pytest.FixtureRequest) -> None:
+    group: _Group = request.getfixturevalue(some)
+    group.same("parts")
+    for answer in group.answers:
+        assert answer["dear parts"]["sent"] == answer["dear ring"]["sent"]
+        assert answer["dear parts"]["losses"] == pytest.approx(answer["ddp ring"]["losses"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("some", "name", "free"),
+    [("one", "clipped", "ring"), ("three", "clipped", "ring"), ("three", "int8 clipped", "int8")],
+)
+def test_a_long_gradient_is_clipped_alike(some: str, name: str, free: str, request: pytest.FixtureRequest) -> None:
+    """Lengths are summed in another order, part by part."""
+    group: _Group = request.getfixturevalue(some)
+    for answer in group.answers:
+        losses = answer[f"dear {name}"]["losses"]
+        assert losses == pytest.approx(answer[f"ddp {name}"]["losses"], rel=1e-5)
+        assert losses[-1] > 1.05 * answer[f"ddp {free}"]["losses"][-1], "nothing was clipped"
 
 
 def test_its_parameters_are_those_of_ddp_over_gloo(group: _Group) -> None:
@@ -182,11 +200,7 @@ def test_ranks_together_are_one_with_all_their_samples(group: _Group) -> None:
 @pytest.mark.parametrize("kind", ["", " adam", " int8"])
 @pytest.mark.parametrize("collective", HIERARCHICAL)
 def test_over_regions_it_equals_ddp_with_the_same_collective(collective: str, kind: str, four: _Group) -> None:
-    ddp, dear = ([answer[f"{name} {collective}{kind}"] for answer in four.answers] for name in ("ddp", "dear"))
-    for one, other in zip(ddp, dear, strict=True):
-        assert one["losses"] == other["losses"]
-    assert len({answer["crc32"] for answer in (*ddp, *dear)}) == 1
-    assert sum(answer["sent"] for answer in ddp) == sum(answer["sent"] for answer in dear) > 0
+    four.same(f"{collective}{kind}")
 
 
 @pytest.mark.parametrize("collective", HIERARCHICAL)
