@@ -70,6 +70,11 @@ bench: setup ## The project's benchmarks: tables, docs/benchmarks.md, JSON besid
 	@trap 'scripts/own.sh experiments/benchmarks/results docs/benchmarks.md' EXIT; \
 	$(AS_ROOT) $(BIN)/python experiments/benchmarks/run.py $(BENCH)
 
+.PHONY: reproduce
+reproduce: setup ## A paper's system against its baselines, ten minutes at most: [SYSTEM=dear FULL=1]; all systems without
+	@trap 'scripts/own.sh experiments/reproductions docs/reproductions runs' EXIT; \
+	$(AS_ROOT) $(BIN)/python experiments/reproductions/run.py $(SYSTEM) $(if $(FULL),--full) $(REPRODUCE)
+
 .PHONY: lint
 lint: setup ## Style, types, import contracts, and what must not be in the tree
 	@trap 'scripts/own.sh $(CACHES)' EXIT; set -ex; \

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
-from experiments.benchmarks import compression_tables, dear_tables, fusion_tables, tables
+from experiments.benchmarks import compression_tables, dear_bell, dear_tables, fusion_tables, tables
 from experiments.benchmarks.harness import Point, Results, code_hash, machine, points_of
 from testbed.orchestrator.clone import CLONE
 
@@ -15,6 +16,10 @@ ELSEWHERE = {
     **dict.fromkeys([*dear_tables.TABLES, *fusion_tables.TABLES], CLONE / "docs" / "reproductions" / "dear.md"),
 }
 """Tables that stand on another page."""
+DRAWN: Mapping[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {
+    "dear": (CLONE / "docs" / "figures" / "dear-bell.svg", dear_bell.draw),
+}
+"""Figures of a benchmark's points."""
 _MOST_NAMED = 8
 
 
@@ -35,6 +40,9 @@ def write(results: Mapping[str, Results]) -> list[str]:
     for page in texts:
         here = {name: points for name, points in found.items() if ELSEWHERE.get(name, PAGE) == page}
         page.write_text(between(texts[page], "machine", _machine(here)))
+    for name, (path, draw) in DRAWN.items():
+        if found.get(name):
+            path.write_text(draw(found[name]))
     return lacks
 
 

@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     guess.add_argument("question", metavar="FILE", help='{"spec", "cpu", "device"} as JSON; - is stdin')
     guess.add_argument("--calibration", type=Path, metavar="FILE", help="constants in place of those in the repository")
     guess.add_argument("--json", action="store_true", help="everything as JSON")
+    guess.add_argument("--output", type=Path, metavar="FILE", help="takes it as JSON besides what is printed")
     guess.set_defaults(command=_predict)
 
     store = commands.add_parser("archive", help="all finished runs as the data of one Prometheus")
@@ -168,7 +169,7 @@ def _capture(parsed: argparse.Namespace) -> int:
 def _predict(parsed: argparse.Namespace) -> int:
     from testbed.analysis.simulator.command import command
 
-    sys.stdout.write(command(parsed.question, parsed.calibration, as_json=parsed.json) + "\n")
+    sys.stdout.write(command(parsed.question, parsed.calibration, as_json=parsed.json, output=parsed.output) + "\n")
     return EXIT_COMPLETED
 
 

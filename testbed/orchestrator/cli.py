@@ -152,6 +152,7 @@ def _add_times(add: Add) -> None:
     wrote = "what `longhaul profile` wrote, in place of measuring"
     one.add_argument("--profile", type=Path, metavar="FILE", help=wrote)
     one.add_argument("--run", metavar="RUN_ID", help="take the profiles of a run; alone, predict that run itself")
+    one.add_argument("--keep", action="store_true", help="as a run directory too, of kind simulated")
     one.add_argument("--json", action="store_true", help="everything as JSON")
     add_runs_root(one)
 
@@ -243,7 +244,7 @@ def predict(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.predict_command import predict as answer
 
     where = {"profile": parsed.profile, "run_id": parsed.run}
-    return answer(parsed.overrides, parsed.runs, **where, as_json=parsed.json)
+    return answer(parsed.overrides, parsed.runs, **where, keep=parsed.keep, as_json=parsed.json)
 
 
 def laws(parsed: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ from testbed.orchestrator.display import VERDICT_STYLES
 from testbed.orchestrator.progress import MISSING, number, spoken, spoken_size, spoken_time
 from testbed.orchestrator.terminal import say
 
-WORDS = ("status", "verdict", "topo", "strategy", "compressor", "workload")
+WORDS = ("status", "verdict", "kind", "topo", "strategy", "compressor", "workload")
 FIELDS = ("run_id", *WORDS, "workers", "seed", "metric", "time_s", "wire_wan")
 UNREADABLE = ("damaged", "foreign", "refused")
 """First words of the `status` of what is no run that can be read."""
@@ -128,6 +128,8 @@ def table(rows: Sequence[Row]) -> Table:
         view.add_column(heading, justify="right")
     for row in rows:
         texts = [str(row[key] or MISSING) for key in ("run_id", "status", "verdict", "topo", "strategy", "compressor")]
+        if row["kind"] not in (None, "emulated"):
+            texts[2] += f", {row['kind']}"
         seed = MISSING if number(row["seed"]) is None else f"{row['seed']:.0f}"
         numbers = [seed, spoken(row["metric"]), spoken_time(row["time_s"]), spoken_size(row["wire_wan"])]
         # no plain str: a foreign directory may bear any name, and rich would read [..] in it as markup

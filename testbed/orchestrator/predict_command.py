@@ -7,14 +7,17 @@ import dataclasses
 import json
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from testbed.core.errors import InputError
+from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.core.profile import read_profile
 from testbed.core.rundir import RUN_ID, RunDir
 from testbed.core.spec import RunSpec
+from testbed.orchestrator import predicted_run
 from testbed.orchestrator.calibration import calibrate
 from testbed.orchestrator.clone import environment
 from testbed.orchestrator.config import resolve
@@ -29,6 +32,7 @@ def predict(
     *,
     profile: Path | None = None,
     run_id: str | None = None,
+    keep: bool = False,
     as_json: bool = False,
 ) -> int:
     """Print the prediction and return the exit status.
@@ -36,6 +40,7 @@ def predict(
     Args:
         profile: in place of measuring, what `longhaul profile` wrote: the device's times and what is sent.
         run_id: of a run that was made; its profiles are taken, and its spec where there are no overrides.
+        keep: make a run directory of it, of kind "simulated".
 
     Raises:
         InputError: with every fault at once.
@@ -48,8 +53,26 @@ def predict(
     else:
         spec = _spec(overrides)
         question = {"spec": spec.to_json(), **_profiles(spec, profile, made)}
-    command = [sys.executable, "-m", "testbed.analysis", "predict", *(["--json"] if as_json else []), "-"]
-    return subprocess.run(command, input=json.dumps(question), text=True, env=environment(), check=False).returncode
+    with tempfile.TemporaryDirectory() as folder:
+        answer, began_s = Path(folder) / "prediction.json", time.monotonic()
+        flags = [*(["--json"] if as_json else []), "--output", str(answer)]
+        command = [sys.executable, "-m", "testbed.analysis", "predict", *flags, "-"]
+        done = subprocess.run(command, input=json.dumps(question), text=True, env=environment(), check=False)
+        if keep and done.returncode == EXIT_COMPLETED:
+            wall_s = time.monotonic() - began_s
+            run = predicted_run.keep(question, json.loads(answer.read_text()), runs_root, wall_s=wall_s)
+            say(f"kept as {run.path}")
+    return done.returncode
+
+
+def question_of(overrides: Sequence[str]) -> dict[str, Any]:
+    """{"spec", "cpu", "device"} of what `overrides` ask for, with this machine's profiles.
+
+    Raises:
+        InputError: with every fault at once.
+    """
+    spec = _spec(overrides)
+    return {"spec": spec.to_json(), **_profiles(spec, None, None)}
 
 
 def _spec(overrides: Sequence[str]) -> RunSpec:

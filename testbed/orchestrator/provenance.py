@@ -14,6 +14,7 @@ from typing import Any
 from testbed.orchestrator.clone import CLONE
 
 _CODE = ("testbed/core", "testbed/worker", "testbed/orchestrator", "compressors", "topologies")
+_SIMULATOR = ("testbed/analysis/simulator", "experiments/calibration")
 _PACKAGES = (
     "torch",
     "numpy",
@@ -30,11 +31,11 @@ _PACKAGES = (
 )
 
 
-def code_hash(clone: Path = CLONE) -> str:
-    """Of every source file that a run's result can depend on."""
+def code_hash(clone: Path = CLONE, *, simulated: bool = False) -> str:
+    """Of every source file that a result can depend on; of a simulated one, with the simulator and its constants."""
     digest = hashlib.sha256()
-    for folder in _CODE:
-        for path in sorted((clone / folder).rglob("*.py")):
+    for folder in (*_CODE, *(_SIMULATOR if simulated else ())):
+        for path in sorted((*(clone / folder).rglob("*.py"), *(clone / folder).rglob("*.json"))):
             digest.update(str(path.relative_to(clone)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 

@@ -33,7 +33,7 @@ def seal(run: RunDir, status: str, faults: Sequence[str] = (), *, wall_s: float 
     summary = _summary(run, status, faults, wall_s)
     draft = run.path / ".summary.json"
     write_json(draft, summary)
-    lacking = _analyse(run, draft)
+    lacking = analyse(run, draft)
     if lacking:
         summary["reasons"] = [*summary["reasons"], *lacking]
         write_json(draft, summary)
@@ -55,7 +55,7 @@ def _summary(run: RunDir, status: str, faults: Sequence[str], wall_s: float | No
     return summarise(run, status=status, reasons=reasons, verdict=verdict, unknowns=unknowns, wall_s=wall_s)
 
 
-def _analyse(run: RunDir, draft: Path) -> list[str]:
+def analyse(run: RunDir, draft: Path) -> list[str]:
     """Derived files. What cannot be made (a full disk) is said in the summary and can be made again later."""
     try:
         done = subprocess.run(

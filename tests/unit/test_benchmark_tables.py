@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from experiments.benchmarks import compression_tables, document, inside, members, tables
+from experiments.benchmarks import compression_tables, dear, dear_bell, document, inside, members, tables
 from experiments.benchmarks.harness import Point, Results, points_of
 
 INSIDE: dict[str, Any] = {
@@ -186,3 +186,31 @@ def test_a_members_figures_depend_on_its_own_files_and_what_they_import() -> Non
         "int8_zstd.yaml",
     } <= files
     assert not {"topk.py", "sz3.py", "selection.py"} & files
+
+
+def of_the_bell(kind: str, ratio: float, step_s: float, verdict: str = "valid") -> dict[str, Any]:
+    asked = {"kind": kind, "ratio": ratio, "repeat": 0}
+    return {"asked": asked, "result": {"step_s": step_s, "verdict": verdict}, "is_disturbed": False}
+
+
+def test_the_bell_has_what_was_measured_and_leaves_out_what_is_invalid() -> None:
+    points = [
+        *(of_the_bell("dear", ratio, 2.0) for ratio in (1.0, 2.0, 4.0)),
+        *(of_the_bell("overlapped", 2.0, 2.5), of_the_bell("overlapped", 4.0, 9.0, "invalid")),
+        of_the_bell("one bucket", 1.0, 3.0),
+    ]
+    assert dear_bell.gains(points, "overlapped") == [(2.0, 1.25)]
+    assert dear_bell.gains(points, "one bucket") == [(1.0, 1.5)]
+    text = dear_bell.draw(points)
+    assert text.startswith("<svg xmlns=") and text.endswith("</svg>\n")
+    assert "measured over overlapped" in text and "measured over after backward" not in text
+    assert text == dear_bell.draw(points)
+
+
+def test_the_bound_of_the_bell_peaks_where_the_all_reduce_takes_twice_the_backward_pass() -> None:
+    ratios = [ratio / 100 for ratio in range(10, 1000)]
+    peak = max(ratios, key=lambda ratio: dear_bell.bound("overlapped", ratio))
+    assert (peak, dear_bell.bound("overlapped", peak)) == (2.0, pytest.approx(1.25))
+    assert dear_bell.bound("overlapped", 0.5) == pytest.approx(1.0)
+    assert dear_bell.bound("one bucket", 2.0) == pytest.approx(1.75)
+    assert set(dear_bell.LOOKS) == set(dear.KINDS) - {"dear"}

@@ -37,11 +37,18 @@ def answer(question: dict[str, Any], calibration_file: Path | None = None) -> Pr
     return predict(spec, plan(spec, cpu, device), known.constants, standing, assumed=device.assumed)
 
 
-def command(source: str, calibration_file: Path | None, *, as_json: bool) -> str:
-    """What to print for the question in the file `source`, or on standard input for `-`."""
+def command(source: str, calibration_file: Path | None, *, as_json: bool, output: Path | None = None) -> str:
+    """What to print for the question in the file `source`, or on standard input for `-`.
+
+    Args:
+        output: a file that takes the prediction as JSON besides.
+    """
     try:
         question = json.loads(sys.stdin.read() if source == "-" else Path(source).read_text())
     except (OSError, ValueError) as error:
         raise InputError(f"predict {source}: {error}") from error
     found = answer(question, calibration_file)
-    return json.dumps(found.to_json(), indent=2) if as_json else text(found)
+    as_text = json.dumps(found.to_json(), indent=2)
+    if output is not None:
+        output.write_text(as_text + "\n")
+    return as_text if as_json else text(found)

@@ -61,6 +61,14 @@ def test_a_finished_run_shows_its_summary(root: Path) -> None:
     assert set(row) == set(listing.FIELDS)
 
 
+def test_a_simulated_run_is_marked(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    finished(root, RUN, kind="emulated")
+    finished(root, RUN.replace("wan1g", "lan"), kind="simulated")
+    assert [row["kind"] for row in listing.read_runs(root)] == ["simulated", "emulated"]
+    assert cli.main(["list", "--runs", str(root)]) == 0
+    assert capsys.readouterr().out.count("valid, simulated") == 1
+
+
 def test_a_run_without_summary_is_running_or_killed(root: Path) -> None:
     run = RunDir(root / RUN)
     run.path.mkdir()

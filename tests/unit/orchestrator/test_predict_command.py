@@ -10,6 +10,8 @@ import pytest
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT
 from testbed.core.profile import CodecTimes, Collective, LayerTimes, Profile
+from testbed.core.records import summary_faults
+from testbed.orchestrator import predicted_run, provenance
 from testbed.orchestrator.cli import main
 from testbed.orchestrator.config import resolve
 
@@ -77,3 +79,33 @@ def test_a_run_of_another_program_has_no_profile(runs: Path, capfd: pytest.Captu
     (runs / RUN_ID / "provenance.json").write_text("{}")
     assert main(["predict", "--run", RUN_ID, "--runs", str(runs)]) == EXIT_INPUT
     assert "only our own training is profiled" in capfd.readouterr().err
+
+
+def test_a_prediction_is_kept_as_a_simulated_run(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = predicted(capfd, "--run", RUN_ID, "--keep", "--runs", str(runs))
+    (path,) = (one for one in runs.iterdir() if one.name != RUN_ID)
+    assert sorted(one.name for one in path.iterdir()) == [
+        *("logs", "metrics.openmetrics", "provenance.json", "report.html", "samples.parquet", "spec.json"),
+        "summary.json",
+    ]
+    summary = json.loads((path / "summary.json").read_text())
+    assert summary_faults(summary) == [] and summary["run_id"] == path.name
+    assert (summary["kind"], summary["status"], summary["steps"]) == ("simulated", "completed", 1)
+    assert summary["step_time_s"] == {"mean": found["step_s"], "p50": found["step_s"], "p95": None}
+    assert summary["bytes"]["payload"] == 2 * 4 * ELEMENTS and summary["links"][0]["rate_bit_s"]["measured"] is None
+    inside = found["validation"]["inside"]
+    assert summary["verdict"] == ("valid" if inside else "suspect") and bool(summary["reasons"]) != inside
+    kept, made = json.loads((path / "spec.json").read_text()), json.loads((runs / RUN_ID / "spec.json").read_text())
+    assert kept["hash"] == made["hash"] and path.name.endswith(f"-{made['hash'][:8]}")
+    assert kept["code_hash"] == provenance.code_hash(simulated=True) != provenance.code_hash()
+    assert json.loads((path / "provenance.json").read_text())["prediction"] == found
+
+
+def test_two_predictions_of_one_second_do_not_meet(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    question = {"spec": json.loads((runs / RUN_ID / "spec.json").read_text())}
+    made = json.loads((runs / RUN_ID / "provenance.json").read_text())
+    question |= {"cpu": made["cpu_profile"], "device": made["device_profile"]}
+    found = predicted_run.ask(question)
+    names = [predicted_run.keep(question, found, runs, wall_s=1.0).run_id for _ in range(2)]
+    assert len(set(names)) == 2
+    assert sorted(path.name for path in runs.iterdir()) == sorted([RUN_ID, *names])

@@ -1,0 +1,179 @@
+"""The command line of `make reproduce`: runs that lack are made, results, pages and tables are written."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.benchmarks.cells import number, table
+from experiments.reproductions import outcome, page
+from experiments.reproductions.outcome import found_of
+from experiments.reproductions.runs import Asked, Kept, ask_all, make
+from experiments.reproductions.system import FOLDER, PAGES, System, find_systems
+from testbed.core.errors import (
+    EXIT_COMPLETED,
+    EXIT_FAILED,
+    InputError,
+    Interrupted,
+    LonghaulError,
+    MachineError,
+    RunError,
+)
+from testbed.core.rundir import write_json
+from testbed.orchestrator.clone import RUNS_ROOT
+from testbed.orchestrator.listing import seal_killed
+from testbed.orchestrator.seal import give_to_caller
+
+MOST_S = 600.0
+"""Of wall time for one system, unless all of it is asked for."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """What is read and written."""
+
+    runs: Path = RUNS_ROOT
+    results: Path = FOLDER
+    pages: Path = PAGES
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    asked = _arguments(argv)
+    places = Places(runs=asked.runs, results=asked.results, pages=asked.pages)
+    try:
+        systems = find_systems(asked.system)
+        contents, failures = [], []
+        for system in systems:
+            content, failed = reproduce(system, places, full=asked.full, making=not asked.tables, share=asked.share)
+            contents.append(content)
+            failures += failed
+    except LonghaulError as error:
+        sys.stderr.writelines(f"reproduce: {fault}\n" for fault in error.faults)
+        return error.exit_status
+    except KeyboardInterrupt:
+        sys.stderr.write("reproduce: stopped; what was made is kept, and the next call goes on\n")
+        return EXIT_FAILED
+    failures += [] if asked.tables else _without_verdict(systems, contents)
+    for failure in failures:
+        _say(f"failed: {failure}")
+    if len(systems) > 1:
+        _say("\n" + summary_table(systems, contents) + "\n")
+    for system, content in zip(systems, contents, strict=True):
+        _say(outcome.last_line(system, content))
+    return EXIT_FAILED if failures else EXIT_COMPLETED
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="run.py", description="One paper's system against its baselines.")
+    parser.add_argument("system", nargs="?", metavar="SYSTEM", help="a folder beside this file; all without")
+    parser.add_argument("--full", action="store_true", help="all cases, arms and repeats, however long they take")
+    parser.add_argument("--tables", action="store_true", help="make no run: write what those that are there say")
+    parser.add_argument("--share", action="store_true", help="beside other runs on this machine")
+    parser.add_argument("--runs", type=Path, default=RUNS_ROOT, metavar="DIR", help="where runs are kept")
+    parser.add_argument("--results", type=Path, default=FOLDER, metavar="DIR", help="takes NAME/result.json")
+    parser.add_argument("--pages", type=Path, default=PAGES, metavar="DIR", help="has NAME.md")
+    return parser.parse_args(argv)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def reproduce(
+    system: System, places: Places, *, full: bool, making: bool, share: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """The content of the result, and what could not be made.
+
+    Raises:
+        InputError: a trial asks for what is not there.
+        MachineError: this machine cannot make it now.
+        Interrupted: somebody stopped it.
+    """
+    kept, asked = Kept(places.runs), ask_all(system.trials(full))
+    lacking = [one for one in asked if not kept.is_done(one)]
+    _say(f"{system.name}: {plan_line(lacking, len(asked))}")
+    failures = _make(lacking, places.runs, most_s=None if full else MOST_S, share=share) if making and lacking else []
+    found = [found_of(system, one.trial, kept.find(one)) for one in [*asked, *_beyond(system, asked, kept)]]
+    content = outcome.result(system, found)
+    folder = places.results / system.name
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "result.json", content)
+    page.write(system, found, content, places.pages)
+    for path in (folder, places.pages / f"{system.name}.md"):
+        give_to_caller(path)
+    _say("\n" + page.cases_table(system, found) + "\n")
+    return content, failures
+
+
+def _beyond(system: System, asked: Sequence[Asked], kept: Kept) -> list[Asked]:
+    """What was not asked for now, but is there: runs of an earlier call with `--full`."""
+    known = {one.trial for one in asked}
+    more = ask_all([trial for trial in system.trials(True) if trial not in known])
+    return [one for one in more if kept.find(one) is not None]
+
+
+def plan_line(lacking: Sequence[Asked], count: int) -> str:
+    """Runs times seconds, before anything is begun."""
+    parts = []
+    for kind in ("emulated", "simulated"):
+        each = [one.trial.seconds for one in lacking if one.trial.kind == kind]
+        if each:
+            parts.append(f"{len(each)} {kind} x {sum(each) / len(each):.0f} s")
+    total_s = sum(one.trial.seconds for one in lacking)
+    there = f"{count - len(lacking)} of {count} runs are there"
+    return f"{there}; to make: {' + '.join(parts)} = about {total_s:.0f} s" if parts else there
+
+
+def _make(lacking: Sequence[Asked], runs_root: Path, *, most_s: float | None, share: bool) -> list[str]:
+    """Begins none that would end too late. Returns what failed."""
+    if os.geteuid() != 0 and any(one.trial.kind == "emulated" for one in lacking):
+        raise MachineError("emulated runs build networks, which root alone may do: use sudo, or make reproduce")
+    seal_killed(runs_root)
+    began_s, failures, left = time.monotonic(), [], []
+    for place, one in enumerate(lacking, 1):
+        if most_s is not None and time.monotonic() - began_s + one.trial.seconds > most_s:
+            left.append(one.trial.label)
+            continue
+        run_began_s = time.monotonic()
+        try:
+            run = make(one, runs_root, share=share)
+        except (InputError, MachineError) as error:
+            raise type(error)(*(f"{one.trial.label}: {fault}" for fault in error.faults)) from error
+        except Interrupted:
+            raise
+        except RunError as error:
+            failures += [f"{one.trial.label}: {fault}" for fault in error.faults]
+            _say(f"{place}/{len(lacking)} {one.trial.label}: failed")
+            continue
+        verdict = run.read_json(run.summary)["verdict"]
+        took_s = time.monotonic() - run_began_s
+        _say(f"{place}/{len(lacking)} {one.trial.label}: {took_s:.0f} s, {verdict}, {run.run_id}")
+    if left:
+        _say(f"left for the next call, since {most_s:.0f} s would not do: {', '.join(left)}")
+    return failures
+
+
+def _without_verdict(systems: Sequence[System], contents: Sequence[dict[str, Any]]) -> list[str]:
+    return [
+        f"{system.name}: no verdict: no case has a candidate and a baseline that were emulated and may be believed"
+        for system, content in zip(systems, contents, strict=True)
+        if content["verdict"] is None
+    ]
+
+
+def summary_table(systems: Sequence[System], contents: Sequence[dict[str, Any]]) -> str:
+    """A row for each system."""
+    return table(
+        ("system", "claimed", "emulated", "verdict"),
+        [
+            (system.name, number(system.claimed), number(content["emulated"], ".3f"), content["verdict"] or "-")
+            for system, content in zip(systems, contents, strict=True)
+        ],
+    )

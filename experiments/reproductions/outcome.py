@@ -1,0 +1,163 @@
+"""From runs to a ratio, a verdict and `result.json`.
+
+The rule, fixed before anything was measured. In each case the best candidate is held against the best baseline; runs
+whose own verdict is `invalid` count for nothing. `emulated` is the largest of these ratios over the cases. With the
+claimed ratio c, which stands for a gain of c - 1:
+
+    reproduced   emulated is at least 1 + 0.9 (c - 1): nine tenths of the claimed gain
+    partly       not so, but above 1.05: better than the best other by more than runs of the same spec differ
+    not          at most 1.05
+
+Simulated runs stand in the page's table and decide nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.reproductions.system import System, Trial
+from testbed.core.rundir import RunDir
+
+RESULT_KEYS = ("system", "claim", "source", "baseline", "runs", "emulated", "verdict", "condition")
+"""Of `result.json`, in order; missing is null."""
+VERDICTS = ("reproduced", "partly", "not")
+SHARE_OF_THE_GAIN = 0.9
+LEAST_RATIO = 1.05
+_MOST_NAMED = 6
+
+
+@dataclass(frozen=True)
+class Found:
+    """A trial, and what its run says; None where it was not made."""
+
+    trial: Trial
+    run_id: str | None = None
+    verdict: str | None = None
+    figure: float | None = None
+    dilation: float | None = None
+
+    @property
+    def counts(self) -> bool:
+        return self.figure is not None and self.verdict in ("valid", "suspect")
+
+
+def found_of(system: System, trial: Trial, run: RunDir | None) -> Found:
+    if run is None:
+        return Found(trial)
+    summary = run.read_json(run.summary)
+    figure = system.figure(run) if summary["status"] == "completed" else None
+    return Found(trial, run.run_id, summary["verdict"], figure, summary["dilation"])
+
+
+@dataclass(frozen=True)
+class Side:
+    """An arm of a case: the median over its runs that count."""
+
+    arm: str
+    figure: float
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Of one case: how many times better the best candidate is than the best baseline."""
+
+    case: str
+    candidate: Side
+    baseline: Side
+    value: float
+
+
+def side(found: Sequence[Found], case: str, kind: str, arm: str) -> Side | None:
+    """None where no run of it counts."""
+    asked = (case, kind, arm)
+    figures = [one.figure for one in found if one.counts and (one.trial.case, one.trial.kind, one.trial.arm) == asked]
+    known = [figure for figure in figures if figure is not None]
+    return Side(arm, statistics.median(known)) if known else None
+
+
+def ratio(system: System, found: Sequence[Found], case: str, kind: str) -> Ratio | None:
+    """None where either side has no run that counts."""
+    candidate = _best(system, [side(found, case, kind, arm) for arm in system.candidates])
+    baseline = _best(system, [side(found, case, kind, arm) for arm in system.baselines])
+    if candidate is None or baseline is None:
+        return None
+    return Ratio(case, candidate, baseline, over(system, baseline, candidate))
+
+
+def over(system: System, baseline: Side, candidate: Side) -> float:
+    """How many times better `candidate` is than `baseline`."""
+    better, worse = (candidate, baseline) if system.higher_is_better else (baseline, candidate)
+    return better.figure / worse.figure
+
+
+def _best(system: System, sides: Sequence[Side | None]) -> Side | None:
+    sign = -1 if system.higher_is_better else 1
+    return min((one for one in sides if one is not None), key=lambda one: sign * one.figure, default=None)
+
+
+def ratios(system: System, found: Sequence[Found], kind: str) -> list[Ratio]:
+    """Of all cases that have one."""
+    cases = dict.fromkeys(one.trial.case for one in found)
+    each = (ratio(system, found, case, kind) for case in cases)
+    return [one for one in each if one is not None]
+
+
+def largest(system: System, found: Sequence[Found], kind: str) -> Ratio | None:
+    return max(ratios(system, found, kind), key=lambda one: one.value, default=None)
+
+
+def verdict_of(claimed: float, emulated: float | None) -> str | None:
+    """One of `VERDICTS`, by the rule above; None where nothing was emulated that counts."""
+    if emulated is None:
+        return None
+    if emulated >= 1 + SHARE_OF_THE_GAIN * (claimed - 1):
+        return "reproduced"
+    return "partly" if emulated > LEAST_RATIO else "not"
+
+
+def result(system: System, found: Sequence[Found]) -> dict[str, Any]:
+    """The content of `result.json`, with exactly `RESULT_KEYS`."""
+    best = largest(system, found, "emulated")
+    emulated = None if best is None else best.value
+    return {
+        "system": system.name,
+        "claim": system.claim,
+        "source": system.source,
+        "baseline": system.baseline,
+        "runs": {
+            "baseline": _ids(found, system.baselines),
+            "candidate": _ids(found, system.candidates),
+        },
+        "emulated": None if emulated is None else round(emulated, 4),
+        "verdict": verdict_of(system.claimed, emulated),
+        "condition": "; ".join([system.setting, *_remarks(best, found)]),
+    }
+
+
+def _ids(found: Sequence[Found], arms: Sequence[str]) -> list[str]:
+    """Of the runs that count."""
+    return [one.run_id for one in found if one.run_id is not None and one.counts and one.trial.arm in arms]
+
+
+def _remarks(best: Ratio | None, found: Sequence[Found]) -> list[str]:
+    remarks = []
+    if best is not None:
+        remarks.append(f"largest for {best.case}, where the best other is {best.baseline.arm}")
+    for words, which in (
+        ("invalid", [one for one in found if one.verdict == "invalid"]),
+        ("suspect", [one for one in found if one.verdict == "suspect" and one.trial.kind == "emulated"]),
+        ("not made", [one for one in found if one.run_id is None]),
+    ):
+        if which:
+            more = f" and {len(which) - _MOST_NAMED} more" if len(which) > _MOST_NAMED else ""
+            remarks.append(f"{words}: {', '.join(one.trial.label for one in which[:_MOST_NAMED])}{more}")
+    return remarks
+
+
+def last_line(system: System, content: Mapping[str, Any]) -> str:
+    """System, claimed, emulated, verdict."""
+    emulated = "-" if content["emulated"] is None else f"{content['emulated']:.3g}"
+    return f"{system.name}: claimed {system.claimed:.3g}, emulated {emulated}, verdict {content['verdict'] or '-'}"

@@ -1,0 +1,89 @@
+"""The table of a reproduction, and the region of its page that holds it: docs/reproductions/NAME.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.benchmarks.cells import number, table
+from experiments.benchmarks.document import between
+from experiments.benchmarks.harness import machine
+from experiments.reproductions.outcome import Found, Ratio, last_line, over, ratio, side
+from experiments.reproductions.system import KINDS, System
+from testbed.core.errors import InputError
+
+REGION = "reproduction"
+
+
+def write(system: System, found: Sequence[Found], content: Mapping[str, Any], pages: Path) -> None:
+    """Rewrite the region of the system's page.
+
+    Raises:
+        InputError: there is no such page, or it has no such region.
+    """
+    path = pages / f"{system.name}.md"
+    try:
+        path.write_text(between(path.read_text(), REGION, region(system, found, content)))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: the page of SYSTEM={system.name} cannot be written: {error}") from error
+
+
+def region(system: System, found: Sequence[Found], content: Mapping[str, Any]) -> str:
+    """What was claimed, what came of it, and the table."""
+    runs = sorted(one.run_id for one in found if one.run_id is not None)
+    here = machine()
+    made = (
+        f"{here['cores']} cores ({here['cpu']}), Linux {here['kernel']}; {len(runs)} runs, the first {runs[0]},"
+        f" the last {runs[-1]}; their ids are in"
+        if runs
+        else "No run is there yet; ids will be in"
+    )
+    file = f"[result.json](../../experiments/reproductions/{system.name}/result.json)"
+    said = f"**{last_line(system, content)}.** Condition: {content['condition']}."
+    return "\n\n".join([said, cases_table(system, found), f"{made} {file}."])
+
+
+def cases_table(system: System, found: Sequence[Found]) -> str:
+    """A row for each case, emulated ones first. In parentheses beside a baseline: how many times better the best
+    candidate is."""
+    cases = [
+        (kind, case) for kind in KINDS for case in dict.fromkeys(f.trial.case for f in found if f.trial.kind == kind)
+    ]
+    arms = [arm for arm in system.arms if any(one.trial.arm == arm for one in found)]
+    facts = list(dict.fromkeys(name for kind, case in cases for name in system.facts(case, kind)))
+    rows = []
+    for kind, case in cases:
+        here = [one for one in found if (one.trial.kind, one.trial.case) == (kind, case)]
+        best = ratio(system, found, case, kind)
+        rows.append(
+            [
+                case,
+                kind,
+                *(system.facts(case, kind).get(name, "-") for name in facts),
+                *(_cell(system, found, best, case, kind, arm) for arm in arms),
+                "-" if best is None else f"{best.value:.3f} ({best.baseline.arm})",
+                " ".join(sorted({f"{one.dilation:g}" for one in here if one.dilation is not None})) or "-",
+                _verdicts(here),
+            ]
+        )
+    heads = ("case", "kind", *facts, *(f"{arm}: {system.figure_name}" for arm in arms), "best other", "k", "verdicts")
+    return table(heads, rows)
+
+
+def _cell(system: System, found: Sequence[Found], best: Ratio | None, case: str, kind: str, arm: str) -> str:
+    one = side(found, case, kind, arm)
+    if one is None:
+        return "-"
+    if best is None or arm in system.candidates:
+        return number(one.figure, ".4g")
+    return f"{one.figure:.4g} ({over(system, one, best.candidate):.2f})"
+
+
+def _verdicts(here: Sequence[Found]) -> str:
+    """How many of each."""
+    counts: dict[str, int] = {}
+    for one in here:
+        verdict = one.verdict or "not made"
+        counts[verdict] = counts.get(verdict, 0) + 1
+    return ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))

@@ -1,0 +1,136 @@
+"""The runs of a reproduction: those that are there already, and those to be made, in `runs/` as all others.
+
+A run counts as there if it is finished, of the trial's spec and of this code (`hash` and `code_hash` of its spec.json).
+One that came out `invalid` is made again at the next call, and stands for itself until then.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.reproductions.system import Trial
+from testbed.core.errors import InputError, Interrupted, RunError
+from testbed.core.reading import read_object
+from testbed.core.rundir import RUN_ID, RunDir
+from testbed.core.spec import RunSpec
+from testbed.orchestrator import predicted_run, provenance
+from testbed.orchestrator.config import resolve
+from testbed.orchestrator.predict_command import question_of
+from testbed.orchestrator.run_command import checked_spec
+
+EMULATED_ONLY = ("metrics_port=0",)
+_TIMES_PATIENCE, _PATIENCE_S = 4, 60.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A trial and the spec it comes to."""
+
+    trial: Trial
+    spec: RunSpec
+
+
+def ask_all(trials: Sequence[Trial]) -> list[Asked]:
+    """
+    Raises:
+        InputError: with every fault of every trial.
+    """
+    asked, faults = [], []
+    for trial in trials:
+        resolved = resolve(_overrides(trial), emulated=trial.kind == "emulated")
+        faults += [f"{trial.label}: {fault}" for fault in resolved.faults]
+        if not resolved.faults:
+            asked.append(Asked(trial, _as_made(resolved.spec, trial.kind)))
+    if faults:
+        raise InputError(*dict.fromkeys(faults))
+    return asked
+
+
+def _as_made(spec: RunSpec, kind: str) -> RunSpec:
+    """What is predicted is not slowed down: as `longhaul predict` has it."""
+    return spec if kind == "emulated" else dataclasses.replace(spec, auto_dilation=False)
+
+
+def _overrides(trial: Trial) -> list[str]:
+    return [*trial.overrides, *(EMULATED_ONLY if trial.kind == "emulated" else ())]
+
+
+class Kept:
+    """The finished runs of a folder that are of this code."""
+
+    def __init__(self, runs_root: Path) -> None:
+        self.runs_root = runs_root
+        self._code = {kind: provenance.code_hash(simulated=kind == "simulated") for kind in ("emulated", "simulated")}
+
+    def find(self, asked: Asked) -> RunDir | None:
+        """The newest of its spec; one that is `invalid` only where there is no other."""
+        found = sorted(self._all(asked), key=lambda one: (one[1] != "invalid", one[0].run_id))
+        return found[-1][0] if found else None
+
+    def is_done(self, asked: Asked) -> bool:
+        return any(verdict != "invalid" for _, verdict in self._all(asked))
+
+    def _all(self, asked: Asked) -> Iterator[tuple[RunDir, str]]:
+        """With their verdicts."""
+        for path in self.runs_root.glob(f"*-{asked.spec.strategy.name}-{asked.spec.compressor.name}-*"):
+            run = RunDir(path)
+            if not RUN_ID.fullmatch(path.name):
+                continue
+            try:
+                spec, summary = read_object(run.spec), read_object(run.summary)
+            except (OSError, ValueError):  # not finished, or damaged
+                continue
+            if (spec.get("code_hash"), summary.get("kind")) != (self._code[asked.trial.kind], asked.trial.kind):
+                continue
+            # data that machines may differ in are found when a run begins, not when it is asked for
+            wanted = dataclasses.replace(asked.spec, data_hash=spec.get("data_hash")).hash
+            if spec.get("hash") == wanted and summary.get("status") == "completed":
+                yield run, str(summary.get("verdict"))
+
+
+def make(asked: Asked, runs_root: Path, *, share: bool) -> RunDir:
+    """Make the run of a trial.
+
+    Raises:
+        LonghaulError: it could not be made, or did not complete.
+    """
+    return _predicted(asked, runs_root) if asked.trial.kind == "simulated" else _emulated(asked, runs_root, share=share)
+
+
+def _predicted(asked: Asked, runs_root: Path) -> RunDir:
+    began_s = time.monotonic()
+    question = question_of(_overrides(asked.trial))
+    return predicted_run.keep(question, predicted_run.ask(question), runs_root, wall_s=time.monotonic() - began_s)
+
+
+def _emulated(asked: Asked, runs_root: Path, *, share: bool) -> RunDir:
+    from testbed.orchestrator.supervise import supervise  # Mininet and all: only where something is emulated
+
+    spec = checked_spec(resolve(_overrides(asked.trial)), runs_root)
+    limit_s = _TIMES_PATIENCE * asked.trial.seconds + _PATIENCE_S
+    ended = threading.Event()
+
+    def end() -> None:
+        """As Ctrl-C would: the supervisor ends the run and seals its record."""
+        ended.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    limit = threading.Timer(limit_s, end)
+    limit.start()
+    try:
+        outcome = supervise(spec, runs_root=runs_root, quiet=True, share=share)
+    finally:
+        limit.cancel()
+    if outcome.summary["status"] == "interrupted" and not ended.is_set():
+        raise Interrupted(*outcome.summary["reasons"])
+    if outcome.summary["status"] != "completed":
+        late = (f"not done after {limit_s:.0f} s",) if ended.is_set() else ()
+        raise RunError(*late, *(f"{outcome.run.run_id}: {reason}" for reason in outcome.summary["reasons"]))
+    return outcome.run

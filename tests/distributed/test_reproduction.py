@@ -1,0 +1,43 @@
+"""A reproduction with nothing but simulated runs: made once, then read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from experiments.reproductions.command import Places, reproduce
+from experiments.reproductions.system import System, Trial
+
+ASKED = (
+    *("topo=lan", "workers=16", "steps=2", "workload=replay", "workload.model=mobilenet_v2"),
+    *("device=paced", "device.step_s=0.1"),
+)
+TRIALS = (
+    Trial("mobilenet_v2", "new", "simulated", (*ASKED, "strategy=dear"), 10.0),
+    Trial("mobilenet_v2", "old", "simulated", (*ASKED, "strategy=ddp", "strategy.overlap=false"), 10.0),
+)
+MADE = System(
+    name="made",
+    claim="faster",
+    claimed=1.5,
+    source="nowhere",
+    baseline="old",
+    setting="made up",
+    candidates=("new",),
+    baselines=("old",),
+    trials=lambda full: TRIALS,
+)
+
+
+def test_a_run_is_made_once(tmp_path: Path) -> None:
+    places = Places(runs=tmp_path / "runs", results=tmp_path / "results", pages=tmp_path)
+    (tmp_path / "made.md").write_text("<!-- reproduction: begin -->\n<!-- reproduction: end -->\n")
+    first, failures = reproduce(MADE, places, full=False, making=True, share=False)
+    assert failures == []
+    made = sorted(path.name for path in places.runs.iterdir())
+    assert len(made) == 2 and made == sorted([*first["runs"]["candidate"], *first["runs"]["baseline"]])
+    assert all(json.loads((places.runs / name / "summary.json").read_text())["kind"] == "simulated" for name in made)
+    assert first["verdict"] is None  # nothing was emulated
+    again, failures = reproduce(MADE, places, full=False, making=True, share=False)
+    assert failures == [] and again == first
+    assert sorted(path.name for path in places.runs.iterdir()) == made

@@ -1,0 +1,49 @@
+"""`make reproduce` makes emulated runs, judges by them, and makes none of them twice; not how good the system is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from experiments.reproductions.command import Places, reproduce
+from experiments.reproductions.system import System, Trial
+from testbed.core.records import summary_faults
+
+_ASKED = (
+    *("topo=lan", "topo.lan_rate='1 Gbit/s'", "workers=2", "steps=3", "evaluate_every=1000"),
+    *("workload=replay", "workload.model=resnet18", "workload.scale=20", "device=paced", "device.step_s=0.5"),
+)
+_TRIALS = (
+    Trial("resnet18", "new", "emulated", (*_ASKED, "strategy=dear"), 20.0),
+    Trial("resnet18", "old", "emulated", (*_ASKED, "strategy=ddp", "strategy.overlap=false"), 20.0),
+)
+_SYSTEM = System(
+    name="made",
+    claim="one and a half times as fast",
+    claimed=1.5,
+    source="nowhere",
+    baseline="old",
+    setting="two workers",
+    candidates=("new",),
+    baselines=("old",),
+    trials=lambda full: _TRIALS,
+)
+
+
+def test_emulated_runs_are_made_once_and_decide(machine_lock: None, tmp_path: Path) -> None:
+    places = Places(runs=tmp_path / "runs", results=tmp_path / "results", pages=tmp_path)
+    (tmp_path / "made.md").write_text("<!-- reproduction: begin -->\n<!-- reproduction: end -->\n")
+    content, failures = reproduce(_SYSTEM, places, full=False, making=True, share=True)
+    assert failures == []
+    made = sorted(path.name for path in places.runs.iterdir())
+    assert len(made) == 2
+    summaries = [json.loads((places.runs / name / "summary.json").read_text()) for name in made]
+    assert all(summary["kind"] == "emulated" and summary_faults(summary) == [] for summary in summaries)
+    if any(summary["verdict"] == "invalid" for summary in summaries):  # the machine is not the test's alone
+        assert content["verdict"] is None and "invalid: emulated resnet18" in content["condition"]
+        return
+    assert made == sorted([*content["runs"]["candidate"], *content["runs"]["baseline"]])
+    assert content["verdict"] in ("reproduced", "partly", "not") and 0.9 < content["emulated"] < 2.0
+    again, failures = reproduce(_SYSTEM, places, full=False, making=True, share=True)
+    assert failures == [] and again == content
+    assert sorted(path.name for path in places.runs.iterdir()) == made

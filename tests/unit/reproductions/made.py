@@ -1,0 +1,85 @@
+"""A system of two arms on two models, and run directories of it as a run leaves them, with figures chosen by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.reproductions.outcome import Found
+from experiments.reproductions.runs import ask_all
+from experiments.reproductions.system import System, Trial
+from testbed.core.records import empty_summary, summary_faults
+from testbed.core.rundir import RunDir, new_run_id, write_json
+from testbed.orchestrator import provenance
+
+BASE = ("topo=lan", "workers=2", "steps=4", "workload=replay", "device=paced")
+ARMS = {
+    "new": ("strategy=dear",),
+    "old": ("strategy=ddp",),
+    "slow": ("strategy=ddp", "strategy.bucket_size='9 MiB'"),
+}
+
+
+def trial(
+    case: str = "resnet18", arm: str = "new", kind: str = "emulated", *, seed: int = 0, seconds: float = 7.0
+) -> Trial:
+    return Trial(case, arm, kind, (*BASE, f"workload.model={case}", f"seed={seed}", *ARMS[arm]), seconds)
+
+
+def system(trials: Sequence[Trial] = (), claimed: float = 1.5, *, higher_is_better: bool = False) -> System:
+    return System(
+        name="made",
+        claim=f"up to {claimed} times as fast",
+        claimed=claimed,
+        source="nowhere",
+        baseline="old and slow",
+        setting="made up",
+        candidates=("new",),
+        baselines=("old", "slow"),
+        trials=lambda full: list(trials) if full else [one for one in trials if "seed=0" in one.overrides],
+        higher_is_better=higher_is_better,
+    )
+
+
+def found(arm: str, figure: float | None, verdict: str | None = "valid", **where: str) -> Found:
+    place = {"case": "resnet18", "kind": "emulated", **where}
+    asked = trial(place["case"], arm, place["kind"])
+    return Found(asked, None if verdict is None else f"run-{place['case']}-{arm}", verdict, figure, 1.0)
+
+
+def _steps(step_s: float) -> Iterator[dict[str, Any]]:
+    for step, rank in itertools.product(range(1, 5), range(2)):
+        took_s = 10 * step_s if step in (1, 4) else step_s
+        yield {"event": "step", "t_s": float(step), "rank": rank, "step": step, "step_s": took_s}
+
+
+def make_run(
+    root: Path,
+    asked: Trial,
+    *,
+    step_s: float = 1.0,
+    verdict: str = "valid",
+    status: str = "completed",
+    code_hash: str | None = None,
+    now_s: float = 1.8e9,
+) -> RunDir:
+    """Of this code unless another `code_hash` is given. The first and the last of its four steps are ten times as
+    long."""
+    (one,) = ask_all([asked])
+    spec, is_simulated = dataclasses.replace(one.spec, dilation=3.0), asked.kind == "simulated"
+    spec = one.spec if is_simulated else spec
+    run = RunDir.create(root, new_run_id(spec.topo, spec.strategy.name, spec.compressor.name, spec.hash, now_s))
+    code = provenance.code_hash(simulated=is_simulated) if code_hash is None else code_hash
+    write_json(run.spec, {**spec.to_json(), "code_hash": code})
+    write_json(run.provenance, {})
+    if not is_simulated:
+        run.events.write_text("".join(f"{json.dumps(event)}\n" for event in _steps(step_s)))
+    summary = empty_summary() | {"run_id": run.run_id, "status": status, "verdict": verdict, "kind": asked.kind}
+    summary |= {"dilation": spec.dilation, "step_time_s": {"mean": step_s, "p50": step_s, "p95": None}}
+    assert not summary_faults(summary)
+    write_json(run.summary, summary)
+    return run

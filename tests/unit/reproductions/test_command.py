@@ -1,0 +1,78 @@
+"""`make reproduce`: what it writes, what it makes no more, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.reproductions import command
+from experiments.reproductions.command import Places, plan_line, reproduce
+from experiments.reproductions.runs import ask_all
+from testbed.core.errors import EXIT_INPUT, InputError
+from tests.unit.reproductions.made import make_run, system, trial
+
+TRIALS = [
+    *(trial(arm=arm) for arm in ("new", "old", "slow")),
+    *(trial(arm=arm, kind="simulated", seconds=3.0) for arm in ("new", "old")),
+    trial(seed=1),
+]
+PAGE = "# Made\n\n<!-- reproduction: begin -->\nbefore\n<!-- reproduction: end -->\n\n## Question\n"
+
+
+@pytest.fixture
+def places(runs: Path, tmp_path: Path) -> Places:
+    (tmp_path / "made.md").write_text(PAGE)
+    return Places(runs=runs, results=tmp_path / "results", pages=tmp_path)
+
+
+def test_with_all_runs_there_none_is_made_and_all_is_written(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for one, step_s in zip(TRIALS[:5], (1.0, 1.6, 1.8, 2.0, 2.2), strict=True):
+        make_run(places.runs, one, step_s=step_s)
+    before = sorted(places.runs.iterdir())
+    content, failures = reproduce(system(TRIALS), places, full=False, making=True, share=False)
+    assert failures == [] and sorted(places.runs.iterdir()) == before
+    assert json.loads((places.results / "made" / "result.json").read_text()) == content
+    assert (content["emulated"], content["verdict"]) == (1.6, "reproduced")
+    page = (places.pages / "made.md").read_text()
+    assert "before" not in page and page.endswith("<!-- reproduction: end -->\n\n## Question\n")
+    emulated = next(line for line in page.splitlines() if line.startswith("| resnet18 | emulated"))
+    assert emulated.split(" | ")[2:] == ["1", "1.6 (1.60)", "1.8 (1.80)", "1.600 (old)", "3", "3 valid |"]
+    assert "| resnet18 | simulated | 2 | 2.2 (1.10) | - | 1.100 (old) |" in page
+    assert "5 of 5 runs are there" in capsys.readouterr().out
+
+
+def test_runs_of_an_earlier_full_call_stay_in_the_result(places: Places) -> None:
+    for one in (*TRIALS[:3], TRIALS[5]):
+        make_run(places.runs, one, step_s=2.0)
+    content, _ = reproduce(system(TRIALS), places, full=False, making=False, share=False)
+    assert len(content["runs"]["candidate"]) == 2
+
+
+def test_what_lacks_is_told_in_runs_times_seconds() -> None:
+    asked = ask_all(TRIALS[:5])
+    assert plan_line(asked[1:], 5) == (
+        "1 of 5 runs are there; to make: 2 emulated x 7 s + 2 simulated x 3 s = about 20 s"
+    )
+    assert plan_line([], 5) == "5 of 5 runs are there"
+
+
+def test_a_page_without_its_region_is_named(places: Places) -> None:
+    (places.pages / "made.md").write_text("# Made\n")
+    with pytest.raises(InputError, match=r"made\.md.*reproduction"):
+        reproduce(system(TRIALS), places, full=False, making=False, share=False)
+
+
+def test_an_unknown_system_ends_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["nothing"]) == EXIT_INPUT
+    assert capsys.readouterr().err == "reproduce: SYSTEM=nothing: unknown; known: dear\n"
+
+
+def test_the_last_line_says_system_claimed_emulated_verdict(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    (places.pages / "dear.md").write_text(PAGE)
+    where = ["--runs", str(places.runs), "--results", str(places.results), "--pages", str(places.pages)]
+    assert command.main(["dear", "--tables", *where]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "dear: claimed 1.83, emulated -, verdict -"

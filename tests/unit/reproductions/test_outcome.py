@@ -1,0 +1,74 @@
+"""The rule of a verdict, and what a ratio is of."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.reproductions import outcome
+from tests.unit.reproductions.made import found, system
+
+
+@pytest.mark.parametrize(
+    ("claimed", "emulated", "verdict"),
+    [
+        (1.83, 2.5, "reproduced"),
+        (1.83, 1.7471, "reproduced"),
+        (1.83, 1.7469, "partly"),
+        (1.83, 1.0501, "partly"),
+        (1.83, 1.05, "not"),
+        (1.83, 0.7, "not"),
+        (1.04, 1.045, "reproduced"),
+        (1.83, None, None),
+    ],
+)
+def test_the_verdict_is_of_the_gain(claimed: float, emulated: float | None, verdict: str | None) -> None:
+    assert outcome.verdict_of(claimed, emulated) == verdict
+
+
+def test_the_best_baseline_of_each_case_counts_and_the_largest_case_decides() -> None:
+    runs = [
+        *(found("new", 1.0), found("old", 1.2), found("slow", 3.0)),
+        *(found("new", 2.0, case="resnet34"), found("old", 2.8, case="resnet34"), found("slow", 2.6, case="resnet34")),
+    ]
+    best = outcome.largest(system(), runs, "emulated")
+    assert best is not None and (best.case, best.baseline.arm) == ("resnet34", "slow")
+    assert best.value == pytest.approx(1.3)
+    assert outcome.result(system(), runs)["emulated"] == pytest.approx(1.3)
+    assert outcome.result(system(), runs)["verdict"] == "partly"
+
+
+def test_what_is_better_when_larger_is_the_other_way_round() -> None:
+    runs = [found("new", 3.0), found("old", 2.0), found("slow", 1.0)]
+    (one,) = outcome.ratios(system(higher_is_better=True), runs, "emulated")
+    assert (one.baseline.arm, one.value) == ("old", 1.5)
+
+
+def test_an_invalid_run_counts_for_nothing_and_is_named() -> None:
+    runs = [found("new", 1.0), found("old", 1.2, "invalid"), found("slow", 3.0, "suspect")]
+    content = outcome.result(system(), runs)
+    assert content["emulated"] == 3.0
+    assert content["runs"] == {"baseline": ["run-resnet18-slow"], "candidate": ["run-resnet18-new"]}
+    assert "invalid: emulated resnet18 (old)" in content["condition"]
+    assert "suspect: emulated resnet18 (slow)" in content["condition"]
+
+
+def test_a_simulated_run_decides_nothing_and_is_listed() -> None:
+    runs = [found(arm, figure, kind="simulated") for arm, figure in (("new", 1.0), ("old", 9.0))]
+    content = outcome.result(system(), runs)
+    assert (content["emulated"], content["verdict"]) == (None, None)
+    assert content["runs"] == {"baseline": ["run-resnet18-old"], "candidate": ["run-resnet18-new"]}
+    assert outcome.ratios(system(), [*runs, found("old", 2.0)], "emulated") == []
+
+
+def test_of_repeats_the_median_counts() -> None:
+    runs = [found("new", 1.0), *(found("old", figure) for figure in (1.4, 1.1, 9.0))]
+    (one,) = outcome.ratios(system(), runs, "emulated")
+    assert one.value == 1.4
+
+
+def test_a_result_has_exactly_the_keys_of_the_interface() -> None:
+    runs = [found("new", 1.0), found("old", 1.5), found("slow", None, None)]
+    content = outcome.result(system(), runs)
+    assert list(content) == ["system", "claim", "source", "baseline", "runs", "emulated", "verdict", "condition"]
+    assert content["condition"].endswith("not made: emulated resnet18 (slow)")
+    assert outcome.last_line(system(), content) == "made: claimed 1.5, emulated 1.5, verdict reproduced"
