@@ -22,19 +22,20 @@ def half_width(values: Sequence[float]) -> float | None:
     return _T[len(values)] * statistics.stdev(values) / math.sqrt(len(values))
 
 
-def _spread(values: Sequence[float], form: str, scale: float = 1.0) -> str:
+def spread(values: Sequence[float], form: str, scale: float = 1.0) -> str:
     half, mean = half_width(values), number(statistics.fmean(values), form, scale)
     return mean if half is None else f"{mean} ± {number(half, form.replace('+', ''), scale)}"
 
 
-def within_half_a_point(differences: Sequence[float]) -> str:
-    """Of accuracies against those of the base, seed by seed."""
+def within(differences: Sequence[float], most: float) -> str:
+    """Whether the mean is no more than `most` worse than the base, by the interval of these differences to it, seed by
+    seed and below 0 where they are worse."""
     half, mean = half_width(differences), statistics.fmean(differences)
     if half is None:
         return "one seed"
-    if mean - half >= -HALF_A_POINT:
+    if mean - half >= -most:
         return "yes"
-    return "no" if mean + half < -HALF_A_POINT else "open"
+    return "no" if mean + half < -most else "open"
 
 
 def learning(points: Sequence[Found]) -> str:
@@ -51,9 +52,9 @@ def learning(points: Sequence[Found]) -> str:
         row = [
             name,
             str(len(values)),
-            _spread(list(values.values()), ".2f", 100),
-            _spread(differences, "+.2f", 100) if differences else "-",
-            within_half_a_point(differences) if differences else "-",
+            spread(list(values.values()), ".2f", 100),
+            spread(differences, "+.2f", 100) if differences else "-",
+            within(differences, HALF_A_POINT) if differences else "-",
             f"{statistics.fmean(result['dense_bytes'] / result['sent_bytes'] for result in results.values()):.1f}",
         ]
         rows.append((-mean, row))

@@ -1,4 +1,5 @@
-"""docs/benchmarks.md: the tables between its markers, from the JSON files; the text around them is written by hand."""
+"""docs/benchmarks.md and others: the tables between their markers, from the JSON files; what is around them is written
+by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +7,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from experiments.benchmarks import compression_tables, dear_bell, dear_tables, fusion_tables, tables
+from experiments.benchmarks import (
+    compression_tables,
+    dear_bell,
+    dear_tables,
+    diloco_tables,
+    fusion_tables,
+    strategies_tables,
+    tables,
+)
 from experiments.benchmarks.harness import Point, Results, code_hash, machine, points_of
 from testbed.orchestrator.clone import CLONE
 
@@ -14,12 +23,17 @@ PAGE = CLONE / "docs" / "benchmarks.md"
 ELSEWHERE = {
     **dict.fromkeys(compression_tables.TABLES, CLONE / "docs" / "compressors.md"),
     **dict.fromkeys([*dear_tables.TABLES, *fusion_tables.TABLES], CLONE / "docs" / "reproductions" / "dear.md"),
+    **dict.fromkeys(diloco_tables.TABLES, CLONE / "docs" / "reproductions" / "diloco.md"),
 }
 """Tables that stand on another page."""
 DRAWN: Mapping[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {
     "dear": (CLONE / "docs" / "figures" / "dear-bell.svg", dear_bell.draw),
 }
 """Figures of a benchmark's points."""
+SHORT: dict[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {
+    "strategies": (CLONE / "README.md", strategies_tables.brief)
+}
+"""Tables that stand on a second page too, in a shorter form."""
 _MOST_NAMED = 8
 
 
@@ -27,7 +41,8 @@ def write(results: Mapping[str, Results]) -> list[str]:
     """Returns what the page lacks, and says so on it."""
     asked = {name: one.of(points_of(name)) for name, one in results.items()}
     found = {name: points for name, (points, _) in asked.items()}
-    texts = {page: page.read_text() for page in {PAGE, *ELSEWHERE.values()}}
+    pages = {PAGE, *ELSEWHERE.values()}
+    texts = {page: page.read_text() for page in {*pages, *(page for page, _ in SHORT.values())}}
     lacks = []
     for name, (points, missing) in asked.items():
         content = [tables.of(name, points, found["accuracy"])] if points else []
@@ -37,7 +52,10 @@ def write(results: Mapping[str, Results]) -> list[str]:
             content.append(f"**Missing**: {said}.")
         page = ELSEWHERE.get(name, PAGE)
         texts[page] = between(texts[page], name, "\n\n".join(content))
-    for page in texts:
+    for name, (page, short) in SHORT.items():
+        texts[page] = between(texts[page], name, short(found[name]) if found[name] else "Not measured yet.")
+        page.write_text(texts[page])
+    for page in pages:
         here = {name: points for name, points in found.items() if ELSEWHERE.get(name, PAGE) == page}
         page.write_text(between(texts[page], "machine", _machine(here)))
     for name, (path, draw) in DRAWN.items():

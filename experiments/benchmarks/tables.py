@@ -6,7 +6,16 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from experiments.benchmarks import compression_tables, dear_tables, fusion_tables, run_tables, simulator, system_tables
+from experiments.benchmarks import (
+    compression_tables,
+    dear_tables,
+    diloco_tables,
+    fusion_tables,
+    run_tables,
+    simulator,
+    strategies_tables,
+    system_tables,
+)
 from experiments.benchmarks.cells import Found, by, cores, disturbed, number, percent_off, table
 from testbed.core.units import format_rate, format_time
 from testbed.orchestrator.emulation import tc
@@ -189,6 +198,8 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     **compression_tables.TABLES,
     **dear_tables.TABLES,
     **fusion_tables.TABLES,
+    **strategies_tables.TABLES,
+    **diloco_tables.TABLES,
 }
 NAMES = (
     *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "observation"),
@@ -198,4 +209,6 @@ NAMES = (
     *compression_tables.TABLES,
     *dear_tables.TABLES,
     *fusion_tables.TABLES,
+    *strategies_tables.TABLES,
+    *diloco_tables.TABLES,
 )

@@ -2,25 +2,32 @@
 
 Two things must fit. Computing: before a rank sends, all ranks that share its cores have computed, and at k the device
 gives them k times its own time for it; what does not fit makes messages late. Everything: what a step costs in
-CPU seconds, the packets of its messages included, must leave cores idle, or messages wait for cores and not for links.
+CPU seconds, the packets of its messages included, must leave cores idle, or messages wait for cores and not for links;
+and there must be time for evaluations, which take what nobody else wants.
+Where most steps exchange nothing, as in local SGD, nobody waits for messages, so all ranks compute all the time: then
+the steps between two exchanges must fit by themselves.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from testbed.core.collective_costs import cheapest, seconds, sent_bytes
+from testbed.core.collective_costs import cheapest, ranks_of_regions, seconds, sent_bytes
 from testbed.core.errors import InputError
 from testbed.core.profile import Profile
 from testbed.core.spec import MOST_CUBIC_DILATION, MOST_DILATED_RTT_S, RunSpec
+from testbed.core.topology import Topology
 from testbed.core.units import format_time
 
 LATE_SHARE = 0.015
 """Of a step: three quarters of what makes a run suspect."""
 BUSY_SHARE = 0.75
 """Of all cores, on average."""
+FULL_SHARE = 0.85
+"""Likewise with evaluations, which yield to all others; less idle than 10% makes a run suspect."""
 COMPUTE_MARGIN = 1.25
 """Beside others, with cold caches, a step takes longer than alone: assumed."""
 WAKE_UP_S = 3e-4
@@ -39,43 +46,57 @@ _STEP = 0.05
 _MOST = 1000.0
 
 
+@dataclass(frozen=True)
+class Traffic:
+    """Collectives: what they cost all workers, routers and the kernel, and the least that the links need (emulated)."""
+
+    cpu_s: float
+    lasts_s: float
+
+    def crowded_share(self, k: float, cores: int) -> float:
+        """Of all cores, while they are under way."""
+        network_s = self.cpu_s / cores
+        return network_s / (k * self.lasts_s) if self.lasts_s else math.inf
+
+
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What one step asks of the machine, and the emulated time it has for it."""
+    """What the steps of one cycle, from one exchange to the next, ask of the machine, and the emulated time they have
+    for it. Most strategies exchange in every step."""
 
     workers: int
     cores: int
+    steps: int
     compute_cpu_s: float
     """Of one worker."""
-    network_cpu_s: float
-    """Of all workers, routers and the kernel."""
     compute_s: float
     """Emulated: of one worker."""
-    communicate_s: float
-    """Emulated: the least that the links need."""
+    evaluate_cpu_s: float
+    """Of the one that evaluates, beside its training."""
+    exchange: Traffic
+    """Of all workers, once in a cycle."""
+    inside: Traffic
+    """Of the workers of each region, in every step, beside that."""
 
     @classmethod
     def of(cls, spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> Load:
-        """Of a step of `spec`; no collectives in the profile count as one dense all-reduce."""
-        collectives = [(c.kind, c.size_bytes) for c in cpu.collectives]
-        if not collectives:
-            collectives = [("all_reduce", 4 * sum(layer.parameters for layer in cpu.layers))]
-        named, workers = str(spec.strategy.params.get("collective", GLOO)), spec.workers
-        topology = spec.topology
-        chosen = [cheapest(kind, size, topology) if named == AUTO else named for kind, size in collectives]
-        message_cpu_s = MESSAGE_CPU_S if set(chosen) == {GLOO} else OWN_MESSAGE_CPU_S
-        each = [seconds(how, kind, size, topology) for how, (kind, size) in zip(chosen, collectives, strict=True)]
-        latency_s = [seconds(how, kind, 0, topology) for how, (kind, _) in zip(chosen, collectives, strict=True)]
-        all_bytes = sum(sent_bytes(how, *one, topology) for how, one in zip(chosen, collectives, strict=True))
-        messages = workers * sum(_messages(kind, workers) for kind, _ in collectives)
+        """Of a cycle of `spec`; no collectives in the profile count as one dense all-reduce."""
+        dense = [("all_reduce", 4 * sum(layer.parameters for layer in cpu.layers))]
+        collectives = [(c.kind, c.size_bytes) for c in cpu.collectives] or dense
+        steps, named = cpu.cycle_steps, str(spec.strategy.params.get("collective", GLOO))
+        regions = ranks_of_regions(spec.topology) if spec.strategy.params.get("replicas") == "region" else []
+        inside = [_traffic(dense, spec.topology.only(ranks), "ring") for ranks in regions if len(ranks) > 1]
         return cls(
-            workers=workers,
+            workers=spec.workers,
             cores=cores,
-            compute_cpu_s=cpu.cpu_step_s,
-            network_cpu_s=messages * message_cpu_s + all_bytes * BYTE_CPU_S,
-            compute_s=device.step_s,
-            # collectives overlap each other: one's messages follow each other, all bytes share the links
-            communicate_s=max(latency_s) + sum(each) - sum(latency_s),
+            steps=steps,
+            compute_cpu_s=steps * cpu.cpu_step_s,
+            compute_s=steps * device.step_s,
+            evaluate_cpu_s=steps * cpu.evaluate_cpu_s / spec.evaluate_every,
+            exchange=_traffic(collectives, spec.topology, named),
+            inside=Traffic(
+                steps * sum(one.cpu_s for one in inside), steps * max((one.lasts_s for one in inside), default=0.0)
+            ),
         )
 
     @property
@@ -85,31 +106,44 @@ class Load:
         return self.compute_cpu_s * (COMPUTE_MARGIN * crowd if crowd > 1 else 1.0)
 
     def late_share(self, k: float) -> float:
-        """Of a step's emulated time, how late its messages are to be expected."""
+        """Of a cycle's emulated time, how late its messages are to be expected."""
         late_s = max(0.0, self.needed_s - k * self.compute_s)
-        late_s += WAKE_UP_S * max(0.0, self.workers / self.cores - 1)
-        return late_s / (k * self.step_s)
+        wake_ups = self.steps if self.inside.cpu_s else 1
+        late_s += WAKE_UP_S * max(0.0, self.workers / self.cores - 1) * wake_ups
+        return late_s / (k * self.cycle_s)
 
     def busy_share(self, k: float) -> float:
-        """Of all cores, on average over a step."""
-        return (self.workers * self.compute_cpu_s + self.network_cpu_s) / (self.cores * k * self.step_s)
+        """Of all cores, on average over a cycle."""
+        network_s = self.exchange.cpu_s + self.inside.cpu_s
+        return (self.workers * self.compute_cpu_s + network_s) / (self.cores * k * self.cycle_s)
+
+    def full_share(self, k: float) -> float:
+        """Likewise with evaluations."""
+        return self.busy_share(k) + self.evaluate_cpu_s / (self.cores * k * self.cycle_s)
 
     @property
-    def step_s(self) -> float:
-        """Emulated; at least."""
-        return max(self.compute_s + self.communicate_s / 2, self.communicate_s, 1e-6)
+    def cycle_s(self) -> float:
+        """Emulated; at least. Where most steps exchange nothing, it is what they compute: cores are busy with that, and
+        rest meanwhile is no rest then."""
+        communicate_s = self.exchange.lasts_s if self.steps == 1 else 0.0
+        return max(self.compute_s + communicate_s / 2, communicate_s, 1e-6)
 
     def crowded_share(self, k: float) -> float:
-        """Of all cores, while messages are under way; 0 where all of it is as short as what a step may be late."""
-        network_s = self.network_cpu_s / self.cores
-        if network_s <= LATE_SHARE * k * self.step_s:
-            return 0.0
-        return network_s / (k * self.communicate_s) if self.communicate_s else math.inf
+        """Of all cores, while messages are under way; 0 where all of it is as short as what a cycle may be late."""
+        kinds = [one for one in (self.exchange, self.inside) if one.cpu_s]
+        least_s = LATE_SHARE * k * self.cycle_s
+        return max((one.crowded_share(k, self.cores) for one in kinds if one.cpu_s / self.cores > least_s), default=0.0)
+
+    def restless_share(self, k: float) -> float:
+        """Of the time for computing, what computing needs; 0 where workers rest in each step while they communicate."""
+        return self.needed_s / (k * max(self.compute_s, 1e-9)) if self.steps > 1 else 0.0
 
     def fits(self, k: float) -> bool:
         return (
             self.late_share(k) <= LATE_SHARE
+            and self.restless_share(k) <= BUSY_SHARE
             and self.busy_share(k) <= BUSY_SHARE
+            and self.full_share(k) <= FULL_SHARE
             and self.crowded_share(k) <= CROWDED_SHARE
         )
 
@@ -137,10 +171,10 @@ def most_dilation(spec: RunSpec) -> float:
 
 
 def _refusal(spec: RunSpec, load: Load, most: float) -> str:
-    step_s = max(load.compute_s, 1e-6)
-    while not dataclasses.replace(load, compute_s=step_s).fits(most):
+    step_s = max(load.compute_s / load.steps, 1e-6)
+    while not dataclasses.replace(load, compute_s=load.steps * step_s).fits(most):
         step_s *= 1.1
-    needed, given = format_time(load.needed_s), format_time(load.compute_s)
+    needed, given = (format_time(seconds / load.steps) for seconds in (load.needed_s, load.compute_s))
     return (
         f"dilation=auto: a step of {spec.workers} workers needs {needed} of wall time on {load.cores} cores,"
         f" device={spec.device.name} gives it {given}, and this topology bears a dilation of {most:.3g} at most;"
@@ -152,6 +186,26 @@ def _round_up(value: float) -> float:
     """To two digits."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return math.ceil(value / unit - 1e-9) * unit
+
+
+def _traffic(collectives: Sequence[tuple[str, float]], topology: Topology, named: str) -> Traffic:
+    """
+    Args:
+        collectives: kind and size in bytes of each.
+        named: what carries them.
+    """
+    workers = len(topology.nodes)
+    chosen = [cheapest(kind, size, topology) if named == AUTO else named for kind, size in collectives]
+    message_cpu_s = MESSAGE_CPU_S if set(chosen) == {GLOO} else OWN_MESSAGE_CPU_S
+    each = [seconds(how, kind, size, topology) for how, (kind, size) in zip(chosen, collectives, strict=True)]
+    latency_s = [seconds(how, kind, 0, topology) for how, (kind, _) in zip(chosen, collectives, strict=True)]
+    all_bytes = sum(sent_bytes(how, *one, topology) for how, one in zip(chosen, collectives, strict=True))
+    messages = workers * sum(_messages(kind, workers) for kind, _ in collectives)
+    return Traffic(
+        messages * message_cpu_s + all_bytes * BYTE_CPU_S,
+        # collectives overlap each other: one's messages follow each other, all bytes share the links
+        max(latency_s) + sum(each) - sum(latency_s),
+    )
 
 
 def _messages(kind: str, workers: int) -> int:

@@ -106,7 +106,11 @@ class Profiled(Device):
         if faults := [f"device.file={self.file}: {why}" for why in measured.mismatches(cpu)]:
             raise InputError(*faults)
         device = dataclasses.replace(
-            measured, cpu_step_s=cpu.cpu_step_s, buckets=cpu.buckets, collectives=cpu.collectives
+            measured,
+            cpu_step_s=cpu.cpu_step_s,
+            buckets=cpu.buckets,
+            collectives=cpu.collectives,
+            cycle_steps=cpu.cycle_steps,
         )
         # what a codec does depends on the number of ranks and on the buckets too
         same_codec = (

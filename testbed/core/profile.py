@@ -71,18 +71,23 @@ class Profile:
     buckets: tuple[int, ...] = ()
     """Elements of each bucket of a step, in order."""
     collectives: tuple[Collective, ...] = ()
-    """Of one step."""
+    """Of one step; of a whole cycle where that has more."""
+    cycle_steps: int = 1
+    """So many steps have each of these buckets and collectives once, most of them none."""
     cpu_step_s: float = 0.0
     """CPU seconds that this machine spends on one worker's step, without communication; the device's do not count."""
+    evaluate_cpu_s: float = 0.0
+    """Likewise on one evaluation, by one worker; 0 where the workload has no metric."""
     assumed: bool = False
     """Made by arithmetic, not measured."""
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
     def codec_step_s(self) -> float:
-        """Of one step's compression and decompression."""
+        """Of one step's compression and decompression; the mean of a cycle."""
         rounds = range(max((len(bucket.rounds) for bucket in self.codec), default=0))
-        return sum(self.codec_s(elements, round_) for elements in self.buckets for round_ in rounds)
+        cycle_s = sum(self.codec_s(elements, round_) for elements in self.buckets for round_ in rounds)
+        return cycle_s / self.cycle_steps
 
     @property
     def step_s(self) -> float:
@@ -111,7 +116,12 @@ class Profile:
             for b in other.codec
         )
         return dataclasses.replace(
-            self, compressor=other.compressor, codec=codec, buckets=other.buckets, collectives=other.collectives
+            self,
+            compressor=other.compressor,
+            codec=codec,
+            buckets=other.buckets,
+            collectives=other.collectives,
+            cycle_steps=other.cycle_steps,
         )
 
     def mismatches(self, other: Profile) -> Iterator[str]:

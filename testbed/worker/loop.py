@@ -42,6 +42,7 @@ class Training:
         self.model = parts.workload.model(spec.seed)
         self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, self.model))
         self._queueing = Queueing()
+        self.comm.stopwatch.began = self._queueing.begin
         self.steps = parts.steps(spec)
         self._sent_bytes = 0
         self.context = WorkerContext(
@@ -158,7 +159,7 @@ class Training:
                 "phase_s": phase_s,
                 "cpu_s": sum(self.clock.take_cpu_s().values()),
                 "late_s": self.clock.take_late_s() if self.clock.is_paced else None,
-                "queued_s": self._queueing.take_s() / spec.dilation,
+                "queued_s": self._queueing.take_s(under_way=self.comm.stopwatch.is_running) / spec.dilation,
                 "payload_bytes": self._take_sent_bytes(),
                 "samples": spec.batch_size,
             }

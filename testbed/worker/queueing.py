@@ -20,16 +20,33 @@ class Queueing:
     """
 
     def __init__(self) -> None:
-        self._before = self._read_s()
+        self._before: dict[str, float] | None = None
+        """When the first collective since the last call began; None while nothing is under way."""
 
-    def take_s(self) -> float:
-        """Wall seconds since the last call; 0 where the kernel does not say (without schedstat)."""
-        before, self._before = self._before, self._read_s()
-        return sum(max(0.0, now - before.get(task, 0.0)) for task, now in self._before.items())
+    def begin(self) -> None:
+        """From now on something is under way, if it was not yet. What threads wait before is no message's: gloo's loop
+        looks for some a hundred times a second."""
+        if self._before is None:
+            self._before = self._read_s()
+
+    def take_s(self, *, under_way: bool = False) -> float:
+        """Wall seconds since the last call; 0 where the kernel does not say (without schedstat).
+
+        Args:
+            under_way: something still is.
+        """
+        before = self._before
+        if before is None:
+            return 0.0
+        now = self._read_s()
+        self._before = now if under_way else None
+        return sum(max(0.0, waited - before.get(task, 0.0)) for task, waited in now.items())
 
     @staticmethod
     def _read_s() -> dict[str, float]:
-        ours = {str(thread.native_id) for thread in threading.enumerate() if thread.name != COLLECTIVES}
+        others = (t for t in threading.enumerate() if t is not threading.main_thread() and t.name != COLLECTIVES)
+        # not the native_id of the main thread: Python 3.11 leaves a forked process its parent's
+        ours = {str(os.getpid()), *(str(thread.native_id) for thread in others)}
         waits: dict[str, float] = {}
         for task in os.listdir("/proc/self/task"):
             if task not in ours:

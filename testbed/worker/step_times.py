@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import json
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,8 +62,22 @@ def measure(spec: RunSpec) -> Profile:
         codec=codec,
         buckets=tuple(layout.numel for layout in layouts),
         collectives=tuple(collectives),
+        cycle_steps=parts.strategy.cycle_steps,
+        evaluate_cpu_s=_evaluate_cpu_s(parts.workload, model),
     )
     return dataclasses.replace(profile, cpu_step_s=profile.step_s)
+
+
+def _evaluate_cpu_s(workload: Workload, model: torch.nn.Module) -> float:
+    if workload.metric is None:
+        return 0.0
+    times = []
+    for _ in range(2):  # the first one loads what others find loaded
+        begin_s = time.thread_time()
+        with torch.no_grad():
+            workload.evaluate(model)
+        times.append(time.thread_time() - begin_s)
+    return min(times)
 
 
 def part_text(part: Part) -> str:

@@ -25,15 +25,20 @@ class Stopwatch:
         self._active = 0
         self._since_s = 0.0
         self._total_s = self._taken_s = 0.0
+        self.began: Callable[[], None] | None = None
+        """Called when one begins while none is under way, in the thread that begins it."""
         self._followed: queue.SimpleQueue[tuple[Callable[[], object], Callable[[], None]]] = queue.SimpleQueue()
         self._follower: threading.Thread | None = None
 
     def start(self) -> Callable[[], None]:
         """Return what ends this interval; calling it twice is harmless."""
         with self._lock:
-            if self._active == 0:
+            is_first = self._active == 0
+            if is_first:
                 self._since_s = time.monotonic()
             self._active += 1
+        if is_first and self.began is not None:
+            self.began()
         ended = False
 
         def end() -> None:
@@ -56,6 +61,10 @@ class Stopwatch:
             self._follower.start()
         self._followed.put((wait, end))
         return end
+
+    @property
+    def is_running(self) -> bool:
+        return self._active > 0
 
     def take_s(self) -> float:
         """Seconds since the last call; of an interval still open, the part until now."""

@@ -50,6 +50,8 @@ class Strategy(ABC):
 
     micro_batches: int = 1
     """In how many parts a step takes its batch, each `Workload.split`'s; divides the batch size."""
+    cycle_steps: int = 1
+    """In so many steps each of `layouts` is reduced once."""
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         """Combinations this strategy cannot run, one line each."""
@@ -71,7 +73,7 @@ class Strategy(ABC):
         return
 
     def layouts(self) -> Sequence[Layout]:
-        """Of each bucket that a step reduces, in order; called after `bind`."""
+        """Of each bucket that a step reduces, or a cycle of `cycle_steps`, in order; called after `bind`."""
         return ()
 
     def routes(self) -> list[str] | None:

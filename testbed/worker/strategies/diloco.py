@@ -105,7 +105,8 @@ class DiLoCo(Strategy):
             None if turn else f"fragments={fragments}: at most one a step, with sync_every={sync_every}",
             None if overlap_steps < max(turn, 1) else f"overlap_steps={overlap_steps}: turns are {turn} steps apart",
         )
-        self.sync_every, self.overlap_steps, self.mix = sync_every, overlap_steps, mix
+        self.sync_every = self.cycle_steps = sync_every
+        self.overlap_steps, self.mix = overlap_steps, mix
         self.outer_learning_rate, self.outer_momentum = outer_learning_rate, outer_momentum
         self.fragment_count, self.replicas, self.collective = fragments, replicas, collective
 

@@ -4,9 +4,19 @@ import dataclasses
 
 import pytest
 
-from testbed.core.auto_dilation import BUSY_SHARE, LATE_SHARE, Load, choose, most_dilation
+from testbed.core.auto_dilation import (
+    BUSY_SHARE,
+    BYTE_CPU_S,
+    COMPUTE_MARGIN,
+    FULL_SHARE,
+    LATE_SHARE,
+    OWN_MESSAGE_CPU_S,
+    Load,
+    choose,
+    most_dilation,
+)
 from testbed.core.errors import InputError
-from testbed.core.profile import Collective, LayerTimes, Profile
+from testbed.core.profile import CodecTimes, Collective, LayerTimes, Profile
 from testbed.core.spec import MOST_DILATED_RTT_S, Part, RunSpec
 from testbed.core.topology import Topology
 from topologies import lan, two_regions
@@ -83,6 +93,63 @@ def test_round_trips_and_cubic_limit_k() -> None:
     assert most_dilation(asked) == pytest.approx(MOST_DILATED_RTT_S / rtt_s)
     assert most_dilation(dataclasses.replace(asked, tcp="stock")) == 2.0
     assert most_dilation(spec(lan.build(workers=2))) > 100
+
+
+def test_between_rare_exchanges_computing_alone_must_fit() -> None:
+    """Rest while messages are under way counts where each step has some: those of a WAN alone make a small k do."""
+    asked, native = spec(two_regions.build(workers=4)), profile(0.02, 0.02)
+    always = choose(asked, native, native, cores=2)
+    rarely = dataclasses.replace(native, cycle_steps=50)
+    k = choose(asked, rarely, rarely, cores=2)
+    least = COMPUTE_MARGIN * 4 / 2 / BUSY_SHARE
+    assert always < least <= k < least + 0.1
+    # twice as rarely: the same steps, nearly nothing else
+    assert choose(asked, *[dataclasses.replace(native, cycle_steps=100)] * 2, cores=2) == pytest.approx(k, abs=0.06)
+
+
+def test_a_cycle_holds_its_codec_once() -> None:
+    asked, cpu = spec(two_regions.build(workers=4)), profile(0.02, 0.02)
+    codec = (CodecTimes(elements=10, rounds=(("compress", 0.5), ("decompress", 0.5))),)
+    compressed = dataclasses.replace(cpu, codec=codec, buckets=(10,), cycle_steps=50)
+    assert compressed.step_s == pytest.approx(0.02 + 1 / 50)
+    assert Load.of(asked, compressed, compressed, 2).compute_s == pytest.approx(50 * 0.02 + 1)
+
+
+def test_what_regions_average_in_every_step_counts_beside_a_rare_exchange() -> None:
+    native = dataclasses.replace(profile(0.02, 0.02), cycle_steps=50)
+    by_worker, by_region = (
+        Load.of(
+            spec(two_regions.build(workers=4), strategy=Part("diloco", "none.none", {"replicas": replicas})),
+            *[native] * 2,
+            cores=2,
+        )
+        for replicas in ("worker", "region")
+    )
+    # two regions of two: each of four workers sends two messages a step, of our own collectives
+    sent_bytes = 50 * 2 * 2 * 1_000_000
+    assert by_region.inside.cpu_s == pytest.approx(50 * 4 * 2 * OWN_MESSAGE_CPU_S + sent_bytes * BYTE_CPU_S)
+    assert by_worker.inside.cpu_s == 0
+    assert by_region.busy_share(4) > by_worker.busy_share(4)
+    assert by_region.crowded_share(4) > by_worker.crowded_share(4)
+
+
+def test_of_a_rare_exchange_the_refusal_names_a_step() -> None:
+    asked = spec(two_regions.build(workers=64))
+    slow, native = (dataclasses.replace(profile(s, 0.5), cycle_steps=10) for s in (0.5, 0.05))
+    with pytest.raises(InputError, match=r"a step of 64 workers needs 20 s .* gives it 50 ms") as caught:
+        choose(asked, slow, native, cores=2)
+    step_s = float(caught.value.faults[0].partition("device.step_s=")[2].split()[0])
+    enough = dataclasses.replace(profile(step_s, 0.5), cycle_steps=10)
+    assert choose(asked, slow, enough, cores=2) <= most_dilation(asked)
+
+
+def test_evaluations_must_fit_beside_the_steps() -> None:
+    native, asked = profile(1.0, 1.0, size_bytes=4), spec(lan.build(workers=4), evaluate_every=20)
+    without = choose(asked, native, native, cores=2)
+    evaluating = dataclasses.replace(native, evaluate_cpu_s=70.0)
+    # by hand: 4 s of training and 3.5 s of evaluation a step, in 2 * 1 s * k
+    assert without < 7.5 / 2 / FULL_SHARE <= choose(asked, evaluating, evaluating, cores=2) < 7.5 / 2 / FULL_SHARE + 0.1
+    assert choose(dataclasses.replace(asked, evaluate_every=2000), evaluating, evaluating, cores=2) == without
 
 
 def test_a_profile_without_collectives_counts_as_dense() -> None:
