@@ -23,7 +23,7 @@ PARAMS: dict[str, dict[str, Any]] = {
     "ddp": {"collective": "ring", "bucket_size": "256 KiB"},
     "dear": {"collective": "ring", "bucket_size": "256 KiB"},
 }
-"""So that a short training has exchanges, none of them under way after `KEPT` steps, and `dear` the sums of `ddp`."""
+"""So that a short training has exchanges, and `dear` the sums of `ddp`."""
 STEPS, KEPT = 8, 5
 
 
@@ -82,6 +82,8 @@ def _kept() -> dict[str, dict[str, Any]]:
         for compressor in ("topk", "powersgd"):
             if not _refusal(strategy, compressor):
                 found[f"{strategy} {compressor}"] = _given(strategy, compressor, batch_size=8)
+    overlapping = {"sync_every": KEPT, "fragments": 1, "overlap_steps": 2, "mix": 0.5}
+    found["streaming_diloco under way"] = _given("streaming_diloco", strategy_params=overlapping, batch_size=8)
     return found
 
 

@@ -118,7 +118,7 @@ class DiLoCo(Strategy):
             return
         if owns != "nothing":
             what = f"{type(compressor).__name__} with feedback={compressor.feedback}"
-            yield f"strategy=diloco compresses what replicas have learnt, but {what} takes the optimizer's {owns}"
+            yield f"strategy: replicas need the optimizer's {owns} for themselves, but {what} takes it; use strategy=ddp"
 
     def bind(self, context: WorkerContext) -> None:
         self._context = context
@@ -131,6 +131,8 @@ class DiLoCo(Strategy):
         self.fragments = list(self._cut(names))
         self._under_way: _Fragment | None = None
         """A fragment whose exchange was begun."""
+        self._step = -1
+        """The last one that was taken."""
         comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
 
     def step(self, batch: Batch, step: int) -> StepStats:
@@ -181,15 +183,30 @@ class DiLoCo(Strategy):
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Of a moment at which no exchange is under way."""
-        outer = [{"anchor": fragment.anchor, "momentum": fragment.momentum} for fragment in self.fragments]
-        return {"compressor": self.compressor.state_dict(), "outer": outer}
+        """With the mean of an exchange that is under way, for which it waits."""
+        self._reducer.finish()
+        under_way = self._under_way
+        return {
+            "step": self._step,
+            "compressor": self.compressor.state_dict(),
+            "outer": [
+                {"anchor": fragment.anchor, "momentum": fragment.momentum, "agreed": fragment.agreed}
+                for fragment in self.fragments
+            ],
+            "under_way": None if under_way is None else {"index": under_way.layout.bucket, "mean": under_way.outer},
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._step = state["step"]
         self.compressor.load_state_dict(state["compressor"])
         for fragment, kept in zip(self.fragments, state["outer"], strict=True):
             fragment.anchor.copy_(kept["anchor"])
             fragment.momentum.copy_(kept["momentum"])
+            fragment.agreed = kept["agreed"]
+        self._under_way = None
+        if (under_way := state["under_way"]) is not None:
+            self._under_way = self.fragments[under_way["index"]]
+            self._under_way.outer = under_way["mean"].clone()
 
     def _inside(self) -> tuple[Reducer, Buckets]:
         """What averages gradients in the region of this rank."""
