@@ -17,8 +17,10 @@ from testbed.core.models import find_model
 WORKERS = 4
 MODEL = "resnet50"
 STEP_S = 4.8
-RATIOS = (0.4, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
+RATIOS = (0.4, 1.0, 1.5, 2.0, 3.0, 4.0)
 """Of t_ar to t_bp."""
+WHOLE = (0.4, 2.0, 4.0)
+"""Those at which all kinds are measured: both ends and the peak; elsewhere the first two."""
 KINDS = {
     "dear": ("strategy=dear",),
     "overlapped": ("strategy=ddp", "strategy.collective=ring"),
@@ -34,7 +36,7 @@ def points(*, quick: bool) -> list[Point]:
     return [
         Point({"kind": kind, "ratio": ratio, "repeat": 0}, 20 + _STEPS * (STEP_S + BACKWARD_S * max(0.0, ratio - 0.5)))
         for ratio in ratios
-        for kind in KINDS
+        for kind in (KINDS if ratio in WHOLE else list(KINDS)[:2])
     ]
 
 
