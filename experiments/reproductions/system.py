@@ -51,7 +51,7 @@ def step_s(run: RunDir) -> float | None:
     if summary["kind"] == "simulated":
         return float(summary["step_time_s"]["p50"])
     record = read(run)  # without its first step
-    inner = dataclasses.replace(record, steps=record.steps[:-1])
+    inner = dataclasses.replace(record, by_step=dict(list(record.by_step.items())[:-1]))
     return inner.median("step_s") if inner.steps else None
 
 
