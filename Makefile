@@ -67,13 +67,13 @@ fuzz: setup ## Throw damaged payloads at every decoder for FUZZ_S=60 seconds; wh
 
 .PHONY: bench
 bench: setup ## The project's benchmarks: tables, docs/benchmarks.md, JSON beside; BENCH="--quick" or "--only setup"
-	@trap 'scripts/own.sh experiments/benchmarks/results docs/benchmarks.md' EXIT; \
+	@trap 'scripts/own.sh experiments/benchmarks/results README.md docs' EXIT; \
 	$(AS_ROOT) $(BIN)/python experiments/benchmarks/run.py $(BENCH)
 
 .PHONY: reproduce
 reproduce: setup ## A paper's system against its baselines, ten minutes at most: [SYSTEM=dear FULL=1]; all systems without
 	@trap 'scripts/own.sh experiments/reproductions docs/reproductions runs' EXIT; \
-	$(AS_ROOT) $(BIN)/python experiments/reproductions/run.py $(SYSTEM) $(if $(FULL),--full) $(REPRODUCE)
+	$(AS_ROOT) $(BIN)/python experiments/reproductions/run.py $(SYSTEM) $(if $(filter-out 0,$(FULL)),--full) $(REPRODUCE)
 
 .PHONY: lint
 lint: setup ## Style, types, import contracts, and what must not be in the tree

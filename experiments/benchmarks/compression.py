@@ -12,16 +12,12 @@ from typing import Any
 
 from experiments.benchmarks import members
 from experiments.benchmarks.harness import FOLDER, Point
+from experiments.benchmarks.strategies import of_training
 from experiments.benchmarks.whole_run import perform
-from testbed.orchestrator.clone import CLONE
 
 SAMPLED = ("none", "bf16", "int8", "topk")
 """What longer trainings and a second link are tried with: one of each kind, since all would take two nights."""
 _SECONDS = {"digits": 70, "glyphs": 350, "bytelm": 350}
-_TRAINING = (
-    *("loop", "reducer", "buckets", "comm", "workload", "session", "evaluation", "strategy", "strategies/ddp"),
-    *("clock", "times"),
-)
 
 
 def points(*, quick: bool) -> list[Point]:
@@ -45,12 +41,8 @@ def depends_on(compressor: str, topo: str, workload: str, seed: int, repeat: int
     """Accuracy and bytes are the training's own; times depend on the emulation as well, which has pages of its own."""
     del seed, repeat
     yield from members.files(compressor)
-    conf = CLONE / "experiments" / "conf"
-    yield from (conf / part for part in ("config.yaml", f"workload/{workload}.yaml", f"topo/{topo}.yaml"))
-    data = ("glyph_images", "glyph_fonts") if workload == "glyphs" else ()
-    for name in (*_TRAINING, f"workloads/{workload}", *data):
-        yield CLONE / "testbed" / "worker" / f"{name}.py"
-    yield from (FOLDER / name for name in ("compression.py", "whole_run.py"))
+    yield from of_training("ddp", workload, topo)
+    yield FOLDER / "compression.py"
 
 
 def measure(compressor: str, topo: str, workload: str, seed: int, repeat: int) -> dict[str, Any]:
@@ -59,15 +51,4 @@ def measure(compressor: str, topo: str, workload: str, seed: int, repeat: int) -
         [f"compressor={compressor}", f"topo={topo}", f"workload={workload}", f"seed={seed}"],
         limit_s=3 * _SECONDS[workload],
     )
-    summary = run.summary
-    sent = summary["bytes"]
-    return {
-        **run.facts(),
-        "metric": summary["metric"],
-        "steps": summary["steps"],
-        "time_s": summary["time_s"],
-        "phase_s": summary["phase_s"],
-        "payload_bytes": sent["payload"],
-        "dense_bytes": sent["dense"],
-        "wan_bytes": sent["wire_wan"],
-    }
+    return {**run.learnt(), "phase_s": run.summary["phase_s"], "dense_bytes": run.summary["bytes"]["dense"]}

@@ -24,7 +24,7 @@ WHOLE = (0.4, 2.0, 4.0)
 KINDS = {
     "dear": ("strategy=dear",),
     "overlapped": ("strategy=ddp", "strategy.collective=ring"),
-    "one bucket": ("strategy=ddp", "strategy.collective=ring", "strategy.bucket_size='1000 GiB'"),
+    "one bucket": ("strategy=ddp", "strategy.collective=ring", "strategy.fusion=one"),
     "after backward": ("strategy=ddp", "strategy.collective=ring", "strategy.overlap=false"),
 }
 _STEPS = 5

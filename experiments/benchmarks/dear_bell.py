@@ -11,7 +11,7 @@ from experiments.benchmarks.cells import Found, grouped, median
 from testbed.analysis.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
 
 _LEAST, _MOST, _CURVE_POINTS = 0.3, 5.0, 200
-_TICKS = (0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0)
+_TICKS = dear.RATIOS
 LOOKS = dict(zip(list(dear.KINDS)[1:], ((OKABE_ITO[0], "o"), (OKABE_ITO[1], "s"), (OKABE_ITO[2], "x")), strict=True))
 """Colour and marker of each baseline."""
 

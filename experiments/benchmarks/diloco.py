@@ -66,16 +66,7 @@ def measure(kind: str, workload: str, seed: int, repeat: int) -> dict[str, Any]:
         ],
         limit_s=3 * _SECONDS[workload],
     )
-    summary = run.summary
-    sent = summary["bytes"]
-    return {
-        **run.facts(),
-        "metric": summary["metric"],
-        "steps": summary["steps"],
-        "time_s": summary["time_s"],
-        "payload_bytes": sent["payload"],
-        "wan_bytes": sent["wire_wan"],
-    }
+    return run.learnt()
 
 
 def base_wan_bytes() -> dict[str, float]:

@@ -16,10 +16,12 @@ from testbed.core.models import find_model
 MODEL, STEP_S, WORKERS = "mobilenet_v2", 0.6, 4
 RATE = "200 Mbit/s"
 RTTS_S = (0.010, 0.060)
-SHARES = (1, 2, 3, 4, 6, 8, 16, 32, 64)
+SHARES = (1, 2, 3, 4, 8, 16, 64)
 """By how much the size of buckets is smaller than all gradients; 1: one bucket."""
 RULES = ("first_small", "layers", "mg_wfbp")
 TUNED = "tuned"
+DILATION = 1
+"""The same for all, so that a message costs each the same."""
 CHANGE_S = 110.0
 """When the round trip becomes the second one, long after ten trials at the first."""
 _STEPS, _TUNED_STEPS, _AFTER = 8, 190, 3
@@ -49,12 +51,8 @@ def measure(kind: str, rtt_s: float | None, repeat: int) -> dict[str, Any]:
     asked = [
         *("topo=wan1g", f"topo.rate='{RATE}'", f"topo.rtt='{first_s * 1e3:g} ms'", f"workers={WORKERS}"),
         *("workload=replay", f"workload.model={MODEL}", "device=paced", f"device.step_s={STEP_S}"),
-        *(
-            "evaluate_every=1000",
-            "strategy=dear",
-            f"strategy.bucket_size='{size_bytes} B'",
-            f"strategy.fusion={fusion}",
-        ),
+        *(f"dilation={DILATION}", "evaluate_every=1000", "strategy=dear"),
+        *(f"strategy.bucket_size='{size_bytes} B'", f"strategy.fusion={fusion}"),
     ]
     if kind != TUNED:
         run = perform([*asked, f"steps={_STEPS}"])

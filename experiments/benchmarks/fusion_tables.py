@@ -25,8 +25,9 @@ def _at(points: Sequence[Found], rtt_s: float) -> Fixed:
 def best_s(points: Sequence[Found], rtt_s: float) -> float | None:
     """Of a step, with the best fixed size; None while one of them is not measured."""
     found = _at(points, rtt_s)
-    sizes = [found[str(share)]["result"]["step_s"] for share in fusion.SHARES if str(share) in found]
-    return min(sizes) if len(sizes) == len(fusion.SHARES) else None
+    results = [found[str(share)]["result"] for share in fusion.SHARES if str(share) in found]
+    may_be_believed = [result["step_s"] for result in results if result["verdict"] != "invalid"]
+    return min(may_be_believed, default=None) if len(results) == len(fusion.SHARES) else None
 
 
 def _fixed(points: Sequence[Found], rtt_s: float) -> str:

@@ -38,7 +38,7 @@ SAMPLED = ("ddp", "dear", "local_sgd", "diloco", "streaming_diloco")
 """What a longer training is tried with."""
 _SECONDS = {"digits": {"often": 80, "rarely": 30}, "glyphs": {"often": 440, "rarely": 90}}
 """About, of a strategy that exchanges in every step and of one that does not."""
-_PACKAGES = ("testbed.worker.", "compressors.")
+_PACKAGES = ("testbed.worker.", "testbed.core.fusion", "testbed.core.collective_costs", "compressors.")
 
 
 def points(*, quick: bool) -> list[Point]:
@@ -81,14 +81,4 @@ def measure(kind: str, topo: str, workload: str, repeat: int) -> dict[str, Any]:
         [f"strategy={strategy}", f"topo={topo}", f"workload={workload}", f"workers={WORKERS}", *KINDS[kind]],
         limit_s=3 * _SECONDS[workload]["often"],
     )
-    summary = run.summary
-    sent = summary["bytes"]
-    return {
-        **run.facts(),
-        "mean_step_s": summary["step_time_s"]["mean"],
-        "metric": summary["metric"],
-        "steps": summary["steps"],
-        "time_s": summary["time_s"],
-        "payload_bytes": sent["payload"],
-        "wan_bytes": sent["wire_wan"],
-    }
+    return {**run.learnt(), "mean_step_s": run.summary["step_time_s"]["mean"]}

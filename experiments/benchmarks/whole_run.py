@@ -65,6 +65,18 @@ class WholeRun:
         queued_s = sum(statistics.fmean(e["queued_s"] for e in ranks.values()) for ranks in self.steps)
         return queued_s / sum(max(e["step_s"] for e in ranks.values()) for ranks in self.steps)
 
+    def learnt(self) -> dict[str, Any]:
+        """What every table of trainings has."""
+        sent = self.summary["bytes"]
+        return {
+            **self.facts(),
+            "metric": self.summary["metric"],
+            "steps": self.summary["steps"],
+            "time_s": self.summary["time_s"],
+            "payload_bytes": sent["payload"],
+            "wan_bytes": sent["wire_wan"],
+        }
+
     def facts(self) -> dict[str, Any]:
         """What every table of runs has."""
         return {

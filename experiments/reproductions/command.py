@@ -31,6 +31,8 @@ from testbed.orchestrator.listing import seal_killed
 from testbed.orchestrator.seal import give_to_caller
 
 MOST_S = 600.0
+GRACE_S = 30.0
+"""What the last run may take beyond that."""
 """Of wall time for one system, unless all of it is asked for."""
 
 
@@ -103,6 +105,9 @@ def reproduce(
     found = [found_of(system, one.trial, kept.find(one)) for one in [*asked, *_beyond(system, asked, kept)]]
     content = outcome.result(system, found)
     folder = places.results / system.name
+    if content["verdict"] is None and (folder / "result.json").exists():
+        _say(f"{system.name}: nothing was found that gives a verdict, so what stands on its page stays")
+        return content, failures
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "result.json", content)
     page.write(system, found, content, places.pages)
@@ -143,7 +148,7 @@ def _make(lacking: Sequence[Asked], runs_root: Path, *, most_s: float | None, sh
             continue
         run_began_s = time.monotonic()
         try:
-            run = make(one, runs_root, share=share)
+            run = make(one, runs_root, share=share, most_s=most_s and most_s - (time.monotonic() - began_s) + GRACE_S)
         except (InputError, MachineError) as error:
             raise type(error)(*(f"{one.trial.label}: {fault}" for fault in error.faults)) from error
         except Interrupted:

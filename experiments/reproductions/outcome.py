@@ -1,8 +1,9 @@
 """From runs to a ratio, a verdict and `result.json`.
 
 The rule, fixed before anything was measured. In each case the best candidate is held against the best baseline; runs
-whose own verdict is `invalid` count for nothing. `emulated` is the largest of these ratios over the cases. With the
-claimed ratio c, which stands for a gain of c - 1:
+whose own verdict is `invalid` count for nothing, and a case counts only where each baseline that was asked of it does,
+so that a strong one cannot be missing. `emulated` is the largest of these ratios over the cases. With the claimed ratio
+c, which stands for a gain of c - 1:
 
     reproduced   emulated is at least 1 + 0.9 (c - 1): nine tenths of the claimed gain
     partly       not so, but above 1.05: better than the best other by more than runs of the same spec differ
@@ -79,7 +80,10 @@ def side(found: Sequence[Found], case: str, kind: str, arm: str) -> Side | None:
 
 
 def ratio(system: System, found: Sequence[Found], case: str, kind: str) -> Ratio | None:
-    """None where either side has no run that counts."""
+    """None where no candidate has a run that counts, or a baseline that was asked for has none."""
+    asked = {one.trial.arm for one in found if (one.trial.case, one.trial.kind) == (case, kind)}
+    if any(side(found, case, kind, arm) is None for arm in system.baselines if arm in asked):
+        return None
     candidate = _best(system, [side(found, case, kind, arm) for arm in system.candidates])
     baseline = _best(system, [side(found, case, kind, arm) for arm in system.baselines])
     if candidate is None or baseline is None:

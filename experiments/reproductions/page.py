@@ -67,7 +67,15 @@ def cases_table(system: System, found: Sequence[Found]) -> str:
                 _verdicts(here),
             ]
         )
-    heads = ("case", "kind", *facts, *(f"{arm}: {system.figure_name}" for arm in arms), "best other", "k", "verdicts")
+    heads = (
+        "case",
+        "kind",
+        *facts,
+        *(f"{arm}: {system.figure_name}" for arm in arms),
+        "best other",
+        "dilation",
+        "verdicts",
+    )
     return table(heads, rows)
 
 

@@ -95,13 +95,19 @@ class Kept:
                 yield run, str(summary.get("verdict"))
 
 
-def make(asked: Asked, runs_root: Path, *, share: bool) -> RunDir:
+def make(asked: Asked, runs_root: Path, *, share: bool, most_s: float | None = None) -> RunDir:
     """Make the run of a trial.
+
+    Args:
+        most_s: what is left for it, if there is a limit for all.
 
     Raises:
         LonghaulError: it could not be made, or did not complete.
     """
-    return _predicted(asked, runs_root) if asked.trial.kind == "simulated" else _emulated(asked, runs_root, share=share)
+    if asked.trial.kind == "simulated":
+        return _predicted(asked, runs_root)
+    limit_s = _TIMES_PATIENCE * asked.trial.seconds + _PATIENCE_S
+    return _emulated(asked, runs_root, limit_s if most_s is None else min(limit_s, most_s), share=share)
 
 
 def _predicted(asked: Asked, runs_root: Path) -> RunDir:
@@ -110,11 +116,10 @@ def _predicted(asked: Asked, runs_root: Path) -> RunDir:
     return predicted_run.keep(question, predicted_run.ask(question), runs_root, wall_s=time.monotonic() - began_s)
 
 
-def _emulated(asked: Asked, runs_root: Path, *, share: bool) -> RunDir:
+def _emulated(asked: Asked, runs_root: Path, limit_s: float, *, share: bool) -> RunDir:
     from testbed.orchestrator.supervise import supervise  # Mininet and all: only where something is emulated
 
     spec = checked_spec(resolve(_overrides(asked.trial)), runs_root)
-    limit_s = _TIMES_PATIENCE * asked.trial.seconds + _PATIENCE_S
     ended = threading.Event()
 
     def end() -> None:

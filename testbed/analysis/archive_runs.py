@@ -59,6 +59,8 @@ def _finished(path: Path) -> FinishedRun:
         raise ValueError("no summary.json yet: it goes on, or was killed and `longhaul list` seals it") from None
     if fault := version_fault(summary) or form_fault(summary):
         raise ValueError(f"{run.summary.name}: {fault}")
+    if summary.get("kind") == "simulated":
+        raise ValueError("simulated: only runs that were made stand side by side here")
     return FinishedRun(run, files)
 
 

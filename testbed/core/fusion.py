@@ -41,8 +41,8 @@ class Cost:
 
     @classmethod
     def fitted(cls, seconds: Callable[[float], float], size_bytes: float) -> Cost:
-        """To what a collective of nothing and one of `size_bytes` take."""
-        start_s = seconds(0)
+        """To what a collective of one byte and one of `size_bytes` take; one of nothing sends no message."""
+        start_s = seconds(1)
         return cls(start_s, (seconds(size_bytes) - start_s) / size_bytes)
 
 

@@ -24,8 +24,8 @@ from testbed.orchestrator.display import VERDICT_STYLES
 from testbed.orchestrator.progress import MISSING, number, spoken, spoken_size, spoken_time
 from testbed.orchestrator.terminal import say
 
-WORDS = ("status", "verdict", "kind", "topo", "strategy", "compressor", "workload")
-FIELDS = ("run_id", *WORDS, "workers", "seed", "metric", "time_s", "wire_wan")
+WORDS = ("status", "verdict", "topo", "strategy", "compressor", "workload", "kind")
+FIELDS = ("run_id", *WORDS[:-1], "workers", "seed", "metric", "time_s", "wire_wan", WORDS[-1])
 UNREADABLE = ("damaged", "foreign", "refused")
 """First words of the `status` of what is no run that can be read."""
 

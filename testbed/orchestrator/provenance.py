@@ -18,6 +18,7 @@ _SIMULATOR = ("testbed/analysis/simulator", "experiments/calibration")
 _PACKAGES = (
     "torch",
     "numpy",
+    "bayesian-optimization",
     "pysz",
     "zfpy",
     "zstandard",
@@ -35,7 +36,8 @@ def code_hash(clone: Path = CLONE, *, simulated: bool = False) -> str:
     """Of every source file that a result can depend on; of a simulated one, with the simulator and its constants."""
     digest = hashlib.sha256()
     for folder in (*_CODE, *(_SIMULATOR if simulated else ())):
-        for path in sorted((*(clone / folder).rglob("*.py"), *(clone / folder).rglob("*.json"))):
+        kinds = ("*.py", "*.json") if folder in _SIMULATOR else ("*.py",)
+        for path in sorted(path for kind in kinds for path in (clone / folder).rglob(kind)):
             digest.update(str(path.relative_to(clone)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 

@@ -46,7 +46,8 @@ def apply_scale(
         bucket_bytes = parse_size_bytes(strategy.params[_BUCKET])
     except (KeyError, ValueError):  # it has none, or one that it refuses itself
         bucket_bytes = 2**62
-    faults += [f"workload.{fault}" for fault in scaling_faults(topology, scale, bucket_bytes=bucket_bytes)]
+    judged_bytes = 2**62 if strategy.params.get("fusion") == "one" else bucket_bytes
+    faults += [f"workload.{fault}" for fault in scaling_faults(topology, scale, bucket_bytes=judged_bytes)]
     if _BUCKET in strategy.params:
         smaller = {**strategy.params, _BUCKET: f"{scaled_size_bytes(bucket_bytes, scale)} B"}
         parts = {**parts, "strategy": replace(strategy, params=smaller)}

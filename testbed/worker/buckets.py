@@ -44,6 +44,10 @@ class Buckets:
 
     def regroup(self, groups: Sequence[Sequence[nn.Parameter]]) -> None:
         """The same parameters in other buckets, between two steps; what gradients hold is gone."""
+        for bucket in self.buckets:
+            for parameter in bucket.parameters:
+                parameter.grad = None
+        self.buckets = []  # before there are others, so that both need not fit at once
         self.buckets = [_fuse(list(group), index, self._names) for index, group in enumerate(groups)]
         self._bucket_of = {p: index for index, bucket in enumerate(self.buckets) for p in bucket.parameters}
 

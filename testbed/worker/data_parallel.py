@@ -12,7 +12,7 @@ from torch import Tensor
 from compressors.base import Compressor, Context, Layout
 from compressors.feedback import with_feedback
 from testbed.core import parameter_faults
-from testbed.core.fusion import BY_TIMES, RULES, TUNED
+from testbed.core.fusion import BY_TIMES, RULES, TUNED, Cost
 from testbed.core.units import parse_size_bytes
 from testbed.worker.buckets import Bucket, Buckets
 from testbed.worker.collectives.choice import Collectives
@@ -39,6 +39,9 @@ class BucketedStrategy(Strategy):
     Raises:
         ValueError: with a line for each parameter that is not one of these.
     """
+
+    sent_in_backward: float = 1.0
+    """Of an all-reduce; for fusion by times."""
 
     def __init__(
         self,
@@ -70,9 +73,11 @@ class BucketedStrategy(Strategy):
         self.compressor: Compressor = with_feedback(context.compressor)
         self._optimizer = self.compressor.adopt(context.optimizer)
         self._names = {parameter: name for name, parameter in context.model.named_parameters()}
+        if self.fusion == TUNED:
+            self.bucket_size_bytes = self._bounds().clamped(self.bucket_size_bytes)
         self.buckets = Buckets(self._groups(self.bucket_size_bytes), self._hand_over, self._names)
         if self.fusion == TUNED and context.comm.networked:
-            self._tuner = self._new_tuner(sum(bucket.flat.nbytes for bucket in self.buckets.buckets))
+            self._tuner = self._new_tuner()
         context.comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
 
     def step(self, batch: Batch, step: int) -> StepStats:
@@ -123,6 +128,8 @@ class BucketedStrategy(Strategy):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if state["bucket_size_bytes"] != self.bucket_size_bytes:
             self._regroup(state["bucket_size_bytes"])
+            if self._tuner is not None:
+                self._tuner = self._new_tuner()
         self.compressor.load_state_dict(state["compressor"])
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
@@ -132,27 +139,30 @@ class BucketedStrategy(Strategy):
             yield f"compressor: {error}"
             return
         name, traits = type(compressor).__name__, compressor.traits
-        in_parts = traits.chunkable and traits.sum_dtype is None and not traits.own_rounds
+        keeps = traits.feedback == "builtin" or traits.owns != "nothing"
         if self.fusion == BY_TIMES and traits.sum_dtype is None:
             yield f"strategy.fusion={BY_TIMES} goes by what sums cost, but {name} sends otherwise; use fusion=size"
-        if self.fusion == TUNED and compressor.uses_feedback and in_parts:
-            yield (
-                f"strategy.fusion={TUNED} changes buckets, but what {name} keeps of parts of them cannot be moved; use"
-                " fusion=size, or feedback=none"
-            )
+        if self.fusion == TUNED and keeps and type(compressor).move_state is Compressor.move_state:
+            yield f"strategy.fusion={TUNED}: what {name} keeps of buckets cannot move to others; use fusion=size"
 
     def _groups(self, size_bytes: int) -> list[list[torch.nn.Parameter]]:
         context, rule = self._context, self.fusion if self.fusion != TUNED else RULES[0]
         cost = None
         if rule == BY_TIMES:
             width = (self.compressor.traits.sum_dtype or torch.float32).itemsize / torch.float32.itemsize
-            total_bytes = sum(p.nbytes for p in self._names)
-            cost = all_reduce_cost(context.spec, self.collective, total_bytes, width)
-        return grouped(context.model.parameters(), size_bytes, rule, self._names, context.clock.times, cost)
+            total_bytes = self._bounds().most_bytes
+            whole = all_reduce_cost(context.spec, self.collective, total_bytes, width)
+            cost = Cost(self.sent_in_backward * whole.start_s, self.sent_in_backward * whole.second_byte)
+        share, parameters = 1 / self.micro_batches, context.model.parameters()
+        return grouped(parameters, size_bytes, rule, self._names, context.clock.times, cost, share)
 
-    def _new_tuner(self, total_bytes: int) -> FusionTuner:
+    def _bounds(self) -> Bounds:
+        total_bytes = sum(p.nbytes for p in self._names if p.requires_grad)
+        return Bounds(max(1, total_bytes // SMALLEST_SHARE), total_bytes)
+
+    def _new_tuner(self) -> FusionTuner:
         return FusionTuner(
-            Bounds(max(1, total_bytes // SMALLEST_SHARE), total_bytes),
+            self._bounds(),
             self.bucket_size_bytes,
             lambda size_bytes: tuple(len(group) for group in self._groups(size_bytes)),
             self._context.rank,

@@ -20,19 +20,21 @@ def grouped(
     names: Mapping[nn.Parameter, str] | None = None,
     times: ComputeTimes | None = None,
     cost: Cost | None = None,
+    share: float = 1.0,
 ) -> list[list[nn.Parameter]]:
     """The parameters of each bucket, in the order in which backward reaches them: the reverse of the model's.
 
     Args:
         rule: of `core.fusion.RULES`.
         names, times, cost: for the rules that need them.
+        share: of a step's backward that reduction overlaps, where it is taken in parts.
     """
     order = [p for p in reversed(list(parameters)) if p.requires_grad]
     gradients = [
         Gradient(
             p.nbytes,
             "" if names is None else names[p].rpartition(".")[0],
-            0.0 if times is None else times.backward_of([p]),
+            0.0 if times is None else share * times.backward_of([p]),
         )
         for p in order
     ]
@@ -41,7 +43,8 @@ def grouped(
 
 
 def all_reduce_cost(spec: RunSpec, collective: str, size_bytes: float, width: float) -> Cost:
-    """Of sums of buckets over the links of `spec`, by closed form, and what their messages take of a core.
+    """Of sums of buckets over the links of `spec`, by closed form, and what their messages take of a core: at any
+    dilation as if there were none, so that buckets do not depend on it.
 
     Args:
         size_bytes: of all gradients, as float32.
@@ -49,7 +52,7 @@ def all_reduce_cost(spec: RunSpec, collective: str, size_bytes: float, width: fl
     """
     if collective == "auto":
         collective = cheapest("all_reduce", width * size_bytes, spec.topology)
-    message_s = (MESSAGE_CPU_S if collective == "gloo" else OWN_MESSAGE_CPU_S) / spec.dilation
+    message_s = MESSAGE_CPU_S if collective == "gloo" else OWN_MESSAGE_CPU_S
     return Cost.fitted(
         lambda size: seconds(collective, "all_reduce", width * size, spec.topology, message_s=message_s), size_bytes
     )

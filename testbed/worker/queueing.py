@@ -21,7 +21,7 @@ class Queueing:
 
     def __init__(self) -> None:
         self._before: dict[str, float] | None = None
-        """When the first collective since the last call began; None while nothing is under way."""
+        """When the first collective since the last call began; None until one does."""
 
     def begin(self) -> None:
         """From now on something is under way, if it was not yet. What threads wait before is no message's: gloo's loop

@@ -52,10 +52,10 @@ class Search:
             verbose=0,
             allow_duplicate_points=True,
         )
-        start = min(max(math.log2(start_bytes), low), high)
-        self._first = [start, *(low + share * (high - low) for share in _FIRST)]
+        self._first = [math.log2(start_bytes), *(low + share * (high - low) for share in _FIRST)]
         self._seconds: dict[Hashable, float] = {}
         self._sizes: dict[Hashable, int] = {}
+        self._told: set[int] = set()
         self._scale_s = 0.0
 
     @property
@@ -88,18 +88,26 @@ class Search:
             key = self._grouping(size_bytes)
             if key not in self._seconds:
                 return size_bytes
+            if size_bytes in self._told:
+                return None  # nothing it hopes for is left
             self._tell(size_bytes, self._seconds[key])
         return None
 
     def _tell(self, size_bytes: int, step_s: float) -> None:
+        self._told.add(size_bytes)
         # relative, so that what counts as better does not depend on how long steps are
         self._optimizer.register(params={"log2": math.log2(size_bytes)}, target=-step_s / self._scale_s)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Bounds:
+    """Of the sizes that are searched."""
+
     least_bytes: int
     most_bytes: int
+
+    def clamped(self, size_bytes: int) -> int:
+        return min(max(size_bytes, self.least_bytes), self.most_bytes)
 
 
 class FusionTuner:

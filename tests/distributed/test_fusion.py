@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from testbed.core.errors import InputError
+from testbed.core.units import parse_size_bytes
 from testbed.worker.data_parallel import FUSIONS
 from testbed.worker.parts import build_parts
 from testbed.worker.tuner import MEASURED, SKIPPED, TRIALS
@@ -39,7 +41,27 @@ def test_two_ranks_train_alike_by_every_rule(tmp_path: Path) -> None:
     assert len({one["crc32"] for answer in answers for one in answer.values()}) == 1
 
 
-@pytest.mark.parametrize(("strategy", "compressor"), [("dear", "none"), ("ddp", "powersgd")])
+def test_a_search_goes_on_from_the_buckets_of_a_checkpoint(tmp_path: Path) -> None:
+    """With a search of its own, from the size that there is."""
+    spec = {"strategy": "dear", "strategy_params": {"fusion": "tuned"} | RING}
+    plain = {"strategy": "ddp", "strategy_params": RING}
+    kept = WINDOW + 1
+    cases = [
+        Case(name="begun", spec=spec, end=kept, save="kept"),
+        Case(name="whole", spec=plain, end=kept + WINDOW + 1),
+    ]
+    whole = play(cases, 2, tmp_path)[0]["whole"]
+    sizes = [
+        torch.load(tmp_path / f"kept of rank {rank}.pt", weights_only=True)["strategy"]["bucket_size_bytes"]
+        for rank in range(2)
+    ]
+    assert sizes[0] == sizes[1] != parse_size_bytes(RING["bucket_size"])
+    resumed = [Case(name="resumed", spec=spec, begin=kept, end=kept + WINDOW + 1, load="kept")]
+    for answer in play(resumed, 2, tmp_path):
+        assert answer["resumed"]["crc32"] == whole["crc32"]
+
+
+@pytest.mark.parametrize(("strategy", "compressor"), [("dear", "none"), ("ddp", "topk")])
 def test_a_search_changes_buckets_and_not_what_is_learnt(strategy: str, compressor: str, tmp_path: Path) -> None:
     steps = WINDOW * (TRIALS + 1) + 1  # more than it may take
     tuned = _run(tmp_path / "tuned", strategy, "tuned", compressor, steps=steps)
@@ -69,7 +91,7 @@ def test_a_search_changes_buckets_and_not_what_is_learnt(strategy: str, compress
     ("fusion", "compressor", "why"),
     [
         ("mg_wfbp", "topk", "goes by what sums cost, but TopK sends otherwise"),
-        ("tuned", "topk", "changes buckets, but what TopK keeps of parts of them cannot be moved"),
+        ("tuned", "countsketch", "what CountSketch keeps of buckets cannot move to others"),
         ("twice", "none", "fusion=twice"),
     ],
 )

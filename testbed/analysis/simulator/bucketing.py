@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from testbed.core.errors import InputError
 from testbed.core.fusion import BY_TIMES, RULES, Gradient, cut
@@ -17,6 +18,8 @@ Bucket = tuple[int, tuple[Collective, ...]]
 """Elements, and what is sent for them, one collective after another."""
 Tensor = tuple[str, int]
 """The layer that has it, and its elements."""
+_CUTTING = ("bucket_size", "fusion")
+"""Parameters of strategies that decide on buckets, whatever strategy it is."""
 _REPLAY = "testbed.worker.workloads.replay.Replay"
 
 
@@ -58,10 +61,10 @@ def _candidates(spec: RunSpec, profile: Profile) -> Iterator[list[int]]:
     """Layers are known, their tensors only of models in our tables. Where a bucket is cut inside a layer, its size is
     nearest to that of whole layers."""
     rule = _rule(spec)
-    if profile.buckets:
+    if profile.buckets and _is_of(profile, spec, _CUTTING if rule != BY_TIMES else None):
         yield list(profile.buckets)
     if rule == BY_TIMES:
-        return  # whoever made the profile knew them
+        return  # whoever measures knows them
     params = spec.workload.params
     if spec.workload.target == _REPLAY:
         layers = scaled(find_model(params["model"], params.get("tokens")), params.get("scale", 1))
@@ -69,6 +72,18 @@ def _candidates(spec: RunSpec, profile: Profile) -> Iterator[list[int]]:
     whole = _cut([(layer.name, layer.parameters) for layer in profile.layers if layer.parameters], spec)
     known = [bucket.elements for bucket in profile.codec]
     yield [min(known, key=lambda elements: abs(elements - size)) for size in whole] if known else []
+
+
+def _is_of(profile: Profile, spec: RunSpec, keys: Collection[str] | None) -> bool:
+    """Whether it was measured with the strategy of `spec`: with the same values of `keys`, or of all its parameters.
+    One that does not say is taken for it."""
+    target, _, params = str(profile.provenance.get("strategy", "")).partition(" ")
+    if not target:
+        return True
+    found, asked = json.loads(params), spec.strategy.params
+    if keys is None:
+        return target == spec.strategy.target and found == asked
+    return all(found.get(key) == asked.get(key) for key in keys)
 
 
 def _with_collectives(sizes: Sequence[int], profile: Profile) -> list[Bucket] | None:

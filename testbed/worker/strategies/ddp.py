@@ -4,6 +4,7 @@ from torch import nn
 
 from compressors.base import Context, Layout
 from testbed.core import parameter_faults
+from testbed.core.fusion import BY_TIMES
 from testbed.worker.buckets import Bucket
 from testbed.worker.collectives.choice import COLLECTIVES, Collectives
 from testbed.worker.data_parallel import BucketedStrategy
@@ -11,6 +12,7 @@ from testbed.worker.reducer import Reducer
 from testbed.worker.strategy import WorkerContext
 from testbed.worker.wan_reducer import WanReducer
 
+_BY_TIMES_FAULT = f"fusion={BY_TIMES}: does not know what compress=wan costs; use fusion=size"
 _WAN_FAULT = "compress=wan: needs collective=hierarchical or hierarchical_two_shot, found {}"
 
 
@@ -66,6 +68,7 @@ class DDP(BucketedStrategy):
             faults=(
                 parameter_faults.flag("overlap", overlap),
                 parameter_faults.choice("compress", compress, ("all", "wan")),
+                _BY_TIMES_FAULT if compress == "wan" and fusion == BY_TIMES else None,
                 None
                 if compress != "wan" or str(collective).startswith("hierarchical")
                 else _WAN_FAULT.format(collective),

@@ -52,6 +52,8 @@ class DeAR(BucketedStrategy):
         ValueError: a parameter is not one of these.
     """
 
+    sent_in_backward = 0.5
+
     def __init__(
         self,
         *,

@@ -118,7 +118,7 @@ class DiLoCo(Strategy):
             return
         if owns != "nothing":
             what = f"{type(compressor).__name__} with feedback={compressor.feedback}"
-            yield f"strategy: replicas need the optimizer's {owns} for themselves, but {what} takes it; use strategy=ddp"
+            yield f"strategy: replicas need the optimizer's {owns} themselves, but {what} takes it; use strategy=ddp"
 
     def bind(self, context: WorkerContext) -> None:
         self._context = context

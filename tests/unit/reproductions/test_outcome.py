@@ -44,10 +44,13 @@ def test_what_is_better_when_larger_is_the_other_way_round() -> None:
 
 
 def test_an_invalid_run_counts_for_nothing_and_is_named() -> None:
+    """Nor does its case: the baseline that is left may be a weak one."""
     runs = [found("new", 1.0), found("old", 1.2, "invalid"), found("slow", 3.0, "suspect")]
     content = outcome.result(system(), runs)
-    assert content["emulated"] == 3.0
+    assert (content["emulated"], content["verdict"]) == (None, None)
     assert content["runs"] == {"baseline": ["run-resnet18-slow"], "candidate": ["run-resnet18-new"]}
+    other = [found("new", 1.0, case="resnet34"), found("old", 1.3, case="resnet34")]
+    assert outcome.result(system(), [*runs, *other])["emulated"] == 1.3
     assert "invalid: emulated resnet18 (old)" in content["condition"]
     assert "suspect: emulated resnet18 (slow)" in content["condition"]
 
@@ -71,4 +74,6 @@ def test_a_result_has_exactly_the_keys_of_the_interface() -> None:
     content = outcome.result(system(), runs)
     assert list(content) == ["system", "claim", "source", "baseline", "runs", "emulated", "verdict", "condition"]
     assert content["condition"].endswith("not made: emulated resnet18 (slow)")
+    assert outcome.last_line(system(), content) == "made: claimed 1.5, emulated -, verdict -"
+    content = outcome.result(system(), [found("new", 1.0), found("old", 1.5), found("slow", 1.6)])
     assert outcome.last_line(system(), content) == "made: claimed 1.5, emulated 1.5, verdict reproduced"

@@ -22,7 +22,7 @@ def test_the_main_thread_of_a_forked_worker_is_not_one_that_moves_messages() -> 
     os.close(writing)
 
 
-def test_what_is_waited_counts_from_the_first_collective_on_until_all_have_ended() -> None:
+def test_what_is_waited_counts_from_a_steps_first_collective_to_its_end() -> None:
     told, watch = Told(), Stopwatch()
     watch.began = told.begin
     told.waited_s = 1.0
