@@ -56,7 +56,7 @@ def measure(kind: str, rtt_s: float | None, repeat: int) -> dict[str, Any]:
     ]
     if kind != TUNED:
         run = perform([*asked, f"steps={_STEPS}"])
-        return {**run.facts(), "buckets": len(run.cpu.buckets)}
+        return {**run.facts(), "buckets": len(run.model["collectives"])}
     change = f"events=[{{at: {CHANGE_S:g} s, set: all, rtt: {RTTS_S[1] * 1e3:g} ms}}]"
     run = perform([*asked, f"steps={_TUNED_STEPS}", change], limit_s=_LIMIT_S)
     return {**run.facts(), "notes": run.notes, "settled": [_settled(run, is_after) for is_after in (False, True)]}
