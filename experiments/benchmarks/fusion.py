@@ -16,7 +16,7 @@ from testbed.core.models import find_model
 MODEL, STEP_S, WORKERS = "mobilenet_v2", 0.6, 4
 RATE = "200 Mbit/s"
 RTTS_S = (0.010, 0.060)
-SHARES = (1, 2, 3, 4, 8, 16, 64)
+SHARES = ("1", "1.25", "1.5", "2", "3", "4", "8", "16", "64")
 """By how much the size of buckets is smaller than all gradients; 1: one bucket."""
 RULES = ("first_small", "layers", "mg_wfbp")
 TUNED = "tuned"
@@ -33,8 +33,7 @@ def points(*, quick: bool) -> list[Point]:
     tuned = Point({"kind": TUNED, "rtt_s": None, "repeat": 0}, _TUNED_SECONDS)
     if quick:
         return [tuned]
-    kinds = [str(share) for share in SHARES]
-    fixed = [(kind, rtt_s) for rtt_s in RTTS_S for kind in (*kinds, *RULES)]
+    fixed = [(kind, rtt_s) for rtt_s in RTTS_S for kind in (*SHARES, *RULES)]
     return [tuned, *(Point({"kind": kind, "rtt_s": rtt_s, "repeat": 0}, _SECONDS) for kind, rtt_s in fixed)]
 
 
@@ -42,12 +41,16 @@ def total_bytes() -> int:
     return 4 * sum(layer.numel for layer in find_model(MODEL).layers)
 
 
+def size_bytes_of(share: str) -> int:
+    return int(total_bytes() / float(share))
+
+
 def measure(kind: str, rtt_s: float | None, repeat: int) -> dict[str, Any]:
     """A fixed size or rule; or, where `kind` is "tuned", the search over both round trips."""
     del repeat
     first_s = RTTS_S[0] if rtt_s is None else rtt_s
-    size_bytes = total_bytes() // int(kind) if kind.isdigit() else total_bytes() // SHARES[-1]
-    fusion = "size" if kind.isdigit() else kind
+    size_bytes = size_bytes_of(kind if kind in SHARES else SHARES[-1])
+    fusion = "size" if kind in SHARES else kind
     asked = [
         *("topo=wan1g", f"topo.rate='{RATE}'", f"topo.rtt='{first_s * 1e3:g} ms'", f"workers={WORKERS}"),
         *("workload=replay", f"workload.model={MODEL}", "device=paced", f"device.step_s={STEP_S}"),
@@ -56,7 +59,7 @@ def measure(kind: str, rtt_s: float | None, repeat: int) -> dict[str, Any]:
     ]
     if kind != TUNED:
         run = perform([*asked, f"steps={_STEPS}"])
-        return {**run.facts(), "buckets": len(run.cpu.buckets)}
+        return {**run.facts(), "buckets": len(run.model["collectives"])}
     change = f"events=[{{at: {CHANGE_S:g} s, set: all, rtt: {RTTS_S[1] * 1e3:g} ms}}]"
     run = perform([*asked, f"steps={_TUNED_STEPS}", change], limit_s=_LIMIT_S)
     return {**run.facts(), "notes": run.notes, "settled": [_settled(run, is_after) for is_after in (False, True)]}

@@ -25,7 +25,7 @@ def _at(points: Sequence[Found], rtt_s: float) -> Fixed:
 def best_s(points: Sequence[Found], rtt_s: float) -> float | None:
     """Of a step, with the best fixed size; None while one of them is not measured."""
     found = _at(points, rtt_s)
-    results = [found[str(share)]["result"] for share in fusion.SHARES if str(share) in found]
+    results = [found[share]["result"] for share in fusion.SHARES if share in found]
     may_be_believed = [result["step_s"] for result in results if result["verdict"] != "invalid"]
     return min(may_be_believed, default=None) if len(results) == len(fusion.SHARES) else None
 
@@ -33,11 +33,11 @@ def best_s(points: Sequence[Found], rtt_s: float) -> float | None:
 def _fixed(points: Sequence[Found], rtt_s: float) -> str:
     found, best = _at(points, rtt_s), best_s(points, rtt_s)
     rows = []
-    for kind in (*(str(share) for share in fusion.SHARES), *fusion.RULES):
+    for kind in (*fusion.SHARES, *fusion.RULES):
         if kind not in found:
             continue
         result = found[kind]["result"]
-        size = fusion.total_bytes() / int(kind) / 1e6 if kind.isdigit() else None
+        size = fusion.size_bytes_of(kind) / 1e6 if kind in fusion.SHARES else None
         rows.append(
             [
                 f"size: {size:.2f} MB" if size is not None else kind,

@@ -31,6 +31,8 @@ class WholeRun:
     provenance: dict[str, Any]
     by_step: dict[int, dict[int, dict[str, Any]]]
     """Of each step its events by rank."""
+    model: dict[str, Any]
+    """What rank 0 says of its model and buckets."""
     notes: list[dict[str, Any]]
     """What a strategy has changed by itself: "tuning" events."""
 
@@ -125,11 +127,13 @@ def _ended(command: Sequence[str], limit_s: float) -> tuple[int, str]:
 
 def read(run: RunDir) -> WholeRun:
     steps: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
-    notes = []
+    notes, model = [], {}
     for event in run.read_events():
         if event["event"] == "step" and event["step"] > 1:
             steps[event["step"]][event["rank"]] = event
         elif event["event"] == "tuning":
             notes.append(event)
+        elif event["event"] == "model":
+            model = event
     spec, summary, provenance = (json.loads(file.read_text()) for file in (run.spec, run.summary, run.provenance))
-    return WholeRun(spec, summary, provenance, dict(sorted(steps.items())), notes)
+    return WholeRun(spec, summary, provenance, dict(sorted(steps.items())), model, notes)

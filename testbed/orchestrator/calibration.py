@@ -58,6 +58,16 @@ def calibrate(
     """
     if spec.program != "training":
         return spec, None
+    found = _measured(spec, tell, give)
+    if spec.auto_dilation:
+        spec = dataclasses.replace(spec, dilation=choose(spec, found.cpu, found.device, usable_cores()))
+        if _goes_by_times(spec):
+            found = _measured(spec, tell, give)  # other buckets, since messages cost an emulated second less
+    raise_input_faults(time_faults(spec, found.cpu, found.device))
+    return spec, found
+
+
+def _measured(spec: RunSpec, tell: Callable[[str], None], give: Callable[[Path], None]) -> Calibration:
     path = CACHE / f"{_key(spec)}.json"
     known = _kept(path)
     if known is None:
@@ -65,26 +75,27 @@ def calibrate(
     answer = ask_worker("calibrate", {"spec": spec.to_json(), "cpu": known}, "calibration", TIME_LIMIT_S)
     if known is None:
         _keep(path, answer["cpu"], give)
-    found = Calibration(Profile.from_json(answer["cpu"]), Profile.from_json(answer["device"]))
-    if spec.auto_dilation:
-        spec = dataclasses.replace(spec, dilation=choose(spec, found.cpu, found.device, usable_cores()))
-    raise_input_faults(time_faults(spec, found.cpu, found.device))
-    return spec, found
+    return Calibration(Profile.from_json(answer["cpu"]), Profile.from_json(answer["device"]))
 
 
 def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def _goes_by_times(spec: RunSpec) -> bool:
+    """Whether its buckets depend on how long layers and messages take."""
+    return spec.strategy.params.get("fusion") == BY_TIMES
+
+
 def _key(spec: RunSpec) -> str:
-    """Of all that the processor's times depend on; the device is none of it, unless it decides which buckets there are.
+    """Of all that the processor's times depend on; device and dilation are none of it, unless they decide on buckets.
 
     How long the run is decides which steps a compressor is timed in.
     """
     data = spec.to_json()
     keys = ["workload", "strategy", "compressor", "batch_size", "topology", "steps", "epochs"]
-    if spec.strategy.params.get("fusion") == BY_TIMES:
-        keys.append("device")
+    if _goes_by_times(spec):
+        keys += ["device", "dilation"]
     parts = {key: data[key] for key in keys}
     machine = [provenance.cpu_model(), metadata.version("torch"), provenance.code_hash()]
     return hashlib.sha256(json.dumps([parts, machine], sort_keys=True).encode()).hexdigest()[:24]

@@ -43,8 +43,8 @@ def grouped(
 
 
 def all_reduce_cost(spec: RunSpec, collective: str, size_bytes: float, width: float) -> Cost:
-    """Of sums of buckets over the links of `spec`, by closed form, and what their messages take of a core: at any
-    dilation as if there were none, so that buckets do not depend on it.
+    """Of sums of buckets over the links of `spec`, by closed form, and what their messages take of a core, which under
+    dilation is that much less of an emulated second.
 
     Args:
         size_bytes: of all gradients, as float32.
@@ -52,7 +52,7 @@ def all_reduce_cost(spec: RunSpec, collective: str, size_bytes: float, width: fl
     """
     if collective == "auto":
         collective = cheapest("all_reduce", width * size_bytes, spec.topology)
-    message_s = MESSAGE_CPU_S if collective == "gloo" else OWN_MESSAGE_CPU_S
+    message_s = (MESSAGE_CPU_S if collective == "gloo" else OWN_MESSAGE_CPU_S) / spec.dilation
     return Cost.fitted(
         lambda size: seconds(collective, "all_reduce", width * size, spec.topology, message_s=message_s), size_bytes
     )

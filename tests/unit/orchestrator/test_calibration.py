@@ -68,6 +68,18 @@ def test_another_device_is_not(questions: list[dict[str, Any]]) -> None:
     assert [question["cpu"] is None for question in questions] == [True, False]
 
 
+def test_buckets_by_times_are_those_of_their_device_and_dilation(questions: list[dict[str, Any]]) -> None:
+    """The second question of each is of the dilation that the first led to."""
+    for device in ("native", "paced"):
+        spec = compose(["topo=wan1g", "workers=8", "strategy.fusion=mg_wfbp", f"device={device}"])
+        chosen, _ = calibrated(spec)
+        asked = [question["spec"]["dilation"] for question in questions[-2:]]
+        assert asked == [1.0, chosen.dilation] and chosen.dilation > 1
+    assert [question["cpu"] is None for question in questions] == [True] * 4
+    calibrated(dataclasses.replace(chosen, auto_dilation=False))
+    assert questions[-1]["cpu"] is not None
+
+
 def test_auto_is_resolved_and_a_given_dilation_stays(questions: list[dict[str, Any]]) -> None:
     assert SPEC.auto_dilation
     chosen, _ = calibrated(SPEC)
