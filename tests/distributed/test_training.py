@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 from pathlib import Path
 
 import pytest
@@ -168,13 +169,16 @@ def test_what_a_step_reports_adds_up(tmp_path: Path) -> None:
         steps = outcome.of("step", rank)
         assert [e["step"] for e in steps] == list(range(1, 11))
         assert all(later["t_s"] > earlier["t_s"] > 0 for earlier, later in itertools.pairwise(steps))
+        outside_s = []
         for event in steps:
             phase_s = event["phase_s"]
             assert set(phase_s) == set(PHASES)
             assert all(seconds > 0 for seconds in phase_s.values()), phase_s
             busy_s = sum(seconds for name, seconds in phase_s.items() if name != "communicate")
-            assert busy_s == pytest.approx(event["step_s"], abs=3e-3)
+            outside_s.append(event["step_s"] - busy_s)
             assert event["samples"] == 32
+        # of one step more may lie outside, where the machine's other work came between two readings of the clock
+        assert min(outside_s) > -1e-3 and statistics.median(outside_s) < 1e-3, outside_s
         assert sum(e["step_s"] for e in steps) <= steps[-1]["t_s"] + 1e-3
         (start,) = outcome.of("start", rank)
         assert 0 <= start["late_s"] == start["t_s"] <= steps[0]["t_s"] - steps[0]["step_s"] + 1e-3
