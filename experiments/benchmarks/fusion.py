@@ -19,6 +19,8 @@ RTTS_S = (0.010, 0.060)
 SHARES = ("1", "1.25", "1.5", "2", "3", "4", "8", "16", "64")
 """By how much the size of buckets is smaller than all gradients; 1: one bucket."""
 RULES = ("first_small", "layers", "mg_wfbp")
+RULED, STARTED = "4", "64"
+"""Of `SHARES`: the size that a rule has which needs one, and where the search starts."""
 TUNED = "tuned"
 DILATION = 1
 """The same for all, so that a message costs each the same."""
@@ -49,7 +51,7 @@ def measure(kind: str, rtt_s: float | None, repeat: int) -> dict[str, Any]:
     """A fixed size or rule; or, where `kind` is "tuned", the search over both round trips."""
     del repeat
     first_s = RTTS_S[0] if rtt_s is None else rtt_s
-    size_bytes = size_bytes_of(kind if kind in SHARES else SHARES[-1])
+    size_bytes = size_bytes_of(kind if kind in SHARES else STARTED if kind == TUNED else RULED)
     fusion = "size" if kind in SHARES else kind
     asked = [
         *("topo=wan1g", f"topo.rate='{RATE}'", f"topo.rtt='{first_s * 1e3:g} ms'", f"workers={WORKERS}"),

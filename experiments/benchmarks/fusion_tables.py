@@ -40,7 +40,7 @@ def _fixed(points: Sequence[Found], rtt_s: float) -> str:
         size = fusion.size_bytes_of(kind) / 1e6 if kind in fusion.SHARES else None
         rows.append(
             [
-                f"size: {size:.2f} MB" if size is not None else kind,
+                f"size: {size:.2f} MB" if size is not None else _named(kind),
                 str(result["buckets"]),
                 number(result["step_s"], ".3f"),
                 number(None if best is None else result["step_s"] / best, ".3f"),
@@ -49,6 +49,12 @@ def _fixed(points: Sequence[Found], rtt_s: float) -> str:
         )
     heads = (f"round trip {format_time(rtt_s)}", "buckets", "step, s", "to the best size", "verdict")
     return table(heads, rows) if rows else ""
+
+
+def _named(rule: str) -> str:
+    """With the size that it goes by, if it does."""
+    size_bytes = fusion.size_bytes_of(fusion.RULED)
+    return f"{rule}: {size_bytes / 1e6:.2f} MB" if rule == "first_small" else rule
 
 
 def _search(point: Found, points: Sequence[Found]) -> str:

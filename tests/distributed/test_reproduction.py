@@ -6,27 +6,18 @@ import json
 from pathlib import Path
 
 from experiments.reproductions.command import Places, reproduce
-from experiments.reproductions.system import System, Trial
+from experiments.reproductions.system import Trial
+from tests.unit.reproductions.made import system
 
 ASKED = (
-    *("topo=lan", "workers=16", "steps=2", "workload=replay", "workload.model=mobilenet_v2"),
+    *("topo=lan", "workers=16", "steps=2", "seed=0", "workload=replay", "workload.model=mobilenet_v2"),
     *("device=paced", "device.step_s=0.1"),
 )
 TRIALS = (
     Trial("mobilenet_v2", "new", "simulated", (*ASKED, "strategy=dear"), 10.0),
     Trial("mobilenet_v2", "old", "simulated", (*ASKED, "strategy=ddp", "strategy.overlap=false"), 10.0),
 )
-MADE = System(
-    name="made",
-    claim="faster",
-    claimed=1.5,
-    source="nowhere",
-    baseline="old",
-    setting="made up",
-    candidates=("new",),
-    baselines=("old",),
-    trials=lambda full: TRIALS,
-)
+MADE = system(TRIALS)
 
 
 def test_a_run_is_made_once(tmp_path: Path) -> None:

@@ -6,28 +6,19 @@ import json
 from pathlib import Path
 
 from experiments.reproductions.command import Places, reproduce
-from experiments.reproductions.system import System, Trial
+from experiments.reproductions.system import Trial
 from testbed.core.records import summary_faults
+from tests.unit.reproductions.made import system
 
 _ASKED = (
-    *("topo=lan", "topo.lan_rate='1 Gbit/s'", "workers=2", "steps=3", "evaluate_every=1000"),
+    *("topo=lan", "topo.lan_rate='1 Gbit/s'", "workers=2", "steps=3", "seed=0", "evaluate_every=1000"),
     *("workload=replay", "workload.model=resnet18", "workload.scale=20", "device=paced", "device.step_s=0.5"),
 )
 _TRIALS = (
     Trial("resnet18", "new", "emulated", (*_ASKED, "strategy=dear"), 20.0),
     Trial("resnet18", "old", "emulated", (*_ASKED, "strategy=ddp", "strategy.overlap=false"), 20.0),
 )
-_SYSTEM = System(
-    name="made",
-    claim="one and a half times as fast",
-    claimed=1.5,
-    source="nowhere",
-    baseline="old",
-    setting="two workers",
-    candidates=("new",),
-    baselines=("old",),
-    trials=lambda full: _TRIALS,
-)
+_SYSTEM = system(_TRIALS)
 
 
 def test_emulated_runs_are_made_once_and_decide(machine_lock: None, tmp_path: Path) -> None:
