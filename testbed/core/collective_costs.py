@@ -133,6 +133,11 @@ def seconds(algorithm: str, kind: str, size_bytes: float, topology: Topology, *,
     return (world_size - 1) * network.ring_round_s(everyone, size_bytes, towards)
 
 
+def chain_seconds(size_bytes: float, topology: Topology, *, message_s: float = 0.0) -> float:
+    """Of a broadcast from rank 0 along a chain of all ranks, in chunks; of a reduction to it likewise."""
+    return _Network(topology, message_s).chain_s(range(len(topology.nodes)), size_bytes, reducing=False)
+
+
 class _Network:
     def __init__(self, topology: Topology, message_s: float) -> None:
         self.paths, self.regions, self.message_s = _paths(topology), ranks_of_regions(topology), message_s
@@ -173,7 +178,7 @@ class _Network:
 
     def chains_s(self, size_bytes: float, *, reducing: bool) -> float:
         """Inside all regions at once, from or towards their leaders."""
-        return max(self._chain_s(ranks, size_bytes, reducing) for ranks in self.regions)
+        return max(self.chain_s(ranks, size_bytes, reducing) for ranks in self.regions)
 
     def hierarchical_s(self, kind: str, size_bytes: float, direct: bool) -> float:
         leaders = [ranks[0] for ranks in self.regions]
@@ -189,7 +194,7 @@ class _Network:
             across_s = 2 * (count - 1) * self.ring_round_s(leaders, size_bytes / count)
         return self.chains_s(size_bytes, reducing=True) + across_s + self.chains_s(size_bytes, reducing=False)
 
-    def _chain_s(self, ranks: Sequence[int], size_bytes: float, reducing: bool) -> float:
+    def chain_s(self, ranks: Sequence[int], size_bytes: float, reducing: bool) -> float:
         if len(ranks) < 2 or size_bytes <= 0:
             return 0.0
         chunks = chain_chunks(size_bytes, len(ranks))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from testbed.core.errors import InputError
-from testbed.core.profile import LayerTimes, Profile, read_profile
+from testbed.core.profile import LayerTimes, Profile, WorkTimes, read_profile
 from testbed.core.units import parse_time_s
 
 FORWARD_SHARE = 1 / 3
@@ -63,6 +63,8 @@ class Paced(Device):
 
     def profile(self, cpu: Profile) -> Profile:
         whole = sum(layer.forward_flop for layer in cpu.layers)
+        if cpu.work and not whole:
+            raise InputError("device=paced: the layers have no FLOPs, so how long the strategy's work takes is unknown")
         weights = [layer.forward_flop if whole else layer.parameters for layer in cpu.layers]
         total = sum(weights) or 1.0
         layers = tuple(
@@ -75,6 +77,7 @@ class Paced(Device):
             backward_s=self.step_s * (1 - FORWARD_SHARE),
             optimizer_s=0.0,
             other_s=0.0,
+            work=tuple(_at_rate(piece, whole / (FORWARD_SHARE * self.step_s)) for piece in cpu.work),
             assumed=True,
             provenance={"made_by": f"{self.step_s:g} s a step, split by the layers' FLOPs", "codec": cpu.provenance},
         )
@@ -103,11 +106,19 @@ class Profiled(Device):
 
     def profile(self, cpu: Profile) -> Profile:
         measured = read_profile(self.file)
-        if faults := [f"device.file={self.file}: {why}" for why in measured.mismatches(cpu)]:
+        faults = [f"device.file={self.file}: {why}" for why in measured.mismatches(cpu)]
+        seconds = {piece.name: piece.seconds for piece in measured.work}
+        if lacking := [piece.name for piece in cpu.work if piece.name not in seconds]:
+            faults.append(
+                f"device.file={self.file}: it does not say how long {len(lacking)} pieces of the strategy's work take"
+                f" (the first is {lacking[0]}); a profile of this strategy does, or device=paced assumes it"
+            )
+        if faults:
             raise InputError(*faults)
         device = dataclasses.replace(
             measured,
             cpu_step_s=cpu.cpu_step_s,
+            work=tuple(dataclasses.replace(piece, seconds=seconds[piece.name]) for piece in cpu.work),
             buckets=cpu.buckets,
             collectives=cpu.collectives,
             cycle_steps=cpu.cycle_steps,
@@ -136,6 +147,7 @@ def at_flop_rate(cpu: Profile, flop_s: float) -> Profile:
         forward_s=sum(forward_s),
         backward_s=ratio * sum(forward_s),
         other_s=0.0,
+        work=tuple(_at_rate(piece, flop_s) for piece in cpu.work),
         assumed=True,
         provenance={"made_by": f"FLOPs over {flop_s:g} FLOP/s", "codec_and_optimizer": cpu.provenance},
     )
@@ -143,6 +155,10 @@ def at_flop_rate(cpu: Profile, flop_s: float) -> Profile:
 
 def _lasting(layer: LayerTimes, seconds: float) -> LayerTimes:
     return dataclasses.replace(layer, forward_s=seconds * FORWARD_SHARE, backward_s=seconds * (1 - FORWARD_SHARE))
+
+
+def _at_rate(piece: WorkTimes, flop_s: float) -> WorkTimes:
+    return dataclasses.replace(piece, seconds=piece.flop / flop_s)
 
 
 def _with_backward_at_parameters(layers: tuple[LayerTimes, ...]) -> tuple[LayerTimes, ...]:

@@ -34,7 +34,7 @@ PHASES = ("forward", "backward", "compress", "communicate", "decompress", "optim
 """Keys of `phase_s`. `communicate` is time during which a collective is under way; `exposed_communication` is the part
 of the step in which the worker did nothing but wait for one. All but `communicate`, which runs beside them, add up to
 the step: `forward` includes drawing the batch, `optimizer` all that belongs to no other phase, such as zeroing
-gradients and reading the loss.
+gradients, reading the loss, and what a strategy computes to find its update, as K-FAC's factors and their inverses.
 
 The end of a collective is noted by a thread of the worker, late by as long as another holds the interpreter's lock:
 `communicate` is too long by microseconds, but with a codec of a user's own that keeps the lock by up to one compression

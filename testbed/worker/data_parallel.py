@@ -55,7 +55,7 @@ class BucketedStrategy(Strategy):
         faults: Iterable[str | None] = (),
     ) -> None:
         parameter_faults.raise_all(
-            _size_fault(bucket_size),
+            size_fault(bucket_size),
             parameter_faults.choice("fusion", fusion, FUSIONS),
             parameter_faults.choice("collective", collective, collectives),
             parameter_faults.whole("accumulate", accumulate, 1),
@@ -201,10 +201,10 @@ class BucketedStrategy(Strategy):
         """How a bucket is reduced in the first step."""
 
 
-def _size_fault(bucket_size: str) -> str | None:
+def size_fault(size: str, name: str = "bucket_size") -> str | None:
     try:
-        if parse_size_bytes(bucket_size) < 1:
-            return f"bucket_size={bucket_size}: must be above 0"
+        if parse_size_bytes(size) < 1:
+            return f"{name}={size}: must be above 0"
     except ValueError as error:
-        return f"bucket_size={bucket_size}: {error}"
+        return f"{name}={size}: {error}"
     return None

@@ -145,7 +145,9 @@ class Training:
             raise RunError(f"rank {rank}: the loss of step {step + 1} is {stats.loss}; the training has diverged")
         if is_last:
             self.clock.end_stretch()
-        phase_s = dict.fromkeys(PHASES, 0.0) | self.clock.take()
+        phase_s = dict.fromkeys(PHASES, 0.0)
+        for name, seconds in self.clock.take().items():
+            phase_s[name if name in phase_s else "optimizer"] += seconds  # a strategy's own work leads to the update
         phase_s["communicate"] = self.comm.stopwatch.take_s() / spec.dilation
         t_s = (ended_s - t0_s) / spec.dilation
         self.emit(

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from compressors.base import Compressor, Layout
+from testbed.core.profile import Collective, WorkTimes
 from testbed.core.spec import RunSpec
 from testbed.worker.clock import PhaseClock
 from testbed.worker.comm import Communicator
@@ -37,6 +38,15 @@ class WorkerContext:
     @property
     def world_size(self) -> int:
         return self.comm.world_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """What steps do beside computing gradients, reducing them and updating."""
+
+    work: tuple[WorkTimes, ...] = ()
+    """Pieces of computing, under the names that the clock is given; their seconds are measured by whoever asks."""
+    collectives: tuple[Collective, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,10 @@ class Strategy(ABC):
     def layouts(self) -> Sequence[Layout]:
         """Of each bucket that a step reduces, or a cycle of `cycle_steps`, in order; called after `bind`."""
         return ()
+
+    def beside(self) -> Beside:
+        """What a step does that none of `layouts` shows; called after a step."""
+        return Beside()
 
     def routes(self) -> list[str] | None:
         """The route of each bucket as its `Route`'s value, in order; None where buckets take no such route.

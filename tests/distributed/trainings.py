@@ -101,6 +101,7 @@ def train(case: Case, comm: Communicator, folder: Path) -> dict[str, Any]:
     else:
         strategy.finish()
     torch.save(_flat(context.model), _file(folder, case.name, comm.rank))
+    torch.save(_gradient(context.model), _file(folder, f"{case.name}, gradient", comm.rank))
     return {"losses": losses, "crc32": parameters_crc32(context.model), "sent": comm.payload_bytes}
 
 
@@ -108,6 +109,15 @@ def parameters(folder: Path, case: str, rank: int = 0) -> Tensor:
     """What `case` ended with."""
     flat: Tensor = torch.load(_file(folder, case, rank), weights_only=True)
     return flat
+
+
+def gradient(folder: Path, case: str, rank: int = 0) -> Tensor:
+    """What the optimizer was given in the last step of `case`."""
+    return parameters(folder, f"{case}, gradient", rank)
+
+
+def _gradient(model: nn.Module) -> Tensor:
+    return torch.cat([torch.zeros_like(p).view(-1) if p.grad is None else p.grad.view(-1) for p in model.parameters()])
 
 
 def _flat(model: nn.Module) -> Tensor:

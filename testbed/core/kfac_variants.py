@@ -1,0 +1,126 @@
+"""Ways of distributing K-FAC, and the plan that each makes of a model: who inverts what, and what travels together.
+
+| variant | factors go to | while | inverted by | what comes back | papers |
+|---|---|---|---|---|---|
+| d   | all    | after backward | every worker                  | nothing                 | the plain way |
+| mpd | all    | after backward | round robin                   | inverses                | Osawa et al., CVPR 2019 |
+| spd | all    | they are computed | by load, small ones by all | inverses of large ones  | Shi et al., ICDCS 2021 |
+| pad | owners | they are computed | blocks of neighbours       | inverses, or gradients  | Zhang et al., INFOCOM 2023 |
+| dp  | nobody | -              | layers by load                | preconditioned gradients | Zhang et al., TCC 2022 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from testbed.core.fusion import BY_TIMES, Cost
+from testbed.core.kfac_plan import Factor, balanced, blocks, by_load, groups, groups_by_size, round_robin
+
+FUSIONS = ("one", "layers", "size", BY_TIMES)
+INVERSES, GRADIENTS, NOTHING = "inverses", "gradients", "nothing"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way. `dp` alone changes what is computed: an owner knows only the factors of its own samples."""
+
+    factors_to: str
+    """Whom the mean of a factor reaches: "all", its "owner", or "nobody": each worker goes by its own samples."""
+    pipelined: bool
+    """Whether factors travel while forward and backward go on."""
+    results: tuple[str, ...]
+    """What owners may send back; the first unless something else is asked for."""
+
+
+VARIANTS = {
+    "d": Variant("all", pipelined=False, results=(NOTHING,)),
+    "mpd": Variant("all", pipelined=False, results=(INVERSES,)),
+    "spd": Variant("all", pipelined=True, results=(INVERSES,)),
+    "pad": Variant("owner", pipelined=True, results=(INVERSES, GRADIENTS)),
+    "dp": Variant("nobody", pipelined=False, results=(GRADIENTS,)),
+}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a plan goes by, in seconds."""
+
+    invert_s: Callable[[Factor], float]
+    broadcast_s: Callable[[int], float]
+    """Of so many elements, from one worker to all."""
+    reduction: Cost
+    """Of a sum of factors, to all or to one."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    factors: tuple[Factor, ...]
+    """In the order in which they are there: inputs' as forward goes, outputs' as backward does."""
+    owners: tuple[int | None, ...]
+    """Who inverts each; None: every worker does."""
+    groups: tuple[tuple[int, ...], ...]
+    """Indices of factors that are reduced together, in order; none where factors stay where they are."""
+
+    @property
+    def layer_owners(self) -> dict[str, int]:
+        """Who preconditions each layer, where gradients come back: both its factors have one owner."""
+        return {f.layer: owner for f, owner in zip(self.factors, self.owners, strict=True) if owner is not None}
+
+    def owned(self, rank: int) -> list[int]:
+        """What `rank` inverts for others too."""
+        return [index for index, owner in enumerate(self.owners) if owner == rank]
+
+    @property
+    def everyones(self) -> list[int]:
+        return [index for index, owner in enumerate(self.owners) if owner is None]
+
+
+def make_plan(
+    variant: str,
+    results: str,
+    factors: Sequence[Factor],
+    workers: int,
+    costs: Costs,
+    fusion: str,
+    size_bytes: int,
+    known: Sequence[int | None] | None = None,
+) -> Plan:
+    """
+    Args:
+        variant: of `VARIANTS`.
+        factors: in the order in which they are there.
+        fusion: of `FUSIONS`; never of factors that go to different workers.
+        size_bytes: of a group, with `fusion` "size".
+        known: the owners, where they were chosen before, as in a checkpoint.
+    """
+    owners = tuple(known) if known is not None else _owners(variant, results, factors, workers, costs)
+    to = VARIANTS[variant].factors_to
+    if to == "nobody":
+        return Plan(tuple(factors), owners, ())
+    kept = owners if to == "owner" else None
+    if fusion == BY_TIMES:
+        found = groups(factors, costs.reduction, kept)
+    else:
+        whole = 4 * sum(factor.elements for factor in factors)
+        found = groups_by_size(factors, {"one": whole, "layers": 1, "size": size_bytes}[fusion], kept)
+    return Plan(tuple(factors), owners, tuple(map(tuple, found)))
+
+
+def _owners(
+    variant: str, results: str, factors: Sequence[Factor], workers: int, costs: Costs
+) -> tuple[int | None, ...]:
+    if variant == "d":
+        return (None,) * len(factors)
+    if variant == "mpd":
+        return tuple(round_robin(len(factors), workers))
+    if variant == "spd":
+        return tuple(balanced(factors, workers, costs.invert_s, costs.broadcast_s))
+    if variant == "pad" and results == INVERSES:
+        return tuple(blocks([factor.dimension for factor in factors], workers))
+    # by layer: backward's order is that in which a layer's second factor is there
+    layers = [factor.layer for factor in factors if factor.side == "g"]
+    weights = [sum(factor.dimension for factor in factors if factor.layer == layer) for layer in layers]
+    place = blocks(weights, workers) if variant == "pad" else by_load(weights, workers)
+    owner_of = dict(zip(layers, place, strict=True))
+    return tuple(owner_of[factor.layer] for factor in factors)
