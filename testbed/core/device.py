@@ -119,6 +119,7 @@ class Profiled(Device):
             measured,
             cpu_step_s=cpu.cpu_step_s,
             work=tuple(dataclasses.replace(piece, seconds=seconds[piece.name]) for piece in cpu.work),
+            factored=cpu.factored,
             buckets=cpu.buckets,
             collectives=cpu.collectives,
             cycle_steps=cpu.cycle_steps,

@@ -32,6 +32,31 @@ ELEMENT_BYTES = 4
 EVERYWHERE = None
 """The owner of a factor that every worker inverts by itself: its inverse is not communicated."""
 Owners = Sequence[int | None]
+CHOLESKY, EIGEN = "cholesky", "eigen"
+FORMS = (CHOLESKY, EIGEN)
+"""Of an inverse."""
+
+
+@dataclass(frozen=True)
+class FactoredLayer:
+    """A linear map or a convolution as K-FAC has it."""
+
+    name: str
+    """Of the module."""
+    inputs: int
+    """Dimension of "a": one more with a bias."""
+    outputs: int
+    """Dimension of "g"."""
+    scale: float = 1.0
+    """What is sent is so many times smaller, as the links are: see core.scaling."""
+
+    @property
+    def gradient_elements(self) -> int:
+        """That are sent of its preconditioned gradient."""
+        return math.ceil(self.inputs * self.outputs / self.scale)
+
+    def factor(self, side: str) -> Factor:
+        return Factor(self.name, side, self.inputs if side == "a" else self.outputs, scale=self.scale)
 
 
 @dataclass(frozen=True)
@@ -45,6 +70,8 @@ class Factor:
     dimension: int
     after_s: float = 0.0
     """From when the factor before it in order of readiness is there to when this one is."""
+    scale: float = 1.0
+    """As its layer's."""
 
     @property
     def name(self) -> str:
@@ -53,7 +80,13 @@ class Factor:
     @property
     def elements(self) -> int:
         """Of its upper triangle, all that is sent of it."""
-        return self.dimension * (self.dimension + 1) // 2
+        return math.ceil(self.dimension * (self.dimension + 1) / 2 / self.scale)
+
+    def inverse_elements(self, form: str) -> int:
+        """That are sent of its inverse: a triangle, or eigenvectors and eigenvalues."""
+        if form == CHOLESKY:
+            return self.elements
+        return math.ceil((self.dimension**2 + self.dimension) / self.scale)
 
 
 @dataclass(frozen=True)
@@ -100,15 +133,13 @@ class ExponentialCost:
         return self.scale_s * math.exp(self.rate * dimension)
 
 
-def in_order(layers: Sequence[str], dimensions: Mapping[str, tuple[int, int]]) -> list[Factor]:
+def in_order(layers: Sequence[FactoredLayer]) -> list[Factor]:
     """By readiness: "a" of every layer as forward reaches it, then "g" of every layer as backward does.
 
     Args:
         layers: in the order of forward.
-        dimensions: by layer, of its "a" and of its "g".
     """
-    inputs = [Factor(layer, "a", dimensions[layer][0]) for layer in layers]
-    return inputs + [Factor(layer, "g", dimensions[layer][1]) for layer in reversed(layers)]
+    return [layer.factor("a") for layer in layers] + [layer.factor("g") for layer in reversed(layers)]
 
 
 def round_robin(count: int, workers: int) -> list[int]:

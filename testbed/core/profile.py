@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import InputError
+from testbed.core.kfac_plan import FactoredLayer
 
 SCHEMA_VERSION = 1
 
@@ -56,6 +57,10 @@ class WorkTimes:
     """A piece of what a strategy computes beside gradients and their update, such as one factor of K-FAC."""
 
     name: str
+    kind: str
+    """What pieces of one kind have in common is how long they take for their size: "factor", "inverse" and so on."""
+    size: int
+    """Of a factor or its inverse the dimension."""
     seconds: float
     """Each time it is done."""
     flop: float = 0.0
@@ -89,6 +94,8 @@ class Profile:
     """So many steps have each of these buckets and collectives once, most of them none."""
     work: tuple[WorkTimes, ...] = ()
     """What the strategy computes besides."""
+    factored: tuple[FactoredLayer, ...] = ()
+    """The layers that second-order strategies work on, in the order of forward."""
     cpu_step_s: float = 0.0
     """CPU seconds that this machine spends on one worker's step, without communication; the device's do not count."""
     evaluate_cpu_s: float = 0.0
@@ -177,6 +184,7 @@ class Profile:
             )
             fields["buckets"] = tuple(fields["buckets"])
             fields["collectives"] = tuple(Collective(**c) for c in fields["collectives"])
+            fields["factored"] = tuple(FactoredLayer(**layer) for layer in fields.get("factored", ()))
             fields["work"] = tuple(WorkTimes(**piece) for piece in fields.get("work", ()))
             return cls(**fields)
         except (KeyError, TypeError) as error:

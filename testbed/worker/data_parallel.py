@@ -13,10 +13,11 @@ from compressors.base import Compressor, Context, Layout
 from compressors.feedback import with_feedback
 from testbed.core import parameter_faults
 from testbed.core.fusion import BY_TIMES, RULES, TUNED, Cost
+from testbed.core.message_costs import all_reduce_cost
 from testbed.core.units import parse_size_bytes
 from testbed.worker.buckets import Bucket, Buckets
 from testbed.worker.collectives.choice import Collectives
-from testbed.worker.fusion import all_reduce_cost, grouped
+from testbed.worker.fusion import grouped
 from testbed.worker.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.tuner import SMALLEST_SHARE, Bounds, FusionTuner
 from testbed.worker.workload import Batch, Workload, parameters_crc32

@@ -63,6 +63,7 @@ def measure(spec: RunSpec) -> Profile:
         buckets=tuple(layout.numel for layout in layouts),
         collectives=(*collectives, *beside.collectives),
         work=tuple(dataclasses.replace(piece, seconds=phases[piece.name]) for piece in beside.work),
+        factored=beside.factored,
         cycle_steps=parts.strategy.cycle_steps,
         evaluate_cpu_s=_evaluate_cpu_s(parts.workload, model),
     )

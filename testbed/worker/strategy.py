@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from compressors.base import Compressor, Layout
+from testbed.core.kfac_plan import FactoredLayer
 from testbed.core.profile import Collective, WorkTimes
 from testbed.core.spec import RunSpec
 from testbed.worker.clock import PhaseClock
@@ -46,6 +47,8 @@ class Beside:
 
     work: tuple[WorkTimes, ...] = ()
     """Pieces of computing, under the names that the clock is given; their seconds are measured by whoever asks."""
+    factored: tuple[FactoredLayer, ...] = ()
+    """As of `core.profile`."""
     collectives: tuple[Collective, ...] = ()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from torch import nn
 
-from testbed.core.profile import Profile
+from testbed.core.profile import LayerTimes, Profile
 
 
 class ComputeTimes:
@@ -30,6 +30,11 @@ class ComputeTimes:
         times = cls()
         times._backward_s = _by_parameter(profile, model)
         return times
+
+    @property
+    def layers(self) -> tuple[LayerTimes, ...]:
+        """None without a profile."""
+        return () if self._profile is None else self._profile.layers
 
     @property
     def forward_s(self) -> float | None:

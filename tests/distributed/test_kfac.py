@@ -10,7 +10,14 @@ import torch
 from torch import nn
 
 from testbed.core.errors import InputError
-from testbed.core.kfac_plan import all_reduced_bytes, broadcast_bytes, in_order, owned_elements, reduced_bytes
+from testbed.core.kfac_plan import (
+    FactoredLayer,
+    all_reduced_bytes,
+    broadcast_bytes,
+    in_order,
+    owned_elements,
+    reduced_bytes,
+)
 from testbed.core.kfac_variants import GRADIENTS, INVERSES
 from testbed.worker.kfac.statistics import dimensions
 from testbed.worker.parts import build_parts
@@ -98,7 +105,7 @@ def test_bytes_of_a_step_are_those_of_the_closed_forms(variant: str, results: st
     layers = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)}
     sizes = {name: dimensions(module) for name, module in layers.items()}
     assert plan["layers"] == list(sizes)
-    factors = in_order(list(sizes), sizes)
+    factors = in_order([FactoredLayer(name, *size) for name, size in sizes.items()])
     sums = {"d": all_reduced_bytes, "mpd": all_reduced_bytes, "spd": all_reduced_bytes, "pad": reduced_bytes}
     expected = sums[variant](factors, ranks) if variant in sums else 0
     if results == GRADIENTS:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from testbed.core.kfac_plan import Factor
+from testbed.core.kfac_plan import CHOLESKY, EIGEN, Factor, FactoredLayer
 from testbed.worker.kfac import inverses, statistics
 
-CHOLESKY, EIGEN = "cholesky", "eigen"
-FORMS = (CHOLESKY, EIGEN)
 _Inverse = tuple[Tensor, ...]
 """Cholesky's: the inverse. Eigen: eigenvectors and eigenvalues."""
 
@@ -38,21 +35,8 @@ class Curvature:
         self._rows: dict[str, int] = {}
         """Samples times places of one batch, by layer."""
 
-    def dimensions(self, layer: str) -> tuple[int, int]:
-        """Of its factors: inputs, one more with a bias; outputs."""
-        return statistics.dimensions(self._layer(layer))
-
-    def elements(self, factor: Factor) -> int:
-        """That are sent of a factor."""
-        return factor.elements
-
-    def inverse_elements(self, factor: Factor) -> int:
-        """That are sent of its inverse: a triangle, or eigenvectors and eigenvalues."""
-        d = factor.dimension
-        return factor.elements if self._form == CHOLESKY else d * d + d
-
-    def gradient_elements(self, layer: str) -> int:
-        return math.prod(self.dimensions(layer))
+    def layer(self, name: str) -> FactoredLayer:
+        return FactoredLayer(name, *statistics.dimensions(self._module(name)))
 
     def factor_flop(self, factor: Factor) -> float:
         """Of computing it once a batch was seen."""
@@ -63,9 +47,10 @@ class Curvature:
         and Van Loan, "Matrix Computations", section 8.3)."""
         return (1.0 if self._form == CHOLESKY else 9.0) * factor.dimension**3
 
-    def precondition_flop(self, layer: str) -> float:
-        a, g = self.dimensions(layer)
-        return (1.0 if self._form == CHOLESKY else 2.0) * 2.0 * a * g * (a + g)
+    def precondition_flop(self, name: str) -> float:
+        layer = self.layer(name)
+        products = 1.0 if self._form == CHOLESKY else 2.0
+        return products * 2.0 * layer.inputs * layer.outputs * (layer.inputs + layer.outputs)
 
     def compute(self, factor: Factor, seen: Tensor, out: Tensor, *, micro_batches: int, first: bool) -> None:
         """Add a micro-batch's share to the packed factor `out`; the first replaces what is there.
@@ -73,7 +58,7 @@ class Curvature:
         Args:
             seen: the layer's inputs, or the gradient of its outputs, of a loss that was divided by `micro_batches`.
         """
-        module = self._layer(factor.layer)
+        module = self._module(factor.layer)
         if factor.side == "a":
             matrix = statistics.input_factor(module, seen).div_(micro_batches)
         else:
@@ -124,7 +109,7 @@ class Curvature:
 
     def precondition(self, layer: str) -> Tensor:
         """Its gradient, preconditioned, outputs x inputs."""
-        gradient = statistics.gradient_matrix(self._layer(layer))
+        gradient = statistics.gradient_matrix(self._module(layer))
         a, g = self._inverses[f"{layer}.a"], self._inverses[f"{layer}.g"]
         if self._form == CHOLESKY:
             return inverses.precondition(gradient, a[0], g[0])
@@ -134,16 +119,16 @@ class Curvature:
         """Put them, scaled as the KL clip says, in the place of the layers' gradients."""
         rates = {p: group["lr"] for group in optimizer.param_groups for p in group["params"]}
         matrices = {
-            layer: flat.view(statistics.gradient_matrix(self._layer(layer)).shape)
+            layer: flat.view(statistics.gradient_matrix(self._module(layer)).shape)
             for layer, flat in preconditioned.items()
         }
         pairs = (
-            (matrix, statistics.gradient_matrix(self._layer(layer)), float(rates[self._layer(layer).weight]))
+            (matrix, statistics.gradient_matrix(self._module(layer)), float(rates[self._module(layer).weight]))
             for layer, matrix in matrices.items()
         )
         scale = inverses.clip_scale(pairs, self._kl_clip)
         for layer, matrix in matrices.items():
-            statistics.write_gradient(self._layer(layer), matrix * scale)
+            statistics.write_gradient(self._module(layer), matrix * scale)
 
     def state_dict(self) -> dict[str, Any]:
         inverses_ = {name: list(found) for name, found in self._inverses.items()}
@@ -154,18 +139,16 @@ class Curvature:
         self._traces = dict(state["traces"])
         self._inverses = {name: tuple(found) for name, found in state["inverses"].items()}
 
-    def _layer(self, name: str) -> statistics.Layer:
+    def _module(self, name: str) -> statistics.Layer:
         module = self.modules[name]
         assert statistics.supports(module), f"{name} has no factors"
         return module
 
     def _damping_of(self, factor: Factor) -> float:
         a, g = (self._traces[f"{factor.layer}.{side}"] for side in "ag")
-        of_a, of_g = inverses.split_damping(a, self._size(factor, 0), g, self._size(factor, 1), self._damping)
+        layer = self.layer(factor.layer)
+        of_a, of_g = inverses.split_damping(a, layer.inputs, g, layer.outputs, self._damping)
         return of_a if factor.side == "a" else of_g
-
-    def _size(self, factor: Factor, side: int) -> int:
-        return self.dimensions(factor.layer)[side]
 
 
 def _diagonal(dimension: int) -> Tensor:

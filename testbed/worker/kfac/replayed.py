@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from testbed.core.kfac_plan import Factor
+from testbed.core.kfac_plan import Factor, FactoredLayer
 from testbed.core.models import Layer
 from testbed.worker.kfac.curvature import Curvature
 from testbed.worker.workloads.replay import Replay
@@ -30,20 +30,13 @@ class ReplayedCurvature(Curvature):
         self._layers, self._batch_size = named, batch_size
         self._scale = sum(layer.numel for layer in whole) / sum(layer.numel for layer in workload.layers)
 
-    def dimensions(self, layer: str) -> tuple[int, int]:
-        weight = _weight(self._layers[layer])
+    def layer(self, name: str) -> FactoredLayer:
+        weight = _weight(self._layers[name])
         assert weight is not None
-        has_bias = self._layers[layer].shapes[1:2] == ((weight[0],),) and len(weight) == 2
-        return math.prod(weight[1:]) + has_bias, weight[0]
-
-    def elements(self, factor: Factor) -> int:
-        return self._scaled(super().elements(factor))
-
-    def inverse_elements(self, factor: Factor) -> int:
-        return self._scaled(super().inverse_elements(factor))
-
-    def gradient_elements(self, layer: str) -> int:
-        return self._scaled(super().gradient_elements(layer))
+        shapes = self._layers[name].shapes
+        vectors = shapes[shapes.index(weight) + 1 :]  # a bias, a normalisation's two, or all three
+        has_bias = vectors.count((weight[0],)) % 2
+        return FactoredLayer(name, math.prod(weight[1:]) + has_bias, weight[0], self._scale)
 
     def factor_flop(self, factor: Factor) -> float:
         layer = self._layers[factor.layer]
@@ -73,8 +66,8 @@ class ReplayedCurvature(Curvature):
     def take_inverse(self, factor: Factor, sent: Tensor) -> None:
         return
 
-    def precondition(self, layer: str) -> Tensor:
-        return torch.zeros(self.gradient_elements(layer))
+    def precondition(self, name: str) -> Tensor:
+        return torch.zeros(self.layer(name).gradient_elements)
 
     def write(self, preconditioned: Mapping[str, Tensor], optimizer: torch.optim.Optimizer) -> None:
         return
@@ -84,9 +77,6 @@ class ReplayedCurvature(Curvature):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         return
-
-    def _scaled(self, elements: int) -> int:
-        return max(1, math.ceil(elements / self._scale))
 
 
 def _weight(layer: Layer) -> tuple[int, ...] | None:

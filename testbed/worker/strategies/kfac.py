@@ -12,6 +12,8 @@ from compressors.base import Compressor, Context, Layout
 from compressors.none import Uncompressed
 from testbed.core import parameter_faults
 from testbed.core.fusion import BY_TIMES
+from testbed.core.kfac_costs import costs_of
+from testbed.core.kfac_plan import CHOLESKY, FORMS
 from testbed.core.kfac_variants import FUSIONS, VARIANTS
 from testbed.core.units import parse_size_bytes
 from testbed.worker.buckets import Bucket
@@ -19,9 +21,8 @@ from testbed.worker.build import build
 from testbed.worker.collectives.choice import COLLECTIVES, Collectives
 from testbed.worker.data_parallel import BucketedStrategy, size_fault
 from testbed.worker.kfac import statistics
-from testbed.worker.kfac.curvature import CHOLESKY, FORMS, Curvature
+from testbed.worker.kfac.curvature import Curvature
 from testbed.worker.kfac.exchange import Nowhere, Sums, ToAll, ToOwners, UncalibratedReducer
-from testbed.worker.kfac.readiness import costs_of
 from testbed.worker.kfac.replayed import ReplayedCurvature
 from testbed.worker.kfac.second_order import SecondOrder, Settings
 from testbed.worker.pacing import LayerPace
@@ -160,9 +161,13 @@ class KFAC(BucketedStrategy):
             sums = ToAll((Reducer if codec is not plain else UncalibratedReducer)(codec, *parts))
         else:
             sums = Nowhere()
-        to_owners, width = self._way.factors_to == "owner", (codec.traits.sum_dtype or torch.float32).itemsize / 4
         costs = functools.partial(
-            costs_of, spec, context.clock.times, self.collective, to_owners=to_owners, width=width
+            costs_of,
+            spec,
+            self._settings.variant,
+            self.collective,
+            work_s=context.clock.times.work_s,
+            width=(codec.traits.sum_dtype or torch.float32).itemsize / 4,
         )
         self._second = SecondOrder(self._settings, context, self._curvature(context), sums, costs)
 

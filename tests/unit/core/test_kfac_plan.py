@@ -15,6 +15,7 @@ from testbed.core.kfac_plan import (
     EVERYWHERE,
     ExponentialCost,
     Factor,
+    FactoredLayer,
     InverseCost,
     all_reduced_bytes,
     balanced,
@@ -29,7 +30,7 @@ from testbed.core.kfac_plan import (
     round_robin,
 )
 
-PAIR = in_order(["first", "last"], {"first": (3, 4), "last": (5, 2)})
+PAIR = in_order([FactoredLayer("first", 3, 4), FactoredLayer("last", 5, 2)])
 """Of 6, 15, 3 and 10 elements in order of readiness."""
 
 

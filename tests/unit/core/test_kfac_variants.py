@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from testbed.core.fusion import Cost
-from testbed.core.kfac_plan import in_order
+from testbed.core.kfac_plan import FactoredLayer, in_order
 from testbed.core.kfac_variants import FUSIONS, GRADIENTS, INVERSES, VARIANTS, Costs, Plan, make_plan
 
-LAYERS = {"one": (10, 4), "two": (5, 40), "three": (20, 3)}
-FACTORS = in_order(list(LAYERS), LAYERS)  # 10 5 20, then 3 40 4
+LAYERS = [FactoredLayer("one", 10, 4), FactoredLayer("two", 5, 40), FactoredLayer("three", 20, 3)]
+FACTORS = in_order(LAYERS)  # 10 5 20, then 3 40 4
 WORKERS = 2
 
 
@@ -63,6 +63,6 @@ def test_owners_that_are_known_are_kept() -> None:
 def test_a_layer_whose_gradients_come_back_has_one_owner() -> None:
     for variant, results in (("pad", GRADIENTS), ("dp", GRADIENTS)):
         plan = _plan(variant, results)
-        assert set(plan.layer_owners) == set(LAYERS)
+        assert set(plan.layer_owners) == {layer.name for layer in LAYERS}
         for factor, owner in zip(plan.factors, plan.owners, strict=True):
             assert plan.layer_owners[factor.layer] == owner

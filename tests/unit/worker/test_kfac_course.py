@@ -67,8 +67,8 @@ def test_micro_batches_add_up_to_the_factor_of_the_batch() -> None:
     curvature = Curvature({"layer": module}, form="cholesky", damping=0.1, decay=0.5, kl_clip=None)
     found = {}
     for parts in (1, 4):
-        for side, dimension in zip("ag", curvature.dimensions("layer"), strict=True):
-            factor = Factor("layer", side, dimension)
+        for side in "ag":
+            factor = curvature.layer("layer").factor(side)
             out = torch.full((factor.elements,), float("nan"))
             for number, some in enumerate(inputs.chunk(parts)):
                 outputs = module(some)
@@ -95,13 +95,14 @@ def _replayed(**params: Any) -> ReplayedCurvature:
 def test_a_replay_has_the_factors_of_the_whole_model() -> None:
     whole = _replayed(model="resnet50")
     assert len(whole.modules) == 54  # 53 convolutions and the classifier
-    assert whole.dimensions("layers.0") == (147, 64)
-    assert whole.dimensions(list(whole.modules)[-1]) == (2049, 1000)
-    small = _replayed(model="resnet50", scale=16)
-    factor = Factor("layers.0", "a", 147)
-    assert whole.elements(factor) == 147 * 148 // 2
-    assert small.elements(factor) == pytest.approx(147 * 148 / 2 / 16, rel=0.01)
-    assert whole.factor_flop(factor) == 2.0 * 32 * 112 * 112 * 147**2
+    first, last = whole.layer("layers.0"), whole.layer(list(whole.modules)[-1])
+    assert (first.inputs, first.outputs, last.inputs, last.outputs) == (147, 64, 2049, 1000)
+    small = _replayed(model="resnet50", scale=16).layer("layers.0")
+    assert (small.inputs, small.outputs) == (147, 64)
+    assert small.factor("a").elements == pytest.approx(147 * 148 / 2 / 16, rel=0.01)
+    assert small.gradient_elements == pytest.approx(147 * 64 / 16, rel=0.01)
+    assert whole.factor_flop(first.factor("a")) == 2.0 * 32 * 112 * 112 * 147**2
+    assert _replayed(model="vgg16").layer("layers.0").inputs == 28  # with a bias
     encoder = _replayed(model="bert-base")
     assert "layers.0" not in encoder.modules  # rows are looked up
     assert len(encoder.modules) == 12 * 6 + 1
@@ -152,7 +153,7 @@ def test_a_piece_of_work_lasts_as_long_as_the_device_says() -> None:
         forward_s=0.0,
         backward_s=0.0,
         optimizer_s=0.0,
-        work=(WorkTimes(name="a factor", seconds=0.03),),
+        work=(WorkTimes(name="a factor", kind="factor", size=1, seconds=0.03),),
     )
     clock = PhaseClock(2.0, ComputeTimes(profile))
     with clock.work("a factor"):
