@@ -4,8 +4,9 @@ device takes. Pure arithmetic on profiles, so both sides may use it."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -52,19 +53,39 @@ class Paced(Device):
     Args:
         step_s: seconds, or text with a unit.
         codec_speedup: how many times as fast as a core of this machine it compresses.
+        work_s: by kind of the strategy's own work, such as K-FAC's "factor" and "inverse": seconds that all pieces of it
+            take together, split by their FLOPs. Kinds that are not named go at the rate of the layers' FLOPs.
+        growth: by kind: b, where pieces are to share the seconds by exp(b times their size) instead.
 
     Raises:
         ValueError: a parameter is not a number above 0.
     """
 
-    def __init__(self, *, step_s: float | str, codec_speedup: float = 1.0) -> None:
+    def __init__(
+        self,
+        *,
+        step_s: float | str,
+        codec_speedup: float = 1.0,
+        work_s: Mapping[str, float] | None = None,
+        growth: Mapping[str, float] | None = None,
+    ) -> None:
         self.step_s = _seconds("step_s", step_s)
         self.codec_speedup = _above_zero("codec_speedup", codec_speedup)
+        self.work_s = {kind: _seconds(f"work_s.{kind}", seconds) for kind, seconds in (work_s or {}).items()}
+        self.growth = {kind: _above_zero(f"growth.{kind}", rate) for kind, rate in (growth or {}).items()}
+        if lacking := [kind for kind in self.growth if kind not in self.work_s]:
+            raise ValueError(
+                f"growth.{lacking[0]}: says how seconds are split of which work_s.{lacking[0]} is not given"
+            )
 
     def profile(self, cpu: Profile) -> Profile:
         whole = sum(layer.forward_flop for layer in cpu.layers)
         if cpu.work and not whole:
             raise InputError("device=paced: the layers have no FLOPs, so how long the strategy's work takes is unknown")
+        kinds = {piece.kind for piece in cpu.work}
+        if unknown := [kind for kind in self.work_s if kind not in kinds]:
+            found = f"the strategy's work is {', '.join(sorted(kinds))}" if kinds else "the strategy has no such work"
+            raise InputError(f"device.work_s.{unknown[0]}={self.work_s[unknown[0]]:g}: {found}")
         weights = [layer.forward_flop if whole else layer.parameters for layer in cpu.layers]
         total = sum(weights) or 1.0
         layers = tuple(
@@ -77,11 +98,25 @@ class Paced(Device):
             backward_s=self.step_s * (1 - FORWARD_SHARE),
             optimizer_s=0.0,
             other_s=0.0,
-            work=tuple(_at_rate(piece, whole / (FORWARD_SHARE * self.step_s)) for piece in cpu.work),
+            work=tuple(self._work(cpu.work, whole / (FORWARD_SHARE * self.step_s))),
             assumed=True,
             provenance={"made_by": f"{self.step_s:g} s a step, split by the layers' FLOPs", "codec": cpu.provenance},
         )
         return paced.with_codec_of(cpu, self.codec_speedup)
+
+    def _work(self, work: Sequence[WorkTimes], flop_s: float) -> Iterator[WorkTimes]:
+        weights = [
+            math.exp(self.growth[piece.kind] * piece.size) if piece.kind in self.growth else piece.flop
+            for piece in work
+        ]
+        totals: dict[str, float] = {}
+        for piece, weight in zip(work, weights, strict=True):
+            totals[piece.kind] = totals.get(piece.kind, 0.0) + weight
+        for piece, weight in zip(work, weights, strict=True):
+            if piece.kind in self.work_s:
+                yield dataclasses.replace(piece, seconds=self.work_s[piece.kind] * weight / totals[piece.kind])
+            else:
+                yield _at_rate(piece, flop_s)
 
 
 class Profiled(Device):
