@@ -53,8 +53,8 @@ class Paced(Device):
     Args:
         step_s: seconds, or text with a unit.
         codec_speedup: how many times as fast as a core of this machine it compresses.
-        work_s: by kind of the strategy's own work, such as K-FAC's "factor" and "inverse": seconds that all pieces of it
-            take together, split by their FLOPs. Kinds that are not named go at the rate of the layers' FLOPs.
+        work_s: by kind of the strategy's own work, such as K-FAC's "factor" and "inverse": seconds that all pieces of
+            it take together, split by their FLOPs. Kinds that are not named go at the rate of the layers' FLOPs.
         growth: by kind: b, where pieces are to share the seconds by exp(b times their size) instead.
 
     Raises:

@@ -13,6 +13,7 @@ from testbed.analysis.simulator.network import Hops, Indices, Network, Times
 from testbed.analysis.simulator.traffic import IN_FLIGHT, messages_of
 from testbed.core import collective_costs
 
+CHAIN, BROADCAST, REDUCTION = "chain", "broadcast", "reduction"
 HALF = "half of an all_reduce"
 """Its reduce-scatter, or its all-gather, chains inside regions included: a kind that only the testbed's own algorithms
 have. Both take as long, in regions whose workers have access links alike."""
@@ -177,11 +178,17 @@ class OfOurs(UnderWay):
         return np.full_like(self._begin_s, self._begin_s.max() + self._takes_s)
 
 
-def begin(network: Network, algorithm: str, kind: str, size: float, begin_s: Times) -> UnderWay:
+def begin(
+    network: Network, algorithm: str, kind: str, size: float, begin_s: Times, root: int | None = None
+) -> UnderWay:
     """
     Args:
         size: as in `core.collective_costs`.
+        root: of a chain.
     """
+    if algorithm == CHAIN:
+        assert root is not None
+        return Chain(network, begin_s, kind, root, size)
     if algorithm != "gloo":
         return OfOurs(network, begin_s, algorithm, kind, size)
     if kind == "all_to_all":
