@@ -121,7 +121,7 @@ class BucketedStrategy(Strategy):
 
     def take_notes(self) -> list[dict[str, Any]]:
         notes = [] if self._tuner is None else self._tuner.take_notes()
-        return [{**note, "buckets": len(self._groups(note["size_bytes"]))} for note in notes]
+        return [{"event": "tuning", **note, "buckets": len(self._groups(note["size_bytes"]))} for note in notes]
 
     def state_dict(self) -> dict[str, Any]:
         return {"compressor": self.compressor.state_dict(), "bucket_size_bytes": self.bucket_size_bytes}

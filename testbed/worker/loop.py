@@ -171,6 +171,6 @@ class Training:
     def _after(self, step: int, t_s: float, *, is_due: bool) -> None:
         """What follows from a step that ended at `t_s`."""
         for note in self.parts.strategy.take_notes():
-            self.emit({"event": "tuning", "t_s": t_s, "rank": self.comm.rank, "step": step + 1, **note})
+            self.emit({"t_s": t_s, "rank": self.comm.rank, "step": step + 1, **note})
         if self._evaluations is not None and is_due:
             self._evaluations.start(step + 1, t_s)

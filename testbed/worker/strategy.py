@@ -105,7 +105,7 @@ class Strategy(ABC):
         return None
 
     def take_notes(self) -> list[dict[str, Any]]:
-        """What the strategy has decided by itself since the last call: the fields of "tuning" events, for the record.
+        """What the strategy has decided by itself since the last call: events for the record, "tuning" or "plan".
 
         Called after every step.
         """

@@ -1,6 +1,6 @@
 """Collectives as they pass in time: when each rank has its result, given when each rank has begun.
 
-Rings are followed message by message, for all ranks at once: one iteration of gloo's loop is one step here.
+Rings and chains are followed message by message, for all ranks at once: one iteration of gloo's loop is one step here.
 """
 
 from __future__ import annotations
@@ -8,12 +8,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
+import numpy.typing as npt
 
 from testbed.analysis.simulator.network import Hops, Indices, Network, Times
 from testbed.analysis.simulator.traffic import IN_FLIGHT, messages_of
 from testbed.core import collective_costs
 
 CHAIN, BROADCAST, REDUCTION = "chain", "broadcast", "reduction"
+RECEIVES_AHEAD = 8
+"""That a chain's ranks post before they wait for the first, as `testbed.worker.collectives.transport` does."""
 HALF = "half of an all_reduce"
 """Its reduce-scatter, or its all-gather, chains inside regions included: a kind that only the testbed's own algorithms
 have. Both take as long, in regions whose workers have access links alike."""
@@ -147,6 +150,67 @@ class AllAtOnce(UnderWay):
         network.carry(pairs.slowest, given_s.T.ravel(), left_s.ravel(), left_s.ravel())
         self._end_s = arrives_s.max(axis=1) + network.message_s * (network.size - 1)
         self.is_done = True
+
+    def end_s(self) -> Times:
+        return self._end_s
+
+
+class Chain(UnderWay):
+    """Ours, from one rank to all or from all to one: each passes on chunk after chunk to its neighbour.
+
+    In one step here each rank passes on a chunk, the second rank the one that the first passed on in the step before. A
+    rank's part is over with its last chunk, and then its next collective begins, whatever ranks further on still do.
+    """
+
+    def __init__(self, network: Network, begin_s: Times, kind: str, root: int, size: float) -> None:
+        towards = 1 if kind == BROADCAST else -1
+        self._network, self._hops = network, network.hops(towards)
+        self._chunks = collective_costs.chain_chunks(size, network.size)
+        self._size = size / self._chunks
+        self._hops.begin(min(self._chunks, RECEIVES_AHEAD) * self._size)
+        first = root if kind == BROADCAST else root - 1
+        self._place = (towards * (np.arange(network.size) - first)) % network.size
+        self._has_s, self._end_s = begin_s.copy(), begin_s.copy()
+        """When each rank has the chunk that it passes on next, and what was the last thing it did."""
+        self._room_s = [begin_s.copy() for _ in range(RECEIVES_AHEAD)]
+        """When each rank said that there is room, by steps from now."""
+        self._steps, self._mean_s = 0, float(begin_s.mean())
+
+    @property
+    def now_s(self) -> float:
+        return self._mean_s
+
+    def advance(self) -> None:
+        hops, network = self._hops, self._network
+        sends = self._sends()
+        said_s = hops.at_sender(self._room_s.pop(0))
+        asked_s = said_s + network.behind_s(hops.slowest_back, said_s) + hops.back_s
+        leaves_s = np.maximum.reduce([self._has_s, asked_s, network.free_s[hops.slowest]])
+        carried_s, paced_s = self._size * hops.second_byte, hops.paced_s(self._size, network.paced)
+        left_s = np.where(sends, leaves_s + np.maximum(carried_s, paced_s), -np.inf)
+        queued_s = left_s if network.size == 2 else np.where(paced_s > carried_s, leaves_s, left_s)
+        network.carry(hops.slowest, np.where(sends, leaves_s, np.inf), left_s, np.where(sends, queued_s, -np.inf))
+        comes_s = hops.at_receiver(left_s + hops.delay_s) + network.message_s  # -inf where nothing comes
+        self._has_s = np.maximum(self._has_s, comes_s)
+        self._end_s = np.maximum(self._end_s, np.maximum(comes_s, np.where(sends, leaves_s, -np.inf)))
+        receives = hops.at_receiver(sends)
+        self._room_s.append(np.where(receives, self._has_s, self._room_s[-1]))
+        self._go_on()
+
+    def _sends(self) -> npt.NDArray[np.bool_]:
+        """Which ranks pass on a chunk in this step; the last one does not."""
+        chunk = self._steps - self._place
+        sends: npt.NDArray[np.bool_] = (chunk >= 0) & (chunk < self._chunks) & (self._place < self._network.size - 1)
+        return sends
+
+    def _go_on(self) -> None:
+        self._steps += 1
+        sends = self._sends()
+        self.is_done = not sends.any()
+        if self.is_done:
+            self._hops.end(min(self._chunks, RECEIVES_AHEAD) * self._size)
+        else:
+            self._mean_s = float(self._has_s[sends].mean())
 
     def end_s(self) -> Times:
         return self._end_s

@@ -56,6 +56,7 @@ class Prediction:
             "step_s": self.times.step_s,
             "first_step_s": self.times.first_step_s,
             "compute_s": self.plan.compute_s,
+            "work_s": self.plan.work_s,
             "exposed_communication_s": self.times.exposed_s,
             "payload_bytes_step": self.traffic.payload_bytes,
             "dense_bytes_step": self.dense_bytes,

@@ -56,6 +56,7 @@ class SecondOrder:
         self._sends_gradients = settings.results == GRADIENTS and not self._alone
         self._gathering = Gathering(context, curvature, sums, settings.micro_batches)
         self._plan: Plan | None = None
+        self._is_told = False
         self._broadcasts: Broadcasts
 
     @property
@@ -115,6 +116,17 @@ class SecondOrder:
             factored=tuple(curvature.layer(name) for name in self._layers),
             collectives=tuple(Collective(kind=kind, size_bytes=size) for kind, size in [*sums, *results]),
         )
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        """The plan, once, from rank 0."""
+        if self._plan is None or self._is_told or self._context.rank != 0:
+            return []
+        self._is_told = True
+        factors = [
+            {"name": factor.name, "dimension": factor.dimension, "owner": owner}
+            for factor, owner in zip(self._plan.factors, self._plan.owners, strict=True)
+        ]
+        return [{"event": "plan", "factors": factors, "groups": [len(group) for group in self._plan.groups]}]
 
     def state_dict(self) -> dict[str, Any]:
         if self._plan is None:

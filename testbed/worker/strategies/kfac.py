@@ -178,6 +178,9 @@ class KFAC(BucketedStrategy):
     def beside(self) -> Beside:
         return self._second.beside()
 
+    def take_notes(self) -> list[dict[str, Any]]:
+        return [*super().take_notes(), *self._second.take_notes()]
+
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "second_order": self._second.state_dict()}
 
