@@ -28,6 +28,10 @@ class Device(ABC):
         """What is wrong with it on the machine where the command was given, one line each."""
         yield from ()
 
+    def layers(self, cpu: Profile) -> Profile:
+        """Times on this device of the layers alone, before it is known what else there is to do."""
+        return self.profile(cpu)
+
     @abstractmethod
     def profile(self, cpu: Profile) -> Profile:
         """Times on this device of the training that `cpu` was measured of, on a core of this machine.
@@ -79,13 +83,16 @@ class Paced(Device):
             )
 
     def profile(self, cpu: Profile) -> Profile:
-        whole = sum(layer.forward_flop for layer in cpu.layers)
-        if cpu.work and not whole:
-            raise InputError("device=paced: the layers have no FLOPs, so how long the strategy's work takes is unknown")
         kinds = {piece.kind for piece in cpu.work}
         if unknown := [kind for kind in self.work_s if kind not in kinds]:
             found = f"the strategy's work is {', '.join(sorted(kinds))}" if kinds else "the strategy has no such work"
             raise InputError(f"device.work_s.{unknown[0]}={self.work_s[unknown[0]]:g}: {found}")
+        if cpu.work and not any(layer.forward_flop for layer in cpu.layers):
+            raise InputError("device=paced: the layers have no FLOPs, so how long the strategy's work takes is unknown")
+        return self.layers(cpu)
+
+    def layers(self, cpu: Profile) -> Profile:
+        whole = sum(layer.forward_flop for layer in cpu.layers)
         weights = [layer.forward_flop if whole else layer.parameters for layer in cpu.layers]
         total = sum(weights) or 1.0
         layers = tuple(
@@ -105,8 +112,9 @@ class Paced(Device):
         return paced.with_codec_of(cpu, self.codec_speedup)
 
     def _work(self, work: Sequence[WorkTimes], flop_s: float) -> Iterator[WorkTimes]:
+        largest = max((piece.size for piece in work), default=0)  # in proportion to it, which no size overflows
         weights = [
-            math.exp(self.growth[piece.kind] * piece.size) if piece.kind in self.growth else piece.flop
+            math.exp(self.growth[piece.kind] * (piece.size - largest)) if piece.kind in self.growth else piece.flop
             for piece in work
         ]
         totals: dict[str, float] = {}

@@ -8,15 +8,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
-from testbed.core.kfac_plan import ELEMENT_BYTES, Factor, InverseCost
-from testbed.core.kfac_variants import VARIANTS, Costs
+from testbed.core.kfac_plan import CHOLESKY, EIGEN, ELEMENT_BYTES, Factor, FactoredLayer, InverseCost, in_order
+from testbed.core.kfac_variants import GRADIENTS, VARIANTS, Costs, Plan, Settings, make_plan
 from testbed.core.message_costs import all_reduce_cost, chain_cost
-from testbed.core.profile import LayerTimes
+from testbed.core.profile import Collective, LayerTimes, Profile
 from testbed.core.spec import RunSpec
 
-UNMEASURED = InverseCost(0.0, 2.6e-11)
-"""Where no device was calibrated: Cholesky's factorisation and the inverse by one core, 0.7 ms at 256 and 28 ms at
-1024, measured once on an AMD EPYC."""
+UNMEASURED = {CHOLESKY: InverseCost(0.0, 2.6e-11), EIGEN: InverseCost(0.0, 1.2e-10)}
+"""Where no device was calibrated: of one core, measured once on an AMD EPYC: Cholesky's factorisation and the inverse
+0.7 ms at 256 and 28 ms at 1024, eigenvectors four to five times as long."""
 WorkSeconds = Callable[[str], float | None]
 """Of a piece of work, by its name; None: not known."""
 
@@ -49,28 +49,93 @@ def with_readiness(
     return found
 
 
-def costs_of(
-    spec: RunSpec, variant: str, collective: str, factors: Sequence[Factor], work_s: WorkSeconds, width: float = 1.0
-) -> Costs:
-    """
-    Args:
-        collective: that carries sums to all.
-        width: bytes that are sent for a byte of a factor.
-    """
+def costs_of(spec: RunSpec, settings: Settings, factors: Sequence[Factor], work_s: WorkSeconds) -> Costs:
+    """Of factors and inverses that are sent as they are, uncompressed."""
     total_bytes = ELEMENT_BYTES * sum(factor.elements for factor in factors)
-    broadcast = chain_cost(spec, total_bytes)
+    chain, unmeasured = chain_cost(spec, total_bytes), UNMEASURED[settings.form]
 
     def invert_s(factor: Factor) -> float:
         known_s = work_s(inverting(factor))
-        return UNMEASURED.of(factor.dimension) if known_s is None else known_s
+        return unmeasured.of(factor.dimension) if known_s is None else known_s
 
+    to_owners = VARIANTS[settings.variant].factors_to == "owner"
     return Costs(
         invert_s,
-        lambda elements: broadcast.of(ELEMENT_BYTES * elements),
-        chain_cost(spec, total_bytes, width)
-        if VARIANTS[variant].factors_to == "owner"
-        else all_reduce_cost(spec, collective, total_bytes, width),
+        lambda factor: chain.of(ELEMENT_BYTES * factor.inverse_elements(settings.form)),
+        chain if to_owners else all_reduce_cost(spec, settings.collective, total_bytes, 1.0),
     )
+
+
+def plan_for(
+    spec: RunSpec,
+    settings: Settings,
+    layers: Sequence[FactoredLayer],
+    device: Profile | None,
+    known: Sequence[int | None] | None = None,
+) -> Plan:
+    """Who inverts which factor of `layers`, and which travel together.
+
+    Args:
+        device: how long layers and work take; None: not known, so that all factors are there at once.
+        known: as of `make_plan`.
+    """
+    seconds = {} if device is None else {piece.name: piece.seconds for piece in device.work}
+    times = () if device is None else device.layers
+    factors = with_readiness(in_order(layers), times, seconds.get, settings.micro_batches)
+    costs = costs_of(spec, settings, factors, seconds.get)
+    return make_plan(settings, factors, len(spec.topology.nodes), costs, known)
+
+
+def planned(spec: RunSpec, cpu: Profile, device: Profile) -> tuple[Profile, Profile]:
+    """Both profiles with each worker's mean share of the work, and the collectives beside gradients', as of the plan
+    that `device` makes for `spec`; as they are where there are no factors."""
+    if not cpu.factored:
+        return cpu, device
+    settings = Settings.of(spec.strategy.params)
+    plan = plan_for(spec, settings, cpu.factored, device)
+    shares = _shares(settings, plan, len(spec.topology.nodes))
+    beside = (*cpu.collectives, *_collectives(settings, plan, cpu.factored, len(spec.topology.nodes)))
+    shared, on_device = (
+        dataclasses.replace(
+            profile,
+            work=tuple(dataclasses.replace(piece, share=shares[piece.name]) for piece in profile.work),
+            collectives=beside,
+        )
+        for profile in (cpu, device)
+    )
+    cpu_step_s = cpu.cpu_step_s - cpu.work_step_s + shared.work_step_s
+    return tuple(dataclasses.replace(profile, cpu_step_s=cpu_step_s) for profile in (shared, on_device))  # type: ignore[return-value]
+
+
+def _shares(settings: Settings, plan: Plan, workers: int) -> dict[str, float]:
+    """By name of the work: how often a worker does it in a step, on average over workers and steps."""
+    shares = {}
+    for factor, owner in zip(plan.factors, plan.owners, strict=True):
+        part = 1 if owner is None else 1 / workers
+        stays = VARIANTS[settings.variant].factors_to == "nobody"
+        shares[factor.name] = (part if stays else 1) / settings.factor_every
+        shares[inverting(factor)] = part / settings.inverse_every
+        shares[preconditioning(factor.layer)] = 1 / workers if settings.results == GRADIENTS else 1
+    return shares
+
+
+def _collectives(
+    settings: Settings, plan: Plan, layers: Sequence[FactoredLayer], workers: int
+) -> Iterator[Collective]:
+    """Of a step in which all of it is due. A chain sends what an all-gather does of which each rank has its part."""
+    for group in plan.groups:
+        size_bytes = ELEMENT_BYTES * sum(plan.factors[index].elements for index in group)
+        if VARIANTS[settings.variant].factors_to == "owner":
+            yield Collective(kind="all_gather", size_bytes=-(-size_bytes // workers))
+        else:
+            yield Collective(kind="all_reduce", size_bytes=size_bytes)
+    if settings.results == GRADIENTS:
+        sent = sum(layer.gradient_elements for layer in layers)
+    else:
+        pairs = zip(plan.factors, plan.owners, strict=True)
+        sent = sum(factor.inverse_elements(settings.form) for factor, owner in pairs if owner is not None)
+    if sent:
+        yield Collective(kind="all_gather", size_bytes=-(-ELEMENT_BYTES * sent // workers))
 
 
 def _ready(

@@ -155,7 +155,7 @@ def balanced(
     factors: Sequence[Factor],
     workers: int,
     invert_s: Callable[[Factor], float],
-    broadcast_s: Callable[[int], float],
+    broadcast_s: Callable[[Factor], float],
 ) -> list[int | None]:
     """SPD-KFAC's load-balanced placement: Shi et al., "Accelerating Distributed K-FAC with Smart Parallelism of
     Computing and Communication Tasks", ICDCS 2021, arXiv:2107.06533.
@@ -166,10 +166,10 @@ def balanced(
 
     Args:
         invert_s: seconds of one worker for one factor.
-        broadcast_s: seconds of a broadcast of so many elements.
+        broadcast_s: seconds of a broadcast of its inverse.
     """
     owners: list[int | None] = [EVERYWHERE] * len(factors)
-    owned = [i for i, factor in enumerate(factors) if invert_s(factor) >= broadcast_s(factor.elements)]
+    owned = [i for i, factor in enumerate(factors) if invert_s(factor) >= broadcast_s(factor)]
     for index, owner in zip(owned, by_load([factors[i].dimension for i in owned], workers), strict=True):
         owners[index] = owner
     return owners

@@ -5,17 +5,19 @@
 | d   | all    | after backward | every worker                  | nothing                 | the plain way |
 | mpd | all    | after backward | round robin                   | inverses                | Osawa et al., CVPR 2019 |
 | spd | all    | they are computed | by load, small ones by all | inverses of large ones  | Shi et al., ICDCS 2021 |
-| pad | owners | they are computed | blocks of neighbours       | inverses, or gradients  | Zhang et al., INFOCOM 2023 |
+| pad | owners | they are computed | blocks of neighbours       | inverses, or gradients  | Zhang, HKUST, 2023 |
 | dp  | nobody | -              | layers by load                | preconditioned gradients | Zhang et al., TCC 2022 |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from testbed.core.fusion import BY_TIMES, Cost
 from testbed.core.kfac_plan import Factor, balanced, blocks, by_load, groups, groups_by_size, round_robin
+from testbed.core.units import parse_size_bytes
 
 FUSIONS = ("one", "layers", "size", BY_TIMES)
 INVERSES, GRADIENTS, NOTHING = "inverses", "gradients", "nothing"
@@ -42,13 +44,48 @@ VARIANTS = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Parameters of a K-FAC strategy, with what follows from its variant in the place of those that are null."""
+
+    variant: str
+    results: str
+    form: str
+    """Of inverses."""
+    factor_every: int
+    inverse_every: int
+    fusion: str
+    group_bytes: int
+    micro_batches: int
+    collective: str
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> Settings:
+        """
+        Args:
+            params: of a strategy of class KFAC; `testbed.worker.strategies.kfac` says what they are.
+        """
+        variant = VARIANTS[params["variant"]]
+        return cls(
+            variant=params["variant"],
+            results=params["results"] or variant.results[0],
+            form=params["inverse"],
+            factor_every=params["factor_every"],
+            inverse_every=params["inverse_every"],
+            fusion=params["factor_fusion"] or (BY_TIMES if variant.pipelined else "one"),
+            group_bytes=parse_size_bytes(params["factor_group_size"]),
+            micro_batches=params["accumulate"],
+            collective=params["collective"],
+        )
+
+
 @dataclass(frozen=True)
 class Costs:
     """What a plan goes by, in seconds."""
 
     invert_s: Callable[[Factor], float]
-    broadcast_s: Callable[[int], float]
-    """Of so many elements, from one worker to all."""
+    broadcast_s: Callable[[Factor], float]
+    """Of its inverse, from one worker to all."""
     reduction: Cost
     """Of a sum of factors, to all or to one."""
 
@@ -77,39 +114,35 @@ class Plan:
 
 
 def make_plan(
-    variant: str,
-    results: str,
+    settings: Settings,
     factors: Sequence[Factor],
     workers: int,
     costs: Costs,
-    fusion: str,
-    size_bytes: int,
     known: Sequence[int | None] | None = None,
 ) -> Plan:
     """
     Args:
-        variant: of `VARIANTS`.
-        factors: in the order in which they are there.
-        fusion: of `FUSIONS`; never of factors that go to different workers.
-        size_bytes: of a group, with `fusion` "size".
+        factors: in the order in which they are there. Those of different workers never travel together.
         known: the owners, where they were chosen before, as in a checkpoint.
     """
-    owners = tuple(known) if known is not None else _owners(variant, results, factors, workers, costs)
-    to = VARIANTS[variant].factors_to
+    owners = tuple(known) if known is not None else _owners(settings, factors, workers, costs)
+    to = VARIANTS[settings.variant].factors_to
     if to == "nobody":
         return Plan(tuple(factors), owners, ())
     kept = owners if to == "owner" else None
-    if fusion == BY_TIMES:
+    if settings.fusion == BY_TIMES:
         found = groups(factors, costs.reduction, kept)
     else:
         whole = 4 * sum(factor.elements for factor in factors)
-        found = groups_by_size(factors, {"one": whole, "layers": 1, "size": size_bytes}[fusion], kept)
+        size_bytes = {"one": whole, "layers": 1, "size": settings.group_bytes}[settings.fusion]
+        found = groups_by_size(factors, size_bytes, kept)
     return Plan(tuple(factors), owners, tuple(map(tuple, found)))
 
 
 def _owners(
-    variant: str, results: str, factors: Sequence[Factor], workers: int, costs: Costs
+    settings: Settings, factors: Sequence[Factor], workers: int, costs: Costs
 ) -> tuple[int | None, ...]:
+    variant, results = settings.variant, settings.results
     if variant == "d":
         return (None,) * len(factors)
     if variant == "mpd":

@@ -66,7 +66,7 @@ class WorkTimes:
     flop: float = 0.0
     """Likewise; what it would take on a device of which only its speed is known follows from them."""
     share: float = 1.0
-    """How often a rank does it in a step, on average over steps and ranks."""
+    """How often a rank does it in a step, on average over steps and ranks; 1 until a plan says so."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,7 @@ def measure(spec: RunSpec) -> Profile:
         other_s=phases["other"],
         codec=codec,
         buckets=tuple(layout.numel for layout in layouts),
-        collectives=(*collectives, *beside.collectives),
+        collectives=tuple(collectives),
         work=tuple(dataclasses.replace(piece, seconds=phases[piece.name]) for piece in beside.work),
         factored=beside.factored,
         cycle_steps=parts.strategy.cycle_steps,
@@ -121,7 +121,7 @@ def _strategy_step(spec: RunSpec, layers: Profile) -> tuple[list[Layout], Beside
     """
     parts = build_parts(spec)
     model = parts.workload.model(spec.seed)
-    clock = PhaseClock(times=ComputeTimes.known(parts.device.profile(layers), model))
+    clock = PhaseClock(times=ComputeTimes.known(parts.device.layers(layers), model))
     parts.strategy.bind(
         WorkerContext(
             spec=spec,

@@ -12,7 +12,7 @@ from torch import nn
 
 from compressors.base import Compressor, Layout
 from testbed.core.kfac_plan import FactoredLayer
-from testbed.core.profile import Collective, WorkTimes
+from testbed.core.profile import WorkTimes
 from testbed.core.spec import RunSpec
 from testbed.worker.clock import PhaseClock
 from testbed.worker.comm import Communicator
@@ -43,13 +43,12 @@ class WorkerContext:
 
 @dataclass(frozen=True, kw_only=True)
 class Beside:
-    """What steps do beside computing gradients, reducing them and updating."""
+    """What a strategy computes beside gradients and their update."""
 
     work: tuple[WorkTimes, ...] = ()
     """Pieces of computing, under the names that the clock is given; their seconds are measured by whoever asks."""
     factored: tuple[FactoredLayer, ...] = ()
     """As of `core.profile`."""
-    collectives: tuple[Collective, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class Strategy(ABC):
         return ()
 
     def beside(self) -> Beside:
-        """What a step does that none of `layouts` shows; called after a step."""
+        """What a step computes that no phase of its own name shows; called after a step."""
         return Beside()
 
     def routes(self) -> list[str] | None:

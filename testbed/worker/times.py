@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from torch import nn
 
-from testbed.core.profile import LayerTimes, Profile
+from testbed.core.profile import Profile
 
 
 class ComputeTimes:
@@ -32,9 +32,8 @@ class ComputeTimes:
         return times
 
     @property
-    def layers(self) -> tuple[LayerTimes, ...]:
-        """None without a profile."""
-        return () if self._profile is None else self._profile.layers
+    def profile(self) -> Profile | None:
+        return self._profile
 
     @property
     def forward_s(self) -> float | None:
@@ -53,8 +52,8 @@ class ComputeTimes:
         return None if self._profile is None else self._profile.other_s
 
     def work_s(self, name: str) -> float | None:
-        """Of a piece of the strategy's own work."""
-        return None if self._profile is None else self._work_s[name]
+        """Of a piece of the strategy's own work; None also where the profile does not know it."""
+        return self._work_s.get(name)
 
     def forward_of(self, layer: str) -> float:
         """Seconds of one layer's forward, by its name."""

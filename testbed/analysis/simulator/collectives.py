@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
-import numpy.typing as npt
 
 from testbed.analysis.simulator.network import Hops, Indices, Network, Times
 from testbed.analysis.simulator.traffic import IN_FLIGHT, messages_of
@@ -169,11 +168,12 @@ class Chain(UnderWay):
         self._size = size / self._chunks
         self._hops.begin(min(self._chunks, RECEIVES_AHEAD) * self._size)
         first = root if kind == BROADCAST else root - 1
-        self._place = (towards * (np.arange(network.size) - first)) % network.size
+        self._ranks: Indices = (first + towards * np.arange(network.size)) % network.size
+        """By their place in the chain."""
         self._has_s, self._end_s = begin_s.copy(), begin_s.copy()
         """When each rank has the chunk that it passes on next, and what was the last thing it did."""
-        self._room_s = [begin_s.copy() for _ in range(RECEIVES_AHEAD)]
-        """When each rank said that there is room, by steps from now."""
+        self._room_s = np.repeat(begin_s[:, None], RECEIVES_AHEAD, axis=1)
+        """When each rank said that there is room for a chunk, by the chunk's number."""
         self._steps, self._mean_s = 0, float(begin_s.mean())
 
     @property
@@ -182,35 +182,35 @@ class Chain(UnderWay):
 
     def advance(self) -> None:
         hops, network = self._hops, self._network
-        sends = self._sends()
-        said_s = hops.at_sender(self._room_s.pop(0))
-        asked_s = said_s + network.behind_s(hops.slowest_back, said_s) + hops.back_s
-        leaves_s = np.maximum.reduce([self._has_s, asked_s, network.free_s[hops.slowest]])
-        carried_s, paced_s = self._size * hops.second_byte, hops.paced_s(self._size, network.paced)
-        left_s = np.where(sends, leaves_s + np.maximum(carried_s, paced_s), -np.inf)
+        places = self._places()
+        ranks, receivers = self._ranks[places], self._ranks[places + 1]
+        links, room = hops.slowest[ranks], (self._steps - places) % RECEIVES_AHEAD
+        said_s = self._room_s[receivers, room]
+        asked_s = said_s + network.behind_s(hops.slowest_back[ranks], said_s) + hops.back_s[ranks]
+        leaves_s = np.maximum.reduce([self._has_s[ranks], asked_s, network.free_s[links]])
+        carried_s = self._size * hops.second_byte[ranks]
+        paced_s = hops.paced_s(self._size, network.paced)[ranks]
+        left_s = leaves_s + np.maximum(carried_s, paced_s)
         queued_s = left_s if network.size == 2 else np.where(paced_s > carried_s, leaves_s, left_s)
-        network.carry(hops.slowest, np.where(sends, leaves_s, np.inf), left_s, np.where(sends, queued_s, -np.inf))
-        comes_s = hops.at_receiver(left_s + hops.delay_s) + network.message_s  # -inf where nothing comes
-        self._has_s = np.maximum(self._has_s, comes_s)
-        self._end_s = np.maximum(self._end_s, np.maximum(comes_s, np.where(sends, leaves_s, -np.inf)))
-        receives = hops.at_receiver(sends)
-        self._room_s.append(np.where(receives, self._has_s, self._room_s[-1]))
+        network.carry(links, leaves_s, left_s, queued_s, is_each_once=network.is_each_once(hops.slowest))
+        self._end_s[ranks] = np.maximum(self._end_s[ranks], leaves_s)
+        has_s = left_s + hops.delay_s[ranks] + network.message_s
+        self._has_s[receivers] = self._room_s[receivers, room] = has_s
+        self._end_s[receivers] = np.maximum(self._end_s[receivers], has_s)
         self._go_on()
 
-    def _sends(self) -> npt.NDArray[np.bool_]:
-        """Which ranks pass on a chunk in this step; the last one does not."""
-        chunk = self._steps - self._place
-        sends: npt.NDArray[np.bool_] = (chunk >= 0) & (chunk < self._chunks) & (self._place < self._network.size - 1)
-        return sends
+    def _places(self) -> Indices:
+        """Of the ranks that pass on a chunk in this step; the last one has nobody to pass it on to."""
+        return np.arange(max(0, self._steps - self._chunks + 1), min(self._network.size - 1, self._steps + 1))
 
     def _go_on(self) -> None:
         self._steps += 1
-        sends = self._sends()
-        self.is_done = not sends.any()
+        places = self._places()
+        self.is_done = not len(places)
         if self.is_done:
             self._hops.end(min(self._chunks, RECEIVES_AHEAD) * self._size)
         else:
-            self._mean_s = float(self._has_s[sends].mean())
+            self._mean_s = float(self._has_s[self._ranks[places]].mean())
 
     def end_s(self) -> Times:
         return self._end_s

@@ -14,7 +14,7 @@ from typing import Any
 from testbed.core.errors import raise_input_faults
 from testbed.core.fusion import BY_TIMES
 from testbed.core.kfac_costs import costs_of, inverting, preconditioning, with_readiness
-from testbed.core.kfac_plan import CHOLESKY, Factor, FactoredLayer, in_order
+from testbed.core.kfac_plan import CHOLESKY, FactoredLayer, in_order
 from testbed.core.kfac_variants import GRADIENTS, INVERSES, VARIANTS, Plan, Variant, make_plan
 from testbed.core.profile import Profile
 from testbed.core.spec import RunSpec
@@ -65,7 +65,7 @@ class SecondOrderPlan:
     results: tuple[int, ...]
     """Elements that each rank broadcasts."""
     sends_gradients: bool
-    """Results are preconditioned gradients, not inverses."""
+    """Results are preconditioned gradients, not inverses, of which D-KFAC sends none."""
 
     @property
     def work_s(self) -> float:
@@ -77,9 +77,10 @@ class SecondOrderPlan:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SecondOrderPlan:
-        made = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
-        factors, groups = (FactorWork(**one) for one in data["factors"]), (Group(**one) for one in data["groups"])
-        return cls(**{**made, "factors": tuple(factors), "groups": tuple(groups)})
+        made: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+        made["factors"] = tuple(FactorWork(**one) for one in data["factors"])
+        made["groups"] = tuple(Group(**one) for one in data["groups"])
+        return cls(**made)
 
 
 def second_order_plan(spec: RunSpec, device: Profile, ends: Sequence[int]) -> SecondOrderPlan:
@@ -90,63 +91,53 @@ def second_order_plan(spec: RunSpec, device: Profile, ends: Sequence[int]) -> Se
     Raises:
         InputError: the strategy's parameters ask for what is not simulated, or the profile is of another strategy.
     """
-    params = spec.strategy.params
     raise_input_faults(list(_faults(spec, device)))
-    name = params.get("variant", "spd")
-    variant = VARIANTS[name]
-    results = params.get("results") or variant.results[0]
-    known = {piece.name: piece.seconds for piece in device.work}
-    factors = with_readiness(in_order(device.factored), device.layers, known.__getitem__)
-    plan = make_plan(
-        name,
-        results,
-        factors,
-        spec.workers,
-        costs_of(spec, name, str(params.get("collective", "gloo")), factors, known.__getitem__),
-        params.get("factor_fusion") or (BY_TIMES if variant.pipelined else "one"),
-        parse_size_bytes(params.get("factor_group_size", "25 MiB")),
-    )
-    form = params.get("inverse", CHOLESKY)
-    return _of(plan, variant, results, form, device, ends, spec.workers, known.__getitem__)
-
-
-def _of(
-    plan: Plan,
-    variant: Variant,
-    results: str,
-    form: str,
-    device: Profile,
-    ends: Sequence[int],
-    workers: int,
-    work_s: Callable[[str], float],
-) -> SecondOrderPlan:
-    order = dict(_positions(device, ends))
+    params, order = spec.strategy.params, dict(_positions(device, ends))
+    variant = VARIANTS[params.get("variant", "spd")]
+    results, form = params.get("results") or variant.results[0], params.get("inverse", CHOLESKY)
+    work_s, plan = _work_s(device), _workers_plan(spec, device, results)
     owner_of = {factor.name: owner for factor, owner in zip(plan.factors, plan.owners, strict=True)}
-    stays, sends_gradients = variant.factors_to == "nobody", results == GRADIENTS
-    by_owner: list[list[Factor]] = [[plan.factors[index] for index in plan.owned(rank)] for rank in range(workers)]
-    layers = {layer.name: layer for layer in device.factored}
-    mine = [[name for name, its in plan.layer_owners.items() if its == rank] for rank in range(workers)]
-    if not sends_gradients:
-        mine = [list(layers)] * workers
+    inverted = [[plan.factors[index] for index in plan.owned(rank)] for rank in range(spec.workers)]
+    preconditioned = [list(device.factored)] * spec.workers
+    sent = [sum(factor.inverse_elements(form) for factor in factors) for factors in inverted]
+    if results == GRADIENTS:
+        its = plan.layer_owners
+        preconditioned = [[la for la in device.factored if its[la.name] == rank] for rank in range(spec.workers)]
+        sent = [sum(layer.gradient_elements for layer in layers) for layers in preconditioned]
     return SecondOrderPlan(
         factors=tuple(
-            FactorWork(at_s, work_s(name), owner_of[name] if stays else None, before)
+            FactorWork(at_s, work_s(name), owner_of[name] if variant.factors_to == "nobody" else None, before)
             for name, (at_s, before) in order.items()
         ),
         groups=tuple(_groups(plan, list(order), to_owner=variant.factors_to == "owner")),
         is_pipelined=variant.pipelined,
         traces=len(plan.factors) if _averages_traces(variant, results, form) else 0,
-        inverting_s=tuple(sum(work_s(inverting(factor)) for factor in owned) for owned in by_owner),
+        inverting_s=tuple(sum(work_s(inverting(factor)) for factor in factors) for factors in inverted),
         inverting_everyones_s=sum(work_s(inverting(plan.factors[index])) for index in plan.everyones),
-        preconditioning_s=tuple(sum(work_s(preconditioning(name)) for name in names) for names in mine),
-        results=tuple(
-            sum(layers[name].gradient_elements for name in names)
-            if sends_gradients
-            else sum(factor.inverse_elements(form) for factor in owned)
-            for names, owned in zip(mine, by_owner, strict=True)
-        ),
-        sends_gradients=sends_gradients,
+        preconditioning_s=tuple(sum(work_s(preconditioning(la.name)) for la in layers) for layers in preconditioned),
+        results=tuple(sent),
+        sends_gradients=results == GRADIENTS,
     )
+
+
+def _workers_plan(spec: RunSpec, device: Profile, results: str) -> Plan:
+    """As `testbed.worker.kfac` makes it."""
+    params, work_s = spec.strategy.params, _work_s(device)
+    name = params.get("variant", "spd")
+    factors = with_readiness(in_order(device.factored), device.layers, work_s)
+    return make_plan(
+        name,
+        results,
+        factors,
+        spec.workers,
+        costs_of(spec, name, str(params.get("collective", "gloo")), factors, work_s),
+        params.get("factor_fusion") or (BY_TIMES if VARIANTS[name].pipelined else "one"),
+        parse_size_bytes(params.get("factor_group_size", "25 MiB")),
+    )
+
+
+def _work_s(device: Profile) -> Callable[[str], float]:
+    return {piece.name: piece.seconds for piece in device.work}.__getitem__
 
 
 def _averages_traces(variant: Variant, results: str, form: str) -> bool:
