@@ -12,6 +12,7 @@ from testbed.core.kfac_plan import CHOLESKY, EIGEN, ELEMENT_BYTES, Factor, Facto
 from testbed.core.kfac_variants import GRADIENTS, VARIANTS, Costs, Plan, Settings, make_plan
 from testbed.core.message_costs import all_reduce_cost, chain_cost
 from testbed.core.profile import Collective, LayerTimes, Profile
+from testbed.core.scaling import scaled_size_bytes
 from testbed.core.spec import RunSpec
 
 UNMEASURED = {CHOLESKY: InverseCost(0.0, 2.6e-11), EIGEN: InverseCost(0.0, 1.2e-10)}
@@ -83,7 +84,8 @@ def plan_for(
     times = () if device is None else device.layers
     factors = with_readiness(in_order(layers), times, seconds.get, settings.micro_batches)
     costs = costs_of(spec, settings, factors, seconds.get)
-    return make_plan(settings, factors, len(spec.topology.nodes), costs, known)
+    scaled = dataclasses.replace(settings, group_bytes=scaled_size_bytes(settings.group_bytes, spec.scale))
+    return make_plan(scaled, factors, len(spec.topology.nodes), costs, known)
 
 
 def planned(spec: RunSpec, cpu: Profile, device: Profile) -> tuple[Profile, Profile]:
@@ -119,9 +121,7 @@ def _shares(settings: Settings, plan: Plan, workers: int) -> dict[str, float]:
     return shares
 
 
-def _collectives(
-    settings: Settings, plan: Plan, layers: Sequence[FactoredLayer], workers: int
-) -> Iterator[Collective]:
+def _collectives(settings: Settings, plan: Plan, layers: Sequence[FactoredLayer], workers: int) -> Iterator[Collective]:
     """Of a step in which all of it is due. A chain sends what an all-gather does of which each rank has its part."""
     for group in plan.groups:
         size_bytes = ELEMENT_BYTES * sum(plan.factors[index].elements for index in group)

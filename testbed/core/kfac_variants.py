@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.core.fusion import BY_TIMES, Cost
-from testbed.core.kfac_plan import Factor, balanced, blocks, by_load, groups, groups_by_size, round_robin
+from testbed.core.kfac_plan import CHOLESKY, Factor, balanced, blocks, by_load, groups, groups_by_size, round_robin
 from testbed.core.units import parse_size_bytes
 
 FUSIONS = ("one", "layers", "size", BY_TIMES)
@@ -44,6 +44,20 @@ VARIANTS = {
 }
 
 
+DEFAULTS: dict[str, Any] = {
+    "variant": "spd",
+    "results": None,
+    "inverse": CHOLESKY,
+    "factor_every": 1,
+    "inverse_every": 1,
+    "factor_fusion": None,
+    "factor_group_size": "25 MiB",
+    "accumulate": 1,
+    "collective": "gloo",
+}
+"""Of those parameters of class KFAC that a plan depends on."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """Parameters of a K-FAC strategy, with what follows from its variant in the place of those that are null."""
@@ -65,6 +79,7 @@ class Settings:
         Args:
             params: of a strategy of class KFAC; `testbed.worker.strategies.kfac` says what they are.
         """
+        params = {**DEFAULTS, **params}
         variant = VARIANTS[params["variant"]]
         return cls(
             variant=params["variant"],
@@ -139,9 +154,7 @@ def make_plan(
     return Plan(tuple(factors), owners, tuple(map(tuple, found)))
 
 
-def _owners(
-    settings: Settings, factors: Sequence[Factor], workers: int, costs: Costs
-) -> tuple[int | None, ...]:
+def _owners(settings: Settings, factors: Sequence[Factor], workers: int, costs: Costs) -> tuple[int | None, ...]:
     variant, results = settings.variant, settings.results
     if variant == "d":
         return (None,) * len(factors)
@@ -149,11 +162,16 @@ def _owners(
         return tuple(round_robin(len(factors), workers))
     if variant == "spd":
         return tuple(balanced(factors, workers, costs.invert_s, costs.broadcast_s))
+    # A chain to an owner begins at the rank before it. Taken from the last rank down, each chain begins at a rank that
+    # the one before it has done with first; upwards it would begin at the rank that is done last.
     if variant == "pad" and results == INVERSES:
-        return tuple(blocks([factor.dimension for factor in factors], workers))
+        return tuple(workers - 1 - block for block in blocks([factor.dimension for factor in factors], workers))
     # by layer: backward's order is that in which a layer's second factor is there
     layers = [factor.layer for factor in factors if factor.side == "g"]
     weights = [sum(factor.dimension for factor in factors if factor.layer == layer) for layer in layers]
-    place = blocks(weights, workers) if variant == "pad" else by_load(weights, workers)
+    if variant == "pad":
+        place = [workers - 1 - block for block in blocks(weights, workers)]
+    else:
+        place = by_load(weights, workers)
     owner_of = dict(zip(layers, place, strict=True))
     return tuple(owner_of[factor.layer] for factor in factors)

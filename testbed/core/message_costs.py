@@ -6,7 +6,7 @@ By closed form, and with what messages take of a core, which under dilation is t
 from __future__ import annotations
 
 from testbed.core.auto_dilation import MESSAGE_CPU_S, OWN_MESSAGE_CPU_S
-from testbed.core.collective_costs import chain_seconds, cheapest, seconds
+from testbed.core.collective_costs import chain_seconds, cheapest, scaled_chunk_bytes, seconds
 from testbed.core.fusion import Cost
 from testbed.core.spec import RunSpec
 
@@ -26,12 +26,11 @@ def all_reduce_cost(spec: RunSpec, collective: str, size_bytes: float, width: fl
     )
 
 
-def chain_cost(spec: RunSpec, size_bytes: float, width: float = 1.0) -> Cost:
+def chain_cost(spec: RunSpec, size_bytes: float) -> Cost:
     """Of a broadcast from one rank, or a reduction to one, by a pipelined chain of all.
 
     Args:
         size_bytes: of the largest.
-        width: bytes sent for a byte of the tensor.
     """
-    message_s = OWN_MESSAGE_CPU_S / spec.dilation
-    return Cost.fitted(lambda size: chain_seconds(width * size, spec.topology, message_s=message_s), size_bytes)
+    costs = {"message_s": OWN_MESSAGE_CPU_S / spec.dilation, "chunk_bytes": scaled_chunk_bytes(spec.scale)}
+    return Cost.fitted(lambda size: chain_seconds(size, spec.topology, **costs), size_bytes)

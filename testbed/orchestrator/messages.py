@@ -88,6 +88,7 @@ FIELDS: dict[str, dict[str, Any]] = {
         "trial": _count,
     },
     "plan": {"t_s": _number, "step": _count, "factors": _factors, "groups": _counts},
+    "damping": {"t_s": _number, "step": _count, "name": _text, "asked": _number, "taken": _number},
     "done": {"steps": _count, "parameters_crc32": _or_none(_count)},
     "fault": {"message": _text},
 }

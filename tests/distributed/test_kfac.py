@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from testbed.core.kfac_plan import (
 from testbed.core.kfac_variants import GRADIENTS, INVERSES
 from testbed.worker.kfac.statistics import dimensions
 from testbed.worker.parts import build_parts
-from tests.distributed.harness import make_spec
+from testbed.worker.step_times import measure
+from tests.distributed.harness import make_spec, part
 from tests.distributed.trainings import Answers, Case, gradient, parameters, play
 
 SAMPLES, STEPS = 32, 4
@@ -80,6 +82,48 @@ def test_four_ranks_precondition_as_one_process_does(
     assert float((ours - single).norm()) <= 1e-5 * float(single.norm())
     difference = (parameters(folders[4], case) - parameters(folders[1], alone)).abs().max()
     assert float(difference) <= 1e-5
+
+
+PACED: dict[str, Any] = {"step_s": 0.02, "work_s": {"factor": 0.1, "inverse": 0.2}}
+"""An inverse takes so long that those of large factors are sent."""
+
+
+@pytest.fixture(scope="module")
+def paced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answers]:
+    """On a device that is known, of which plans and the clock go: layers, factors and inverses have their times."""
+    folder, cases = tmp_path_factory.mktemp("paced"), []
+    for variant in ("spd", "pad"):
+        for parts in (1, 4):
+            case = _case(variant, "cholesky", 4)
+            params = {**case.spec["strategy_params"], "accumulate": parts}
+            spec = {**case.spec, "strategy_params": params, "route": "sum"}
+            asked = dataclasses.replace(make_spec(workers=4, **spec), device=part("device", "paced", PACED))
+            device = build_parts(asked).device.profile(measure(asked))
+            cases.append(dataclasses.replace(case, name=f"{variant} in {parts}", spec=spec, profile=device.to_json()))
+    return folder, play(cases, 4, folder, limit_s=240.0)
+
+
+@pytest.mark.parametrize("name", ["spd in 1", "spd in 4", "pad in 1", "pad in 4"])
+def test_a_plan_by_the_devices_times_makes_the_same_steps(
+    name: str, paced: tuple[Path, Answers], answers: dict[int, Answers], folders: dict[int, Path]
+) -> None:
+    """Some inverses are everyone's, others are sent; some factors leave while others are computed."""
+    folder, found = paced
+    (plan,) = found[0][name]["notes"]
+    owners = {factor["owner"] for factor in plan["factors"]}
+    assert len(plan["groups"]) > 1
+    assert None in owners and len(owners) > 2 if name.startswith("spd") else owners == set(range(4))
+    assert len({answer[name]["crc32"] for answer in found}) == 1
+    ours, single = gradient(folder, name), gradient(folders[1], "d cholesky")
+    assert float((ours - single).norm()) <= 2e-5 * float(single.norm())
+    assert set(answers) == set(RANKS)
+
+
+@pytest.mark.parametrize("name", ["spd in 1", "spd in 4", "pad in 1", "pad in 4"])
+def test_factors_take_the_devices_time_once_in_however_many_parts(name: str, paced: tuple[Path, Answers]) -> None:
+    spent_s = paced[1][0][name]["spent_s"]
+    factors_s = sum(s for piece, s in spent_s.items() if piece.endswith((".a", ".g")) and " of " not in piece)
+    assert 0.99 * STEPS * PACED["work_s"]["factor"] <= factors_s < 2 * STEPS * PACED["work_s"]["factor"]
 
 
 def _sent(strategy: str, ranks: int, params: dict[str, Any], folder: Path) -> tuple[int, Any]:

@@ -161,10 +161,10 @@ class Chain(UnderWay):
     rank's part is over with its last chunk, and then its next collective begins, whatever ranks further on still do.
     """
 
-    def __init__(self, network: Network, begin_s: Times, kind: str, root: int, size: float) -> None:
+    def __init__(self, network: Network, begin_s: Times, kind: str, root: int, size: float, chunk_bytes: float) -> None:
         towards = 1 if kind == BROADCAST else -1
         self._network, self._hops = network, network.hops(towards)
-        self._chunks = collective_costs.chain_chunks(size, network.size)
+        self._chunks = collective_costs.chain_chunks(size, network.size, chunk_bytes)
         self._size = size / self._chunks
         self._hops.begin(min(self._chunks, RECEIVES_AHEAD) * self._size)
         first = root if kind == BROADCAST else root - 1
@@ -243,16 +243,22 @@ class OfOurs(UnderWay):
 
 
 def begin(
-    network: Network, algorithm: str, kind: str, size: float, begin_s: Times, root: int | None = None
+    network: Network,
+    algorithm: str,
+    kind: str,
+    size: float,
+    begin_s: Times,
+    root: int | None = None,
+    chunk_bytes: float = collective_costs.CHAIN_CHUNK_BYTES,
 ) -> UnderWay:
     """
     Args:
         size: as in `core.collective_costs`.
-        root: of a chain.
+        root, chunk_bytes: of a chain.
     """
     if algorithm == CHAIN:
         assert root is not None
-        return Chain(network, begin_s, kind, root, size)
+        return Chain(network, begin_s, kind, root, size, chunk_bytes)
     if algorithm != "gloo":
         return OfOurs(network, begin_s, algorithm, kind, size)
     if kind == "all_to_all":

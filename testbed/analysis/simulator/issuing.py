@@ -12,6 +12,7 @@ from testbed.analysis.simulator.collectives import CHAIN, UnderWay
 from testbed.analysis.simulator.leaping import Leaper
 from testbed.analysis.simulator.network import Network, Times
 from testbed.analysis.simulator.traffic import algorithm_of
+from testbed.core.collective_costs import CHAIN_CHUNK_BYTES
 
 GLOO, OURS = "gloo", "ours"
 _THREADS = (GLOO, GLOO, OURS)
@@ -28,6 +29,8 @@ class Issued:
     issued_s: Times
     root: int | None = None
     """Of a chain."""
+    chunk_bytes: float = CHAIN_CHUNK_BYTES
+    """Likewise."""
     under_way: UnderWay | None = None
 
     @property
@@ -53,9 +56,11 @@ class Carriers:
         algorithm = algorithm_of(algorithm or self._algorithm, kind, size, self._network.topology)
         return self._queued(GLOO if algorithm == GLOO else OURS, Issued(algorithm, kind, size, now_s.copy()))
 
-    def issue_chain(self, kind: str, size: float, now_s: Times, root: int) -> Issued:
+    def issue_chain(
+        self, kind: str, size: float, now_s: Times, root: int, chunk_bytes: float = CHAIN_CHUNK_BYTES
+    ) -> Issued:
         """Of all ranks, from `root` or to it."""
-        return self._queued(OURS, Issued(CHAIN, kind, size, now_s.copy(), root))
+        return self._queued(OURS, Issued(CHAIN, kind, size, now_s.copy(), root, chunk_bytes))
 
     def end_s(self, issued: Issued) -> Times:
         """When each rank has the result of `issued`."""
@@ -75,7 +80,8 @@ class Carriers:
             if queue and thread not in self._active:
                 one = queue.popleft()
                 at_s = np.maximum(one.issued_s, self._free_s[thread])
-                one.under_way = collectives.begin(self._network, one.algorithm, one.kind, one.size, at_s, one.root)
+                how = one.algorithm, one.kind, one.size, at_s, one.root, one.chunk_bytes
+                one.under_way = collectives.begin(self._network, *how)
                 self._active[thread] = one
 
     def _queued(self, whose: str, issued: Issued) -> Issued:

@@ -146,12 +146,14 @@ class SecondOrderRank(Rank):
         if group.owner is None:
             self._reductions.append(self.carriers.issue("all_reduce", size, at_s))
         else:
-            self._reductions.append(self.carriers.issue_chain(REDUCTION, size, at_s, group.owner))
+            self._reductions.append(
+                self.carriers.issue_chain(REDUCTION, size, at_s, group.owner, self._second.chunk_bytes)
+            )
 
     def _broadcast(self) -> list[Issued]:
         """Everybody's results."""
         return [
-            self.carriers.issue_chain(BROADCAST, ELEMENT_BYTES * elements, self.now_s, owner)
+            self.carriers.issue_chain(BROADCAST, ELEMENT_BYTES * elements, self.now_s, owner, self._second.chunk_bytes)
             for owner, elements in enumerate(self._second.results)
             if elements
         ]

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from testbed.core.collective_costs import scaled_chunk_bytes
 from testbed.core.errors import raise_input_faults
-from testbed.core.fusion import BY_TIMES
-from testbed.core.kfac_costs import costs_of, inverting, preconditioning, with_readiness
+from testbed.core.kfac_costs import inverting, plan_for, preconditioning
 from testbed.core.kfac_plan import CHOLESKY, FactoredLayer, in_order
-from testbed.core.kfac_variants import GRADIENTS, INVERSES, VARIANTS, Plan, Variant, make_plan
+from testbed.core.kfac_variants import GRADIENTS, INVERSES, VARIANTS, Plan, Settings, Variant
 from testbed.core.profile import Profile
 from testbed.core.spec import RunSpec
-from testbed.core.units import parse_size_bytes
 
 
 @dataclass(frozen=True)
@@ -66,6 +65,8 @@ class SecondOrderPlan:
     """Elements that each rank broadcasts."""
     sends_gradients: bool
     """Results are preconditioned gradients, not inverses, of which D-KFAC sends none."""
+    chunk_bytes: float
+    """Of chains."""
 
     @property
     def work_s(self) -> float:
@@ -92,10 +93,9 @@ def second_order_plan(spec: RunSpec, device: Profile, ends: Sequence[int]) -> Se
         InputError: the strategy's parameters ask for what is not simulated, or the profile is of another strategy.
     """
     raise_input_faults(list(_faults(spec, device)))
-    params, order = spec.strategy.params, dict(_positions(device, ends))
-    variant = VARIANTS[params.get("variant", "spd")]
-    results, form = params.get("results") or variant.results[0], params.get("inverse", CHOLESKY)
-    work_s, plan = _work_s(device), _workers_plan(spec, device, results)
+    settings, order = Settings.of(spec.strategy.params), dict(_positions(device, ends))
+    variant, results, form = VARIANTS[settings.variant], settings.results, settings.form
+    work_s, plan = _work_s(device), plan_for(spec, settings, device.factored, device)
     owner_of = {factor.name: owner for factor, owner in zip(plan.factors, plan.owners, strict=True)}
     inverted = [[plan.factors[index] for index in plan.owned(rank)] for rank in range(spec.workers)]
     preconditioned = [list(device.factored)] * spec.workers
@@ -117,22 +117,7 @@ def second_order_plan(spec: RunSpec, device: Profile, ends: Sequence[int]) -> Se
         preconditioning_s=tuple(sum(work_s(preconditioning(la.name)) for la in layers) for layers in preconditioned),
         results=tuple(sent),
         sends_gradients=results == GRADIENTS,
-    )
-
-
-def _workers_plan(spec: RunSpec, device: Profile, results: str) -> Plan:
-    """As `testbed.worker.kfac` makes it."""
-    params, work_s = spec.strategy.params, _work_s(device)
-    name = params.get("variant", "spd")
-    factors = with_readiness(in_order(device.factored), device.layers, work_s)
-    return make_plan(
-        name,
-        results,
-        factors,
-        spec.workers,
-        costs_of(spec, name, str(params.get("collective", "gloo")), factors, work_s),
-        params.get("factor_fusion") or (BY_TIMES if VARIANTS[name].pipelined else "one"),
-        parse_size_bytes(params.get("factor_group_size", "25 MiB")),
+        chunk_bytes=scaled_chunk_bytes(spec.scale),
     )
 
 

@@ -74,12 +74,13 @@ class _Sent:
             for pair, part in collective_costs.wan_bytes(algorithm, kind, size, topology).items():
                 pairs[pair] += count * part
                 messages[pair] += count * part / each
+        chunk_bytes = plan.second_order.chunk_bytes if plan.second_order is not None else 0.0
         for root, towards, elements in _chains(plan) if len(topology.nodes) > 1 else ():
             payload += broadcast_bytes(elements, len(topology.nodes))
             size = ELEMENT_BYTES * elements
             for pair in _neighbours(topology, root, towards):
                 pairs[pair] += size
-                messages[pair] += collective_costs.chain_chunks(size, len(topology.nodes))
+                messages[pair] += collective_costs.chain_chunks(size, len(topology.nodes), chunk_bytes)
         return cls(payload, dict(pairs), dict(messages))
 
 

@@ -32,6 +32,7 @@ class Curvature:
         self._traces: dict[str, float] = {}
         """Of all averages, since how damping is shared by a layer's two factors follows from both."""
         self._inverses: dict[str, _Inverse] = {}
+        self._raised: list[dict[str, Any]] = []
         self._rows: dict[str, int] = {}
         """Samples times places of one batch, by layer."""
 
@@ -89,7 +90,16 @@ class Curvature:
         if self._form == EIGEN:
             self._inverses[factor.name] = inverses.eigen(matrix, factor.name)
         else:
-            self._inverses[factor.name] = (inverses.inverse(matrix, self._damping_of(factor), factor.name),)
+            asked = self._damping_of(factor)
+            found, taken = inverses.inverse(matrix, asked, factor.name)
+            self._inverses[factor.name] = (found,)
+            if taken != asked:
+                self._raised.append({"name": factor.name, "asked": asked, "taken": taken})
+
+    def take_raised(self) -> list[dict[str, Any]]:
+        """Since the last call: factors that could be inverted only with more damping than was asked."""
+        raised, self._raised = self._raised, []
+        return raised
 
     def put_inverse(self, factor: Factor, out: Tensor) -> None:
         """As it is sent."""
@@ -132,7 +142,8 @@ class Curvature:
 
     def state_dict(self) -> dict[str, Any]:
         inverses_ = {name: list(found) for name, found in self._inverses.items()}
-        return {"averages": dict(self._averages), "traces": dict(self._traces), "inverses": inverses_}
+        averages = {name: average.clone() for name, average in self._averages.items()}
+        return {"averages": averages, "traces": dict(self._traces), "inverses": inverses_}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._averages = {name: average.clone() for name, average in state["averages"].items()}

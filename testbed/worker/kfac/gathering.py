@@ -32,8 +32,8 @@ class Gathering:
         """Factors by name; once there is a plan, parts of what travels together."""
         self.traces: dict[str, float] = {}
         """Of this rank's factors."""
-        self._seen: dict[str, int] = {}
-        """How many micro-batches each factor holds."""
+        self._seen: dict[str, list[int]] = {}
+        """Of each factor: the micro-batches that it was shown, once for each time."""
         self._plan: Plan | None = None
         self._pipelined, self._wanted = False, set[str]()
         self.flats: list[Tensor] = []
@@ -59,15 +59,14 @@ class Gathering:
             for factor, part in zip(factors, self.flats[-1].split(sizes), strict=True):
                 self.packed[factor.name], self._group_of[factor.name] = part, number
         for factor in plan.factors:
-            part = self.packed.setdefault(factor.name, torch.zeros(0 if plan.groups else factor.elements))
-            if factor.name in old:
-                part.copy_(old[factor.name])
+            if factor.name in wanted:
+                part = self.packed.setdefault(factor.name, torch.zeros(0 if plan.groups else factor.elements))
+                part.copy_(old.get(factor.name, part))
 
     def begin(self, step: int, *, is_on: bool) -> None:
         """A step, in which factors are taken or not."""
         self._step, self._next, self._seen = step, 0, {}
-        self._observer.is_on = is_on
-        self._observer.count()
+        self._observer.begin(is_on=is_on)
         if self._plan is not None:
             self._missing = [len(group) for group in self._plan.groups]
 
@@ -85,11 +84,9 @@ class Gathering:
         Raises:
             RunError: there are none.
         """
-        parts = self._micro_batches
+        seen, each_once = self._seen, list(range(self._micro_batches))
         once = [
-            layer
-            for layer, calls in self._observer.calls.items()
-            if calls == parts and self._seen.get(f"{layer}.a") == self._seen.get(f"{layer}.g") == parts
+            layer for layer in self._observer.layers if seen.get(f"{layer}.a") == seen.get(f"{layer}.g") == each_once
         ]
         if not once:
             raise RunError("K-FAC: no linear layer or convolution is called exactly once in forward; use strategy=ddp")
@@ -102,11 +99,8 @@ class Gathering:
             RunError: a factor is not complete.
         """
         for name in self._wanted:
-            if self._seen.get(name, 0) != self._micro_batches:
-                raise RunError(
-                    f"rank {self._context.rank}: step {self._step + 1} did not call {name.rpartition('.')[0]} once, as"
-                    " the first step did; K-FAC needs the same layers in each step that takes factors"
-                )
+            if self._seen.get(name) != list(range(self._micro_batches)):
+                raise self._not_once(name)
         self._start_to(len(self.flats))
 
     def finish(self) -> None:
@@ -115,16 +109,18 @@ class Gathering:
 
     def _see(self, factor: Factor, what: Tensor) -> None:
         """A layer's inputs, or the gradient of its outputs."""
-        name, parts = factor.name, self._micro_batches
+        name, parts, seen = factor.name, self._micro_batches, self._seen.setdefault(factor.name, [])
         if self._plan is not None and name not in self._wanted:
             return
-        with self._context.clock.work(name), torch.no_grad():
+        if self._plan is not None and self._number in seen:
+            raise self._not_once(name)  # its group may be on its way
+        seen.append(self._number)
+        with self._context.clock.work(name, 1 / parts), torch.no_grad():
             if name not in self.packed:
                 self.packed[name] = torch.zeros(factor.elements)
             first = self._number == 0
             self._curvature.compute(factor, what, self.packed[name], micro_batches=parts, first=first)
-        self._seen[name] = self._seen.get(name, 0) + 1
-        if self._seen[name] != parts:
+        if len(seen) != parts:
             return
         self.traces[name] = self._curvature.trace(factor, self.packed[name])  # while it is this rank's alone
         if self._plan is not None and self._pipelined:
@@ -132,6 +128,12 @@ class Gathering:
             # ranks must issue collectives in one order, so a group that is early waits for the ones before it
             while self._next < len(self.flats) and self._missing[self._next] == 0:
                 self._start_to(self._next + 1)
+
+    def _not_once(self, name: str) -> RunError:
+        return RunError(
+            f"rank {self._context.rank}: step {self._step + 1} did not call {name.rpartition('.')[0]} once, as the"
+            " first step did; K-FAC needs the same layers in each step that takes factors"
+        )
 
     def _start_to(self, end: int) -> None:
         assert self._plan is not None

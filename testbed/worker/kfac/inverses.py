@@ -45,8 +45,8 @@ def split_damping(trace_a: float, dim_a: int, trace_g: float, dim_g: int, dampin
     return pi * root, root / pi
 
 
-def inverse(factor: Tensor, damping: float, name: str) -> Tensor:
-    """(factor + damping I)^-1 by Cholesky, float32, exactly symmetric.
+def inverse(factor: Tensor, damping: float, name: str) -> tuple[Tensor, float]:
+    """(factor + damping I)^-1 by Cholesky, float32, exactly symmetric; and the damping that it took.
 
     In double precision where single fails, or could not tell the damping from rounding; then up to `RETRIES` times
     with ten times the damping.
@@ -61,12 +61,12 @@ def inverse(factor: Tensor, damping: float, name: str) -> Tensor:
     if float(factor.trace()) * torch.finfo(torch.float32).eps < damping:
         found = _inverse(factor.float(), damping)
         if found is not None:
-            return found
+            return found, damping
     precise = factor.double()
     for retry in range(RETRIES + 1):
         found = _inverse(precise, damping * 10**retry)
         if found is not None:
-            return found
+            return found, damping * 10**retry
     raise RunError(
         f"K-FAC: {_described(factor, name)} has no inverse in double precision with damping {damping:.3g}, nor "
         f"with up to {damping * 10**RETRIES:.3g}; take a larger strategy.damping"

@@ -19,22 +19,25 @@ class Observer:
         self._inputs, self._gradient = inputs, gradient
         self.is_on = False
         """Whether this pass is of interest."""
-        self.calls: dict[str, int] = {}
-        """Of each layer, since `count`, in the order of first calls."""
+        self.layers: dict[str, None] = {}
+        """That were called since `begin`, in the order of first calls."""
         for module in self._names:
             # by functions, not methods: a copy of the model would copy what methods are bound to
-            module.register_forward_pre_hook(lambda module, inputs: self._enter(module, inputs[0]))
+            module.register_forward_pre_hook(
+                lambda module, inputs, named: self._enter(module, inputs[0] if inputs else named["input"]),
+                with_kwargs=True,
+            )
             module.register_forward_hook(lambda module, inputs, output: self._leave(module, output))
 
-    def count(self) -> None:
-        """From now on."""
-        self.calls = {}
+    def begin(self, *, is_on: bool) -> None:
+        """Another step."""
+        self.is_on, self.layers = is_on, {}
 
     def _enter(self, module: nn.Module, inputs: Tensor) -> None:
         name = self._names.get(module)
         if name is None or not self.is_on or not torch.is_grad_enabled():
             return
-        self.calls[name] = self.calls.get(name, 0) + 1
+        self.layers[name] = None
         self._inputs(name, inputs.detach())
 
     def _leave(self, module: nn.Module, output: Tensor) -> None:

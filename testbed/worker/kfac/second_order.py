@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from testbed.core.kfac_costs import inverting, preconditioning, with_readiness
-from testbed.core.kfac_plan import CHOLESKY, Factor, in_order
-from testbed.core.kfac_variants import GRADIENTS, VARIANTS, Costs, Plan, make_plan
-from testbed.core.profile import Collective, WorkTimes
+from testbed.core.kfac_costs import inverting, plan_for, preconditioning
+from testbed.core.kfac_plan import CHOLESKY
+from testbed.core.kfac_variants import GRADIENTS, VARIANTS, Plan, Settings
+from testbed.core.profile import WorkTimes
 from testbed.worker.clock import WAITING
 from testbed.worker.kfac.curvature import Curvature
 from testbed.worker.kfac.exchange import Broadcasts, Sums, is_shared
 from testbed.worker.kfac.gathering import Gathering
 from testbed.worker.strategy import Beside, WorkerContext
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Of `KFAC`, which says what they are."""
-
-    variant: str
-    results: str
-    form: str
-    factor_every: int
-    inverse_every: int
-    fusion: str
-    group_bytes: int
-    micro_batches: int
 
 
 class SecondOrder:
@@ -44,13 +29,8 @@ class SecondOrder:
         context: WorkerContext,
         curvature: Curvature,
         sums: Sums,
-        costs: Callable[[Sequence[Factor]], Costs],
     ) -> None:
-        """
-        Args:
-            costs: of these factors, for the plan.
-        """
-        self._settings, self._context, self._curvature, self._costs = settings, context, curvature, costs
+        self._settings, self._context, self._curvature = settings, context, curvature
         self._variant, self._step = VARIANTS[settings.variant], 0
         self._alone = not is_shared(context.comm)
         self._sends_gradients = settings.results == GRADIENTS and not self._alone
@@ -92,41 +72,28 @@ class SecondOrder:
         self._curvature.write(self._preconditioned(), self._context.optimizer)
 
     def beside(self) -> Beside:
-        """For the calibration: pieces of work, and what is sent in a step that does all of it."""
-        plan, settings, curvature, ranks = self.plan, self._settings, self._curvature, self._context.world_size
-        work = []
-        for factor, owner in zip(plan.factors, plan.owners, strict=True):
-            part = 1 if owner is None else 1 / ranks
-            seen = (part if self._variant.factors_to == "nobody" else 1) / settings.factor_every
-            d, inverted = factor.dimension, part / settings.inverse_every
+        """For the calibration: all pieces of work, whoever does them in a run."""
+        curvature, work = self._curvature, []
+        for factor in self.plan.factors:
             work += [
-                _piece(factor.name, "factor", d, curvature.factor_flop(factor), seen),
-                _piece(inverting(factor), "inverse", d, curvature.inverse_flop(factor), inverted),
+                _piece(factor.name, "factor", factor.dimension, curvature.factor_flop(factor)),
+                _piece(inverting(factor), "inverse", factor.dimension, curvature.inverse_flop(factor)),
             ]
         for name in self._layers:
-            part = 1 / ranks if settings.results == GRADIENTS else 1
-            work.append(_piece(preconditioning(name), "precondition", 0, curvature.precondition_flop(name), part))
-        sums = [("all_reduce", flat.nbytes) for flat in self._gathering.flats]
-        if self._variant.factors_to == "owner":  # half of an all-reduce's bytes
-            sums = [("all_gather", -(-size // ranks)) for _, size in sums]
-        sent = sum(flat.nbytes for flat in self._broadcasts.flats)
-        results = [("all_gather", -(-sent // ranks))] if sent else []
-        return Beside(
-            work=tuple(work),
-            factored=tuple(curvature.layer(name) for name in self._layers),
-            collectives=tuple(Collective(kind=kind, size_bytes=size) for kind, size in [*sums, *results]),
-        )
+            work.append(_piece(preconditioning(name), "precondition", 0, curvature.precondition_flop(name)))
+        return Beside(work=tuple(work), factored=tuple(curvature.layer(name) for name in self._layers))
 
     def take_notes(self) -> list[dict[str, Any]]:
-        """The plan, once, from rank 0."""
+        """The plan, once, from rank 0; of each rank, where it took more damping than it was asked to."""
+        raised = [{"event": "damping", **one} for one in self._curvature.take_raised()]
         if self._plan is None or self._is_told or self._context.rank != 0:
-            return []
+            return raised
         self._is_told = True
         factors = [
             {"name": factor.name, "dimension": factor.dimension, "owner": owner}
             for factor, owner in zip(self._plan.factors, self._plan.owners, strict=True)
         ]
-        return [{"event": "plan", "factors": factors, "groups": [len(group) for group in self._plan.groups]}]
+        return [*raised, {"event": "plan", "factors": factors, "groups": [len(group) for group in self._plan.groups]}]
 
     def state_dict(self) -> dict[str, Any]:
         if self._plan is None:
@@ -140,27 +107,19 @@ class SecondOrder:
 
     def _adopt(self, layers: list[str], owners: list[int | None] | None = None) -> None:
         """Make the plan for these layers, which all ranks must have alike."""
-        settings, context = self._settings, self._context
-        times = context.clock.times
-        factors = in_order([self._curvature.layer(name) for name in layers])
-        factors = with_readiness(factors, times.layers, times.work_s, settings.micro_batches)
-        plan = make_plan(
-            settings.variant,
-            settings.results,
-            factors,
-            context.world_size,
-            self._costs(factors),
-            settings.fusion,
-            settings.group_bytes,
-            owners,
-        )
-        context.comm.require_equal(zlib.crc32(repr(plan).encode()), "the plan of who inverts which of K-FAC's factors")
+        context, profile = self._context, self._context.clock.times.profile
+        factored = [self._curvature.layer(name) for name in layers]
+        plan = plan_for(context.spec, self._settings, factored, profile, owners)
+        context.clock.mark()
+        with context.clock.phase(WAITING):
+            checksum = zlib.crc32(repr(plan).encode())
+            context.comm.require_equal(checksum, "the plan of who inverts which of K-FAC's factors")
         self._plan, self._layers = plan, layers
-        wanted = range(len(factors)) if self._variant.factors_to != "nobody" else self._mine()
-        names = {factors[index].name for index in wanted}
+        wanted = range(len(plan.factors)) if self._variant.factors_to != "nobody" else self._mine()
+        names = {plan.factors[index].name for index in wanted}
         self._gathering.adopt(plan, names, pipelined=self._variant.pipelined)
         sizes = [sum(self._result_sizes(owner)) for owner in range(context.world_size)]
-        self._broadcasts = Broadcasts(context.comm, context.clock, sizes)
+        self._broadcasts = Broadcasts(context, sizes)
 
     def _mine(self) -> list[int]:
         """What this rank inverts for itself or for others, others' first."""
@@ -247,5 +206,5 @@ class SecondOrder:
             return self._curvature.precondition(name).reshape(-1)
 
 
-def _piece(name: str, kind: str, size: int, flop: float, share: float) -> WorkTimes:
-    return WorkTimes(name=name, kind=kind, size=size, seconds=0.0, flop=flop, share=share)
+def _piece(name: str, kind: str, size: int, flop: float) -> WorkTimes:
+    return WorkTimes(name=name, kind=kind, size=size, seconds=0.0, flop=flop)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,20 +10,16 @@ from torch import Tensor
 from compressors.base import Compressor, Context, Layout
 from compressors.none import Uncompressed
 from testbed.core import parameter_faults
-from testbed.core.fusion import BY_TIMES
-from testbed.core.kfac_costs import costs_of
 from testbed.core.kfac_plan import CHOLESKY, FORMS
-from testbed.core.kfac_variants import FUSIONS, VARIANTS
-from testbed.core.units import parse_size_bytes
+from testbed.core.kfac_variants import FUSIONS, VARIANTS, Settings
 from testbed.worker.buckets import Bucket
-from testbed.worker.build import build
 from testbed.worker.collectives.choice import COLLECTIVES, Collectives
 from testbed.worker.data_parallel import BucketedStrategy, size_fault
 from testbed.worker.kfac import statistics
 from testbed.worker.kfac.curvature import Curvature
 from testbed.worker.kfac.exchange import Nowhere, Sums, ToAll, ToOwners, UncalibratedReducer
 from testbed.worker.kfac.replayed import ReplayedCurvature
-from testbed.worker.kfac.second_order import SecondOrder, Settings
+from testbed.worker.kfac.second_order import SecondOrder
 from testbed.worker.pacing import LayerPace
 from testbed.worker.reducer import Reducer
 from testbed.worker.strategy import Beside, StepStats, WorkerContext
@@ -51,8 +46,10 @@ class KFAC(BucketedStrategy):
     `d`, `mpd`, `spd` and `pad` make the same steps but for the order of sums; `dp` does not: an owner's factors are
     those of its own samples.
     Synchronous; in a partition it waits as `ddp` does.
-    Cost: `ddp`'s, and per step with K elements of all factors' triangles and G of the layers' gradients, by ring or
-    chain: d 2(P-1)/P K; mpd 3K; spd between; pad 2(P-1)/P K, or (P-1)/P (K + G) with gradients; dp (P-1)/P G.
+    Cost: `ddp`'s, and in a step that takes and inverts factors, with K elements of all their triangles and G of the
+    layers' gradients, by ring or chain, so many more elements from each of P ranks: d 2(P-1)/P K; mpd 3(P-1)/P K; spd
+    between; pad 2(P-1)/P K and two numbers a layer, or (P-1)/P (K + G) with gradients; dp (P-1)/P G. What comes back is
+    twice K with eigenvectors; gradients come back in every step.
 
     Args:
         variant: d: every worker inverts all. mpd: owners in turn. spd: factors travel while they are computed, owners
@@ -62,7 +59,8 @@ class KFAC(BucketedStrategy):
         inverse: "cholesky" of the damped factors, or "eigen", which damps their Kronecker product.
         damping: lambda.
         decay: of a new factor's weight in its moving average.
-        kl_clip: kappa, the most that a step may change what the model says; None: no limit.
+        kl_clip: kappa, the most that a step of plain SGD may change what the model says: momentum, decay and Adam
+            make other steps of it. None: no limit.
         factor_every: steps from one taking of factors to the next.
         inverse_every: likewise of inverses; a multiple of it.
         factor_fusion: which factors travel together: one, layers (no fusion), size, mg_wfbp; None: one after backward,
@@ -118,15 +116,18 @@ class KFAC(BucketedStrategy):
         )
         self._way, self._name = VARIANTS[variant], "dkfac" if variant == "d" else f"{variant}_kfac"
         self.compress, self._numerics = compress, (inverse, damping, decay, kl_clip)
-        self._settings = Settings(
-            variant=variant,
-            results=results or self._way.results[0],
-            form=inverse,
-            factor_every=factor_every,
-            inverse_every=inverse_every,
-            fusion=factor_fusion or (BY_TIMES if self._way.pipelined else "one"),
-            group_bytes=parse_size_bytes(factor_group_size),
-            micro_batches=accumulate,
+        self._settings = Settings.of(
+            {
+                "variant": variant,
+                "results": results,
+                "inverse": inverse,
+                "factor_every": factor_every,
+                "inverse_every": inverse_every,
+                "factor_fusion": factor_fusion,
+                "factor_group_size": factor_group_size,
+                "accumulate": accumulate,
+                "collective": collective,
+            }
         )
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
@@ -144,32 +145,23 @@ class KFAC(BucketedStrategy):
     def bind(self, context: WorkerContext) -> None:
         self._pace = LayerPace(context.model, context.clock, self.micro_batches)
         self._pace.follow_backward()  # before buckets wait for gradients
-        plain = Uncompressed()
-        codec = context.compressor if self.compress != "gradients" else plain
+        given, plain = context.compressor, Uncompressed()
         if self.compress == "factors":
             context = dataclasses.replace(context, compressor=plain)
-        elif self.compress == "all":
-            codec = build("compressor", context.spec.compressor, Compressor)
         super().bind(context)
         spec = context.spec
         self._collectives = Collectives(context.comm, spec.topology, self.collective)
         parts = context.comm, context.clock, spec.topology, spec.seed, self._collectives
-        self._reducer = Reducer(self.compressor, *parts)
+        # a device's times are of the run's compressor on gradients
+        self._reducer = (UncalibratedReducer if self.compress == "factors" else Reducer)(self.compressor, *parts)
+        codec = plain if self.compress == "gradients" else given
         if self._way.factors_to == "owner":
-            sums: Sums = ToOwners(context.comm, context.clock, codec.traits.sum_dtype or torch.float32)
+            sums: Sums = ToOwners(codec, context)
         elif self._way.factors_to == "all":
-            sums = ToAll((Reducer if codec is not plain else UncalibratedReducer)(codec, *parts))
+            sums = ToAll(UncalibratedReducer(codec, *parts))
         else:
             sums = Nowhere()
-        costs = functools.partial(
-            costs_of,
-            spec,
-            self._settings.variant,
-            self.collective,
-            work_s=context.clock.times.work_s,
-            width=(codec.traits.sum_dtype or torch.float32).itemsize / 4,
-        )
-        self._second = SecondOrder(self._settings, context, self._curvature(context), sums, costs)
+        self._second = SecondOrder(self._settings, context, self._curvature(context), sums)
 
     def step(self, batch: Batch, step: int) -> StepStats:
         self._second.begin(step)
@@ -213,10 +205,15 @@ class KFAC(BucketedStrategy):
                 f"strategy.compress={self.compress}: factors are summed on their way to owners, and what {name} sends"
                 " cannot be; use a compressor of another number type, as bf16, or compress=gradients"
             )
-        elif traits.feedback in ("required", "builtin") or traits.owns != "nothing" or not traits.averages:
+        elif traits.feedback in ("required", "recommended", "builtin") or traits.owns != "nothing":
             yield (
                 f"strategy.compress={self.compress}: {name} leaves out what it makes up for in later steps, and factors"
                 " are not gradients, whose sum counts; use compress=gradients"
+            )
+        elif traits.own_rounds or not traits.averages:
+            yield (
+                f"strategy.compress={self.compress}: {name} keeps account of gradients or does not average, and factors"
+                " are means; use compress=gradients"
             )
 
     def _hand_over(self, bucket: Bucket) -> None:

@@ -71,13 +71,15 @@ def test_the_heaviest_goes_first_to_the_least_loaded() -> None:
 
 def test_a_factor_is_inverted_everywhere_only_if_that_costs_less_than_a_broadcast() -> None:
     factors = of(30, 10, 20, 40)
-    everywhere = balanced(factors, 2, lambda factor: 1.0, lambda elements: 1.1)
+    everywhere = balanced(factors, 2, lambda factor: 1.0, lambda factor: 1.1)
     assert everywhere == [EVERYWHERE] * 4
     # equal costs: communicated. 40 to 0, 30 to 1, 20 to 1, 10 to 0
-    assert balanced(factors, 2, lambda factor: 1.0, lambda elements: 1.0) == [1, 0, 1, 0]
+    assert balanced(factors, 2, lambda factor: 1.0, lambda factor: 1.0) == [1, 0, 1, 0]
     # d^3 against 16 d(d+1)/2: 10 costs 1000 and 880, 40 costs 64000 and 13120; only below 8.9 is inverting cheaper
     cubic = InverseCost(0.0, 1.0)
-    mixed = balanced(of(8, 9, 7, 40), 2, lambda factor: cubic.of(factor.dimension), lambda elements: 16.0 * elements)
+    mixed = balanced(
+        of(8, 9, 7, 40), 2, lambda factor: cubic.of(factor.dimension), lambda factor: 16.0 * factor.elements
+    )
     assert mixed == [EVERYWHERE, 1, EVERYWHERE, 0]
 
 
@@ -85,7 +87,7 @@ def test_each_factor_has_its_own_seconds_and_loads_are_dimensions() -> None:
     factors = of(10, 10, 6, 5)
     measured_s = {"0.a": 9.0, "1.a": 1.0, "2.a": 9.0, "3.a": 9.0}
     # 10 to 0; the second 10 is NCT and burdens nobody; 6 to 1, 5 to 1 although it has 9 s already
-    owners = balanced(factors, 2, lambda factor: measured_s[factor.name], lambda elements: 2.0)
+    owners = balanced(factors, 2, lambda factor: measured_s[factor.name], lambda factor: 2.0)
     assert owners == [0, EVERYWHERE, 1, 1]
 
 

@@ -21,7 +21,7 @@ def test_an_inverse_leaves_the_factor_as_it_was_and_is_exactly_symmetric() -> No
     torch.manual_seed(0)
     factor = _symmetric(40)
     before = factor.clone()
-    found = inverses.inverse(factor, 0.1, "A")
+    found = inverses.inverse(factor, 0.1, "A")[0]
     inverses.eigen(factor, "A")
     assert torch.equal(factor, before) and torch.equal(found, found.T) and found.dtype == torch.float32
     torch.testing.assert_close(found @ (factor + 0.1 * torch.eye(40)), torch.eye(40), rtol=0, atol=1e-4)
@@ -34,20 +34,20 @@ def test_what_single_precision_cannot_invert_is_inverted_in_double(damping: floa
     factor = 1e8 * torch.outer(vector, vector)  # of rank 1, exactly
     in_single, _ = torch.linalg.cholesky_ex(factor + damping * torch.eye(40))
     assert not torch.allclose(in_single.diagonal()[1:].square(), torch.tensor(damping), rtol=0.2)
-    found = inverses.inverse(factor, damping, "A")
+    found = inverses.inverse(factor, damping, "A")[0]
     wanted = torch.linalg.inv(factor.double() + damping * torch.eye(40, dtype=torch.float64))
     assert torch.linalg.norm(found - wanted) < 1e-3 * torch.linalg.norm(wanted)
 
 
 def test_a_factor_that_needs_more_damping_gets_it() -> None:
     factor = torch.diag(torch.tensor([1.0, -0.05]))  # as rounding may leave it, but larger
-    torch.testing.assert_close(inverses.inverse(factor, 1e-3, "A"), torch.diag(torch.tensor([1 / 1.1, 1 / 0.05])))
+    torch.testing.assert_close(inverses.inverse(factor, 1e-3, "A")[0], torch.diag(torch.tensor([1 / 1.1, 1 / 0.05])))
 
 
 def test_a_hopeless_factor_is_named() -> None:
     with pytest.raises(RunError, match=r"G of conv1 \(2 x 2\).*0\.001.*up to 1;.*strategy\.damping"):
-        inverses.inverse(-2 * torch.eye(2), 1e-3, "G of conv1")
-    for function in (lambda f: inverses.inverse(f, 1e-3, "A of fc"), lambda f: inverses.eigen(f, "A of fc")):
+        inverses.inverse(-2 * torch.eye(2), 1e-3, "G of conv1")[0]
+    for function in (lambda f: inverses.inverse(f, 1e-3, "A of fc")[0], lambda f: inverses.eigen(f, "A of fc")):
         for bad in (math.nan, math.inf):
             with pytest.raises(RunError, match=r"A of fc \(3 x 3\) is not finite"):
                 function(torch.full((3, 3), bad))
@@ -88,7 +88,7 @@ def test_what_moves_from_one_factor_to_the_other_does_not_change_the_step() -> N
         left, right = scale * a, g / scale
         of_a, of_g = inverses.split_damping(left.trace().item(), 4, right.trace().item(), 3, 0.1)
         steps.append(
-            inverses.precondition(gradient, inverses.inverse(left, of_a, "A"), inverses.inverse(right, of_g, "G"))
+            inverses.precondition(gradient, inverses.inverse(left, of_a, "A")[0], inverses.inverse(right, of_g, "G")[0])
         )
     torch.testing.assert_close(steps[0], steps[1], rtol=1e-4, atol=1e-5)
 

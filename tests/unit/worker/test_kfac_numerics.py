@@ -103,8 +103,8 @@ def test_at_one_place_a_convolution_is_a_linear_layer() -> None:
         outputs.retain_grad()
         outputs.pow(3).flatten(1).sum(1).mean().backward()
         assert outputs.grad is not None
-        inverse_a = inverses.inverse(statistics.input_factor(module, inputs), 0.1, "A")
-        inverse_g = inverses.inverse(statistics.output_factor(module, outputs.grad), 0.1, "G")
+        inverse_a = inverses.inverse(statistics.input_factor(module, inputs), 0.1, "A")[0]
+        inverse_g = inverses.inverse(statistics.output_factor(module, outputs.grad), 0.1, "G")[0]
         found.append(inverses.precondition(statistics.gradient_matrix(module), inverse_a, inverse_g))
     torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-4)
 
@@ -163,7 +163,7 @@ def test_where_the_factors_are_exact_a_gradient_is_preconditioned_by_the_fisher_
     torch.testing.assert_close(gradient.double(), single.mean(0), rtol=0, atol=1e-6)
     natural = torch.linalg.solve(fisher, gradient.double().flatten()).view_as(gradient)
     a, g = _factors(module, inputs, lambda given: (given - targets).abs().sum(1).mean())
-    by_inverse = inverses.precondition(gradient, inverses.inverse(a, 1e-6, "A"), inverses.inverse(g, 1e-6, "G"))
+    by_inverse = inverses.precondition(gradient, inverses.inverse(a, 1e-6, "A")[0], inverses.inverse(g, 1e-6, "G")[0])
     by_eigen = inverses.precondition_eigen(gradient, inverses.eigen(a, "A"), inverses.eigen(g, "G"), 1e-6)
     for found in (by_inverse, by_eigen):
         torch.testing.assert_close(found.double(), natural, rtol=1e-3, atol=1e-4)
@@ -176,7 +176,7 @@ def test_preconditioning_solves_the_damped_product() -> None:
     expected = torch.linalg.solve(torch.kron(damped_g, damped_a), gradient.flatten()).view(3, 4)
     by_columns = torch.linalg.solve(torch.kron(damped_a, damped_g), gradient.T.flatten()).view(4, 3).T
     torch.testing.assert_close(expected, by_columns)
-    found = inverses.precondition(gradient, inverses.inverse(a, 0.3, "A"), inverses.inverse(g, 0.2, "G"))
+    found = inverses.precondition(gradient, inverses.inverse(a, 0.3, "A")[0], inverses.inverse(g, 0.2, "G")[0])
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -188,7 +188,7 @@ def test_the_eigen_form_damps_the_product_and_agrees_with_cholesky_where_that_is
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     # G = I: A (x) I + damping I = (A + damping I) (x) I
     found = inverses.precondition_eigen(gradient, inverses.eigen(a, "A"), inverses.eigen(torch.eye(3), "G"), 0.3)
-    expected = inverses.precondition(gradient, inverses.inverse(a, 0.3, "A"), torch.eye(3))
+    expected = inverses.precondition(gradient, inverses.inverse(a, 0.3, "A")[0], torch.eye(3))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
