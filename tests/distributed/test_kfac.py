@@ -119,13 +119,6 @@ def test_a_plan_by_the_devices_times_makes_the_same_steps(
     assert set(answers) == set(RANKS)
 
 
-@pytest.mark.parametrize("name", ["spd in 1", "spd in 4", "pad in 1", "pad in 4"])
-def test_factors_take_the_devices_time_once_in_however_many_parts(name: str, paced: tuple[Path, Answers]) -> None:
-    spent_s = paced[1][0][name]["spent_s"]
-    factors_s = sum(s for piece, s in spent_s.items() if piece.endswith((".a", ".g")) and " of " not in piece)
-    assert 0.99 * STEPS * PACED["work_s"]["factor"] <= factors_s < 2 * STEPS * PACED["work_s"]["factor"]
-
-
 def _sent(strategy: str, ranks: int, params: dict[str, Any], folder: Path) -> tuple[int, Any]:
     """In one step by all ranks, and the plan."""
     case = Case(name="one", spec={"strategy": strategy, "strategy_params": params}, end=1, save="kept")

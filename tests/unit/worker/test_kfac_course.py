@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +177,48 @@ def test_a_piece_of_work_lasts_as_long_as_the_device_says() -> None:
     seconds = clock.take()
     assert seconds["a factor"] == pytest.approx(0.01, rel=0.3)
     assert seconds["another"] < 0.005
+
+
+class _Recording(PhaseClock):
+    """Keeps the seconds that each phase is given, and takes none of them."""
+
+    def __init__(self, times: ComputeTimes) -> None:
+        super().__init__(times=times)
+        self.given: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str, seconds: float | None = None) -> Iterator[None]:
+        self.given[name] = self.given.get(name, 0.0) + (seconds or 0.0)
+        with super().phase(name):
+            yield
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_a_step_takes_each_piece_of_work_once_in_however_many_parts(accumulate: int) -> None:
+    spec = make_spec("dkfac", workers=1, batch_size=8, strategy_params={"accumulate": accumulate})
+    spec = dataclasses.replace(spec, device=part("device", "paced", {"step_s": 0.1, "work_s": {"factor": 0.4}}))
+    parts = build_parts(spec)
+    device = parts.device.profile(measure(spec))
+    model = parts.workload.model(0)
+    clock = _Recording(ComputeTimes(device, model))
+    parts.strategy.bind(
+        WorkerContext(
+            spec=spec,
+            workload=parts.workload,
+            model=model,
+            optimizer=parts.workload.optimizer(model.parameters()),
+            compressor=parts.compressor,
+            comm=Echo(0, 1, 60.0),
+            clock=clock,
+        )
+    )
+    for step in range(2):
+        batch = parts.workload.batch(step, rank=0, world_size=1, batch_size=8, seed=0)
+        with clock.phase("optimizer"):
+            parts.strategy.step(batch, step)
+    for piece in device.work:
+        assert clock.given[piece.name] == pytest.approx(2 * piece.seconds), piece.name
+    assert clock.given["forward"] == pytest.approx(2 * device.forward_s)
 
 
 class _Lonely(nn.Module):
