@@ -19,6 +19,8 @@ INVERSE_GROWTH = 4.77e-4
 WORKERS = {"emulated": 8, "simulated": 64}
 SCALE = 100
 _STEPS, _REPEATS = 4, 3
+_SIMULATED_DILATION = 20
+"""At which plans reckon with messages of 50 us, not with the millisecond that one takes this machine."""
 _START_S, _PREDICTION_S = 14.0, 12.0
 """Of a run around its steps; of a prediction."""
 
@@ -88,7 +90,7 @@ def _trial(case: str, arm: str, kind: str, seed: int, rate_bit_s: float) -> Tria
         f"device.growth={{inverse: {INVERSE_GROWTH}}}",
     ]
     if kind == "simulated":
-        return Trial(case, arm, kind, (*shared, *ARMS[arm]), _PREDICTION_S)
+        return Trial(case, arm, kind, (*shared, f"dilation={_SIMULATED_DILATION}", *ARMS[arm]), _PREDICTION_S)
     slowed = (f"workload.scale={SCALE}", f"dilation={model.dilation:g}")
     return Trial(
         case, arm, kind, (*shared, *slowed, *ARMS[arm]), _START_S + _STEPS * model.dilation * 1.5 * model.compute_s
