@@ -119,25 +119,35 @@ def test_a_plan_by_the_devices_times_makes_the_same_steps(
     assert set(answers) == set(RANKS)
 
 
-def _sent(strategy: str, ranks: int, params: dict[str, Any], folder: Path) -> tuple[int, Any]:
-    """In one step by all ranks, and the plan."""
-    case = Case(name="one", spec={"strategy": strategy, "strategy_params": params}, end=1, save="kept")
-    answers = play([case], ranks, folder)
-    state = torch.load(folder / "kept of rank 0.pt", weights_only=True)["strategy"]
-    return sum(answer["one"]["sent"] for answer in answers), state.get("second_order")
+STEPPED = {
+    "d": ("d", "nothing"),
+    "mpd": ("mpd", INVERSES),
+    "spd": ("spd", INVERSES),
+    "pad": ("pad", INVERSES),
+    "pad with gradients": ("pad", GRADIENTS),
+    "dp": ("dp", GRADIENTS),
+}
+"""Variant and results, by the name of a step."""
 
 
-@pytest.mark.parametrize(
-    ("variant", "results"),
-    [("d", "nothing"), ("mpd", INVERSES), ("spd", INVERSES), ("pad", INVERSES), ("pad", GRADIENTS), ("dp", GRADIENTS)],
-)
-def test_bytes_of_a_step_are_those_of_the_closed_forms(variant: str, results: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def stepped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answers]:
+    """One step of each, and of `ddp`, by three ranks."""
+    folder = tmp_path_factory.mktemp("stepped")
+    cases = [Case(name="ddp", spec={"strategy": "ddp"}, end=1)]
+    for name, (variant, results) in STEPPED.items():
+        params = {"results": results} if variant == "pad" else {}
+        spec = {"strategy": NAMES[variant], "strategy_params": params}
+        cases.append(Case(name=name, spec=spec, end=1, save=f"{name} kept"))
+    return folder, play(cases, 3, folder)
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_bytes_of_a_step_are_those_of_the_closed_forms(name: str, stepped: tuple[Path, Answers]) -> None:
     """Beside `ddp`'s: all-reduced or reduced triangles, and what comes back."""
-    ranks = 3
-    (tmp_path / "ddp").mkdir()
-    plain, _ = _sent("ddp", ranks, {}, tmp_path / "ddp")
-    params = {"results": results} if variant == "pad" else {}
-    found, plan = _sent(NAMES[variant], ranks, params, tmp_path)
+    ranks, (variant, results), (folder, answers) = 3, STEPPED[name], stepped
+    plan = torch.load(folder / f"{name} kept of rank 0.pt", weights_only=True)["strategy"]["second_order"]
+    found, plain = (sum(answer[case]["sent"] for answer in answers) for case in (name, "ddp"))
     model = build_parts(make_spec()).workload.model(0)
     layers = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)}
     sizes = {name: dimensions(module) for name, module in layers.items()}
@@ -149,7 +159,7 @@ def test_bytes_of_a_step_are_those_of_the_closed_forms(variant: str, results: st
         expected += broadcast_bytes(sum(a * g for a, g in sizes.values()), ranks)
     elif results == INVERSES:
         expected += broadcast_bytes(owned_elements(factors, plan["owners"]), ranks)
-    traces = 2 * (ranks - 1) * 4 * len(factors) if (variant, results) == ("pad", INVERSES) else 0
+    traces = 2 * (ranks - 1) * 4 * len(factors) if name == "pad" else 0
     assert found - plain == expected + traces
 
 
