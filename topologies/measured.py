@@ -5,11 +5,14 @@ from __future__ import annotations
 import difflib
 from typing import Any, Unpack
 
-from testbed.core.topology import MOST_RATE_BIT_S, Link, Topology, symmetric
+from testbed.core.topology import Link, Topology, symmetric
 from testbed.core.units import format_rate
 from topologies.matrices import MATRICES, Matrix
 from topologies.parameters import Impairments, Parameters, with_impairments
 from topologies.parts import LAN_RATE, assemble, every_pair
+
+CAP_BIT_S = 1e10
+"""Of a link that was measured faster, or not at all."""
 
 
 def build(
@@ -81,16 +84,16 @@ def _link(read: Parameters, figures: Matrix, a: str, b: str, cap_bit_s: float | 
 def _capacity(figures: Matrix, measured_gbit_s: float | None, cap_bit_s: float | None) -> tuple[float, str]:
     """Bits per second, and the words for it."""
     if measured_gbit_s is None:
-        return cap_bit_s or MOST_RATE_BIT_S, "assumed: given as topo.rate, nothing measured"
+        return cap_bit_s or CAP_BIT_S, "assumed: given as topo.rate, nothing measured"
     measured_bit_s = measured_gbit_s * 1e9
     if cap_bit_s is not None and cap_bit_s < measured_bit_s:
         return (
             cap_bit_s,
             f"assumed: held at {format_rate(cap_bit_s)} as asked (topo.rate); uncapped: {figures.capacity}",
         )
-    if measured_bit_s > MOST_RATE_BIT_S:
+    if measured_bit_s > CAP_BIT_S:
         return (
-            MOST_RATE_BIT_S,
-            f"held at {format_rate(MOST_RATE_BIT_S)}, the most a link may have; more was {figures.capacity}",
+            CAP_BIT_S,
+            f"held at {format_rate(CAP_BIT_S)}, the most a link of these may have; more was {figures.capacity}",
         )
     return measured_bit_s, figures.capacity

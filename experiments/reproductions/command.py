@@ -104,7 +104,7 @@ def reproduce(
     failures = _make(lacking, places.runs, most_s=None if full else MOST_S, share=share) if making and lacking else []
     found = [found_of(system, one.trial, kept.find(one)) for one in [*asked, *_beyond(system, asked, kept)]]
     content = outcome.result(system, found)
-    folder = places.results / system.name
+    folder = places.results / system.folder
     if content["verdict"] is None and (folder / "result.json").exists():
         _say(f"{system.name}: nothing was found that gives a verdict, so what stands on its page stays")
         return content, failures

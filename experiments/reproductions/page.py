@@ -39,7 +39,7 @@ def region(system: System, found: Sequence[Found], content: Mapping[str, Any]) -
         if runs
         else "No run is there yet; ids will be in"
     )
-    file = f"[result.json](../../experiments/reproductions/{system.name}/result.json)"
+    file = f"[result.json](../../experiments/reproductions/{system.folder}/result.json)"
     said = f"**{last_line(system, content)}.** Condition: {content['condition']}."
     return "\n\n".join([said, cases_table(system, found), f"{made} {file}."])
 

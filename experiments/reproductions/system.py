@@ -1,6 +1,6 @@
 """What a reproduction declares, and the systems there are: one folder beside this file each.
 
-experiments/reproductions/NAME/declaration.py   SYSTEM: claim, source, arms, runs (by hand)
+experiments/reproductions/NAME/declaration.py   SYSTEM: claim, source, arms, runs (by hand); of a-b in a_b
 experiments/reproductions/NAME/result.json      what came of it (written)
 docs/reproductions/NAME.md                      the page, by hand but for the region `reproduction`
 """
@@ -65,7 +65,7 @@ class System:
     """A published claim that one way of doing it is so many times better than the best other."""
 
     name: str
-    """As its folder."""
+    """As its folder, whose name has underscores for hyphens."""
     claim: str
     claimed: float
     """The ratio that is claimed, above 1."""
@@ -87,12 +87,21 @@ class System:
     """More columns of the table, by case and kind."""
 
     @property
+    def folder(self) -> str:
+        return folder_of(self.name)
+
+    @property
     def arms(self) -> tuple[str, ...]:
         return (*self.candidates, *self.baselines)
 
 
+def folder_of(name: str) -> str:
+    return name.replace("-", "_")
+
+
 def known_systems(folder: Path = FOLDER) -> list[str]:
-    return sorted(path.parent.name for path in folder.glob("*/declaration.py"))
+    """By name."""
+    return sorted(path.parent.name.replace("_", "-") for path in folder.glob("*/declaration.py"))
 
 
 def find_systems(name: str | None, folder: Path = FOLDER) -> list[System]:
@@ -112,14 +121,14 @@ def load(name: str) -> System:
     Raises:
         InputError: its declaration does not fit its folder.
     """
-    system: System = importlib.import_module(f"experiments.reproductions.{name}.declaration").SYSTEM
+    system: System = importlib.import_module(f"experiments.reproductions.{folder_of(name)}.declaration").SYSTEM
     if faults := list(_faults(system, name)):
         raise InputError(*faults)
     return system
 
 
 def _faults(system: System, name: str) -> list[str]:
-    where = f"experiments/reproductions/{name}/declaration.py"
+    where = f"experiments/reproductions/{folder_of(name)}/declaration.py"
     faults = [] if system.name == name else [f"{where}: its system is called {system.name!r}"]
     trials = [trial for full in (False, True) for trial in system.trials(full)]
     for trial in trials:

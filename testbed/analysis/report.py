@@ -31,6 +31,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         *drawn,
         *_changes(record),
         *_tuning(record),
+        *_plan(record),
         page.section("Links", page.table(_LINK_HEADINGS, _link_rows(record)), _remarks(record)),
         page.section("Measurements of the links", page.table(_STAGE_HEADINGS, _stage_rows(record))),
         page.section("Provenance", page.table(("", "value"), _flat(record.provenance, depth=1)), *_details(record)),
@@ -71,6 +72,22 @@ def _tuning(record: Record) -> Iterator[str]:
         )
         table = page.table(("time", "after step", "what", "trial", "size", "buckets", "a step takes"), rows)
         yield page.section("Search of the size of buckets", page.note(remark), table)
+
+
+def _plan(record: Record) -> Iterator[str]:
+    """Nothing where the strategy made none."""
+    for note in record.of_kind("plan"):
+        dimensions: dict[int | None, list[int]] = {}
+        for factor in note.get("factors", ()):
+            dimensions.setdefault(factor.get("owner"), []).append(factor.get("dimension", 0))
+        rows = (
+            ("every worker" if owner is None else f"rank {owner}", len(found), max(found), sum(found))
+            for owner, found in sorted(dimensions.items(), key=lambda pair: (pair[0] is not None, pair[0] or 0))
+        )
+        groups = note.get("groups", ())
+        remark = f"{sum(map(len, dimensions.values()))} factors, which travel in {len(groups)} groups."
+        table = page.table(("inverted by", "factors", "largest dimension", "dimensions in all"), rows)
+        yield page.section("Who inverts which of K-FAC's factors", page.note(remark), table)
 
 
 def _shown(convert: Callable[[float], str], value: Any) -> str | None:

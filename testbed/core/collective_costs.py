@@ -26,7 +26,7 @@ from testbed.core.topology import Topology
 
 ALGORITHMS = ("gloo", "ring", "hierarchical", "hierarchical_two_shot", "two_shot")
 KINDS = ("all_reduce", "all_gather", "all_to_all")
-CHAIN_CHUNK_BYTES = 128 * 1024
+CHAIN_CHUNK_BYTES, LEAST_CHUNK_BYTES = 128 * 1024, 16 * 1024
 MOST_CHAIN_CHUNKS = 256
 Pairs = dict[tuple[str, str], float]
 
@@ -37,11 +37,17 @@ def part_sizes(count: int, parts: int) -> list[int]:
     return [base + (index < extra) for index in range(parts)]
 
 
-def chain_chunks(size_bytes: float, ranks: int) -> int:
+def chain_chunks(size_bytes: float, ranks: int, chunk_bytes: float = CHAIN_CHUNK_BYTES) -> int:
     """In how many chunks a chain of `ranks` passes on a tensor; two ranks have nobody to pass it on to."""
     if ranks <= 2:
         return 1
-    return min(MOST_CHAIN_CHUNKS, max(1, int(size_bytes // CHAIN_CHUNK_BYTES)))
+    return min(MOST_CHAIN_CHUNKS, max(1, int(size_bytes // chunk_bytes)))
+
+
+def scaled_chunk_bytes(scale: float) -> float:
+    """Of a chain whose tensors and links are `scale` times smaller: so that as many are under way, down to where their
+    messages would cost more than that."""
+    return max(LEAST_CHUNK_BYTES, CHAIN_CHUNK_BYTES / scale)
 
 
 def ranks_of_regions(topology: Topology) -> list[list[int]]:
@@ -133,6 +139,14 @@ def seconds(algorithm: str, kind: str, size_bytes: float, topology: Topology, *,
     return (world_size - 1) * network.ring_round_s(everyone, size_bytes, towards)
 
 
+def chain_seconds(
+    size_bytes: float, topology: Topology, *, message_s: float = 0.0, chunk_bytes: float = CHAIN_CHUNK_BYTES
+) -> float:
+    """Of a broadcast from rank 0 along a chain of all ranks, in chunks; of a reduction to it likewise."""
+    ranks = range(len(topology.nodes))
+    return _Network(topology, message_s).chain_s(ranks, size_bytes, reducing=False, chunk_bytes=chunk_bytes)
+
+
 class _Network:
     def __init__(self, topology: Topology, message_s: float) -> None:
         self.paths, self.regions, self.message_s = _paths(topology), ranks_of_regions(topology), message_s
@@ -173,7 +187,7 @@ class _Network:
 
     def chains_s(self, size_bytes: float, *, reducing: bool) -> float:
         """Inside all regions at once, from or towards their leaders."""
-        return max(self._chain_s(ranks, size_bytes, reducing) for ranks in self.regions)
+        return max(self.chain_s(ranks, size_bytes, reducing) for ranks in self.regions)
 
     def hierarchical_s(self, kind: str, size_bytes: float, direct: bool) -> float:
         leaders = [ranks[0] for ranks in self.regions]
@@ -189,10 +203,12 @@ class _Network:
             across_s = 2 * (count - 1) * self.ring_round_s(leaders, size_bytes / count)
         return self.chains_s(size_bytes, reducing=True) + across_s + self.chains_s(size_bytes, reducing=False)
 
-    def _chain_s(self, ranks: Sequence[int], size_bytes: float, reducing: bool) -> float:
+    def chain_s(
+        self, ranks: Sequence[int], size_bytes: float, reducing: bool, chunk_bytes: float = CHAIN_CHUNK_BYTES
+    ) -> float:
         if len(ranks) < 2 or size_bytes <= 0:
             return 0.0
-        chunks = chain_chunks(size_bytes, len(ranks))
+        chunks = chain_chunks(size_bytes, len(ranks), chunk_bytes)
         order = list(reversed(ranks)) if reducing else list(ranks)
         hops = [(self.paths.between(a, b), size_bytes / chunks) for a, b in itertools.pairwise(order)]
         return (len(ranks) - 2 + chunks) * concurrent_s(hops, self.message_s)

@@ -4,13 +4,14 @@ device takes. Pure arithmetic on profiles, so both sides may use it."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from testbed.core.errors import InputError
-from testbed.core.profile import LayerTimes, Profile, read_profile
+from testbed.core.profile import LayerTimes, Profile, WorkTimes, read_profile
 from testbed.core.units import parse_time_s
 
 FORWARD_SHARE = 1 / 3
@@ -26,6 +27,10 @@ class Device(ABC):
     def faults(self) -> Iterator[str]:
         """What is wrong with it on the machine where the command was given, one line each."""
         yield from ()
+
+    def layers(self, cpu: Profile) -> Profile:
+        """Times on this device of the layers alone, before it is known what else there is to do."""
+        return self.profile(cpu)
 
     @abstractmethod
     def profile(self, cpu: Profile) -> Profile:
@@ -52,16 +57,41 @@ class Paced(Device):
     Args:
         step_s: seconds, or text with a unit.
         codec_speedup: how many times as fast as a core of this machine it compresses.
+        work_s: by kind of the strategy's own work, such as K-FAC's "factor" and "inverse": seconds that all pieces of
+            it take together, split by their FLOPs. Kinds that are not named go at the rate of the layers' FLOPs.
+        growth: by kind: b, where pieces are to share the seconds by exp(b times their size) instead.
 
     Raises:
         ValueError: a parameter is not a number above 0.
     """
 
-    def __init__(self, *, step_s: float | str, codec_speedup: float = 1.0) -> None:
+    def __init__(
+        self,
+        *,
+        step_s: float | str,
+        codec_speedup: float = 1.0,
+        work_s: Mapping[str, float] | None = None,
+        growth: Mapping[str, float] | None = None,
+    ) -> None:
         self.step_s = _seconds("step_s", step_s)
         self.codec_speedup = _above_zero("codec_speedup", codec_speedup)
+        self.work_s = {kind: _seconds(f"work_s.{kind}", seconds) for kind, seconds in (work_s or {}).items()}
+        self.growth = {kind: _above_zero(f"growth.{kind}", rate) for kind, rate in (growth or {}).items()}
+        if lacking := [kind for kind in self.growth if kind not in self.work_s]:
+            raise ValueError(
+                f"growth.{lacking[0]}: says how seconds are split of which work_s.{lacking[0]} is not given"
+            )
 
     def profile(self, cpu: Profile) -> Profile:
+        kinds = {piece.kind for piece in cpu.work}
+        if unknown := [kind for kind in self.work_s if kind not in kinds]:
+            found = f"the strategy's work is {', '.join(sorted(kinds))}" if kinds else "the strategy has no such work"
+            raise InputError(f"device.work_s.{unknown[0]}={self.work_s[unknown[0]]:g}: {found}")
+        if cpu.work and not any(layer.forward_flop for layer in cpu.layers):
+            raise InputError("device=paced: the layers have no FLOPs, so how long the strategy's work takes is unknown")
+        return self.layers(cpu)
+
+    def layers(self, cpu: Profile) -> Profile:
         whole = sum(layer.forward_flop for layer in cpu.layers)
         weights = [layer.forward_flop if whole else layer.parameters for layer in cpu.layers]
         total = sum(weights) or 1.0
@@ -75,10 +105,26 @@ class Paced(Device):
             backward_s=self.step_s * (1 - FORWARD_SHARE),
             optimizer_s=0.0,
             other_s=0.0,
+            work=tuple(self._work(cpu.work, whole / (FORWARD_SHARE * self.step_s))),
             assumed=True,
             provenance={"made_by": f"{self.step_s:g} s a step, split by the layers' FLOPs", "codec": cpu.provenance},
         )
         return paced.with_codec_of(cpu, self.codec_speedup)
+
+    def _work(self, work: Sequence[WorkTimes], flop_s: float) -> Iterator[WorkTimes]:
+        largest = max((piece.size for piece in work), default=0)  # in proportion to it, which no size overflows
+        weights = [
+            math.exp(self.growth[piece.kind] * (piece.size - largest)) if piece.kind in self.growth else piece.flop
+            for piece in work
+        ]
+        totals: dict[str, float] = {}
+        for piece, weight in zip(work, weights, strict=True):
+            totals[piece.kind] = totals.get(piece.kind, 0.0) + weight
+        for piece, weight in zip(work, weights, strict=True):
+            if piece.kind in self.work_s:
+                yield dataclasses.replace(piece, seconds=self.work_s[piece.kind] * weight / totals[piece.kind])
+            else:
+                yield _at_rate(piece, flop_s)
 
 
 class Profiled(Device):
@@ -103,11 +149,20 @@ class Profiled(Device):
 
     def profile(self, cpu: Profile) -> Profile:
         measured = read_profile(self.file)
-        if faults := [f"device.file={self.file}: {why}" for why in measured.mismatches(cpu)]:
+        faults = [f"device.file={self.file}: {why}" for why in measured.mismatches(cpu)]
+        seconds = {piece.name: piece.seconds for piece in measured.work}
+        if lacking := [piece.name for piece in cpu.work if piece.name not in seconds]:
+            faults.append(
+                f"device.file={self.file}: it does not say how long {len(lacking)} pieces of the strategy's work take"
+                f" (the first is {lacking[0]}); a profile of this strategy does, or device=paced assumes it"
+            )
+        if faults:
             raise InputError(*faults)
         device = dataclasses.replace(
             measured,
             cpu_step_s=cpu.cpu_step_s,
+            work=tuple(dataclasses.replace(piece, seconds=seconds[piece.name]) for piece in cpu.work),
+            factored=cpu.factored,
             buckets=cpu.buckets,
             collectives=cpu.collectives,
             cycle_steps=cpu.cycle_steps,
@@ -136,6 +191,7 @@ def at_flop_rate(cpu: Profile, flop_s: float) -> Profile:
         forward_s=sum(forward_s),
         backward_s=ratio * sum(forward_s),
         other_s=0.0,
+        work=tuple(_at_rate(piece, flop_s) for piece in cpu.work),
         assumed=True,
         provenance={"made_by": f"FLOPs over {flop_s:g} FLOP/s", "codec_and_optimizer": cpu.provenance},
     )
@@ -143,6 +199,10 @@ def at_flop_rate(cpu: Profile, flop_s: float) -> Profile:
 
 def _lasting(layer: LayerTimes, seconds: float) -> LayerTimes:
     return dataclasses.replace(layer, forward_s=seconds * FORWARD_SHARE, backward_s=seconds * (1 - FORWARD_SHARE))
+
+
+def _at_rate(piece: WorkTimes, flop_s: float) -> WorkTimes:
+    return dataclasses.replace(piece, seconds=piece.flop / flop_s)
 
 
 def _with_backward_at_parameters(layers: tuple[LayerTimes, ...]) -> tuple[LayerTimes, ...]:

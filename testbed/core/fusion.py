@@ -74,21 +74,29 @@ def cut(gradients: Sequence[Gradient], rule: str, size_bytes: int, cost: Cost | 
     return counts
 
 
-def merged(gradients: Sequence[Gradient], cost: Cost) -> list[int]:
+def merged(gradients: Sequence[Gradient], cost: Cost, apart: Sequence[bool] = ()) -> list[int]:
     """Merged-gradient wait-free backpropagation: Shi et al., "MG-WFBP: Efficient Data Communication for Distributed
     Synchronous SGD Algorithms", INFOCOM 2019, arXiv:1811.11141.
 
     A bucket takes in the next tensor if that one is there before the bucket could have been sent, because another one
     is under way until then, or if waiting for it costs less than the start of a collective of its own. Differs from
     the paper: by tensor, not by layer, and decided once, in the order of backward, from times that are known before.
+
+    Args:
+        apart: for each tensor but the last, whether the next may not share its bucket; empty where all may. The link
+            is as busy after such a cut as after any other.
+
+    Raises:
+        ValueError: `apart` is of another length.
     """
+    apart = apart or [False] * (len(gradients) - 1)
     cuts: list[bool] = []
     ready_s, free_s, filled = 0.0, 0.0, 0
-    for gradient, after in itertools.pairwise(gradients):
+    for (gradient, after), is_apart in zip(itertools.pairwise(gradients), apart, strict=True):
         ready_s += gradient.backward_s
         filled += gradient.size_bytes
         begin_s, next_s = max(free_s, ready_s), ready_s + after.backward_s
-        is_cut = next_s > begin_s and next_s - begin_s >= cost.start_s
+        is_cut = is_apart or (next_s > begin_s and next_s - begin_s >= cost.start_s)
         cuts.append(is_cut)
         if is_cut:
             free_s, filled = begin_s + cost.of(filled), 0

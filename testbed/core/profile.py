@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import InputError
+from testbed.core.kfac_plan import FactoredLayer
 
 SCHEMA_VERSION = 1
 
@@ -52,6 +53,23 @@ class Collective:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkTimes:
+    """A piece of what a strategy computes beside gradients and their update, such as one factor of K-FAC."""
+
+    name: str
+    kind: str
+    """What pieces of one kind have in common is how long they take for their size: "factor", "inverse" and so on."""
+    size: int
+    """Of a factor or its inverse the dimension."""
+    seconds: float
+    """Each time it is done."""
+    flop: float = 0.0
+    """Likewise; what it would take on a device of which only its speed is known follows from them."""
+    share: float = 1.0
+    """How often a rank does it in a step, on average over steps and ranks; 1 until a plan says so."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Profile:
     """Times of one workload with one compressor on one device."""
 
@@ -74,6 +92,10 @@ class Profile:
     """Of one step; of a whole cycle where that has more."""
     cycle_steps: int = 1
     """So many steps have each of these buckets and collectives once, most of them none."""
+    work: tuple[WorkTimes, ...] = ()
+    """What the strategy computes besides."""
+    factored: tuple[FactoredLayer, ...] = ()
+    """The layers that second-order strategies work on, in the order of forward."""
     cpu_step_s: float = 0.0
     """CPU seconds that this machine spends on one worker's step, without communication; the device's do not count."""
     evaluate_cpu_s: float = 0.0
@@ -90,9 +112,15 @@ class Profile:
         return cycle_s / self.cycle_steps
 
     @property
+    def work_step_s(self) -> float:
+        """Of the strategy's own work in a step; the mean over steps and ranks."""
+        return sum(piece.share * piece.seconds for piece in self.work)
+
+    @property
     def step_s(self) -> float:
         """All that a step computes."""
-        return self.forward_s + self.backward_s + self.optimizer_s + self.other_s + self.codec_step_s
+        phases_s = self.forward_s + self.backward_s + self.optimizer_s + self.other_s
+        return phases_s + self.codec_step_s + self.work_step_s
 
     def codec_s(self, elements: int, round_: int) -> float:
         """Seconds of round `round_` of a bucket of `elements`: as measured, in proportion between two measured sizes
@@ -156,6 +184,8 @@ class Profile:
             )
             fields["buckets"] = tuple(fields["buckets"])
             fields["collectives"] = tuple(Collective(**c) for c in fields["collectives"])
+            fields["factored"] = tuple(FactoredLayer(**layer) for layer in fields.get("factored", ()))
+            fields["work"] = tuple(WorkTimes(**piece) for piece in fields.get("work", ()))
             return cls(**fields)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a profile: {error}") from error

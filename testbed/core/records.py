@@ -17,6 +17,11 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        of strategy.fusion=tuned: `what` is "trial" (steps with buckets of this size took `step_s`),
                        "chosen" (the best of so many trials, in force from now on) or "changed" (steps with what was
                        chosen now take `step_s`, so that a new search begins)
+    plan               rank, step, factors[{name, dimension, owner}], groups[]
+                       of K-FAC, from rank 0 after the step in which it was made: who inverts which factor, null: every
+                       worker does; how many neighbours travel together, none where factors stay where they are
+    damping            rank, step, name, asked, taken
+                       a factor of K-FAC that could not be inverted with the damping asked, in double precision either
     done               rank, steps, finish_s, finish_payload_bytes, parameters_crc32
                        `finish_*`: what the strategy still had to do after the last step; in no step event
     model              rank, parameters, dense_bytes_step, metric_name, metric_target, higher_is_better, routes,

@@ -10,6 +10,8 @@
     {"event": "start", ...}                 ->      step 1 begins
     {"event": "step", ...} {"event": "evaluation", ...}
     {"event": "tuning", ...}                ->      from rank 0, what a strategy has changed by itself, such as buckets
+    {"event": "plan", ...}                  ->      from rank 0, who inverts which of K-FAC's factors
+    {"event": "damping", ...}               ->      of one that was inverted with more of it than asked
     {"event": "payload", ...}               ->      from a user's script by its hook, once a backward; not timed
     {"event": "done", "rank": 0, ...}       ->      all steps taken, all evaluations told
     {"event": "fault", "rank": 0, "message": ...}   before a non-zero exit, where the worker can still speak
@@ -34,7 +36,7 @@ PHASES = ("forward", "backward", "compress", "communicate", "decompress", "optim
 """Keys of `phase_s`. `communicate` is time during which a collective is under way; `exposed_communication` is the part
 of the step in which the worker did nothing but wait for one. All but `communicate`, which runs beside them, add up to
 the step: `forward` includes drawing the batch, `optimizer` all that belongs to no other phase, such as zeroing
-gradients and reading the loss.
+gradients, reading the loss, and what a strategy computes to find its update, as K-FAC's factors and their inverses.
 
 The end of a collective is noted by a thread of the worker, late by as long as another holds the interpreter's lock:
 `communicate` is too long by microseconds, but with a codec of a user's own that keeps the lock by up to one compression

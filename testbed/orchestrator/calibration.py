@@ -20,6 +20,7 @@ from typing import Any
 from testbed.core.auto_dilation import choose
 from testbed.core.errors import raise_input_faults
 from testbed.core.fusion import BY_TIMES
+from testbed.core.kfac_costs import planned
 from testbed.core.profile import Profile
 from testbed.core.rundir import write_json
 from testbed.core.spec import RunSpec
@@ -61,7 +62,7 @@ def calibrate(
     found = _measured(spec, tell, give)
     if spec.auto_dilation:
         spec = dataclasses.replace(spec, dilation=choose(spec, found.cpu, found.device, usable_cores()))
-        if _goes_by_times(spec):
+        if _goes_by_times(spec) or found.cpu.factored:
             found = _measured(spec, tell, give)  # other buckets, since messages cost an emulated second less
     raise_input_faults(time_faults(spec, found.cpu, found.device))
     return spec, found
@@ -75,7 +76,7 @@ def _measured(spec: RunSpec, tell: Callable[[str], None], give: Callable[[Path],
     answer = ask_worker("calibrate", {"spec": spec.to_json(), "cpu": known}, "calibration", TIME_LIMIT_S)
     if known is None:
         _keep(path, answer["cpu"], give)
-    return Calibration(Profile.from_json(answer["cpu"]), Profile.from_json(answer["device"]))
+    return Calibration(*planned(spec, Profile.from_json(answer["cpu"]), Profile.from_json(answer["device"])))
 
 
 def usable_cores() -> int:

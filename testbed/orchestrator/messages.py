@@ -34,6 +34,21 @@ def _anything(_: object) -> bool:
     return True
 
 
+def _counts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_count, value))
+
+
+def _factors(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(factor, dict)
+        and set(factor) == {"name", "dimension", "owner"}
+        and _text(factor["name"])
+        and _count(factor["dimension"])
+        and (factor["owner"] is None or _count(factor["owner"]))
+        for factor in value
+    )
+
+
 def _or_none(check: Any) -> Any:
     return lambda value: value is None or check(value)
 
@@ -72,6 +87,8 @@ FIELDS: dict[str, dict[str, Any]] = {
         "step_s": _number,
         "trial": _count,
     },
+    "plan": {"t_s": _number, "step": _count, "factors": _factors, "groups": _counts},
+    "damping": {"t_s": _number, "step": _count, "name": _text, "asked": _number, "taken": _number},
     "done": {"steps": _count, "parameters_crc32": _or_none(_count)},
     "fault": {"message": _text},
 }

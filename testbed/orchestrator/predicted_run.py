@@ -119,7 +119,7 @@ def _summary(run: RunDir, question: Mapping[str, Any], found: Mapping[str, Any],
     summary["phase_s"] |= {
         "forward": device["forward_s"],
         "backward": device["backward_s"],
-        "optimizer": device["optimizer_s"],
+        "optimizer": device["optimizer_s"] + found["work_s"],
         "exposed_communication": found["exposed_communication_s"],
     }
     wan_bytes = found["wan_bytes_step"] if found["wan_links"] else None

@@ -78,6 +78,15 @@ class PhaseClock:
         """The phase `name` of round `round_` of reducing a bucket."""
         return self.phase(name, self.times.codec_s(elements, round_))
 
+    def work(self, name: str, share: float = 1.0) -> AbstractContextManager[None]:
+        """A piece of what a strategy computes beside gradients and their update, as `Strategy.beside` names it.
+
+        Args:
+            share: of it that is done now.
+        """
+        whole_s = self.times.work_s(name)
+        return self.phase(name, None if whole_s is None else share * whole_s)
+
     def spend(self, seconds: float) -> None:
         """So many of the open phase's seconds are over now; no more than it has left."""
         current = self._open[-1]

@@ -13,10 +13,11 @@ from compressors.base import Compressor, Context, Layout
 from compressors.feedback import with_feedback
 from testbed.core import parameter_faults
 from testbed.core.fusion import BY_TIMES, RULES, TUNED, Cost
+from testbed.core.message_costs import all_reduce_cost
 from testbed.core.units import parse_size_bytes
 from testbed.worker.buckets import Bucket, Buckets
 from testbed.worker.collectives.choice import Collectives
-from testbed.worker.fusion import all_reduce_cost, grouped
+from testbed.worker.fusion import grouped
 from testbed.worker.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.tuner import SMALLEST_SHARE, Bounds, FusionTuner
 from testbed.worker.workload import Batch, Workload, parameters_crc32
@@ -55,7 +56,7 @@ class BucketedStrategy(Strategy):
         faults: Iterable[str | None] = (),
     ) -> None:
         parameter_faults.raise_all(
-            _size_fault(bucket_size),
+            size_fault(bucket_size),
             parameter_faults.choice("fusion", fusion, FUSIONS),
             parameter_faults.choice("collective", collective, collectives),
             parameter_faults.whole("accumulate", accumulate, 1),
@@ -120,7 +121,7 @@ class BucketedStrategy(Strategy):
 
     def take_notes(self) -> list[dict[str, Any]]:
         notes = [] if self._tuner is None else self._tuner.take_notes()
-        return [{**note, "buckets": len(self._groups(note["size_bytes"]))} for note in notes]
+        return [{"event": "tuning", **note, "buckets": len(self._groups(note["size_bytes"]))} for note in notes]
 
     def state_dict(self) -> dict[str, Any]:
         return {"compressor": self.compressor.state_dict(), "bucket_size_bytes": self.bucket_size_bytes}
@@ -201,10 +202,10 @@ class BucketedStrategy(Strategy):
         """How a bucket is reduced in the first step."""
 
 
-def _size_fault(bucket_size: str) -> str | None:
+def size_fault(size: str, name: str = "bucket_size") -> str | None:
     try:
-        if parse_size_bytes(bucket_size) < 1:
-            return f"bucket_size={bucket_size}: must be above 0"
+        if parse_size_bytes(size) < 1:
+            return f"{name}={size}: must be above 0"
     except ValueError as error:
-        return f"bucket_size={bucket_size}: {error}"
+        return f"{name}={size}: {error}"
     return None

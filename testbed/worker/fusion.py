@@ -6,10 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from torch import nn
 
-from testbed.core.auto_dilation import MESSAGE_CPU_S, OWN_MESSAGE_CPU_S
-from testbed.core.collective_costs import cheapest, seconds
 from testbed.core.fusion import Cost, Gradient, cut
-from testbed.core.spec import RunSpec
 from testbed.worker.times import ComputeTimes
 
 
@@ -40,19 +37,3 @@ def grouped(
     ]
     rest = iter(order)
     return [[next(rest) for _ in range(count)] for count in cut(gradients, rule, size_bytes, cost)]
-
-
-def all_reduce_cost(spec: RunSpec, collective: str, size_bytes: float, width: float) -> Cost:
-    """Of sums of buckets over the links of `spec`, by closed form, and what their messages take of a core, which under
-    dilation is that much less of an emulated second.
-
-    Args:
-        size_bytes: of all gradients, as float32.
-        width: bytes sent for a byte of gradient.
-    """
-    if collective == "auto":
-        collective = cheapest("all_reduce", width * size_bytes, spec.topology)
-    message_s = (MESSAGE_CPU_S if collective == "gloo" else OWN_MESSAGE_CPU_S) / spec.dilation
-    return Cost.fitted(
-        lambda size: seconds(collective, "all_reduce", width * size, spec.topology, message_s=message_s), size_bytes
-    )

@@ -145,7 +145,9 @@ class Training:
             raise RunError(f"rank {rank}: the loss of step {step + 1} is {stats.loss}; the training has diverged")
         if is_last:
             self.clock.end_stretch()
-        phase_s = dict.fromkeys(PHASES, 0.0) | self.clock.take()
+        phase_s = dict.fromkeys(PHASES, 0.0)
+        for name, seconds in self.clock.take().items():
+            phase_s[name if name in phase_s else "optimizer"] += seconds  # a strategy's own work leads to the update
         phase_s["communicate"] = self.comm.stopwatch.take_s() / spec.dilation
         t_s = (ended_s - t0_s) / spec.dilation
         self.emit(
@@ -169,6 +171,6 @@ class Training:
     def _after(self, step: int, t_s: float, *, is_due: bool) -> None:
         """What follows from a step that ended at `t_s`."""
         for note in self.parts.strategy.take_notes():
-            self.emit({"event": "tuning", "t_s": t_s, "rank": self.comm.rank, "step": step + 1, **note})
+            self.emit({"t_s": t_s, "rank": self.comm.rank, "step": step + 1, **note})
         if self._evaluations is not None and is_due:
             self._evaluations.start(step + 1, t_s)

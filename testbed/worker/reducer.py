@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import torch
@@ -91,7 +92,7 @@ class Reducer:
     def _begin(self, flat: Tensor, layout: Layout, step: int) -> Job | None:
         """None where the compressor has nothing to say in this step."""
         rounds = self.rounds(flat, layout, step)
-        with self.clock.codec("compress", layout.numel, 0), torch.no_grad():
+        with self._codec("compress", layout.numel, 0), torch.no_grad():
             first = next(rounds, None)
         if self._meter is not None:
             self._meter.begin(step)
@@ -106,7 +107,7 @@ class Reducer:
         with self.clock.phase(WAITING):
             results = job.pending.wait()
         try:
-            with self.clock.codec(job.exchange.then, job.elements, job.round), torch.no_grad():
+            with self._codec(job.exchange.then, job.elements, job.round), torch.no_grad():
                 job.exchange = job.rounds.send(results)
         except StopIteration:
             return False
@@ -119,6 +120,10 @@ class Reducer:
             self._meter.count(exchange, round_)
         self.clock.mark()
         return self._start(exchange)
+
+    def _codec(self, name: str, elements: int, round_: int) -> AbstractContextManager[None]:
+        """The phase of the compressor's work in a round."""
+        return self.clock.codec(name, elements, round_)
 
     def _measure(self, meter: LinkMeter) -> None:
         question = meter.end()

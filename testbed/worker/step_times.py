@@ -28,7 +28,7 @@ from testbed.worker.machine import this_machine
 from testbed.worker.parts import build_parts
 from testbed.worker.rehearsal import Echo
 from testbed.worker.repeated import repeated
-from testbed.worker.strategy import WorkerContext
+from testbed.worker.strategy import Beside, WorkerContext
 from testbed.worker.times import ComputeTimes
 from testbed.worker.workload import Workload
 
@@ -51,7 +51,7 @@ def measure(spec: RunSpec) -> Profile:
         provenance={**this_machine(), "strategy": part_text(spec.strategy), "workers": spec.workers},
     )
     with _alone(spec):
-        layouts, phases = _strategy_step(spec, found)
+        layouts, beside, phases = _strategy_step(spec, found)
     codec, collectives = codec_times(spec, layouts)
     profile = dataclasses.replace(
         found,
@@ -62,6 +62,8 @@ def measure(spec: RunSpec) -> Profile:
         codec=codec,
         buckets=tuple(layout.numel for layout in layouts),
         collectives=tuple(collectives),
+        work=tuple(dataclasses.replace(piece, seconds=phases[piece.name]) for piece in beside.work),
+        factored=beside.factored,
         cycle_steps=parts.strategy.cycle_steps,
         evaluate_cpu_s=_evaluate_cpu_s(parts.workload, model),
     )
@@ -111,15 +113,15 @@ class _Adopting(Uncompressed):
         return self._compressor.adopt(optimizer)
 
 
-def _strategy_step(spec: RunSpec, layers: Profile) -> tuple[list[Layout], dict[str, float]]:
-    """The layouts that a step reduces, and its CPU seconds by phase, as the strategy takes them.
+def _strategy_step(spec: RunSpec, layers: Profile) -> tuple[list[Layout], Beside, dict[str, float]]:
+    """The layouts that a step reduces, what it does beside, and its CPU seconds by phase, as the strategy takes them.
 
     Nothing is compressed, but the optimizer is the one that the compressor leaves. A strategy that makes its buckets by
     the times of layers has those of the emulated device.
     """
     parts = build_parts(spec)
     model = parts.workload.model(spec.seed)
-    clock = PhaseClock(times=ComputeTimes.known(parts.device.profile(layers), model))
+    clock = PhaseClock(times=ComputeTimes.known(parts.device.layers(layers), model))
     parts.strategy.bind(
         WorkerContext(
             spec=spec,
@@ -138,9 +140,10 @@ def _strategy_step(spec: RunSpec, layers: Profile) -> tuple[list[Layout], dict[s
         with clock.phase("other"):
             parts.strategy.step(batch, 0)
         seconds = clock.take_cpu_s()
-        return {phase: seconds.get(phase, 0.0) for phase in ("forward", "backward", "optimizer", "other")}
+        return dict.fromkeys(("forward", "backward", "optimizer", "other"), 0.0) | seconds
 
-    return list(parts.strategy.layouts()), repeated(once)
+    phases = repeated(once)
+    return list(parts.strategy.layouts()), parts.strategy.beside(), phases
 
 
 def batch_of(workload: Workload, spec: RunSpec) -> Any:

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from compressors.base import Compressor, Layout
+from testbed.core.kfac_plan import FactoredLayer
+from testbed.core.profile import WorkTimes
 from testbed.core.spec import RunSpec
 from testbed.worker.clock import PhaseClock
 from testbed.worker.comm import Communicator
@@ -37,6 +39,16 @@ class WorkerContext:
     @property
     def world_size(self) -> int:
         return self.comm.world_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """What a strategy computes beside gradients and their update."""
+
+    work: tuple[WorkTimes, ...] = ()
+    """Pieces of computing, under the names that the clock is given; their seconds are measured by whoever asks."""
+    factored: tuple[FactoredLayer, ...] = ()
+    """As of `core.profile`."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,10 @@ class Strategy(ABC):
         """Of each bucket that a step reduces, or a cycle of `cycle_steps`, in order; called after `bind`."""
         return ()
 
+    def beside(self) -> Beside:
+        """What a step computes that no phase of its own name shows; called after a step."""
+        return Beside()
+
     def routes(self) -> list[str] | None:
         """The route of each bucket as its `Route`'s value, in order; None where buckets take no such route.
 
@@ -88,7 +104,7 @@ class Strategy(ABC):
         return None
 
     def take_notes(self) -> list[dict[str, Any]]:
-        """What the strategy has decided by itself since the last call: the fields of "tuning" events, for the record.
+        """What the strategy has decided by itself since the last call: events for the record, "tuning" or "plan".
 
         Called after every step.
         """

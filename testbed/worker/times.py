@@ -19,6 +19,7 @@ class ComputeTimes:
         """
         self._profile = profile
         self._backward_s: dict[int, float] = {}
+        self._work_s = {piece.name: piece.seconds for piece in profile.work} if profile is not None else {}
         self._forward_s = {layer.name: layer.forward_s for layer in profile.layers} if profile is not None else {}
         if profile is not None and model is not None:
             self._backward_s = _by_parameter(profile, model)
@@ -29,6 +30,10 @@ class ComputeTimes:
         times = cls()
         times._backward_s = _by_parameter(profile, model)
         return times
+
+    @property
+    def profile(self) -> Profile | None:
+        return self._profile
 
     @property
     def forward_s(self) -> float | None:
@@ -45,6 +50,10 @@ class ComputeTimes:
     @property
     def other_s(self) -> float | None:
         return None if self._profile is None else self._profile.other_s
+
+    def work_s(self, name: str) -> float | None:
+        """Of a piece of the strategy's own work; None also where the profile does not know it."""
+        return self._work_s.get(name)
 
     def forward_of(self, layer: str) -> float:
         """Seconds of one layer's forward, by its name."""

@@ -162,7 +162,7 @@ class FusionTuner:
         return None
 
     def take_notes(self) -> list[dict[str, Any]]:
-        """Of rank 0, what the search did since the last call: the fields of "tuning" events."""
+        """Of rank 0, what the search did since the last call: fields of "tuning" events."""
         notes, self._notes = self._notes, []
         return notes
 

@@ -9,6 +9,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from testbed.core.profile import Profile
 from testbed.worker.comm import Communicator
 from testbed.worker.loop import Training
 from testbed.worker.parts import build_parts
@@ -41,6 +43,8 @@ class Case:
     """Name of the checkpoint to go on from."""
     save: str = ""
     """Name of the checkpoint to end with; without one the training is complete."""
+    profile: dict[str, Any] | None = None
+    """Of the device that paces it, as JSON."""
 
 
 def play(cases: Sequence[Case], ranks: int, folder: Path, limit_s: float = 90.0) -> Answers:
@@ -80,7 +84,8 @@ def train(case: Case, comm: Communicator, folder: Path) -> dict[str, Any]:
     """This rank's losses, what it sent, and its parameters' checksum in the end; they are kept in `folder`."""
     spec = make_spec(workers=comm.world_size, **case.spec)
     parts = build_parts(spec)
-    training = Training(spec, parts, comm, lambda message: None)
+    profile = None if case.profile is None else Profile.from_json(case.profile)
+    training = Training(spec, parts, comm, lambda message: None, profile)
     strategy, context = parts.strategy, training.context
     strategy.bind(context)
     holders: dict[str, Any] = {"model": context.model, "optimizer": context.optimizer, "strategy": strategy}
@@ -88,6 +93,7 @@ def train(case: Case, comm: Communicator, folder: Path) -> dict[str, Any]:
         for name, state in torch.load(_file(folder, case.load, comm.rank), weights_only=True).items():
             holders[name].load_state_dict(state)
     comm.payload_bytes, losses = 0, []
+    context.clock.restart(time.monotonic())
     for step in range(case.begin, case.end):
         comm.step = step + 1
         batch = parts.workload.batch(
@@ -101,13 +107,30 @@ def train(case: Case, comm: Communicator, folder: Path) -> dict[str, Any]:
     else:
         strategy.finish()
     torch.save(_flat(context.model), _file(folder, case.name, comm.rank))
-    return {"losses": losses, "crc32": parameters_crc32(context.model), "sent": comm.payload_bytes}
+    torch.save(_gradient(context.model), _file(folder, f"{case.name}, gradient", comm.rank))
+    spent = context.clock.take()
+    return {
+        "losses": losses,
+        "spent_s": spent,
+        "notes": strategy.take_notes(),
+        "crc32": parameters_crc32(context.model),
+        "sent": comm.payload_bytes,
+    }
 
 
 def parameters(folder: Path, case: str, rank: int = 0) -> Tensor:
     """What `case` ended with."""
     flat: Tensor = torch.load(_file(folder, case, rank), weights_only=True)
     return flat
+
+
+def gradient(folder: Path, case: str, rank: int = 0) -> Tensor:
+    """What the optimizer was given in the last step of `case`."""
+    return parameters(folder, f"{case}, gradient", rank)
+
+
+def _gradient(model: nn.Module) -> Tensor:
+    return torch.cat([torch.zeros_like(p).view(-1) if p.grad is None else p.grad.view(-1) for p in model.parameters()])
 
 
 def _flat(model: nn.Module) -> Tensor:

@@ -91,7 +91,9 @@ def _with_collectives(sizes: Sequence[int], profile: Profile) -> list[Bucket] | 
     needed = {bucket.elements: len(bucket.rounds) - 1 for bucket in profile.codec}
     counts = [needed.get(size, -1) for size in sizes]
     has_all = sum(sizes) == sum(layer.parameters for layer in profile.layers) and set(sizes) <= set(needed)
-    if not has_all or sum(counts) != len(profile.collectives):
+    others = len(profile.collectives) - sum(counts)
+    # those of factors and of what is made of them come after those of buckets
+    if not has_all or others < 0 or (others and not profile.factored):
         return None
     found, rest = [], profile.collectives
     for size, count in zip(sizes, counts, strict=True):

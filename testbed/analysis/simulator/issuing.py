@@ -1,4 +1,4 @@
-"""Who carries collectives, and in which order: gloo's two threads, or the one of the testbed's own algorithms."""
+"""Who carries collectives, and in which order: gloo's two threads, and the one of the testbed's own algorithms."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from testbed.analysis.simulator import collectives
-from testbed.analysis.simulator.collectives import UnderWay
+from testbed.analysis.simulator.collectives import CHAIN, UnderWay
 from testbed.analysis.simulator.leaping import Leaper
 from testbed.analysis.simulator.network import Network, Times
 from testbed.analysis.simulator.traffic import algorithm_of
+from testbed.core.collective_costs import CHAIN_CHUNK_BYTES
 
-GLOO_THREADS = 2
+GLOO, OURS = "gloo", "ours"
+_THREADS = (GLOO, GLOO, OURS)
+"""Whose each is: gloo's take from one queue, in order, and ours from another."""
 
 
 @dataclass
@@ -24,6 +27,10 @@ class Issued:
     kind: str
     size: float
     issued_s: Times
+    root: int | None = None
+    """Of a chain."""
+    chunk_bytes: float = CHAIN_CHUNK_BYTES
+    """Likewise."""
     under_way: UnderWay | None = None
 
     @property
@@ -34,19 +41,26 @@ class Issued:
 class Carriers:
     """Begins what is issued once a thread is free, and follows all that is under way together, by time."""
 
-    def __init__(self, network: Network, algorithm: str = "gloo") -> None:
+    def __init__(self, network: Network, algorithm: str = GLOO) -> None:
         self._network, self._algorithm = network, algorithm
-        threads = GLOO_THREADS if algorithm == "gloo" else 1
-        self._free_s = [np.full(network.size, -np.inf) for _ in range(threads)]
+        self._free_s = [np.full(network.size, -np.inf) for _ in _THREADS]
         self._active: dict[int, Issued] = {}
-        self._queue: deque[Issued] = deque()
+        self._queues: dict[str, deque[Issued]] = {GLOO: deque(), OURS: deque()}
         self._leaper = Leaper(network)
 
-    def issue(self, kind: str, size: float, now_s: Times) -> Issued:
-        algorithm = algorithm_of(self._algorithm, kind, size, self._network.topology)
-        issued = Issued(algorithm, kind, size, now_s.copy())
-        self._queue.append(issued)
-        return issued
+    def issue(self, kind: str, size: float, now_s: Times, algorithm: str | None = None) -> Issued:
+        """
+        Args:
+            algorithm: where it is not the one of all.
+        """
+        algorithm = algorithm_of(algorithm or self._algorithm, kind, size, self._network.topology)
+        return self._queued(GLOO if algorithm == GLOO else OURS, Issued(algorithm, kind, size, now_s.copy()))
+
+    def issue_chain(
+        self, kind: str, size: float, now_s: Times, root: int, chunk_bytes: float = CHAIN_CHUNK_BYTES
+    ) -> Issued:
+        """Of all ranks, from `root` or to it."""
+        return self._queued(OURS, Issued(CHAIN, kind, size, now_s.copy(), root, chunk_bytes))
 
     def end_s(self, issued: Issued) -> Times:
         """When each rank has the result of `issued`."""
@@ -61,12 +75,18 @@ class Carriers:
         return issued.under_way.end_s()
 
     def _begin_queued(self) -> None:
-        for thread, free_s in enumerate(self._free_s):
-            if self._queue and thread not in self._active:
-                one = self._queue.popleft()
-                at_s = np.maximum(one.issued_s, free_s)
-                one.under_way = collectives.begin(self._network, one.algorithm, one.kind, one.size, at_s)
+        for thread, whose in enumerate(_THREADS):
+            queue = self._queues[whose]
+            if queue and thread not in self._active:
+                one = queue.popleft()
+                at_s = np.maximum(one.issued_s, self._free_s[thread])
+                how = one.algorithm, one.kind, one.size, at_s, one.root, one.chunk_bytes
+                one.under_way = collectives.begin(self._network, *how)
                 self._active[thread] = one
+
+    def _queued(self, whose: str, issued: Issued) -> Issued:
+        self._queues[whose].append(issued)
+        return issued
 
     def _free_done(self) -> None:
         for thread, one in list(self._active.items()):

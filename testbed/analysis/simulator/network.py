@@ -135,13 +135,19 @@ class Network:
             np.array([index for row in slowest for _, index in row], dtype=np.intp),
         )
 
-    def carry(self, links: Indices, given_s: Times, left_s: Times, queued_s: Times) -> None:
-        """Messages occupy `links` until `left_s`, and queues in front of them until `queued_s`."""
+    def carry(
+        self, links: Indices, given_s: Times, left_s: Times, queued_s: Times, *, is_each_once: bool | None = None
+    ) -> None:
+        """Messages occupy `links` until `left_s`, and queues in front of them until `queued_s`.
+
+        Args:
+            is_each_once: whether no link is among them twice; None: `links` is an array that comes again and again.
+        """
         self._row = (self._row + 1) % REMEMBERED
         given, left, before = self._given_s[self._row], self._left_s[self._row], self._carried[self._row]
         given[before], left[before] = np.inf, -np.inf
         self._carried[self._row] = links
-        if self._is_each_once(links):
+        if self.is_each_once(links) if is_each_once is None else is_each_once:
             self.free_s[links] = np.maximum(self.free_s[links], left_s)
             given[links], left[links] = given_s, queued_s
             return
@@ -160,7 +166,7 @@ class Network:
         self._given_s[:, once] += shift_s
         self._left_s[:, once] += shift_s
 
-    def _is_each_once(self, links: Indices) -> bool:
+    def is_each_once(self, links: Indices) -> bool:
         """Arrays of links are made once for each kind of collective, so their answer is kept by identity."""
         known = self._each_once.get(id(links))
         if known is None:

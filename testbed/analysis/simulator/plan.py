@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.analysis.simulator.bucketing import buckets, torch_buckets
+from testbed.analysis.simulator.bucketing import Bucket, buckets, torch_buckets
+from testbed.analysis.simulator.second_order import SecondOrderPlan, second_order_plan
 from testbed.core.errors import InputError
 from testbed.core.profile import Collective, Profile
 from testbed.core.spec import RunSpec
@@ -17,7 +18,10 @@ _STRATEGIES = {
     "testbed.worker.strategies.ddp.DDP": "ddp",
     "testbed.worker.strategies.torch_ddp.TorchDDP": "torch_ddp",
     "testbed.worker.strategies.dear.DeAR": "dear",
+    "testbed.worker.strategies.kfac.KFAC": "kfac",
 }
+_KNOWN = ("ddp", "torch_ddp", "dear", "dkfac", "mpd_kfac", "spd_kfac", "pad_kfac", "dp_kfac")
+"""By the names of their configurations."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,17 @@ class StepPlan:
     """Of the collectives."""
     is_halved: bool = False
     """The second half of each all-reduce is put off to the next forward, and so is the update."""
+    second_order: SecondOrderPlan | None = None
+
+    @property
+    def work_s(self) -> float:
+        """Of what the strategy computes besides, on average over ranks."""
+        return 0.0 if self.second_order is None else self.second_order.work_s
 
     @property
     def compute_s(self) -> float:
         codec_s = sum(sum(bucket.codec_s) for bucket in self.buckets)
-        return self.before_s + self.backward_s + self.after_s + codec_s
+        return self.before_s + self.backward_s + self.after_s + codec_s + self.work_s
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -61,7 +71,14 @@ class StepPlan:
             collectives = tuple(Collective(**c) for c in one["collectives"])
             return BucketPlan(**{**one, "collectives": collectives, "codec_s": tuple(one["codec_s"])})
 
-        return cls(**{**data, "buckets": tuple(bucket(one) for one in data["buckets"])})
+        second = data.get("second_order")
+        return cls(
+            **{
+                **data,
+                "buckets": tuple(bucket(one) for one in data["buckets"]),
+                "second_order": None if second is None else SecondOrderPlan.from_json(second),
+            }
+        )
 
 
 def plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
@@ -73,13 +90,7 @@ def plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
     Raises:
         InputError: the strategy is none whose steps the simulator knows, or the profile does not fit it.
     """
-    strategy = _STRATEGIES.get(spec.strategy.target)
-    if strategy is None:
-        raise InputError(
-            f"strategy={spec.strategy.name}: cannot be simulated; known: {', '.join(_STRATEGIES.values())}"
-        )
-    if spec.strategy.params.get("compress", "all") != "all":
-        raise InputError(f"strategy.compress={spec.strategy.params['compress']}: cannot be simulated; known: all")
+    strategy = _strategy(spec)
     codec_s: list[tuple[float, ...]]
     if strategy == "torch_ddp":
         found = torch_buckets(spec, device)
@@ -87,10 +98,7 @@ def plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
     else:
         found = buckets(spec, cpu)
         codec_s = [tuple(device.codec_s(n, round_) for round_ in range(len(c) + 1)) for n, c in found]
-    if strategy == "dear" and any([one.kind for one in c] != ["all_reduce"] for _, c in found):
-        raise InputError(f"strategy=dear compressor={spec.compressor.name}: only sums are simulated in halves")
-    if strategy == "dear" and spec.strategy.params.get("clip_norm") is not None:
-        raise InputError("strategy=dear strategy.clip_norm: what it waits for is not simulated; leave it out")
+    _require_sums(spec, strategy, found)
     ends = list(itertools.accumulate(n for n, _ in found))
     last = 1 / spec.strategy.params.get("accumulate", 1)
     backward_s = last * device.backward_s
@@ -106,7 +114,29 @@ def plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
         ),
         algorithm=str(spec.strategy.params.get("collective", "ring" if strategy == "dear" else "gloo")),
         is_halved=strategy == "dear",
+        second_order=second_order_plan(spec, device, ends) if strategy == "kfac" else None,
     )
+
+
+def _strategy(spec: RunSpec) -> str:
+    strategy = _STRATEGIES.get(spec.strategy.target)
+    if strategy is None:
+        raise InputError(f"strategy={spec.strategy.name}: cannot be simulated; known: {', '.join(_KNOWN)}")
+    if strategy != "kfac" and spec.strategy.params.get("compress", "all") != "all":
+        raise InputError(f"strategy.compress={spec.strategy.params['compress']}: cannot be simulated; known: all")
+    if strategy == "dear" and spec.strategy.params.get("clip_norm") is not None:
+        raise InputError("strategy=dear strategy.clip_norm: what it waits for is not simulated; leave it out")
+    return strategy
+
+
+def _require_sums(spec: RunSpec, strategy: str, found: Sequence[Bucket]) -> None:
+    asked = f"strategy={spec.strategy.name} compressor={spec.compressor.name}"
+    if strategy == "dear" and any([one.kind for one in c] != ["all_reduce"] for _, c in found):
+        raise InputError(f"{asked}: only sums are simulated in halves")
+    if strategy == "kfac" and any(one.kind != "all_reduce" for _, c in found for one in c):
+        raise InputError(
+            f"{asked}: beside factors only sums are simulated; use a compressor that sums, as none or fp16"
+        )
 
 
 def _ready_s(profile: Profile, end: int) -> float:

@@ -56,6 +56,7 @@ class Prediction:
             "step_s": self.times.step_s,
             "first_step_s": self.times.first_step_s,
             "compute_s": self.plan.compute_s,
+            "work_s": self.plan.work_s,
             "exposed_communication_s": self.times.exposed_s,
             "payload_bytes_step": self.traffic.payload_bytes,
             "dense_bytes_step": self.dense_bytes,
@@ -78,7 +79,7 @@ def predict(spec: RunSpec, step: StepPlan, constants: Constants, standing: Stand
     raise_input_faults(_faults(spec))
     times = follow(step, Network(spec.topology, constants, tcp=spec.tcp, dilation=spec.dilation))
     sent = traffic(step, spec.topology, constants)
-    bound_by = _bound_by(times, sent, spec.topology)
+    bound_by = _bound_by(step, times, sent, spec.topology)
     return Prediction(spec, step, times, sent, bound_by, standing, constants, assumed)
 
 
@@ -93,7 +94,7 @@ def _faults(spec: RunSpec) -> list[str]:
     return faults
 
 
-def _bound_by(times: StepTimes, sent: Traffic, topology: Topology) -> str:
+def _bound_by(step: StepPlan, times: StepTimes, sent: Traffic, topology: Topology) -> str:
     if times.exposed_s < _HIDDEN * times.step_s:
         return "computing"
     busiest = max(sent.wan, key=lambda link: link.carrying_s, default=None)
@@ -102,6 +103,6 @@ def _bound_by(times: StepTimes, sent: Traffic, topology: Topology) -> str:
     if sent.access_s >= _BUSY * times.exposed_s:
         return "the rate of the access links"
     if not topology.wan_links:
-        return "messages of the hosts"
+        return "messages of the hosts" if step.second_order is None else "ranks that wait for one another"
     farthest = max(topology.wan_links, key=lambda link: link.rtt_s)
     return f"round trips, the longest over {farthest.name}" if farthest.rtt_s else "messages of the hosts"

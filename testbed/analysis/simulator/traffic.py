@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from testbed.analysis.simulator.constants import Constants
 from testbed.analysis.simulator.plan import StepPlan
 from testbed.core import collective_costs
 from testbed.core.collective_costs import Pairs, cheapest
+from testbed.core.kfac_plan import ELEMENT_BYTES, broadcast_bytes
 from testbed.core.paths import WIRE_RATIO
 from testbed.core.topology import Topology
 
@@ -64,9 +66,7 @@ class _Sent:
         payload = 0.0
         pairs, messages = defaultdict[tuple[str, str], float](float), defaultdict[tuple[str, str], float](float)
         times = Counter(
-            (algorithm_of(plan.algorithm, one.kind, one.size_bytes, topology), one.kind, one.size_bytes)
-            for bucket in plan.buckets
-            for one in bucket.collectives
+            (algorithm_of(algorithm, kind, size, topology), kind, size) for algorithm, kind, size in _collectives(plan)
         )
         for (algorithm, kind, size), count in times.items() if len(topology.nodes) > 1 else ():
             payload += count * collective_costs.sent_bytes(algorithm, kind, size, topology)
@@ -74,7 +74,48 @@ class _Sent:
             for pair, part in collective_costs.wan_bytes(algorithm, kind, size, topology).items():
                 pairs[pair] += count * part
                 messages[pair] += count * part / each
+        chunk_bytes = plan.second_order.chunk_bytes if plan.second_order is not None else 0.0
+        for root, towards, elements in _chains(plan) if len(topology.nodes) > 1 else ():
+            payload += broadcast_bytes(elements, len(topology.nodes))
+            size = ELEMENT_BYTES * elements
+            for pair in _neighbours(topology, root, towards):
+                pairs[pair] += size
+                messages[pair] += collective_costs.chain_chunks(size, len(topology.nodes), chunk_bytes)
         return cls(payload, dict(pairs), dict(messages))
+
+
+def _collectives(plan: StepPlan) -> Iterator[tuple[str, str, int]]:
+    """Algorithm, kind and size of what all ranks take part in alike."""
+    for bucket in plan.buckets:
+        for one in bucket.collectives:
+            yield plan.algorithm, one.kind, one.size_bytes
+    if (second := plan.second_order) is not None:
+        for group in second.groups:
+            if group.owner is None:
+                yield plan.algorithm, "all_reduce", ELEMENT_BYTES * group.elements
+        if second.traces:
+            yield "gloo", "all_reduce", ELEMENT_BYTES * second.traces
+
+
+def _chains(plan: StepPlan) -> Iterator[tuple[int, int, int]]:
+    """Root, in which direction ranks send, and elements."""
+    if (second := plan.second_order) is not None:
+        for group in second.groups:
+            if group.owner is not None:
+                yield group.owner, -1, group.elements
+        for owner, elements in enumerate(second.results):
+            if elements:
+                yield owner, 1, elements
+
+
+def _neighbours(topology: Topology, root: int, towards: int) -> Iterator[tuple[str, str]]:
+    """Each two ranks of a chain, from the one that sends, that lie in two regions."""
+    size = len(topology.nodes)
+    for step in range(size - 1):
+        rank = root + step if towards > 0 else root - 1 - step
+        a, b = (topology.nodes[at % size].region for at in (rank, rank + towards))
+        if a != b:
+            yield a, b
 
 
 def messages_of(kind: str, size: float, world_size: int) -> int:

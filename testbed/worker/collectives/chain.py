@@ -8,13 +8,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.core.collective_costs import chain_chunks
+from testbed.core.collective_costs import CHAIN_CHUNK_BYTES, chain_chunks
 from testbed.worker.collectives.transport import Arrivals, Peers, Waitable, combine, wait_all
 
 
-def broadcast(peers: Peers, tensor: Tensor, root: int = 0) -> None:
+def broadcast(peers: Peers, tensor: Tensor, root: int = 0, chunk_bytes: float = CHAIN_CHUNK_BYTES) -> None:
     """Overwrite `tensor` with the root's."""
-    chunks, place = _chunks(peers, tensor), (peers.index - root) % peers.size
+    chunks, place = _chunks(peers, tensor, chunk_bytes), (peers.index - root) % peers.size
     following = (peers.index + 1) % peers.size
     arrivals = chunks if place == 0 else Arrivals(peers, (peers.index - 1) % peers.size, chunks)
     sends: list[Waitable] = []
@@ -24,9 +24,11 @@ def broadcast(peers: Peers, tensor: Tensor, root: int = 0) -> None:
     wait_all(sends)
 
 
-def reduce(peers: Peers, tensor: Tensor, root: int = 0, op: str = "sum") -> None:
+def reduce(
+    peers: Peers, tensor: Tensor, root: int = 0, op: str = "sum", chunk_bytes: float = CHAIN_CHUNK_BYTES
+) -> None:
     """Reduce into the root's `tensor`; those of the others hold partial results afterwards."""
-    chunks, place = _chunks(peers, tensor), (peers.index - root) % peers.size
+    chunks, place = _chunks(peers, tensor, chunk_bytes), (peers.index - root) % peers.size
     last = place == peers.size - 1
     arrivals = () if last else Arrivals(peers, (peers.index + 1) % peers.size, map(torch.empty_like, chunks))
     incoming, sends = iter(arrivals), list[Waitable]()
@@ -38,7 +40,7 @@ def reduce(peers: Peers, tensor: Tensor, root: int = 0, op: str = "sum") -> None
     wait_all(sends)
 
 
-def _chunks(peers: Peers, tensor: Tensor) -> list[Tensor]:
-    count = chain_chunks(tensor.nbytes, peers.size)
+def _chunks(peers: Peers, tensor: Tensor, chunk_bytes: float) -> list[Tensor]:
+    count = chain_chunks(tensor.nbytes, peers.size, chunk_bytes)
     flat = tensor.view(-1)
     return list(flat.split(-(-len(flat) // count))) if len(flat) else []

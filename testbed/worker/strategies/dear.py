@@ -13,7 +13,7 @@ from testbed.worker.buckets import Bucket
 from testbed.worker.collectives.choice import Collectives
 from testbed.worker.data_parallel import BucketedStrategy
 from testbed.worker.halved_reducer import HALVES, HalvedReducer
-from testbed.worker.layers import layer_names
+from testbed.worker.pacing import LayerPace
 from testbed.worker.strategy import WorkerContext
 from testbed.worker.workload import Batch, Workload
 
@@ -101,10 +101,6 @@ class DeAR(BucketedStrategy):
         """Of those, the ones that the first forward has called, in order."""
         self._observes = True
         """Until that is over."""
-        self._layers: dict[nn.Module, str] = {}
-        """The names under which a device's times know them."""
-        self._left: set[nn.Module] = set()
-        """Those of them that this forward has called."""
         self._sends_the_gradient = self.compressor.traits.verbatim and not context.compressor.uses_feedback
         self._hook(context.model)
 
@@ -127,10 +123,7 @@ class DeAR(BucketedStrategy):
         for module in self._needs:
             # first of all hooks: others may compute from the parameters what the module uses
             module.register_forward_pre_hook(lambda module, _: self._enter(module), prepend=True)
-        for name in layer_names(model):
-            layer = model.get_submodule(name)
-            self._layers[layer] = name
-            layer.register_forward_hook(lambda layer, *_: self._leave(layer))
+        self._pace = LayerPace(model, self._context.clock, self.micro_batches)
 
     def _enter(self, module: nn.Module) -> None:
         """A module is about to read its parameters. A copy of the model has these hooks too, but no part in this."""
@@ -139,12 +132,6 @@ class DeAR(BucketedStrategy):
         for index in self._needs.get(module, ()):
             while index in self._unapplied:
                 self._apply_next()
-
-    def _leave(self, layer: nn.Module) -> None:
-        clock = self._context.clock
-        if layer in self._layers and layer not in self._left:
-            self._left.add(layer)  # its time is that of all its calls
-            clock.spend(clock.times.forward_of(self._layers[layer]) / self.micro_batches)
 
     def _arrange(self) -> None:
         """Which buckets each module needs, and the order of all, by what the first forward has called: what a module
@@ -201,7 +188,7 @@ class DeAR(BucketedStrategy):
                     group.update({key: value for key, value in settings.items() if key != "params"})
 
     def _forward(self, part: Batch, number: int) -> Tensor:
-        self._left.clear()
+        self._pace.begin()
         for _ in self._unapplied.intersection(self._first):
             self._apply_next()
         loss = super()._forward(part, number)

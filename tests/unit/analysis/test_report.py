@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -292,3 +293,19 @@ def test_a_search_of_sizes_has_a_table(tmp_path: Path) -> None:
     table = html.partition("Search of the size of buckets")[2].partition("</table>")[0]
     assert HOSTILE not in table
     assert "250 ms" in table and "chosen" in table
+
+
+def test_a_plan_of_factors_has_a_table(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    assert "K-FAC" not in run_report(load(run.path))[0]
+    owners = [1, None, 1, 0]
+    factors = [{"name": f"{HOSTILE}.a", "dimension": 100 + i, "owner": owner} for i, owner in enumerate(owners)]
+    with run.events.open("a") as file:
+        note = {"t_s": 1.5, "event": "plan", "rank": 0, "step": 1, "factors": factors, "groups": [2, 2]}
+        file.write(json.dumps(note) + "\n")
+    html, _ = run_report(load(run.path))
+    Page(html)
+    section = html.partition("Who inverts which of K-FAC's factors".replace("'", "&#x27;"))[2].partition("</table>")[0]
+    assert "4 factors, which travel in 2 groups" in section
+    found = " ".join(re.sub(r"<[^>]*>", " ", section).split())
+    assert found.endswith("every worker 1 101 101 rank 0 1 103 103 rank 1 2 102 202")

@@ -46,6 +46,27 @@ def test_gradients_merge_where_waiting_costs_less_than_a_start() -> None:
     assert merged(gradients, Cost(0.5, 1e-3)) == [1, 1, 1, 1]
 
 
+def test_tensors_that_are_apart_never_merge_and_the_link_stays_as_busy() -> None:
+    # 11 s from second 1 on: the three of seconds 3, 5, 7 wait for second 12, though one of them is apart from the first
+    gradients = [Gradient(100, "", 1.0), *(Gradient(20, "", 2.0) for _ in range(3)), Gradient(5, "", 20.0)]
+    cost = Cost(1.0, 0.1)
+    assert merged(gradients, cost, [True, False, False, False]) == [1, 3, 1]
+    assert merged(gradients, cost, [False, True, False, False]) == [1, 1, 2, 1]
+    assert merged(gradients[1:], cost) == [1, 1, 1, 1]  # without the first, nothing waits
+    # the second alone is sent from 12 to 15, when the last two have come; with the third, from 12 to 17
+    late = [*gradients[:3], Gradient(20, "", 9.5), Gradient(20, "", 0.5)]
+    assert merged(late, cost, [False, True, False, False]) == [1, 1, 3]
+    assert merged(late, cost) == [1, 2, 2]
+
+
+def test_apart_says_something_of_every_two_neighbours_or_nothing() -> None:
+    gradients = [Gradient(1, "", 0.0)] * 3
+    assert merged(gradients, Cost(1.0, 0.1), [True, True]) == [1, 1, 1]
+    assert merged(gradients, Cost(1.0, 0.1), [False, False]) == merged(gradients, Cost(1.0, 0.1), []) == [3]
+    with pytest.raises(ValueError, match="longer"):
+        merged(gradients, Cost(1.0, 0.1), [True] * 3)
+
+
 def test_a_cost_is_fitted_to_a_start_and_to_bytes() -> None:
     cost = Cost.fitted(lambda size: 0.2 + 3e-6 * size, 1e6)
     assert (cost.start_s, cost.second_byte) == pytest.approx((0.2, 3e-6), rel=1e-4)

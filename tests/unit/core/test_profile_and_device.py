@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 
 import pytest
 
 from testbed.core.device import Native, Paced, Profiled
 from testbed.core.errors import InputError
-from testbed.core.profile import CodecTimes, LayerTimes, Profile, read_profile
+from testbed.core.profile import CodecTimes, LayerTimes, Profile, WorkTimes, read_profile
 
 
 def layer(name: str, parameters: int, flop: float = 0.0, seconds: float = 0.001) -> LayerTimes:
@@ -125,3 +126,30 @@ def test_a_profile_of_another_training_is_refused_with_all_reasons(tmp_path: Pat
 
 def test_a_missing_profile_is_a_fault_before_anything_is_built(tmp_path: Path) -> None:
     assert list(Profiled(file=str(tmp_path / "no.json")).faults()) == [f"device.file={tmp_path}/no.json: no such file"]
+
+
+WORK = (
+    WorkTimes(name="small", kind="inverse", size=10, seconds=0.0, flop=1e3),
+    WorkTimes(name="large", kind="inverse", size=20, seconds=0.0, flop=8e3),
+    WorkTimes(name="factor", kind="factor", size=20, seconds=0.0, flop=4e3),
+)
+
+
+def test_a_paced_devices_work_takes_what_it_is_given_or_goes_at_the_rate_of_its_layers() -> None:
+    cpu = profile(work=WORK)
+    step_s = 0.024  # of which forward's 8 FLOPs take a third: 1000 a second
+    assert [piece.seconds for piece in Paced(step_s=step_s).profile(cpu).work] == pytest.approx([1, 8, 4])
+    shared = Paced(step_s=step_s, work_s={"inverse": 0.3}).profile(cpu).work
+    assert [piece.seconds for piece in shared] == pytest.approx([0.3 / 9, 0.8 / 3, 4])
+    by_size = Paced(step_s=step_s, work_s={"inverse": "300 ms"}, growth={"inverse": math.log(2) / 10}).profile(cpu).work
+    assert [piece.seconds for piece in by_size] == pytest.approx([0.1, 0.2, 4])
+
+
+def test_seconds_of_work_that_is_not_there_are_refused() -> None:
+    cpu = profile(work=WORK)
+    with pytest.raises(InputError, match=r"device\.work_s\.other=1: the strategy's work is factor, inverse"):
+        Paced(step_s=1, work_s={"other": 1}).profile(cpu)
+    with pytest.raises(ValueError, match=r"growth\.inverse: .* work_s\.inverse is not given"):
+        Paced(step_s=1, growth={"inverse": 1})
+    with pytest.raises(ValueError, match=r"work_s\.inverse=0"):
+        Paced(step_s=1, work_s={"inverse": 0})

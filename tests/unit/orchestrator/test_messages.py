@@ -60,6 +60,24 @@ def test_a_field_of_another_kind_is_named(field: str, value: object) -> None:
         checked_message({**STEP, field: value}, rank=0)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("factors", [{"name": "a", "dimension": "3", "owner": 0}]),
+        ("factors", [{"name": "a", "dimension": 3}]),
+        ("factors", ["a"]),
+        ("groups", [-1]),
+        ("groups", 2),
+    ],
+)
+def test_a_plan_is_read_to_its_last_entry(field: str, value: object) -> None:
+    factors = [{"name": "a", "dimension": 3, "owner": None}, {"name": "b", "dimension": 3, "owner": 1}]
+    plan = {"event": "plan", "t_s": 1.0, "step": 1, "factors": factors, "groups": [2]}
+    assert checked_message(plan, rank=0)["factors"] == factors
+    with pytest.raises(ValueError, match=field):
+        checked_message({**plan, field: value}, rank=0)
+
+
 @pytest.mark.parametrize("event", [name for name, fields in FIELDS.items() if fields])
 def test_a_missing_field_is_named(event: str) -> None:
     with pytest.raises(ValueError, match=event):

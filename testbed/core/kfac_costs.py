@@ -1,0 +1,155 @@
+"""When K-FAC's factors are there, and what moving and inverting them costs: what a plan goes by.
+
+One implementation for runs and for their simulation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+
+from testbed.core.kfac_plan import CHOLESKY, EIGEN, ELEMENT_BYTES, Factor, FactoredLayer, InverseCost, in_order
+from testbed.core.kfac_variants import GRADIENTS, VARIANTS, Costs, Plan, Settings, make_plan
+from testbed.core.message_costs import all_reduce_cost, chain_cost
+from testbed.core.profile import Collective, LayerTimes, Profile
+from testbed.core.scaling import scaled_size_bytes
+from testbed.core.spec import RunSpec
+
+UNMEASURED = {CHOLESKY: InverseCost(0.0, 2.6e-11), EIGEN: InverseCost(0.0, 1.2e-10)}
+"""Where no device was calibrated: of one core, measured once on an AMD EPYC: Cholesky's factorisation and the inverse
+0.7 ms at 256 and 28 ms at 1024, eigenvectors four to five times as long."""
+WorkSeconds = Callable[[str], float | None]
+"""Of a piece of work, by its name; None: not known."""
+
+
+def inverting(factor: Factor) -> str:
+    """The name of that work."""
+    return f"inverse of {factor.name}"
+
+
+def preconditioning(layer: str) -> str:
+    return f"preconditioning of {layer}"
+
+
+def with_readiness(
+    factors: Sequence[Factor], layers: Sequence[LayerTimes], work_s: WorkSeconds, parts: int = 1
+) -> list[Factor]:
+    """Each with the seconds from the factor before it.
+
+    Args:
+        layers: of the whole model, in order; none where their times are not known.
+        parts: micro-batches of a step, of which the last counts.
+    """
+    ready_s = dict(_ready(factors, layers, work_s, parts))
+    found, before_s = [], 0.0
+    for factor in factors:
+        # a layer may be registered before one that forward calls earlier; what is there waits for its turn
+        now_s = max(before_s, ready_s.get(factor.name, 0.0))
+        found.append(dataclasses.replace(factor, after_s=now_s - before_s))
+        before_s = now_s
+    return found
+
+
+def costs_of(spec: RunSpec, settings: Settings, factors: Sequence[Factor], work_s: WorkSeconds) -> Costs:
+    """Of factors and inverses that are sent as they are, uncompressed."""
+    total_bytes = ELEMENT_BYTES * sum(factor.elements for factor in factors)
+    chain, unmeasured = chain_cost(spec, total_bytes), UNMEASURED[settings.form]
+
+    def invert_s(factor: Factor) -> float:
+        known_s = work_s(inverting(factor))
+        return unmeasured.of(factor.dimension) if known_s is None else known_s
+
+    to_owners = VARIANTS[settings.variant].factors_to == "owner"
+    return Costs(
+        invert_s,
+        lambda factor: chain.of(ELEMENT_BYTES * factor.inverse_elements(settings.form)),
+        chain if to_owners else all_reduce_cost(spec, settings.collective, total_bytes, 1.0),
+    )
+
+
+def plan_for(
+    spec: RunSpec,
+    settings: Settings,
+    layers: Sequence[FactoredLayer],
+    device: Profile | None,
+    known: Sequence[int | None] | None = None,
+) -> Plan:
+    """Who inverts which factor of `layers`, and which travel together.
+
+    Args:
+        device: how long layers and work take; None: not known, so that all factors are there at once.
+        known: as of `make_plan`.
+    """
+    seconds = {} if device is None else {piece.name: piece.seconds for piece in device.work}
+    times = () if device is None else device.layers
+    factors = with_readiness(in_order(layers), times, seconds.get, settings.micro_batches)
+    costs = costs_of(spec, settings, factors, seconds.get)
+    scaled = dataclasses.replace(settings, group_bytes=scaled_size_bytes(settings.group_bytes, spec.scale))
+    return make_plan(scaled, factors, len(spec.topology.nodes), costs, known)
+
+
+def planned(spec: RunSpec, cpu: Profile, device: Profile) -> tuple[Profile, Profile]:
+    """Both profiles with each worker's mean share of the work, and the collectives beside gradients', as of the plan
+    that `device` makes for `spec`; as they are where there are no factors."""
+    if not cpu.factored:
+        return cpu, device
+    settings = Settings.of(spec.strategy.params)
+    plan = plan_for(spec, settings, cpu.factored, device)
+    shares = _shares(settings, plan, len(spec.topology.nodes))
+    beside = (*cpu.collectives, *_collectives(settings, plan, cpu.factored, len(spec.topology.nodes)))
+    shared, on_device = (
+        dataclasses.replace(
+            profile,
+            work=tuple(dataclasses.replace(piece, share=shares[piece.name]) for piece in profile.work),
+            collectives=beside,
+        )
+        for profile in (cpu, device)
+    )
+    cpu_step_s = cpu.cpu_step_s - cpu.work_step_s + shared.work_step_s
+    return tuple(dataclasses.replace(profile, cpu_step_s=cpu_step_s) for profile in (shared, on_device))  # type: ignore[return-value]
+
+
+def _shares(settings: Settings, plan: Plan, workers: int) -> dict[str, float]:
+    """By name of the work: how often a worker does it in a step, on average over workers and steps."""
+    shares = {}
+    for factor, owner in zip(plan.factors, plan.owners, strict=True):
+        part = 1 if owner is None else 1 / workers
+        stays = VARIANTS[settings.variant].factors_to == "nobody"
+        shares[factor.name] = (part if stays else 1) / settings.factor_every
+        shares[inverting(factor)] = part / settings.inverse_every
+        shares[preconditioning(factor.layer)] = 1 / workers if settings.results == GRADIENTS else 1
+    return shares
+
+
+def _collectives(settings: Settings, plan: Plan, layers: Sequence[FactoredLayer], workers: int) -> Iterator[Collective]:
+    """Of a step in which all of it is due. A chain sends what an all-gather does of which each rank has its part."""
+    for group in plan.groups:
+        size_bytes = ELEMENT_BYTES * sum(plan.factors[index].elements for index in group)
+        if VARIANTS[settings.variant].factors_to == "owner":
+            yield Collective(kind="all_gather", size_bytes=-(-size_bytes // workers))
+        else:
+            yield Collective(kind="all_reduce", size_bytes=size_bytes)
+    if settings.results == GRADIENTS:
+        sent = sum(layer.gradient_elements for layer in layers)
+    else:
+        pairs = zip(plan.factors, plan.owners, strict=True)
+        sent = sum(factor.inverse_elements(settings.form) for factor, owner in pairs if owner is not None)
+    if sent:
+        yield Collective(kind="all_gather", size_bytes=-(-ELEMENT_BYTES * sent // workers))
+
+
+def _ready(
+    factors: Sequence[Factor], layers: Sequence[LayerTimes], work_s: WorkSeconds, parts: int
+) -> Iterator[tuple[str, float]]:
+    """Seconds from the beginning of the pass to the end of computing each, by name."""
+    wanted, now_s = {factor.name for factor in factors}, 0.0
+    for layer in layers:
+        if (name := f"{layer.name}.a") in wanted:
+            now_s += (work_s(name) or 0.0) / parts
+            yield name, now_s
+        now_s += layer.forward_s / parts
+    for layer in reversed(layers):
+        if (name := f"{layer.name}.g") in wanted:
+            now_s += (work_s(name) or 0.0) / parts
+            yield name, now_s
+        now_s += layer.backward_s / parts

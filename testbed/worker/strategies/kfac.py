@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from compressors.base import Compressor, Context, Layout
+from compressors.none import Uncompressed
+from testbed.core import parameter_faults
+from testbed.core.kfac_plan import CHOLESKY, FORMS
+from testbed.core.kfac_variants import FUSIONS, VARIANTS, Settings
+from testbed.worker.buckets import Bucket
+from testbed.worker.collectives.choice import COLLECTIVES, Collectives
+from testbed.worker.data_parallel import BucketedStrategy, size_fault
+from testbed.worker.kfac import statistics
+from testbed.worker.kfac.curvature import Curvature
+from testbed.worker.kfac.exchange import Nowhere, Sums, ToAll, ToOwners, UncalibratedReducer
+from testbed.worker.kfac.replayed import ReplayedCurvature
+from testbed.worker.kfac.second_order import SecondOrder
+from testbed.worker.pacing import LayerPace
+from testbed.worker.reducer import Reducer
+from testbed.worker.strategy import Beside, StepStats, WorkerContext
+from testbed.worker.workload import Batch, Workload
+from testbed.worker.workloads.replay import Replay
+
+COMPRESS = ("gradients", "factors", "all")
+
+
+class KFAC(BucketedStrategy):
+    """Second-order data parallelism: K-FAC whose factors and inverses are shared out among the workers.
+
+    D-, MPD- and SPD-KFAC as in Shi et al., "Accelerating Distributed K-FAC with Smart Parallelism of Computing and
+    Communication Tasks", ICDCS 2021, arXiv:2107.06533; PAD-KFAC, which sends each factor to its owner alone, by the
+    authors' public code; DP-KFAC as in Zhang et al., "Scalable K-FAC Training for Deep Neural Networks with Distributed
+    Preconditioning", TCC 2022, arXiv:2206.15143. Numerics: Martens and Grosse, ICML 2015, arXiv:1503.05671; Grosse and
+    Martens, ICML 2016, arXiv:1602.01407.
+    Differs from the papers: damping never enters the running factors; the KL clip takes the products of preconditioned
+    and plain gradients; inverses travel as triangles, fused by owner; the plan goes by closed forms of the links and by
+    the device's times, not by a fit during the first steps; in the first step factors travel after backward.
+
+    Gradients are averaged as `ddp` does. Linear layers and convolutions that each forward calls exactly once have
+    factors; all other parameters keep their plain gradients. What comes out is given to the workload's own optimizer.
+    `d`, `mpd`, `spd` and `pad` make the same steps but for the order of sums; `dp` does not: an owner's factors are
+    those of its own samples.
+    Synchronous; in a partition it waits as `ddp` does.
+    Cost: `ddp`'s, and in a step that takes and inverts factors, with K elements of all their triangles and G of the
+    layers' gradients, by ring or chain, so many more elements from each of P ranks: d 2(P-1)/P K; mpd 3(P-1)/P K; spd
+    between; pad 2(P-1)/P K and two numbers a layer, or (P-1)/P (K + G) with gradients; dp (P-1)/P G. What comes back is
+    twice K with eigenvectors; gradients come back in every step.
+
+    Args:
+        variant: d: every worker inverts all. mpd: owners in turn. spd: factors travel while they are computed, owners
+            by load, small inverses by everyone. pad: factors travel to their owner alone. dp: they do not travel.
+        results: what owners send back: inverses, once per `inverse_every`, or preconditioned gradients, each step.
+            None: what the variant is known for; `pad` alone has the choice.
+        inverse: "cholesky" of the damped factors, or "eigen", which damps their Kronecker product.
+        damping: lambda.
+        decay: of a new factor's weight in its moving average.
+        kl_clip: kappa, the most that a step of plain SGD may change what the model says: momentum, decay and Adam
+            make other steps of it. None: no limit.
+        factor_every: steps from one taking of factors to the next.
+        inverse_every: likewise of inverses; a multiple of it.
+        factor_fusion: which factors travel together: one, layers (no fusion), size, mg_wfbp; None: one after backward,
+            mg_wfbp while they are computed. Never factors of different owners.
+        factor_group_size: text with a unit, for "size".
+        compress: what passes through the compressor: gradients, factors, or all; what owners send back does not.
+        bucket_size, fusion, collective, accumulate: of gradients, as with `ddp`; the collective carries factors too.
+
+    Raises:
+        ValueError: a parameter is not one of these.
+        RunError: in a step: no layer has factors, or a factor cannot be inverted.
+    """
+
+    def __init__(
+        self,
+        *,
+        variant: str = "spd",
+        results: str | None = None,
+        inverse: str = CHOLESKY,
+        damping: float = 0.03,
+        decay: float = 0.95,
+        kl_clip: float | None = 0.001,
+        factor_every: int = 1,
+        inverse_every: int = 1,
+        factor_fusion: str | None = None,
+        factor_group_size: str = "25 MiB",
+        compress: str = "gradients",
+        bucket_size: str = "4 MiB",
+        fusion: str = "size",
+        collective: str = "gloo",
+        accumulate: int = 1,
+    ) -> None:
+        super().__init__(
+            bucket_size=bucket_size,
+            fusion=fusion,
+            collective=collective,
+            collectives=COLLECTIVES,
+            accumulate=accumulate,
+            clip_norm=None,
+            faults=(
+                parameter_faults.choice("variant", variant, VARIANTS),
+                _results_fault(variant, results),
+                parameter_faults.choice("inverse", inverse, FORMS),
+                parameter_faults.number("damping", damping, above=0, below=float("inf")),
+                parameter_faults.share("decay", decay),
+                parameter_faults.number("kl_clip", kl_clip, above=0, below=float("inf"), null=True),
+                parameter_faults.whole("factor_every", factor_every, 1),
+                _every_fault(factor_every, inverse_every),
+                None if factor_fusion is None else parameter_faults.choice("factor_fusion", factor_fusion, FUSIONS),
+                size_fault(factor_group_size, "factor_group_size"),
+                parameter_faults.choice("compress", compress, COMPRESS),
+            ),
+        )
+        self._way, self._name = VARIANTS[variant], "dkfac" if variant == "d" else f"{variant}_kfac"
+        self.compress, self._numerics = compress, (inverse, damping, decay, kl_clip)
+        self._settings = Settings.of(
+            {
+                "variant": variant,
+                "results": results,
+                "inverse": inverse,
+                "factor_every": factor_every,
+                "inverse_every": inverse_every,
+                "factor_fusion": factor_fusion,
+                "factor_group_size": factor_group_size,
+                "accumulate": accumulate,
+                "collective": collective,
+            }
+        )
+
+    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        if self.compress != "factors":
+            found = list(super().faults(compressor, workload, world_size))
+            yield from found
+            if not found and compressor.traits.owns != "nothing":
+                yield (
+                    f"strategy={self._name} gives the optimizer preconditioned gradients, but"
+                    f" {type(compressor).__name__} takes over its work; use strategy=ddp"
+                )
+        if self.compress != "gradients":
+            yield from self._factor_faults(compressor)
+
+    def bind(self, context: WorkerContext) -> None:
+        self._pace = LayerPace(context.model, context.clock, self.micro_batches)
+        self._pace.follow_backward()  # before buckets wait for gradients
+        given, plain = context.compressor, Uncompressed()
+        if self.compress == "factors":
+            context = dataclasses.replace(context, compressor=plain)
+        super().bind(context)
+        spec = context.spec
+        self._collectives = Collectives(context.comm, spec.topology, self.collective)
+        parts = context.comm, context.clock, spec.topology, spec.seed, self._collectives
+        # a device's times are of the run's compressor on gradients
+        self._reducer = (UncalibratedReducer if self.compress == "factors" else Reducer)(self.compressor, *parts)
+        codec = plain if self.compress == "gradients" else given
+        if self._way.factors_to == "owner":
+            sums: Sums = ToOwners(codec, context)
+        elif self._way.factors_to == "all":
+            sums = ToAll(UncalibratedReducer(codec, *parts))
+        else:
+            sums = Nowhere()
+        self._second = SecondOrder(self._settings, context, self._curvature(context), sums)
+
+    def step(self, batch: Batch, step: int) -> StepStats:
+        self._second.begin(step)
+        return super().step(batch, step)
+
+    def beside(self) -> Beside:
+        return self._second.beside()
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        return [*super().take_notes(), *self._second.take_notes()]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "second_order": self._second.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._second.load_state_dict(state["second_order"])
+
+    def _curvature(self, context: WorkerContext) -> Curvature:
+        form, damping, decay, kl_clip = self._numerics
+        if isinstance(context.workload, Replay):
+            return ReplayedCurvature(context.workload, context.model, context.spec.batch_size, form)
+        owners: dict[torch.nn.Parameter, int] = {}
+        for module in context.model.modules():
+            for parameter in module.parameters(recurse=False):
+                owners[parameter] = owners.get(parameter, 0) + 1
+        modules = {
+            name: module
+            for name, module in context.model.named_modules()
+            # a weight that two modules share has no factors of its own
+            if statistics.supports(module) and all(owners[p] == 1 for p in module.parameters(recurse=False))
+        }
+        return Curvature(modules, form=form, damping=damping, decay=decay, kl_clip=kl_clip)
+
+    def _factor_faults(self, compressor: Compressor) -> Iterator[str]:
+        name, traits = type(compressor).__name__, compressor.traits
+        if self._way.factors_to == "nobody":
+            yield f"strategy.compress={self.compress}: factors of variant dp do not travel; use compress=gradients"
+        elif self._way.factors_to == "owner" and traits.sum_dtype is None:
+            yield (
+                f"strategy.compress={self.compress}: factors are summed on their way to owners, and what {name} sends"
+                " cannot be; use a compressor of another number type, as bf16, or compress=gradients"
+            )
+        elif traits.feedback in ("required", "recommended", "builtin") or traits.owns != "nothing":
+            yield (
+                f"strategy.compress={self.compress}: {name} leaves out what it makes up for in later steps, and factors"
+                " are not gradients, whose sum counts; use compress=gradients"
+            )
+        elif traits.own_rounds or not traits.averages:
+            yield (
+                f"strategy.compress={self.compress}: {name} keeps account of gradients or does not average, and factors"
+                " are means; use compress=gradients"
+            )
+
+    def _hand_over(self, bucket: Bucket) -> None:
+        """The time of its layers is over: factors before it waited for that too."""
+        self._start(bucket)
+
+    def _forward(self, part: Batch, number: int) -> Tensor:
+        self._pace.begin()
+        self._second.take_part(number)
+        return super()._forward(part, number)
+
+    def _start(self, bucket: Bucket) -> None:
+        self._reducer.start(bucket.flat, bucket.layout, self._step)
+
+    def _update(self) -> None:
+        self._second.after_backward()
+        self._reducer.finish()
+        self._second.update()
+        clock = self._context.clock
+        with clock.phase("optimizer", clock.times.optimizer_s):
+            self._optimizer.step()
+
+    def _reduction(self, layout: Layout) -> Context:
+        return self._reducer.context(layout, step=0)
+
+
+def _results_fault(variant: str, results: str | None) -> str | None:
+    if results is None or variant not in VARIANTS or results in VARIANTS[variant].results:
+        return None
+    return f"results={results}: variant {variant} sends back {' or '.join(VARIANTS[variant].results)}"
+
+
+def _every_fault(factor_every: object, inverse_every: object) -> str | None:
+    if isinstance(factor_every, bool) or not isinstance(factor_every, int) or factor_every < 1:
+        return parameter_faults.whole("inverse_every", inverse_every, 1)
+    return parameter_faults.whole("inverse_every", inverse_every, 1, multiple_of=factor_every)
