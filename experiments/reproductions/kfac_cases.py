@@ -9,19 +9,21 @@ Tensors and links are S times smaller than those they stand for (`workload.scale
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.reproductions.system import Trial
 
 INVERSE_GROWTH = 4.77e-4
 """Of the seconds of an inverse by its dimension, on the authors' GPU: a exp(b d)."""
+FACTOR_ELEMENTS = {"resnet50": 77.0e6, "resnet152": 194.9e6, "densenet201": 132.8e6, "inception_v4": 121.1e6}
+"""Of all triangles; for how long a run takes."""
 WORKERS = {"emulated": 8, "simulated": 64}
 SCALE = 100
 _STEPS, _REPEATS = 4, 3
 _SIMULATED_DILATION = 20
 """At which plans reckon with messages of 50 us, not with the millisecond that one takes this machine."""
-_START_S, _PREDICTION_S = 14.0, 12.0
+_START_S, _PREDICTION_S = 14.0, 10.0
 """Of a run around its steps; of a prediction."""
 
 
@@ -39,7 +41,6 @@ class Model:
     """Inverting all of them on one GPU."""
     published: bool
     """Whether these were measured, and not left over from sums."""
-    dilation: float
 
     @property
     def compute_s(self) -> float:
@@ -47,10 +48,10 @@ class Model:
 
 
 MODELS = {
-    "ResNet-50": Model("resnet50", 32, 0.132, 0.209, 0.292, True, 7.0),
-    "ResNet-152": Model("resnet152", 8, 0.123, 0.191, 0.676, False, 7.0),
-    "DenseNet-201": Model("densenet201", 16, 0.296, 0.369, 0.482, False, 7.0),
-    "Inception-v4": Model("inception_v4", 16, 0.158, 0.216, 0.431, False, 7.0),
+    "ResNet-50": Model("resnet50", 32, 0.132, 0.209, 0.292, True),
+    "ResNet-152": Model("resnet152", 8, 0.123, 0.191, 0.676, False),
+    "DenseNet-201": Model("densenet201", 16, 0.296, 0.369, 0.482, False),
+    "Inception-v4": Model("inception_v4", 16, 0.158, 0.216, 0.431, False),
 }
 ARMS = {
     "D-KFAC": ("strategy=dkfac",),
@@ -61,40 +62,49 @@ ARMS = {
 }
 
 
-def trials(arms: Sequence[str], rate_bit_s: float, quick: Sequence[str]) -> Callable[[bool], list[Trial]]:
-    """
-    Args:
-        rate_bit_s: of each worker's link.
-        quick: the cases that are emulated without FULL.
-    """
+@dataclass(frozen=True)
+class Setting:
+    """What all runs of a reproduction share."""
 
-    def asked(full: bool) -> list[Trial]:
+    arms: Sequence[str]
+    rate_bit_s: float
+    """Of each worker's link."""
+    dilation: float
+    """Of emulated runs: at which messages do not wait for a core."""
+    quick: Sequence[str]
+    """Cases that are emulated without FULL."""
+    simulated: Sequence[str]
+    """Likewise."""
+
+    def trials(self, full: bool) -> list[Trial]:
         emulated = [
-            _trial(case, arm, "emulated", seed, rate_bit_s)
+            self._trial(case, arm, "emulated", seed)
             for seed in range(_REPEATS if full else 1)
-            for case in (MODELS if full else quick)
-            for arm in arms
+            for case in (MODELS if full else self.quick)
+            for arm in self.arms
         ]
-        return emulated + [_trial(case, arm, "simulated", 0, rate_bit_s) for case in MODELS for arm in arms]
+        simulated = MODELS if full else self.simulated
+        return emulated + [self._trial(case, arm, "simulated", 0) for case in simulated for arm in self.arms]
 
-    return asked
+    def _trial(self, case: str, arm: str, kind: str, seed: int) -> Trial:
+        model, workers = MODELS[case], WORKERS[kind]
+        rate = f"topo.lan_rate='{self.rate_bit_s / 1e9:g} Gbit/s'"
+        shared = [
+            *("topo=lan", rate, f"workers={workers}", f"steps={_STEPS}", f"seed={seed}", "evaluate_every=1000"),
+            *("workload=replay", f"workload.model={model.name}", f"batch_size={model.batch_size}"),
+            *("device=paced", f"device.step_s={model.step_s}"),
+            f"device.work_s={{factor: {model.factor_s}, inverse: {model.inverse_s}}}",
+            f"device.growth={{inverse: {INVERSE_GROWTH}}}",
+        ]
+        if kind == "simulated":
+            return Trial(case, arm, kind, (*shared, f"dilation={_SIMULATED_DILATION}", *ARMS[arm]), _PREDICTION_S)
+        slowed = (f"workload.scale={SCALE}", f"dilation={self.dilation:g}")
+        return Trial(case, arm, kind, (*shared, *slowed, *ARMS[arm]), _START_S + self._emulated_s(model))
 
-
-def _trial(case: str, arm: str, kind: str, seed: int, rate_bit_s: float) -> Trial:
-    model, workers = MODELS[case], WORKERS[kind]
-    shared = [
-        *("topo=lan", f"topo.lan_rate='{rate_bit_s / 1e9:g} Gbit/s'", f"workers={workers}", f"steps={_STEPS}"),
-        *("workload=replay", f"workload.model={model.name}", f"batch_size={model.batch_size}", "evaluate_every=1000"),
-        *("device=paced", f"device.step_s={model.step_s}", f"seed={seed}"),
-        f"device.work_s={{factor: {model.factor_s}, inverse: {model.inverse_s}}}",
-        f"device.growth={{inverse: {INVERSE_GROWTH}}}",
-    ]
-    if kind == "simulated":
-        return Trial(case, arm, kind, (*shared, f"dilation={_SIMULATED_DILATION}", *ARMS[arm]), _PREDICTION_S)
-    slowed = (f"workload.scale={SCALE}", f"dilation={model.dilation:g}")
-    return Trial(
-        case, arm, kind, (*shared, *slowed, *ARMS[arm]), _START_S + _STEPS * model.dilation * 1.5 * model.compute_s
-    )
+    def _emulated_s(self, model: Model) -> float:
+        """Of wall time, about: what is computed, and D-KFAC's sums, of which half are not hidden."""
+        sums_s = 8 * 2 * 4 * FACTOR_ELEMENTS[model.name] / self.rate_bit_s
+        return _STEPS * self.dilation * (model.compute_s + sums_s / 2)
 
 
 def facts(case: str, kind: str) -> Mapping[str, str]:

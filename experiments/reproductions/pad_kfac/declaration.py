@@ -3,7 +3,7 @@ simulated."""
 
 from __future__ import annotations
 
-from experiments.reproductions.kfac_cases import facts, trials
+from experiments.reproductions.kfac_cases import Setting, facts
 from experiments.reproductions.system import System
 
 RATE_BIT_S = 10e9
@@ -21,6 +21,6 @@ SYSTEM = System(
     ),
     candidates=_ARMS[:2],
     baselines=_ARMS[2:],
-    trials=trials(_ARMS, RATE_BIT_S, ("ResNet-50",)),
+    trials=Setting(_ARMS, RATE_BIT_S, 10, ("ResNet-50",), ("ResNet-50", "ResNet-152")).trials,
     facts=facts,
 )

@@ -3,7 +3,7 @@ simulated."""
 
 from __future__ import annotations
 
-from experiments.reproductions.kfac_cases import facts, trials
+from experiments.reproductions.kfac_cases import MODELS, Setting, facts
 from experiments.reproductions.system import System
 
 RATE_BIT_S = 25e9
@@ -23,6 +23,6 @@ SYSTEM = System(
     ),
     candidates=_ARMS[:1],
     baselines=_ARMS[1:],
-    trials=trials(_ARMS, RATE_BIT_S, ("ResNet-50", "ResNet-152")),
+    trials=Setting(_ARMS, RATE_BIT_S, 15, ("ResNet-50", "ResNet-152"), tuple(MODELS)).trials,
     facts=facts,
 )
