@@ -27,6 +27,7 @@ from tests.distributed.harness import make_spec, part
 from tests.distributed.trainings import Answers, Case, gradient, parameters, play
 
 SAMPLES, STEPS = 32, 4
+SMALL = {"_target_": "tests.distributed.small_model.SmallModel"}
 NAMES = {"d": "dkfac", "mpd": "mpd_kfac", "spd": "spd_kfac", "pad": "pad_kfac", "dp": "dp_kfac"}
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "d": ("d", {}),
@@ -36,7 +37,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "spd over regions": ("spd", {"collective": "hierarchical"}),
     "pad": ("pad", {}),
     "pad with gradients": ("pad", {"results": "gradients"}),
-    "pad by size": ("pad", {"factor_fusion": "size", "factor_group_size": "256 KiB"}),
+    "pad by size": ("pad", {"factor_fusion": "size", "factor_group_size": "2 KiB"}),
 }
 """That make the steps of one process: variant, and parameters."""
 KINDS: dict[str, dict[str, Any]] = {
@@ -51,7 +52,12 @@ RANKS = (1, 4)
 
 def _case(way: str, kind: str, ranks: int, **given: Any) -> Case:
     variant, params = WAYS[way]
-    spec = {"strategy": NAMES[variant], "batch_size": SAMPLES // ranks, "strategy_params": params | KINDS[kind]}
+    spec = {
+        "strategy": NAMES[variant],
+        "batch_size": SAMPLES // ranks,
+        "strategy_params": params | KINDS[kind],
+        "workload_params": SMALL,
+    }
     return Case(name=f"{way} {kind}", spec=spec | given, end=STEPS)
 
 
@@ -134,10 +140,10 @@ STEPPED = {
 def stepped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answers]:
     """One step of each, and of `ddp`, by three ranks."""
     folder = tmp_path_factory.mktemp("stepped")
-    cases = [Case(name="ddp", spec={"strategy": "ddp"}, end=1)]
+    cases = [Case(name="ddp", spec={"strategy": "ddp", "workload_params": SMALL}, end=1)]
     for name, (variant, results) in STEPPED.items():
         params = {"results": results} if variant == "pad" else {}
-        spec = {"strategy": NAMES[variant], "strategy_params": params}
+        spec = {"strategy": NAMES[variant], "strategy_params": params, "workload_params": SMALL}
         cases.append(Case(name=name, spec=spec, end=1, save=f"{name} kept"))
     return folder, play(cases, 3, folder)
 
@@ -148,7 +154,7 @@ def test_bytes_of_a_step_are_those_of_the_closed_forms(name: str, stepped: tuple
     ranks, (variant, results), (folder, answers) = 3, STEPPED[name], stepped
     plan = torch.load(folder / f"{name} kept of rank 0.pt", weights_only=True)["strategy"]["second_order"]
     found, plain = (sum(answer[case]["sent"] for answer in answers) for case in (name, "ddp"))
-    model = build_parts(make_spec()).workload.model(0)
+    model = build_parts(make_spec(workload_params=SMALL)).workload.model(0)
     layers = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)}
     sizes = {name: dimensions(module) for name, module in layers.items()}
     assert plan["layers"] == list(sizes)
@@ -165,7 +171,8 @@ def test_bytes_of_a_step_are_those_of_the_closed_forms(name: str, stepped: tuple
 
 def test_owners_that_know_their_own_samples_alone_take_another_course(tmp_path: Path) -> None:
     """DP-KFAC: said so, and all ranks take it together."""
-    cases = [Case(name=v, spec={"strategy": NAMES[v], "batch_size": 16}, end=2) for v in ("dp", "pad")]
+    given = {"batch_size": 16, "workload_params": SMALL}
+    cases = [Case(name=v, spec={"strategy": NAMES[v], **given}, end=2) for v in ("dp", "pad")]
     answers = play(cases, 2, tmp_path)
     assert len({answer["dp"]["crc32"] for answer in answers}) == 1
     difference = (gradient(tmp_path, "dp") - gradient(tmp_path, "pad")).norm() / gradient(tmp_path, "pad").norm()

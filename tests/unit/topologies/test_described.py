@@ -70,7 +70,7 @@ def test_every_fault_at_once_with_its_key() -> None:
         {**PLAIN, "b": "lina", "rate": "1 Gbps"},
         {"a": "paris", "b": "paris", "rtt": 20, "sorce": "x", "forward": 3, "backward": {"rtt": "1 s"}},
         7,
-        {**PLAIN, "queue": "3 apples", "forward": {"loss": 2, "rate": "20 Gbit/s"}},
+        {**PLAIN, "queue": "3 apples", "forward": {"loss": 2, "rate": "50 Gbit/s"}},
     ]
     found = faults(links=links, lan_rate="fast", workers=1, rate="slow")
     for head in (

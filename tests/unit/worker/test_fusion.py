@@ -9,9 +9,10 @@ from torch import nn
 
 from testbed.core.auto_dilation import MESSAGE_CPU_S, OWN_MESSAGE_CPU_S
 from testbed.core.fusion import Cost
+from testbed.core.message_costs import all_reduce_cost
 from testbed.core.profile import LayerTimes, Profile
 from testbed.core.spec import Part, RunSpec
-from testbed.worker.fusion import all_reduce_cost, grouped
+from testbed.worker.fusion import grouped
 from testbed.worker.times import ComputeTimes
 from topologies import two_regions
 
