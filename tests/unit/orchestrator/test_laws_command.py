@@ -104,7 +104,7 @@ def test_a_lawful_one_is_status_0_and_all_of_it_can_be_had_as_json(
 ) -> None:
     status, out, _ = run(capsys, "mine.Mine", "--no-run", "--no-speed", "--json")
     answer = json.loads(out)
-    assert {row["outcome"] for row in answer["laws"]} <= {"holds", "does not apply"}
+    assert [row for row in answer["laws"] if row["outcome"] not in ("holds", "does not apply")] == []
     assert {"group-bytes", "damaged", "nothing-lost"} <= {row["law"] for row in answer["laws"]}
     assert (status, answer["throughput"], answer["runs"]) == (0, [], {})
 
