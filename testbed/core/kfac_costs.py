@@ -8,16 +8,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
-from testbed.core.kfac_plan import CHOLESKY, EIGEN, ELEMENT_BYTES, Factor, FactoredLayer, InverseCost, in_order
+from testbed.core.kfac_plan import CHOLESKY, EIGEN, ELEMENT_BYTES, Factor, FactoredLayer, in_order
 from testbed.core.kfac_variants import GRADIENTS, VARIANTS, Costs, Plan, Settings, make_plan
 from testbed.core.message_costs import all_reduce_cost, chain_cost
 from testbed.core.profile import Collective, LayerTimes, Profile
 from testbed.core.scaling import scaled_size_bytes
 from testbed.core.spec import RunSpec
 
-UNMEASURED = {CHOLESKY: InverseCost(0.0, 2.6e-11), EIGEN: InverseCost(0.0, 1.2e-10)}
-"""Where no device was calibrated: of one core, measured once on an AMD EPYC: Cholesky's factorisation and the inverse
-0.7 ms at 256 and 28 ms at 1024, eigenvectors four to five times as long."""
+UNMEASURED_SECOND_CUBIC = {CHOLESKY: 2.6e-11, EIGEN: 1.2e-10}
+"""Of an inverse by one core, where no device was calibrated. Measured once on an AMD EPYC: Cholesky's factorisation and
+the inverse 0.7 ms at 256 and 28 ms at 1024, eigenvectors four to five times as long."""
 WorkSeconds = Callable[[str], float | None]
 """Of a piece of work, by its name; None: not known."""
 
@@ -53,11 +53,11 @@ def with_readiness(
 def costs_of(spec: RunSpec, settings: Settings, factors: Sequence[Factor], work_s: WorkSeconds) -> Costs:
     """Of factors and inverses that are sent as they are, uncompressed."""
     total_bytes = ELEMENT_BYTES * sum(factor.elements for factor in factors)
-    chain, unmeasured = chain_cost(spec, total_bytes), UNMEASURED[settings.form]
+    chain, second_cubic = chain_cost(spec, total_bytes), UNMEASURED_SECOND_CUBIC[settings.form]
 
     def invert_s(factor: Factor) -> float:
         known_s = work_s(inverting(factor))
-        return unmeasured.of(factor.dimension) if known_s is None else known_s
+        return second_cubic * factor.dimension**3 if known_s is None else known_s
 
     to_owners = VARIANTS[settings.variant].factors_to == "owner"
     return Costs(
@@ -97,16 +97,14 @@ def planned(spec: RunSpec, cpu: Profile, device: Profile) -> tuple[Profile, Prof
     plan = plan_for(spec, settings, cpu.factored, device)
     shares = _shares(settings, plan, len(spec.topology.nodes))
     beside = (*cpu.collectives, *_collectives(settings, plan, cpu.factored, len(spec.topology.nodes)))
-    shared, on_device = (
-        dataclasses.replace(
-            profile,
-            work=tuple(dataclasses.replace(piece, share=shares[piece.name]) for piece in profile.work),
-            collectives=beside,
-        )
-        for profile in (cpu, device)
-    )
-    cpu_step_s = cpu.cpu_step_s - cpu.work_step_s + shared.work_step_s
-    return tuple(dataclasses.replace(profile, cpu_step_s=cpu_step_s) for profile in (shared, on_device))  # type: ignore[return-value]
+    work_s = sum(shares[piece.name] * piece.seconds for piece in cpu.work)
+    cpu_step_s = cpu.cpu_step_s - cpu.work_step_s + work_s
+
+    def shared(profile: Profile) -> Profile:
+        work = tuple(dataclasses.replace(piece, share=shares[piece.name]) for piece in profile.work)
+        return dataclasses.replace(profile, work=work, collectives=beside, cpu_step_s=cpu_step_s)
+
+    return shared(cpu), shared(device)
 
 
 def _shares(settings: Settings, plan: Plan, workers: int) -> dict[str, float]:

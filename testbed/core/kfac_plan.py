@@ -22,8 +22,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from testbed.core.fusion import Cost, Gradient, cut, merged
@@ -87,50 +86,6 @@ class Factor:
         if form == CHOLESKY:
             return self.elements
         return math.ceil((self.dimension**2 + self.dimension) / self.scale)
-
-
-@dataclass(frozen=True)
-class InverseCost:
-    """Of inverting a factor, alpha + beta d^3."""
-
-    start_s: float
-    second_cubic: float
-
-    def of(self, dimension: int) -> float:
-        return self.start_s + self.second_cubic * dimension**3
-
-    @classmethod
-    def fitted(cls, measured: Mapping[int, float]) -> InverseCost:
-        """To seconds by dimension, with the least squares of relative errors; neither term is negative.
-
-        One dimension alone tells of no start.
-
-        Raises:
-            ValueError: nothing was measured, or something that took no time.
-        """
-        if not measured or min(measured) < 1 or min(measured.values()) <= 0:
-            raise ValueError(f"inverses measured {dict(measured)}: expected seconds above 0 of at least one dimension")
-        # (start x + cubic y - 1)^2 summed over all; each term of the sum is an error relative to the seconds measured
-        x = [1 / seconds for seconds in measured.values()]
-        y = [dimension**3 / seconds for dimension, seconds in measured.items()]
-        xx, xy, yy = (sum(map(operator.mul, *pair)) for pair in ((x, x), (x, y), (y, y)))
-        start, cubic = sum(x) * yy - sum(y) * xy, sum(y) * xx - sum(x) * xy
-        if len(measured) == 1 or start < 0:
-            return cls(0.0, sum(y) / yy)
-        if cubic < 0:
-            return cls(sum(x) / xx, 0.0)
-        return cls(start / (xx * yy - xy * xy), cubic / (xx * yy - xy * xy))
-
-
-@dataclass(frozen=True)
-class ExponentialCost:
-    """Of inverting a factor, alpha e^(beta d): the form of Shi et al., arXiv:2107.06533."""
-
-    scale_s: float
-    rate: float
-
-    def of(self, dimension: int) -> float:
-        return self.scale_s * math.exp(self.rate * dimension)
 
 
 def in_order(layers: Sequence[FactoredLayer]) -> list[Factor]:

@@ -73,6 +73,12 @@ class Settings:
     micro_batches: int
     collective: str
 
+    @property
+    def averages_traces(self) -> bool:
+        """How damping is split goes by the traces of both factors of a layer, of which an owner has one."""
+        apart = VARIANTS[self.variant].factors_to == "owner" and self.results == INVERSES
+        return apart and self.form == CHOLESKY
+
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> Settings:
         """

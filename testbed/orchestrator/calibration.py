@@ -63,7 +63,7 @@ def calibrate(
     if spec.auto_dilation:
         spec = dataclasses.replace(spec, dilation=choose(spec, found.cpu, found.device, usable_cores()))
         if _goes_by_times(spec) or found.cpu.factored:
-            found = _measured(spec, tell, give)  # other buckets, since messages cost an emulated second less
+            found = _measured(spec, tell, give)  # another plan, since messages cost an emulated second less
     raise_input_faults(time_faults(spec, found.cpu, found.device))
     return spec, found
 

@@ -78,7 +78,10 @@ def _with_ladder(spec: RunSpec, cpu: Profile) -> tuple[CodecTimes, ...]:
 
 
 def _on_accelerator(spec: RunSpec, cpu: Profile, device: torch.device) -> Profile:
-    """Layers and optimizer there; compressors work in the host's memory, so their times stay those of the processor."""
+    """Layers and optimizer there; compressors work in the host's memory, so their times stay those of the processor.
+
+    A strategy's own work is not timed there, and what it takes here says nothing of it: such a profile has none.
+    """
     parts = build_parts(spec)
     model = parts.workload.model(spec.seed).to(device)
     layers, forward_s, backward_s = measure_layers(parts.workload, model, spec, repeated)
@@ -89,6 +92,7 @@ def _on_accelerator(spec: RunSpec, cpu: Profile, device: torch.device) -> Profil
         backward_s=backward_s,
         optimizer_s=_optimizer_s(spec, model, device),
         other_s=0.0,
+        work=(),
         provenance={**this_machine(device), "codec_measured_on": cpu.provenance},
     )
 

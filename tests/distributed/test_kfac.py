@@ -114,6 +114,7 @@ def test_a_plan_by_the_devices_times_makes_the_same_steps(
     name: str, paced: tuple[Path, Answers], answers: dict[int, Answers], folders: dict[int, Path]
 ) -> None:
     """Some inverses are everyone's, others are sent; some factors leave while others are computed."""
+    del answers  # made for what one process has, in `folders`
     folder, found = paced
     (plan,) = found[0][name]["notes"]
     owners = {factor["owner"] for factor in plan["factors"]}
@@ -122,7 +123,6 @@ def test_a_plan_by_the_devices_times_makes_the_same_steps(
     assert len({answer[name]["crc32"] for answer in found}) == 1
     ours, single = gradient(folder, name), gradient(folders[1], "d cholesky")
     assert float((ours - single).norm()) <= 2e-5 * float(single.norm())
-    assert set(answers) == set(RANKS)
 
 
 STEPPED = {

@@ -14,8 +14,8 @@ from typing import Any
 from testbed.core.collective_costs import scaled_chunk_bytes
 from testbed.core.errors import raise_input_faults
 from testbed.core.kfac_costs import inverting, plan_for, preconditioning
-from testbed.core.kfac_plan import CHOLESKY, FactoredLayer, in_order
-from testbed.core.kfac_variants import GRADIENTS, INVERSES, VARIANTS, Plan, Settings, Variant
+from testbed.core.kfac_plan import FactoredLayer, in_order
+from testbed.core.kfac_variants import GRADIENTS, VARIANTS, Plan, Settings
 from testbed.core.profile import Profile
 from testbed.core.spec import RunSpec
 
@@ -111,7 +111,7 @@ def second_order_plan(spec: RunSpec, device: Profile, ends: Sequence[int]) -> Se
         ),
         groups=tuple(_groups(plan, list(order), to_owner=variant.factors_to == "owner")),
         is_pipelined=variant.pipelined,
-        traces=len(plan.factors) if _averages_traces(variant, results, form) else 0,
+        traces=len(plan.factors) if settings.averages_traces else 0,
         inverting_s=tuple(sum(work_s(inverting(factor)) for factor in factors) for factors in inverted),
         inverting_everyones_s=sum(work_s(inverting(plan.factors[index])) for index in plan.everyones),
         preconditioning_s=tuple(sum(work_s(preconditioning(la.name)) for la in layers) for layers in preconditioned),
@@ -123,11 +123,6 @@ def second_order_plan(spec: RunSpec, device: Profile, ends: Sequence[int]) -> Se
 
 def _work_s(device: Profile) -> Callable[[str], float]:
     return {piece.name: piece.seconds for piece in device.work}.__getitem__
-
-
-def _averages_traces(variant: Variant, results: str, form: str) -> bool:
-    """Where an owner has one of a layer's two factors, and damping goes by both."""
-    return variant.factors_to == "owner" and results == INVERSES and form == CHOLESKY
 
 
 def _positions(device: Profile, ends: Sequence[int]) -> Iterator[tuple[str, tuple[float, int]]]:

@@ -1,1 +1,1 @@
-"""Numerics of K-FAC: factors of the Fisher matrix, and what is done with them. Functions of tensors; nothing sends."""
+"""K-FAC: factors of the Fisher matrix, what is computed from them, and how all of it travels between ranks."""

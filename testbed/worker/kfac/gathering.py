@@ -7,7 +7,7 @@ from torch import Tensor
 
 from testbed.core.errors import RunError
 from testbed.core.kfac_plan import Factor
-from testbed.core.kfac_variants import Plan
+from testbed.core.kfac_variants import Plan, Settings
 from testbed.worker.kfac.curvature import Curvature
 from testbed.worker.kfac.exchange import Sums
 from testbed.worker.kfac.observer import Observer
@@ -20,9 +20,10 @@ class Gathering:
     Which layers take part is seen in the first step, without a plan: those that each forward calls once.
     """
 
-    def __init__(self, context: WorkerContext, curvature: Curvature, sums: Sums, micro_batches: int) -> None:
+    def __init__(self, context: WorkerContext, curvature: Curvature, sums: Sums, settings: Settings) -> None:
         self._context, self._curvature, self._sums = context, curvature, sums
-        self._micro_batches, self._number, self._step = micro_batches, 0, 0
+        self._micro_batches, self._takes_traces = settings.micro_batches, settings.averages_traces
+        self._number, self._step = 0, 0
         self._observer = Observer(
             curvature.modules,
             lambda layer, inputs: self._see(curvature.layer(layer).factor("a"), inputs),
@@ -31,7 +32,7 @@ class Gathering:
         self.packed: dict[str, Tensor] = {}
         """Factors by name; once there is a plan, parts of what travels together."""
         self.traces: dict[str, float] = {}
-        """Of this rank's factors."""
+        """Of this rank's factors, where those are averaged apart."""
         self._seen: dict[str, list[int]] = {}
         """Of each factor: the micro-batches that it was shown, once for each time."""
         self._plan: Plan | None = None
@@ -122,7 +123,8 @@ class Gathering:
             self._curvature.compute(factor, what, self.packed[name], micro_batches=parts, first=first)
         if len(seen) != parts:
             return
-        self.traces[name] = self._curvature.trace(factor, self.packed[name])  # while it is this rank's alone
+        if self._takes_traces:
+            self.traces[name] = self._curvature.trace(factor, self.packed[name])  # while it is this rank's alone
         if self._plan is not None and self._pipelined:
             self._missing[self._group_of[name]] -= 1
             # ranks must issue collectives in one order, so a group that is early waits for the ones before it

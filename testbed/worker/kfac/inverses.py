@@ -26,7 +26,7 @@ Eigen: TypeAlias = tuple[Tensor, Tensor]
 
 def split_damping(trace_a: float, dim_a: int, trace_g: float, dim_g: int, damping: float) -> tuple[float, float]:
     """What to add to the diagonals of A and of G: pi sqrt(damping) and sqrt(damping) / pi, pi^2 the mean eigenvalue of
-    A over that of G (section 6.3 of the paper). Of traces, since A and G may lie on different workers.
+    A over that of G. Of traces, since A and G may lie on different workers.
 
     Where either trace is 0 the layer is dead, no ratio is to be had, and pi is 1.
 
@@ -111,7 +111,7 @@ def clip_scale(steps: Iterable[tuple[Tensor, Tensor, float]], kl_clip: float | N
     """By what to scale all preconditioned gradients for a step to change the model's distribution by no more than
     `kl_clip`: min(1, sqrt(kl_clip / |sum lr^2 <V, dW>|)). None: no limit, 1.
 
-    Ba, Grosse and Martens, "Distributed Second-order Optimization using Kronecker-Factored Approximations", ICLR 2017.
+    As in the public code of SPD-KFAC's authors, but for V taken before it overwrites dW.
 
     Args:
         steps: V, dW and the learning rate of each layer. dW must not have been overwritten by V.

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from testbed.core.kfac_costs import inverting, plan_for, preconditioning
-from testbed.core.kfac_plan import CHOLESKY
 from testbed.core.kfac_variants import GRADIENTS, VARIANTS, Plan, Settings
 from testbed.core.profile import WorkTimes
 from testbed.worker.clock import WAITING
@@ -34,10 +33,15 @@ class SecondOrder:
         self._variant, self._step = VARIANTS[settings.variant], 0
         self._alone = not is_shared(context.comm)
         self._sends_gradients = settings.results == GRADIENTS and not self._alone
-        self._gathering = Gathering(context, curvature, sums, settings.micro_batches)
+        self._gathering = Gathering(context, curvature, sums, settings)
         self._plan: Plan | None = None
         self._is_told = False
         self._broadcasts: Broadcasts
+        self._layers: list[str] = []
+        self._layers_of: list[list[str]] = []
+        """Those whose preconditioned gradients each rank sends."""
+        self._results: list[list[Tensor]] = []
+        """Of each rank: room for what it sends, its layers' gradients or its factors' inverses."""
 
     @property
     def plan(self) -> Plan:
@@ -118,26 +122,24 @@ class SecondOrder:
         wanted = range(len(plan.factors)) if self._variant.factors_to != "nobody" else self._mine()
         names = {plan.factors[index].name for index in wanted}
         self._gathering.adopt(plan, names, pipelined=self._variant.pipelined)
-        sizes = [sum(self._result_sizes(owner)) for owner in range(context.world_size)]
-        self._broadcasts = Broadcasts(context, sizes)
+        its, ranks = plan.layer_owners, range(context.world_size)
+        self._layers_of = [[name for name, owner in its.items() if owner == rank] for rank in ranks]
+        sizes = [self._result_sizes(rank) for rank in ranks]
+        self._broadcasts = Broadcasts(context, [sum(of_rank) for of_rank in sizes])
+        self._results = [
+            list(flat.split(of_rank)) if of_rank else []
+            for flat, of_rank in zip(self._broadcasts.flats, sizes, strict=True)
+        ]
 
     def _mine(self) -> list[int]:
         """What this rank inverts for itself or for others, others' first."""
         return list(range(len(self.plan.factors))) if self._alone else self.plan.owned(self._context.rank)
 
-    def _result_sizes(self, owner: int) -> list[int]:
-        """Elements of what `owner` sends, one after another: of its layers' gradients, or of its factors' inverses."""
+    def _result_sizes(self, rank: int) -> list[int]:
+        """Elements of what `rank` sends, one after another."""
         if self._settings.results == GRADIENTS:
-            return [self._curvature.layer(name).gradient_elements for name in self._layers_of(owner)]
-        return [self.plan.factors[index].inverse_elements(self._settings.form) for index in self.plan.owned(owner)]
-
-    def _layers_of(self, owner: int) -> list[str]:
-        return [name for name, its in self.plan.layer_owners.items() if its == owner]
-
-    def _results(self, owner: int) -> list[Tensor]:
-        """Room for each of them."""
-        sizes = self._result_sizes(owner)
-        return list(self._broadcasts.flats[owner].split(sizes)) if sizes else []
+            return [self._curvature.layer(name).gradient_elements for name in self._layers_of[rank]]
+        return [self.plan.factors[index].inverse_elements(self._settings.form) for index in self.plan.owned(rank)]
 
     def _learn(self) -> None:
         """Whoever is told a factor's mean takes it into the moving average."""
@@ -154,10 +156,8 @@ class SecondOrder:
             curvature.learn_trace(factor, trace)
 
     def _mean_traces(self) -> Tensor | None:
-        """How damping is split needs the traces of both factors of a layer, of which an owner may have one: a number
-        for each is averaged. None where whoever needs one has the factor."""
-        apart = self._variant.factors_to == "owner" and self._settings.results != GRADIENTS
-        if self._alone or not apart or self._settings.form != CHOLESKY:
+        """None where whoever needs one has the factor."""
+        if self._alone or not self._settings.averages_traces:
             return None
         clock, comm = self._context.clock, self._context.comm
         traces = torch.tensor([self._gathering.traces[factor.name] for factor in self.plan.factors])
@@ -172,14 +172,14 @@ class SecondOrder:
         self._invert_all(self._mine())
         if self._alone or self._sends_gradients:
             return
-        for index, part in zip(plan.owned(rank), self._results(rank), strict=True):
+        for index, part in zip(plan.owned(rank), self._results[rank], strict=True):
             curvature.put_inverse(plan.factors[index], part)
         self._broadcasts.start()
         self._invert_all(plan.everyones)
         self._broadcasts.finish()
         for owner in range(self._context.world_size):
             # its own too: what was sent, to the last bit, is everyone's
-            for index, part in zip(plan.owned(owner), self._results(owner), strict=True):
+            for index, part in zip(plan.owned(owner), self._results[owner], strict=True):
                 curvature.take_inverse(plan.factors[index], part)
 
     def _invert_all(self, indices: Sequence[int]) -> None:
@@ -192,14 +192,13 @@ class SecondOrder:
         """By layer, flat."""
         if not self._sends_gradients:
             return {name: self._precondition(name) for name in self._layers}
-        found: dict[str, Tensor] = {}
-        for owner in range(self._context.world_size):
-            found |= dict(zip(self._layers_of(owner), self._results(owner), strict=True))
-        for name in self._layers_of(self._context.rank):
-            found[name].copy_(self._precondition(name))
+        rank = self._context.rank
+        for name, part in zip(self._layers_of[rank], self._results[rank], strict=True):
+            part.copy_(self._precondition(name))
         self._broadcasts.start()
         self._broadcasts.finish()
-        return found
+        pairs = zip(self._layers_of, self._results, strict=True)
+        return {name: part for names, parts in pairs for name, part in zip(names, parts, strict=True)}
 
     def _precondition(self, name: str) -> Tensor:
         with self._context.clock.work(preconditioning(name)):

@@ -13,10 +13,8 @@ import pytest
 from testbed.core.fusion import Cost
 from testbed.core.kfac_plan import (
     EVERYWHERE,
-    ExponentialCost,
     Factor,
     FactoredLayer,
-    InverseCost,
     all_reduced_bytes,
     balanced,
     blocks,
@@ -76,9 +74,8 @@ def test_a_factor_is_inverted_everywhere_only_if_that_costs_less_than_a_broadcas
     # equal costs: communicated. 40 to 0, 30 to 1, 20 to 1, 10 to 0
     assert balanced(factors, 2, lambda factor: 1.0, lambda factor: 1.0) == [1, 0, 1, 0]
     # d^3 against 16 d(d+1)/2: 10 costs 1000 and 880, 40 costs 64000 and 13120; only below 8.9 is inverting cheaper
-    cubic = InverseCost(0.0, 1.0)
     mixed = balanced(
-        of(8, 9, 7, 40), 2, lambda factor: cubic.of(factor.dimension), lambda factor: 16.0 * factor.elements
+        of(8, 9, 7, 40), 2, lambda factor: 1.0 * factor.dimension**3, lambda factor: 16.0 * factor.elements
     )
     assert mixed == [EVERYWHERE, 1, EVERYWHERE, 0]
 
@@ -195,44 +192,3 @@ def test_bytes_of_a_second_order_step_of_each_variant() -> None:
     expected = {"d": 816, "mpd": 1224, "spd": 816 + 372, "pad": 816, "pad, gradients": 408 + 264, "dp": 264}
     assert sent == expected
     assert all_reduced_bytes(PAIR, 1) == reduced_bytes(PAIR, 1) == broadcast_bytes(34, 1) == 0
-
-
-def test_an_inverse_costs_a_start_and_a_cube() -> None:
-    true = InverseCost(2e-3, 3e-10)
-    fitted = InverseCost.fitted({d: true.of(d) for d in (64, 128, 512, 2048)})
-    assert (fitted.start_s, fitted.second_cubic) == pytest.approx((true.start_s, true.second_cubic), rel=1e-6)
-    assert true.of(1000) == pytest.approx(0.302)
-
-
-def test_small_and_large_factors_count_alike_in_the_fit() -> None:
-    # of 1 + d^3: twice 10% more, twice 10% less; in absolute errors the large ones alone would tell
-    measured = {d: (1 + d**3) * factor for d, factor in ((1, 1.1), (100, 1.1), (2, 0.9), (101, 0.9))}
-    fitted = InverseCost.fitted(measured)
-
-    def error(cost: InverseCost) -> float:
-        return sum((cost.of(d) / seconds - 1) ** 2 for d, seconds in measured.items())
-
-    for start, cubic in itertools.product((0.99, 1, 1.01), repeat=2):
-        assert error(fitted) <= error(InverseCost(fitted.start_s * start, fitted.second_cubic * cubic))
-
-
-def test_a_fit_has_no_negative_term() -> None:
-    assert InverseCost.fitted({10: 5.0}) == InverseCost(0.0, 0.005)
-    steep = InverseCost.fitted({10: 1.0, 20: 80.0})  # more than a cube: relative to it 1000 c and 100 c
-    assert steep.start_s == 0
-    assert steep.second_cubic == pytest.approx(1100 / (1000**2 + 100**2))
-    falling = InverseCost.fitted({10: 2.0, 20: 1.0})  # relative to it s / 2 and s
-    assert falling.second_cubic == 0
-    assert falling.start_s == pytest.approx(1.5 / 1.25)
-
-
-@pytest.mark.parametrize("measured", [{}, {10: 0.0}, {10: 1.0, 20: -1.0}, {0: 1.0}])
-def test_nothing_is_fitted_to_no_times(measured: dict[int, float]) -> None:
-    with pytest.raises(ValueError, match="expected seconds above 0"):
-        InverseCost.fitted(measured)
-
-
-def test_the_exponential_cost_of_the_papers_gpu() -> None:
-    cost = ExponentialCost(3.64e-3, 4.77e-4)
-    assert cost.of(0) == 3.64e-3
-    assert cost.of(2048) == pytest.approx(9.668e-3, rel=1e-3)

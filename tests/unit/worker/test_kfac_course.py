@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from torch import Tensor, nn
 
 from testbed.core.errors import InputError, RunError
 from testbed.core.kfac_plan import Factor
+from testbed.core.kfac_variants import DEFAULTS
 from testbed.core.profile import Profile, WorkTimes
 from testbed.core.spec import RunSpec
 from testbed.worker.clock import PhaseClock
@@ -25,10 +28,11 @@ from testbed.worker.kfac.replayed import ReplayedCurvature
 from testbed.worker.parts import build_parts
 from testbed.worker.rehearsal import Echo
 from testbed.worker.step_times import measure
+from testbed.worker.strategies.kfac import KFAC
 from testbed.worker.strategy import WorkerContext
 from testbed.worker.times import ComputeTimes
 from testbed.worker.workloads.replay import Replay
-from tests.distributed.harness import make_spec, part
+from tests.distributed.harness import CONF, make_spec, part
 
 
 @pytest.fixture(autouse=True)
@@ -219,6 +223,13 @@ def test_a_step_takes_each_piece_of_work_once_in_however_many_parts(accumulate: 
     for piece in device.work:
         assert clock.given[piece.name] == pytest.approx(2 * piece.seconds), piece.name
     assert clock.given["forward"] == pytest.approx(2 * device.forward_s)
+
+
+def test_what_a_plan_takes_for_granted_is_what_the_strategy_does() -> None:
+    given = {name: p.default for name, p in inspect.signature(KFAC).parameters.items()}
+    assert {name: given[name] for name in DEFAULTS} == DEFAULTS
+    for path in (CONF / "strategy").glob("*kfac.yaml"):
+        assert yaml.safe_load(path.read_text()).keys() == {"_target_", *given}, path.name
 
 
 class _Lonely(nn.Module):
