@@ -20,7 +20,7 @@ FACTOR_ELEMENTS = {"resnet50": 77.0e6, "resnet152": 194.9e6, "densenet201": 132.
 """Of all triangles; for how long a run takes."""
 WORKERS = {"emulated": 8, "simulated": 64}
 SCALE = 100
-_STEPS, _REPEATS = 4, 3
+_REPEATS = 3
 _SIMULATED_DILATION = 20
 """At which plans reckon with messages of 50 us, not with the millisecond that one takes this machine."""
 _START_S, _PREDICTION_S = 14.0, 10.0
@@ -71,6 +71,8 @@ class Setting:
     """Of each worker's link."""
     dilation: float
     """Of emulated runs: at which messages do not wait for a core."""
+    steps: int
+    """Of each run."""
     quick: Sequence[str]
     """Cases that are emulated without FULL."""
     simulated: Sequence[str]
@@ -90,7 +92,7 @@ class Setting:
         model, workers = MODELS[case], WORKERS[kind]
         rate = f"topo.lan_rate='{self.rate_bit_s / 1e9:g} Gbit/s'"
         shared = [
-            *("topo=lan", rate, f"workers={workers}", f"steps={_STEPS}", f"seed={seed}", "evaluate_every=1000"),
+            *("topo=lan", rate, f"workers={workers}", f"steps={self.steps}", f"seed={seed}", "evaluate_every=1000"),
             *("workload=replay", f"workload.model={model.name}", f"batch_size={model.batch_size}"),
             *("device=paced", f"device.step_s={model.step_s}"),
             f"device.work_s={{factor: {model.factor_s}, inverse: {model.inverse_s}}}",
@@ -104,7 +106,7 @@ class Setting:
     def _emulated_s(self, model: Model) -> float:
         """Of wall time, about: what is computed, and D-KFAC's sums, of which half are not hidden."""
         sums_s = 8 * 2 * 4 * FACTOR_ELEMENTS[model.name] / self.rate_bit_s
-        return _STEPS * self.dilation * (model.compute_s + sums_s / 2)
+        return self.steps * self.dilation * (model.compute_s + sums_s / 2)
 
 
 def facts(case: str, kind: str) -> Mapping[str, str]:

@@ -15,7 +15,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from testbed.core.collective_costs import cheapest, ranks_of_regions, seconds, sent_bytes
+from testbed.core.collective_costs import (
+    CHAIN,
+    chain_chunks,
+    cheapest,
+    ranks_of_regions,
+    scaled_chunk_bytes,
+    seconds,
+    sent_bytes,
+)
 from testbed.core.errors import InputError
 from testbed.core.profile import Profile
 from testbed.core.spec import MOST_CUBIC_DILATION, MOST_DILATED_RTT_S, RunSpec
@@ -53,6 +61,35 @@ class Traffic:
     cpu_s: float
     lasts_s: float
 
+    @classmethod
+    def of(cls, collectives: Sequence[tuple[str, float]], topology: Topology, named: str) -> Traffic:
+        """
+        Args:
+            collectives: kind and size in bytes of each.
+            named: what carries them.
+        """
+        timed = [(cheapest(*one, topology) if named == AUTO else named, *one) for one in collectives]
+        workers, costs = len(topology.nodes), {GLOO: MESSAGE_CPU_S}
+        cpu_s = sum(costs.get(how, OWN_MESSAGE_CPU_S) * workers * _messages(kind, workers) for how, kind, _ in timed)
+        cpu_s += BYTE_CPU_S * sum(sent_bytes(*one, topology) for one in timed)
+        each_s = [seconds(*one, topology) for one in timed]
+        latency_s = [seconds(how, kind, 0, topology) for how, kind, _ in timed]
+        # collectives overlap each other: one's messages follow each other, all bytes share the links
+        return cls(cpu_s, max(latency_s, default=0.0) + sum(each_s) - sum(latency_s))
+
+    @classmethod
+    def of_chains(cls, sizes_bytes: Sequence[float], topology: Topology, chunk_bytes: float) -> Traffic:
+        """
+        Args:
+            sizes_bytes: of what each carries, whole.
+            chunk_bytes: of one message.
+        """
+        workers, all_bytes = len(topology.nodes), sum(sizes_bytes)
+        messages = (workers - 1) * sum(chain_chunks(size, workers, chunk_bytes) for size in sizes_bytes)
+        cpu_s = messages * OWN_MESSAGE_CPU_S + (workers - 1) * all_bytes * BYTE_CPU_S
+        # those of all owners together load the links as an all-gather does of which each rank has its part
+        return cls(cpu_s, seconds("ring", "all_gather", all_bytes / workers, topology))
+
     def crowded_share(self, k: float, cores: int) -> float:
         """Of all cores, while they are under way."""
         network_s = self.cpu_s / cores
@@ -75,6 +112,8 @@ class Load:
     """Of the one that evaluates, beside its training."""
     exchange: Traffic
     """Of all workers, once in a cycle."""
+    chains: Traffic
+    """Of all workers, once in a cycle, at other times than the exchange."""
     inside: Traffic
     """Of the workers of each region, in every step, beside that."""
 
@@ -82,10 +121,11 @@ class Load:
     def of(cls, spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> Load:
         """Of a cycle of `spec`; no collectives in the profile count as one dense all-reduce."""
         dense = [("all_reduce", 4 * sum(layer.parameters for layer in cpu.layers))]
-        collectives = [(c.kind, c.size_bytes) for c in cpu.collectives] or dense
+        collectives = [(c.kind, c.size_bytes) for c in cpu.collectives if c.kind != CHAIN] or dense
+        chains = [c.size_bytes for c in cpu.collectives if c.kind == CHAIN]
         steps, named = cpu.cycle_steps, str(spec.strategy.params.get("collective", GLOO))
         regions = ranks_of_regions(spec.topology) if spec.strategy.params.get("replicas") == "region" else []
-        inside = [_traffic(dense, spec.topology.only(ranks), "ring") for ranks in regions if len(ranks) > 1]
+        inside = [Traffic.of(dense, spec.topology.only(ranks), "ring") for ranks in regions if len(ranks) > 1]
         return cls(
             workers=spec.workers,
             cores=cores,
@@ -93,7 +133,8 @@ class Load:
             compute_cpu_s=steps * cpu.cpu_step_s,
             compute_s=steps * device.step_s,
             evaluate_cpu_s=steps * cpu.evaluate_cpu_s / spec.evaluate_every,
-            exchange=_traffic(collectives, spec.topology, named),
+            exchange=Traffic.of(collectives, spec.topology, named),
+            chains=Traffic.of_chains(chains, spec.topology, scaled_chunk_bytes(spec.scale)),
             inside=Traffic(
                 steps * sum(one.cpu_s for one in inside), steps * max((one.lasts_s for one in inside), default=0.0)
             ),
@@ -114,7 +155,7 @@ class Load:
 
     def busy_share(self, k: float) -> float:
         """Of all cores, on average over a cycle."""
-        network_s = self.exchange.cpu_s + self.inside.cpu_s
+        network_s = self.exchange.cpu_s + self.chains.cpu_s + self.inside.cpu_s
         return (self.workers * self.compute_cpu_s + network_s) / (self.cores * k * self.cycle_s)
 
     def full_share(self, k: float) -> float:
@@ -125,12 +166,12 @@ class Load:
     def cycle_s(self) -> float:
         """Emulated; at least. Where most steps exchange nothing, it is what they compute: cores are busy with that, and
         rest meanwhile is no rest then."""
-        communicate_s = self.exchange.lasts_s if self.steps == 1 else 0.0
+        communicate_s = self.exchange.lasts_s + self.chains.lasts_s if self.steps == 1 else 0.0
         return max(self.compute_s + communicate_s / 2, communicate_s, 1e-6)
 
     def crowded_share(self, k: float) -> float:
         """Of all cores, while messages are under way; 0 where all of it is as short as what a cycle may be late."""
-        kinds = [one for one in (self.exchange, self.inside) if one.cpu_s]
+        kinds = [one for one in (self.exchange, self.chains, self.inside) if one.cpu_s]
         least_s = LATE_SHARE * k * self.cycle_s
         return max((one.crowded_share(k, self.cores) for one in kinds if one.cpu_s / self.cores > least_s), default=0.0)
 
@@ -186,26 +227,6 @@ def _round_up(value: float) -> float:
     """To two digits."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return math.ceil(value / unit - 1e-9) * unit
-
-
-def _traffic(collectives: Sequence[tuple[str, float]], topology: Topology, named: str) -> Traffic:
-    """
-    Args:
-        collectives: kind and size in bytes of each.
-        named: what carries them.
-    """
-    workers = len(topology.nodes)
-    chosen = [cheapest(kind, size, topology) if named == AUTO else named for kind, size in collectives]
-    message_cpu_s = MESSAGE_CPU_S if set(chosen) == {GLOO} else OWN_MESSAGE_CPU_S
-    each = [seconds(how, kind, size, topology) for how, (kind, size) in zip(chosen, collectives, strict=True)]
-    latency_s = [seconds(how, kind, 0, topology) for how, (kind, _) in zip(chosen, collectives, strict=True)]
-    all_bytes = sum(sent_bytes(how, *one, topology) for how, one in zip(chosen, collectives, strict=True))
-    messages = workers * sum(_messages(kind, workers) for kind, _ in collectives)
-    return Traffic(
-        messages * message_cpu_s + all_bytes * BYTE_CPU_S,
-        # collectives overlap each other: one's messages follow each other, all bytes share the links
-        max(latency_s) + sum(each) - sum(latency_s),
-    )
 
 
 def _messages(kind: str, workers: int) -> int:

@@ -4,7 +4,7 @@ The model is that of `costs`: a message takes its path's one-way delay, and then
 for all bytes that cross it at the same time. A ring takes its slowest message in each round. Rank r is `nodes[r]`.
 
 What `size_bytes` is depends on the kind: of an all_reduce the tensor, of an all_gather one rank's payload, of an
-all_to_all one rank's whole input.
+all_to_all one rank's whole input, of a chain the tensor.
 
 | all_reduce            | all ranks send | from region a to region b, of B bytes, R regions, m_a workers |
 |---|---|---|
@@ -26,6 +26,8 @@ from testbed.core.topology import Topology
 
 ALGORITHMS = ("gloo", "ring", "hierarchical", "hierarchical_two_shot", "two_shot")
 KINDS = ("all_reduce", "all_gather", "all_to_all")
+CHAIN = "chain"
+"""A pipelined broadcast from one rank along all others, or a reduction to it: no choice of algorithms."""
 CHAIN_CHUNK_BYTES, LEAST_CHUNK_BYTES = 128 * 1024, 16 * 1024
 MOST_CHAIN_CHUNKS = 256
 Pairs = dict[tuple[str, str], float]
@@ -68,7 +70,7 @@ def sent_bytes(algorithm: str, kind: str, size_bytes: float, topology: Topology)
     world_size = len(topology.nodes)
     if kind == "all_reduce":
         return 2 * (world_size - 1) * size_bytes
-    if kind == "all_to_all":
+    if kind in ("all_to_all", CHAIN):
         return (world_size - 1) * size_bytes
     members = world_size - len(ranks_of_regions(topology))
     return (world_size * (world_size - 1) + (members if _is_hierarchical(algorithm) else 0)) * size_bytes

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
+from testbed.core.collective_costs import CHAIN
 from testbed.core.kfac_plan import CHOLESKY, EIGEN, ELEMENT_BYTES, Factor, FactoredLayer, in_order
 from testbed.core.kfac_variants import GRADIENTS, VARIANTS, Costs, Plan, Settings, make_plan
 from testbed.core.message_costs import all_reduce_cost, chain_cost
@@ -120,20 +121,18 @@ def _shares(settings: Settings, plan: Plan, workers: int) -> dict[str, float]:
 
 
 def _collectives(settings: Settings, plan: Plan, layers: Sequence[FactoredLayer], workers: int) -> Iterator[Collective]:
-    """Of a step in which all of it is due. A chain sends what an all-gather does of which each rank has its part."""
+    """Of a step in which all of it is due."""
+    to_owners = VARIANTS[settings.variant].factors_to == "owner"
     for group in plan.groups:
         size_bytes = ELEMENT_BYTES * sum(plan.factors[index].elements for index in group)
-        if VARIANTS[settings.variant].factors_to == "owner":
-            yield Collective(kind="all_gather", size_bytes=-(-size_bytes // workers))
+        yield Collective(kind=CHAIN if to_owners else "all_reduce", size_bytes=size_bytes)
+    for rank in range(workers):
+        if settings.results == GRADIENTS:
+            sent = sum(layer.gradient_elements for layer in layers if plan.layer_owners[layer.name] == rank)
         else:
-            yield Collective(kind="all_reduce", size_bytes=size_bytes)
-    if settings.results == GRADIENTS:
-        sent = sum(layer.gradient_elements for layer in layers)
-    else:
-        pairs = zip(plan.factors, plan.owners, strict=True)
-        sent = sum(factor.inverse_elements(settings.form) for factor, owner in pairs if owner is not None)
-    if sent:
-        yield Collective(kind="all_gather", size_bytes=-(-ELEMENT_BYTES * sent // workers))
+            sent = sum(plan.factors[index].inverse_elements(settings.form) for index in plan.owned(rank))
+        if sent:
+            yield Collective(kind=CHAIN, size_bytes=ELEMENT_BYTES * sent)
 
 
 def _ready(

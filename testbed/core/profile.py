@@ -47,7 +47,7 @@ class Collective:
     """One collective of a step, as rank 0 sees it."""
 
     kind: str
-    """all_reduce, all_gather or all_to_all."""
+    """all_reduce, all_gather, all_to_all, or chain, from one rank to all or back."""
     size_bytes: int
     """What one rank holds; of an all_to_all its whole input."""
 

@@ -21,6 +21,6 @@ SYSTEM = System(
     ),
     candidates=_ARMS[:2],
     baselines=_ARMS[2:],
-    trials=Setting(_ARMS, RATE_BIT_S, 10, ("ResNet-50",), ("ResNet-50", "ResNet-152")).trials,
+    trials=Setting(_ARMS, RATE_BIT_S, 10, 5, ("ResNet-50",), ("ResNet-50", "ResNet-152")).trials,
     facts=facts,
 )

@@ -23,6 +23,6 @@ SYSTEM = System(
     ),
     candidates=_ARMS[:1],
     baselines=_ARMS[1:],
-    trials=Setting(_ARMS, RATE_BIT_S, 15, ("ResNet-50", "ResNet-152"), tuple(MODELS)).trials,
+    trials=Setting(_ARMS, RATE_BIT_S, 15, 4, ("ResNet-50", "ResNet-152"), tuple(MODELS)).trials,
     facts=facts,
 )

@@ -10,8 +10,10 @@ from testbed.core.auto_dilation import (
     COMPUTE_MARGIN,
     FULL_SHARE,
     LATE_SHARE,
+    MESSAGE_CPU_S,
     OWN_MESSAGE_CPU_S,
     Load,
+    Traffic,
     choose,
     most_dilation,
 )
@@ -131,6 +133,28 @@ def test_what_regions_average_in_every_step_counts_beside_a_rare_exchange() -> N
     assert by_worker.inside.cpu_s == 0
     assert by_region.busy_share(4) > by_worker.busy_share(4)
     assert by_region.crowded_share(4) > by_worker.crowded_share(4)
+
+
+def test_chains_count_each_chunk_as_a_message_of_ours() -> None:
+    """One chain from each of four ranks sends what an all-gather does, in as many more messages as it has chunks."""
+    topology, size = two_regions.build(workers=4), 1_000_000
+    chains = Traffic.of_chains([size] * 4, topology, chunk_bytes=100_000)
+    gathered = Traffic.of([("all_gather", size)], topology, "ring")
+    assert chains.cpu_s - gathered.cpu_s == pytest.approx((4 * 3 * 10 - 4 * 3) * OWN_MESSAGE_CPU_S)
+    assert chains.lasts_s == pytest.approx(gathered.lasts_s)
+
+
+def test_gloos_messages_cost_what_they_do_beside_our_own() -> None:
+    topology = two_regions.build(workers=4)
+    summed, chained = (Collective(kind=kind, size_bytes=1_000_000) for kind in ("all_reduce", "chain"))
+    alone, both = (
+        Load.of(spec(topology), *[dataclasses.replace(profile(0.1, 0.1), collectives=given)] * 2, cores=2)
+        for given in ((summed,), (summed, chained))
+    )
+    assert alone.exchange == both.exchange
+    assert alone.exchange.cpu_s == pytest.approx(4 * 6 * MESSAGE_CPU_S + 6 * 1_000_000 * BYTE_CPU_S)
+    assert alone.chains.cpu_s == 0 < both.chains.cpu_s
+    assert both.crowded_share(2) > alone.crowded_share(2) > 0
 
 
 def test_of_a_rare_exchange_the_refusal_names_a_step() -> None:

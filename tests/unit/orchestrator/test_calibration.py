@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.core.kfac_plan import FactoredLayer
 from testbed.core.profile import LayerTimes, Profile
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import calibration
@@ -22,6 +24,7 @@ PROFILE = Profile(
     optimizer_s=0.0,
     cpu_step_s=0.3,
 )
+LAYER = FactoredLayer("a", 10, 10)
 
 
 @pytest.fixture
@@ -78,6 +81,29 @@ def test_buckets_by_times_are_those_of_their_device_and_dilation(questions: list
     assert [question["cpu"] is None for question in questions] == [True] * 4
     calibrated(dataclasses.replace(chosen, auto_dilation=False))
     assert questions[-1]["cpu"] is not None
+
+
+def test_a_plan_that_asks_for_a_slower_run_is_made_again_for_it(
+    questions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until none does, or five were made."""
+
+    def asking(most_s: float) -> Callable[..., tuple[Profile, Profile]]:
+        def planned(spec: RunSpec, cpu: Profile, device: Profile) -> tuple[Profile, Profile]:
+            cpu_step_s = min(0.15 + 0.03 * spec.dilation, most_s)
+            return dataclasses.replace(cpu, cpu_step_s=cpu_step_s, factored=(LAYER,)), device
+
+        return planned
+
+    monkeypatch.setattr(calibration, "planned", asking(0.25))
+    settled, found = calibrated(SPEC)
+    assert found is not None and found.cpu.cpu_step_s == 0.25
+    assert calibration.choose(SPEC, found.cpu, found.device, calibration.usable_cores()) == settled.dilation
+    assert 2 < len(questions) < 6
+    questions.clear()
+    monkeypatch.setattr(calibration, "planned", asking(9.9))
+    calibrated(SPEC)
+    assert len(questions) == 6
 
 
 def test_auto_is_resolved_and_a_given_dilation_stays(questions: list[dict[str, Any]]) -> None:
