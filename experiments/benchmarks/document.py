@@ -13,6 +13,9 @@ from experiments.benchmarks import (
     dear_tables,
     diloco_tables,
     fusion_tables,
+    kfac_chart,
+    kfac_tables,
+    second_order_tables,
     strategies_tables,
     tables,
 )
@@ -23,11 +26,15 @@ PAGE = CLONE / "docs" / "benchmarks.md"
 ELSEWHERE = {
     **dict.fromkeys(compression_tables.TABLES, CLONE / "docs" / "compressors.md"),
     **dict.fromkeys([*dear_tables.TABLES, *fusion_tables.TABLES], CLONE / "docs" / "reproductions" / "dear.md"),
+    **dict.fromkeys(
+        [*kfac_tables.TABLES, *second_order_tables.TABLES], CLONE / "docs" / "reproductions" / "pad-kfac.md"
+    ),
     **dict.fromkeys(diloco_tables.TABLES, CLONE / "docs" / "reproductions" / "diloco.md"),
 }
 """Tables that stand on another page."""
 DRAWN: Mapping[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {
     "dear": (CLONE / "docs" / "figures" / "dear-bell.svg", dear_bell.draw),
+    "kfac": (CLONE / "docs" / "figures" / "kfac-rates.svg", kfac_chart.draw),
 }
 """Figures of a benchmark's points."""
 SHORT: dict[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {

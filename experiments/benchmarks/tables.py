@@ -11,7 +11,9 @@ from experiments.benchmarks import (
     dear_tables,
     diloco_tables,
     fusion_tables,
+    kfac_tables,
     run_tables,
+    second_order_tables,
     simulator,
     strategies_tables,
     system_tables,
@@ -200,6 +202,8 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     **fusion_tables.TABLES,
     **strategies_tables.TABLES,
     **diloco_tables.TABLES,
+    **kfac_tables.TABLES,
+    **second_order_tables.TABLES,
 }
 NAMES = (
     *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "observation"),
@@ -211,4 +215,6 @@ NAMES = (
     *fusion_tables.TABLES,
     *strategies_tables.TABLES,
     *diloco_tables.TABLES,
+    *kfac_tables.TABLES,
+    *second_order_tables.TABLES,
 )

@@ -21,9 +21,9 @@ FACTOR_ELEMENTS = {"resnet50": 77.0e6, "resnet152": 194.9e6, "densenet201": 132.
 WORKERS = {"emulated": 8, "simulated": 64}
 SCALE = 100
 _REPEATS = 3
-_SIMULATED_DILATION = 20
+SIMULATED_DILATION = 20
 """At which plans reckon with messages of 50 us, not with the millisecond that one takes this machine."""
-_START_S, _PREDICTION_S = 14.0, 10.0
+_START_S, PREDICTION_S = 14.0, 10.0
 """Of a run around its steps; of a prediction."""
 
 
@@ -90,23 +90,33 @@ class Setting:
 
     def _trial(self, case: str, arm: str, kind: str, seed: int) -> Trial:
         model, workers = MODELS[case], WORKERS[kind]
-        rate = f"topo.lan_rate='{self.rate_bit_s / 1e9:g} Gbit/s'"
-        shared = [
-            *("topo=lan", rate, f"workers={workers}", f"steps={self.steps}", f"seed={seed}", "evaluate_every=1000"),
-            *("workload=replay", f"workload.model={model.name}", f"batch_size={model.batch_size}"),
-            *("device=paced", f"device.step_s={model.step_s}"),
-            f"device.work_s={{factor: {model.factor_s}, inverse: {model.inverse_s}}}",
-            f"device.growth={{inverse: {INVERSE_GROWTH}}}",
-        ]
+        asked = (*overrides(model, arm, self.rate_bit_s, workers, self.steps), f"seed={seed}")
         if kind == "simulated":
-            return Trial(case, arm, kind, (*shared, f"dilation={_SIMULATED_DILATION}", *ARMS[arm]), _PREDICTION_S)
-        slowed = (f"workload.scale={SCALE}", f"dilation={self.dilation:g}")
-        return Trial(case, arm, kind, (*shared, *slowed, *ARMS[arm]), _START_S + self._emulated_s(model))
+            return Trial(case, arm, kind, (f"dilation={SIMULATED_DILATION}", *asked), PREDICTION_S)
+        asked = (*slowed(self.dilation), *asked)
+        return Trial(case, arm, kind, asked, emulated_s(model, self.rate_bit_s, self.steps, self.dilation))
 
-    def _emulated_s(self, model: Model) -> float:
-        """Of wall time, about: what is computed, and D-KFAC's sums, of which half are not hidden."""
-        sums_s = 8 * 2 * 4 * FACTOR_ELEMENTS[model.name] / self.rate_bit_s
-        return self.steps * self.dilation * (model.compute_s + sums_s / 2)
+
+def overrides(model: Model, arm: str, rate_bit_s: float, workers: int, steps: int) -> tuple[str, ...]:
+    """Of a run, emulated or simulated."""
+    return (
+        *("topo=lan", f"topo.lan_rate='{rate_bit_s / 1e9:g} Gbit/s'", f"workers={workers}", f"steps={steps}"),
+        *("workload=replay", f"workload.model={model.name}", f"batch_size={model.batch_size}", "evaluate_every=1000"),
+        *("device=paced", f"device.step_s={model.step_s}", f"device.growth={{inverse: {INVERSE_GROWTH}}}"),
+        f"device.work_s={{factor: {model.factor_s}, inverse: {model.inverse_s}}}",
+        *ARMS[arm],
+    )
+
+
+def slowed(dilation: float) -> tuple[str, ...]:
+    """What an emulated run has besides."""
+    return f"workload.scale={SCALE}", f"dilation={dilation:g}"
+
+
+def emulated_s(model: Model, rate_bit_s: float, steps: int, dilation: float) -> float:
+    """Of wall time, about: what is computed, and D-KFAC's sums, of which half are not hidden."""
+    sums_s = 8 * 2 * 4 * FACTOR_ELEMENTS[model.name] / rate_bit_s
+    return _START_S + steps * dilation * (model.compute_s + sums_s / 2)
 
 
 def facts(case: str, kind: str) -> Mapping[str, str]:
