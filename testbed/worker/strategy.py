@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,14 @@ class WorkerContext:
     """As the user named it; wrap it with `with_feedback` where gradients are sent."""
     comm: Communicator
     clock: PhaseClock
+    prepare: Callable[[torch.optim.Optimizer], None] = lambda _: None
+    """What an optimizer needs that takes steps beside `optimizer`: see `new_optimizer`."""
+
+    def new_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Of the workload's kind, for a strategy that has some of its own."""
+        optimizer = self.workload.optimizer(parameters)
+        self.prepare(optimizer)
+        return optimizer
 
     @property
     def rank(self) -> int:

@@ -30,6 +30,8 @@ def answer(question: dict[str, Any], calibration_file: Path | None = None) -> Pr
         cpu, device = Profile.from_json(question["cpu"]), Profile.from_json(question["device"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"predict: not a spec with its profiles: {type(error).__name__}: {error}") from error
+    # once steps are alike, a transform has done what it does
+    cpu, device = cpu.switched or cpu, device.switched or device
     known = calibration.Calibration()
     if calibration_file is not None or calibration.DEFAULT_FILE.exists():
         known = calibration.read(calibration_file or calibration.DEFAULT_FILE)
