@@ -50,6 +50,8 @@ class Collective:
     """all_reduce, all_gather, all_to_all, or chain, from one rank to all or back."""
     size_bytes: int
     """What one rank holds; of an all_to_all its whole input."""
+    share: float = 1.0
+    """How often it is there in a step, or in a cycle where that has more, on average."""
 
 
 @dataclass(frozen=True, kw_only=True)

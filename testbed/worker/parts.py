@@ -79,6 +79,8 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
     yield from (prefixed("transform", fault) for fault in transform.faults(parts.steps(spec)))
     if not parts.workload.computes:
         yield f"{name}: workload={spec.workload.name} has no weights of its own to change"
+    if transform.adds_to_gradients and not parts.strategy.has_optimizer:
+        yield f"{name}: adds to gradients just before an optimizer's step; strategy={spec.strategy.name} has none"
     if transform.adds_to_gradients and with_feedback(parts.compressor).traits.owns == "optimizer":
         yield (
             f"{name}: adds to gradients or changes learning rates, but compressor={spec.compressor.name} takes over"

@@ -74,7 +74,7 @@ def _measured(spec: RunSpec, shape: Shape) -> Profile:
         other_s=phases["other"],
         codec=codec,
         buckets=tuple(layout.numel for layout in layouts),
-        collectives=tuple(collectives),
+        collectives=(*collectives, *beside.collectives),
         work=tuple(dataclasses.replace(piece, seconds=phases[piece.name]) for piece in beside.work),
         factored=beside.factored,
         cycle_steps=parts.strategy.cycle_steps,
