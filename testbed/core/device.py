@@ -47,8 +47,12 @@ class Device(ABC):
         Raises:
             InputError: this device cannot tell.
         """
-        found = self.profile(cpu)
-        return found if cpu.switched is None else dataclasses.replace(found, switched=self.switched(cpu, cpu.switched))
+        then = None if cpu.switched is None else self.switched(cpu, cpu.switched)
+        return dataclasses.replace(self.profile(cpu), switched=then)
+
+    def switched_layers(self, before: Profile, after: Profile) -> Profile:
+        """As `layers`, of a model that has changed."""
+        return self.switched(before, after)
 
     @abstractmethod
     def switched(self, before: Profile, after: Profile) -> Profile:
@@ -117,12 +121,20 @@ class Paced(Device):
 
     def switched(self, before: Profile, after: Profile) -> Profile:
         """By the FLOPs of both: an assumption, kind to factors, which are smaller matrices."""
+        return self._fitting(before, after).profile(after)
+
+    def switched_layers(self, before: Profile, after: Profile) -> Profile:
+        return self._fitting(before, after).layers(after)
+
+    def _fitting(self, before: Profile, after: Profile) -> Paced:
+        """The same accelerator with less to do."""
         flop, flop_then = (sum(layer.forward_flop for layer in one.layers) for one in (before, after))
         if not flop:
             raise InputError("device=paced: the layers have no FLOPs, so how long a changed model takes is unknown")
-        slower = copy.copy(self)
-        slower.step_s = self.step_s * flop_then / flop
-        return slower.profile(after)
+        found = copy.copy(self)
+        found.step_s = self.step_s * flop_then / flop
+        found.work_s = {kind: seconds * _less(kind, before, after) for kind, seconds in self.work_s.items()}
+        return found
 
     def layers(self, cpu: Profile) -> Profile:
         whole = sum(layer.forward_flop for layer in cpu.layers)
@@ -213,6 +225,12 @@ class Profiled(Device):
             f"device.file={self.file}: says nothing of the model that a transform leaves; use device=native, or"
             " device=paced, which goes by FLOPs"
         )
+
+
+def _less(kind: str, before: Profile, after: Profile) -> float:
+    """What part of that kind of work is left, by its FLOPs."""
+    flop, flop_then = (sum(piece.flop for piece in one.work if piece.kind == kind) for one in (before, after))
+    return flop_then / flop if flop else 1.0
 
 
 def at_flop_rate(cpu: Profile, flop_s: float) -> Profile:

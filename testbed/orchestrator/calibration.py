@@ -95,7 +95,9 @@ def _planned(spec: RunSpec, cpu: Profile, device: Profile) -> tuple[Profile, Pro
 def _slowest(spec: RunSpec, found: Calibration) -> float:
     """The dilation that suffices before and after the model changes."""
     pairs = [(found.cpu, found.device), (found.cpu.switched, found.device.switched)]
-    return max(choose(spec, *pair, usable_cores()) for pair in pairs if pair[0] is not None and pair[1] is not None)
+    return max(
+        choose(spec, cpu, device, usable_cores()) for cpu, device in pairs if cpu is not None and device is not None
+    )
 
 
 def usable_cores() -> int:

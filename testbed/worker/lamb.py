@@ -119,11 +119,14 @@ class Lamb(torch.optim.Optimizer):
     def __init__(self, given: torch.optim.Optimizer, rule: LambRule) -> None:
         super().__init__([{"params": group["params"]} for group in given.param_groups], {})
         self._given, self._rule = given, rule
+        self._initial = [group["lr"] for group in given.param_groups]
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        for group, given in zip(self.param_groups, self._given.param_groups, strict=True):
+        for group, given, initial in zip(self.param_groups, self._given.param_groups, self._initial, strict=True):
             rate = self._rule.rate(given)
+            if self._rule.learning_rate is not None and initial:
+                rate *= given["lr"] / initial  # what a schedule makes of the workload's, it makes of this one
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     self._step(parameter, rate)

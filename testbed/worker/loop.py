@@ -6,8 +6,8 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from testbed.core.profile import Profile
 from testbed.core.spec import RunSpec
 from testbed.core.switched_profile import fitted
 from testbed.core.telemetry import PHASES
-from testbed.worker.clock import PhaseClock
+from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.comm import Communicator
 from testbed.worker.evaluation import Evaluations
 from testbed.worker.layers import layer_sizes
@@ -59,6 +59,8 @@ class Training:
         self._evaluations = self._new_evaluations()
         self._earlier_evaluations: list[Evaluations | None] = []
         """Of the model before it changed."""
+        self._begun = 0
+        """The step that the strategy has taken first: it counts its own."""
         self._notes: list[dict[str, Any]] = []
         """Of the strategy before the model changed."""
 
@@ -73,7 +75,9 @@ class Training:
         def loss(model: nn.Module) -> Tensor:
             return workload.loss(model, workload.batch(0, rank=0, world_size=1, batch_size=size, seed=seed))
 
-        self.parts.transform.bind(TransformContext(model=self.model, comm=self.comm, steps=self.steps, loss=loss))
+        self.parts.transform.bind(
+            TransformContext(model=self.model, comm=self.comm, steps=self.steps, loss=loss, waiting=self._waiting)
+        )
         self.parts.strategy.bind(self.context)
 
     def describe(self) -> dict[str, Any]:
@@ -153,7 +157,7 @@ class Training:
         due = is_last or (self.parts.workload.metric is not None and (step + 1) % spec.evaluate_every == 0)
         self._rate.set(self.parts.transform.rate_factor(step))
         with self.clock.phase("optimizer", self.clock.times.other_s):
-            stats = self.parts.strategy.step(batch, step)
+            stats = self.parts.strategy.step(batch, step - self._begun)
             if due:
                 self.parts.strategy.settle()
             changed = self._transform(step) if self.parts.transform.looks_after(step) else None
@@ -220,9 +224,17 @@ class Training:
         self.parts = dataclasses.replace(self.parts, strategy=fresh.strategy, compressor=fresh.compressor)
         self._earlier_evaluations.append(self._evaluations)
         self._evaluations = self._new_evaluations()  # a copy that no strategy has put hooks on
-        self.context = self._context()
-        self.parts.strategy.bind(self.context)
+        self.context, self._begun = self._context(), step + 1
+        with self._waiting():  # all ranks bind at once
+            self.parts.strategy.bind(self.context)
         return note
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """For what other ranks have to do first."""
+        self.clock.mark()
+        with self.clock.phase(WAITING):
+            yield
 
     def _context(self) -> WorkerContext:
         """Of the model as it is, with a new optimizer."""

@@ -10,7 +10,8 @@ from typing import Any
 
 from compressors.base import Compressor
 from compressors.feedback import with_feedback
-from testbed.core.device import Device
+from compressors.none import Uncompressed
+from testbed.core.device import Device, Profiled
 from testbed.core.errors import InputError
 from testbed.core.spec import UNCOMPRESSED, RunSpec
 from testbed.worker.build import build, prefixed
@@ -79,6 +80,13 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
     yield from (prefixed("transform", fault) for fault in transform.faults(parts.steps(spec)))
     if not parts.workload.computes:
         yield f"{name}: workload={spec.workload.name} has no weights of its own to change"
+    if isinstance(parts.device, Profiled):
+        yield (
+            f"{name}: device.file={parts.device.file} says nothing of the changed model; use device=native, or"
+            " device=paced, which goes by FLOPs"
+        )
+    if not transform.compresses_after:
+        yield from parts.strategy.faults(Uncompressed(), parts.workload, spec.workers)
     if transform.adds_to_gradients and not parts.strategy.has_optimizer:
         yield f"{name}: adds to gradients just before an optimizer's step; strategy={spec.strategy.name} has none"
     if transform.adds_to_gradients and with_feedback(parts.compressor).traits.owns == "optimizer":

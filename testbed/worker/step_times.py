@@ -34,20 +34,25 @@ from testbed.worker.workload import Workload
 
 Shape = Callable[[torch.nn.Module], None]
 """What a transform does to the layers of a model."""
+OnDevice = Callable[[Profile], Profile]
+"""Times of layers on a device, from those on a core of this machine."""
 
 
 def measure(spec: RunSpec) -> Profile:
     """Of one rank's step of `spec` on a core of this machine; also once its transform has changed the model."""
     torch.set_num_threads(1)
-    transform = build_parts(spec).transform
-    found = _measured(spec, lambda _: None)
+    parts = build_parts(spec)
+    transform = parts.transform
+    device = parts.device
+    found = _measured(spec, lambda _: None, device.layers)
     if not transform.changes_the_model:
         return found
     then = spec if transform.compresses_after else dataclasses.replace(spec, compressor=UNCOMPRESSED)
-    return dataclasses.replace(found, switched=_measured(then, transform.example))
+    switched = _measured(then, transform.example, lambda layers: device.switched_layers(found, layers))
+    return dataclasses.replace(found, switched=switched)
 
 
-def _measured(spec: RunSpec, shape: Shape) -> Profile:
+def _measured(spec: RunSpec, shape: Shape, on_device: OnDevice) -> Profile:
     parts = build_parts(spec)
     parts.workload.preload()
     model = parts.workload.model(spec.seed)
@@ -64,7 +69,7 @@ def _measured(spec: RunSpec, shape: Shape) -> Profile:
         provenance={**this_machine(), "strategy": part_text(spec.strategy), "workers": spec.workers},
     )
     with _alone(spec):
-        layouts, beside, phases = _strategy_step(spec, found, shape)
+        layouts, beside, phases = _strategy_step(spec, on_device(found), shape)
     codec, collectives = codec_times(spec, layouts)
     profile = dataclasses.replace(
         found,
@@ -135,7 +140,7 @@ def _strategy_step(spec: RunSpec, layers: Profile, shape: Shape) -> tuple[list[L
     parts = build_parts(spec)
     model = parts.workload.model(spec.seed)
     shape(model)
-    clock = PhaseClock(times=ComputeTimes.known(parts.device.layers(layers), model))
+    clock = PhaseClock(times=ComputeTimes.known(layers, model))
     parts.strategy.bind(
         WorkerContext(
             spec=spec,

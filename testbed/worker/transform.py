@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -37,6 +38,8 @@ class TransformContext:
     """Of the whole run."""
     loss: Callable[[nn.Module], Tensor]
     """Of some batch, by a copy of the model."""
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Stands around what other ranks have to do first."""
 
 
 class Transform(ABC):

@@ -51,7 +51,7 @@ def test_before_the_switch_the_model_is_the_full_one_and_after_it_less_is_sent(t
         assert found.payloads(rank) == [4 * FULL] * WARM_UP + [4 * (FULL - SAVED)] * (STEPS - WARM_UP)
         # the loss of the same batch differs by what the weights have lost
         assert found.losses(rank)[WARM_UP] != full.losses(rank)[WARM_UP]
-        assert found.losses(rank)[WARM_UP] == pytest.approx(full.losses(rank)[WARM_UP], rel=0.5)
+        assert found.losses(rank)[WARM_UP] < 1.5 * found.losses(rank)[0]
     assert full.payloads(0) == [4 * FULL] * STEPS
 
 

@@ -61,7 +61,9 @@ class LowRankTransform(Transform):
         before = _parameters(model)
         found = factorise(model, plan.ranks, extra_norm=self.extra_norm)
         # equal weights have equal factors only where libraries and processors are equal too
-        self._context.comm.require_equal(parameters_crc32(model), "the checksum of factorised parameters")
+        checksum = parameters_crc32(model)
+        with self._context.waiting():
+            self._context.comm.require_equal(checksum, "the checksum of factorised parameters")
         self.ranks, self._switched_after = dict(plan.ranks), step
         return {
             "event": "transform",

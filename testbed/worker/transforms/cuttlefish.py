@@ -46,7 +46,8 @@ class Cuttlefish(LowRankTransform):
         singular_share: a rank is at least so high that the sum of its singular values is this share of all; None: the
             stable rank decides alone.
         rewarm_steps: over which the learning rate rises again from nothing after the switch.
-        frobenius_decay: coefficient of Frobenius decay after the switch; 0: none. Factors have no other decay then.
+        frobenius_decay: coefficient of Frobenius decay after the switch; 0: none. Factors have no other decay then,
+            but what `strategy=lamb` has of its own.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -133,19 +134,21 @@ class Cuttlefish(LowRankTransform):
         return (step + 1) % self._every_steps == 0 and bool(self.observed)
 
     def _expected(self, layers: Sequence[WeightLayer]) -> LowRankPlan:
-        first = 1 if self.keep_first is None else self.keep_first
-        return make_plan(layers, first, lambda layer: ratio_rank(layer, _TIMED_RATIO))
+        # none, where that is to be measured: times of layers that stay full are known anyway
+        return make_plan(layers, self.keep_first or 0, lambda layer: ratio_rank(layer, _TIMED_RATIO))
 
     def _plan_after(self, model: nn.Module, step: int) -> LowRankPlan | None:
         comm = self._context.comm
         told = torch.zeros(len(self.observed), dtype=torch.int64)
         if comm.rank == 0:
             told.copy_(self._decided(model))
-        comm.broadcast(told).wait()
+        with self._context.waiting():
+            comm.broadcast(told).wait()
         if not told.any():
             return None
         ranks = dict(zip((layer.name for layer in self.observed), told.tolist(), strict=True))
-        return make_plan(self.layers, self.kept_first, lambda layer: ranks[layer.name])
+        plan = make_plan(self.layers, self.kept_first, lambda layer: ranks[layer.name])
+        return plan if plan.ranks else None  # they have settled where factors save nothing; that may change
 
     def _decided(self, model: nn.Module) -> Tensor:
         """The rank of each observed layer; zeros while any has not settled."""
@@ -166,7 +169,8 @@ class Cuttlefish(LowRankTransform):
             model = copy.deepcopy(context.model)
             found = stacks(model, self.layers, lambda: context.loss(model), _TIMED_RATIO)
             told.fill_(keep_by_times(found, self.speedup_threshold))
-        context.comm.broadcast(told).wait()
+        with context.waiting():
+            context.comm.broadcast(told).wait()
         return int(told)
 
 
