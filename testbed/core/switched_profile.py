@@ -49,4 +49,4 @@ def _fitted(name: str, count: int, before: Mapping[str, LayerTimes], after: Mapp
 
 
 def _sum(key: str, layers: tuple[LayerTimes, ...]) -> float:
-    return sum(getattr(layer, key) for layer in layers)
+    return float(sum(getattr(layer, key) for layer in layers))

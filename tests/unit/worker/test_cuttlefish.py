@@ -92,10 +92,11 @@ def test_a_rank_is_at_least_its_floor_and_its_share_of_singular_values() -> None
         ({"floor": 0.44}, dict.fromkeys(plain[1].ranks, 11)),  # of 24
         ({"floor": 0.1}, plain[1].ranks),
         ({"singular_share": 0.1}, plain[1].ranks),
-        ({"singular_share": 0.99}, {}),  # as high as the break-even rank, from which on layers stay full
     ):
         found = _runs(Cuttlefish(keep_first=0, **given), Communicator(0, 1, 10.0))  # type: ignore[arg-type]
         assert found is not None and found[1].ranks == expected, given
+    # as high as the break-even rank, from which on factors save nothing: there is nothing to switch to
+    assert _runs(Cuttlefish(keep_first=0, singular_share=0.99), Communicator(0, 1, 10.0)) is None
 
 
 def test_as_many_first_layers_stay_full_as_times_say_on_every_rank(monkeypatch: pytest.MonkeyPatch) -> None:
