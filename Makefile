@@ -12,7 +12,7 @@ FUZZ_S ?= 60
 # Only what is given is passed on; the defaults are those of experiments/conf/config.yaml.
 given = $(if $($(1)),$(2)='$($(1))')
 OVERRIDES = $(call given,TOPO,topo) $(call given,STRATEGY,strategy) $(call given,COMPRESSOR,compressor) \
-	$(call given,WORKLOAD,workload) $(call given,WORKERS,workers) $(call given,DILATION,dilation) \
+	$(call given,TRANSFORM,transform) $(call given,WORKLOAD,workload) $(call given,WORKERS,workers) $(call given,DILATION,dilation) \
 	$(call given,SEED,seed) $(SET)
 RUNS ?=
 
@@ -29,7 +29,7 @@ setup-browser: ## The same and Chromium, with which the tests look at pages
 	@bash scripts/setup.sh browser
 
 .PHONY: experiment
-experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= WORKLOAD= WORKERS= DILATION= SEED= SET="a.b=c d.e=f"]
+experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= SEED= SET="a.b=c d.e=f"]
 	@$(AS_ROOT) $(BIN)/longhaul run $(OVERRIDES)
 
 .PHONY: report

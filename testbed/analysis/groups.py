@@ -199,9 +199,10 @@ def asked(spec: RunSpec | None) -> dict[str, str]:
     if spec is None:
         return {}
     found: dict[str, str] = {}
-    for part in ("compressor", "strategy", "workload", "device"):
+    for part in ("compressor", "strategy", "transform", "workload", "device"):
         found |= {f"{part}.{key}": _short(value) for key, value in getattr(spec, part).params.items()}
     found |= {name: _short(getattr(spec, name)) for name in _PLAIN}
+    found |= {"transform": spec.transform.name}
     found |= {"device": spec.device.name, "dilation": "auto" if spec.auto_dilation else f"{spec.dilation:g}"}
     found |= {name: _digest(getattr(spec, name)) for name in ("events", "background", "topology")}
     wan = [profile for link in spec.topology.wan_links for _, _, profile in link.directions()]

@@ -32,6 +32,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         *_changes(record),
         *_tuning(record),
         *_plan(record),
+        *_transforms(record),
         page.section("Links", page.table(_LINK_HEADINGS, _link_rows(record)), _remarks(record)),
         page.section("Measurements of the links", page.table(_STAGE_HEADINGS, _stage_rows(record))),
         page.section("Provenance", page.table(("", "value"), _flat(record.provenance, depth=1)), *_details(record)),
@@ -88,6 +89,30 @@ def _plan(record: Record) -> Iterator[str]:
         remark = f"{sum(map(len, dimensions.values()))} factors, which travel in {len(groups)} groups."
         table = page.table(("inverted by", "factors", "largest dimension", "dimensions in all"), rows)
         yield page.section("Who inverts which of K-FAC's factors", page.note(remark), table)
+
+
+def _transforms(record: Record) -> Iterator[str]:
+    """Nothing where the model kept its layers."""
+    for note in record.of_kind("transform"):
+        found = note.get("factorised", ())
+        rows = [
+            (
+                layer.get("layer"),
+                f"{layer.get('rank')} of {layer.get('full_rank')}",
+                layer.get("elements"),
+                layer.get("factor_elements"),
+                f"{layer.get('lost_share', 0.0):.1%}",
+            )
+            for layer in found
+        ]
+        rows += [(name, "full", None, None, reason) for name, reason in (note.get("kept") or {}).items()]
+        before, after = note.get("parameters_before", 0), note.get("parameters", 0)
+        remark = (
+            f"After step {note.get('step')}, at {note['t_s']:.3f} s: {after:,} parameters in place of {before:,}"
+            f" ({before / after if after else 0:.2f} times fewer)."
+        )
+        table = page.table(("layer", "rank", "elements", "of its factors", "weight lost, or why it stays"), rows)
+        yield page.section("What became of the model", page.note(remark), table)
 
 
 def _shown(convert: Callable[[float], str], value: Any) -> str | None:

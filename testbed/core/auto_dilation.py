@@ -25,7 +25,7 @@ from testbed.core.collective_costs import (
     sent_bytes,
 )
 from testbed.core.errors import InputError
-from testbed.core.profile import Profile
+from testbed.core.profile import Collective, Profile
 from testbed.core.spec import MOST_CUBIC_DILATION, MOST_DILATED_RTT_S, RunSpec
 from testbed.core.topology import Topology
 from testbed.core.units import format_time
@@ -62,20 +62,22 @@ class Traffic:
     lasts_s: float
 
     @classmethod
-    def of(cls, collectives: Sequence[tuple[str, float]], topology: Topology, named: str) -> Traffic:
+    def of(cls, collectives: Sequence[Collective], topology: Topology, named: str) -> Traffic:
         """
         Args:
-            collectives: kind and size in bytes of each.
             named: what carries them.
         """
-        timed = [(cheapest(*one, topology) if named == AUTO else named, *one) for one in collectives]
         workers, costs = len(topology.nodes), {GLOO: MESSAGE_CPU_S}
-        cpu_s = sum(costs.get(how, OWN_MESSAGE_CPU_S) * workers * _messages(kind, workers) for how, kind, _ in timed)
-        cpu_s += BYTE_CPU_S * sum(sent_bytes(*one, topology) for one in timed)
-        each_s = [seconds(*one, topology) for one in timed]
-        latency_s = [seconds(how, kind, 0, topology) for how, kind, _ in timed]
+        cpu_s, latencies_s, lasts_s = 0.0, [0.0], 0.0
+        for one in collectives:
+            how = cheapest(one.kind, one.size_bytes, topology) if named == AUTO else named
+            messages = workers * _messages(one.kind, workers)
+            sent = sent_bytes(how, one.kind, one.size_bytes, topology)
+            cpu_s += one.share * (messages * costs.get(how, OWN_MESSAGE_CPU_S) + sent * BYTE_CPU_S)
+            latencies_s.append(seconds(how, one.kind, 0, topology))
+            lasts_s += one.share * (seconds(how, one.kind, one.size_bytes, topology) - latencies_s[-1])
         # collectives overlap each other: one's messages follow each other, all bytes share the links
-        return cls(cpu_s, max(latency_s, default=0.0) + sum(each_s) - sum(latency_s))
+        return cls(cpu_s, max(latencies_s) + lasts_s)
 
     @classmethod
     def of_chains(cls, sizes_bytes: Sequence[float], topology: Topology, chunk_bytes: float) -> Traffic:
@@ -120,9 +122,9 @@ class Load:
     @classmethod
     def of(cls, spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> Load:
         """Of a cycle of `spec`; no collectives in the profile count as one dense all-reduce."""
-        dense = [("all_reduce", 4 * sum(layer.parameters for layer in cpu.layers))]
-        collectives = [(c.kind, c.size_bytes) for c in cpu.collectives if c.kind != CHAIN] or dense
-        chains = [c.size_bytes for c in cpu.collectives if c.kind == CHAIN]
+        dense = [Collective(kind="all_reduce", size_bytes=4 * sum(layer.parameters for layer in cpu.layers))]
+        collectives = [one for one in cpu.collectives if one.kind != CHAIN] or dense
+        chains = [one.size_bytes for one in cpu.collectives if one.kind == CHAIN]
         steps, named = cpu.cycle_steps, str(spec.strategy.params.get("collective", GLOO))
         regions = ranks_of_regions(spec.topology) if spec.strategy.params.get("replicas") == "region" else []
         inside = [Traffic.of(dense, spec.topology.only(ranks), "ring") for ranks in regions if len(ranks) > 1]

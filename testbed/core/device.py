@@ -3,6 +3,7 @@ device takes. Pure arithmetic on profiles, so both sides may use it."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from abc import ABC, abstractmethod
@@ -40,6 +41,30 @@ class Device(ABC):
             InputError: this device cannot tell.
         """
 
+    def whole_profile(self, cpu: Profile) -> Profile:
+        """With those of what its transform makes of the model.
+
+        Raises:
+            InputError: this device cannot tell.
+        """
+        then = None if cpu.switched is None else self.switched(cpu, cpu.switched)
+        return dataclasses.replace(self.profile(cpu), switched=then)
+
+    def switched_layers(self, before: Profile, after: Profile) -> Profile:
+        """As `layers`, of a model that has changed."""
+        return self.switched(before, after)
+
+    @abstractmethod
+    def switched(self, before: Profile, after: Profile) -> Profile:
+        """Times on this device of a model that has changed.
+
+        Args:
+            before, after: of both on a core of this machine.
+
+        Raises:
+            InputError: this device cannot tell.
+        """
+
 
 class Native(Device):
     """A core of this machine: each phase lasts the CPU seconds it takes alone, times the dilation."""
@@ -48,6 +73,9 @@ class Native(Device):
 
     def profile(self, cpu: Profile) -> Profile:
         return cpu
+
+    def switched(self, before: Profile, after: Profile) -> Profile:
+        return after
 
 
 class Paced(Device):
@@ -90,6 +118,23 @@ class Paced(Device):
         if cpu.work and not any(layer.forward_flop for layer in cpu.layers):
             raise InputError("device=paced: the layers have no FLOPs, so how long the strategy's work takes is unknown")
         return self.layers(cpu)
+
+    def switched(self, before: Profile, after: Profile) -> Profile:
+        """By the FLOPs of both: an assumption, kind to factors, which are smaller matrices."""
+        return self._fitting(before, after).profile(after)
+
+    def switched_layers(self, before: Profile, after: Profile) -> Profile:
+        return self._fitting(before, after).layers(after)
+
+    def _fitting(self, before: Profile, after: Profile) -> Paced:
+        """The same accelerator with less to do."""
+        flop, flop_then = (sum(layer.forward_flop for layer in one.layers) for one in (before, after))
+        if not flop:
+            raise InputError("device=paced: the layers have no FLOPs, so how long a changed model takes is unknown")
+        found = copy.copy(self)
+        found.step_s = self.step_s * flop_then / flop
+        found.work_s = {kind: seconds * _less(kind, before, after) for kind, seconds in self.work_s.items()}
+        return found
 
     def layers(self, cpu: Profile) -> Profile:
         whole = sum(layer.forward_flop for layer in cpu.layers)
@@ -174,6 +219,18 @@ class Profiled(Device):
             and measured.provenance.get("workers") == cpu.provenance.get("workers")
         )
         return device if same_codec else device.with_codec_of(cpu, self.codec_speedup)
+
+    def switched(self, before: Profile, after: Profile) -> Profile:
+        raise InputError(
+            f"device.file={self.file}: says nothing of the model that a transform leaves; use device=native, or"
+            " device=paced, which goes by FLOPs"
+        )
+
+
+def _less(kind: str, before: Profile, after: Profile) -> float:
+    """What part of that kind of work is left, by its FLOPs."""
+    flop, flop_then = (sum(piece.flop for piece in one.work if piece.kind == kind) for one in (before, after))
+    return flop_then / flop if flop else 1.0
 
 
 def at_flop_rate(cpu: Profile, flop_s: float) -> Profile:

@@ -50,6 +50,8 @@ class Collective:
     """all_reduce, all_gather, all_to_all, or chain, from one rank to all or back."""
     size_bytes: int
     """What one rank holds; of an all_to_all its whole input."""
+    share: float = 1.0
+    """How often it is there in a step, or in a cycle where that has more, on average."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,8 @@ class Profile:
     """So many steps have each of these buckets and collectives once, most of them none."""
     work: tuple[WorkTimes, ...] = ()
     """What the strategy computes besides."""
+    switched: Profile | None = None
+    """Of the same training once its transform has changed the model; None where none does."""
     factored: tuple[FactoredLayer, ...] = ()
     """The layers that second-order strategies work on, in the order of forward."""
     cpu_step_s: float = 0.0
@@ -185,6 +189,8 @@ class Profile:
             fields["buckets"] = tuple(fields["buckets"])
             fields["collectives"] = tuple(Collective(**c) for c in fields["collectives"])
             fields["factored"] = tuple(FactoredLayer(**layer) for layer in fields.get("factored", ()))
+            if fields.get("switched") is not None:
+                fields["switched"] = cls.from_json({"schema_version": SCHEMA_VERSION, **fields["switched"]})
             fields["work"] = tuple(WorkTimes(**piece) for piece in fields.get("work", ()))
             return cls(**fields)
         except (KeyError, TypeError) as error:

@@ -22,6 +22,11 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        worker does; how many neighbours travel together, none where factors stay where they are
     damping            rank, step, name, asked, taken
                        a factor of K-FAC that could not be inverted with the damping asked, in double precision either
+    transform          rank, step, parameters_before, parameters, factorised[{layer, rank, full_rank, elements,
+                       factor_elements, lost_share}], kept{}
+                       of transform=pufferfish and the like, from rank 0 after the step in which the model changed:
+                       which layers became two factors, the norm of what their weights lost over the weights', and why
+                       others did not
     done               rank, steps, finish_s, finish_payload_bytes, parameters_crc32
                        `finish_*`: what the strategy still had to do after the last step; in no step event
     model              rank, parameters, dense_bytes_step, metric_name, metric_target, higher_is_better, routes,

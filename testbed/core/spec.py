@@ -41,6 +41,11 @@ class Part:
     params: dict[str, Any] = field(default_factory=dict)
 
 
+UNCHANGED = Part("none", "testbed.worker.transforms.none.Unchanged")
+"""The transform of a model that keeps its layers."""
+UNCOMPRESSED = Part("none", "compressors.none.Uncompressed")
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """One run.
@@ -54,6 +59,7 @@ class RunSpec:
     strategy: Part
     compressor: Part
     device: Part
+    transform: Part = UNCHANGED
     steps: int | None = None
     """Optimizer steps; exactly one of `steps` and `epochs` is given."""
     epochs: float | None = None
@@ -172,6 +178,8 @@ class RunSpec:
             del data["dilation"]
         if self.data_hash is None:
             del data["data_hash"]
+        if self.transform == UNCHANGED:
+            del data["transform"]  # as of runs from before there were any
         text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -183,8 +191,9 @@ class RunSpec:
         known = {f.name for f in dataclasses.fields(cls)}
         fields = {key: value for key, value in data.items() if key in known}
         fields["topology"] = Topology.from_json(fields["topology"])
-        for part in ("workload", "strategy", "compressor", "device"):
-            fields[part] = Part(**fields[part])
+        for part in ("workload", "strategy", "compressor", "device", "transform"):
+            if part in fields:
+                fields[part] = Part(**fields[part])
         fields["events"] = tuple(Change(**change) for change in fields.get("events", ()))
         fields["background"] = tuple(Background(**traffic) for traffic in fields.get("background", ()))
         return cls(**fields)

@@ -12,6 +12,7 @@
     {"event": "tuning", ...}                ->      from rank 0, what a strategy has changed by itself, such as buckets
     {"event": "plan", ...}                  ->      from rank 0, who inverts which of K-FAC's factors
     {"event": "damping", ...}               ->      of one that was inverted with more of it than asked
+    {"event": "transform", ...}             ->      from rank 0, what became of the model's layers
     {"event": "payload", ...}               ->      from a user's script by its hook, once a backward; not timed
     {"event": "done", "rank": 0, ...}       ->      all steps taken, all evaluations told
     {"event": "fault", "rank": 0, "message": ...}   before a non-zero exit, where the worker can still speak

@@ -63,7 +63,7 @@ def calibrate(
         return spec, None
     found = _measured(spec, tell, give)
     rounds = 0 if not spec.auto_dilation else _MOST_PLANS if found.cpu.factored else 1
-    while rounds and (chosen := choose(spec, found.cpu, found.device, usable_cores())) > spec.dilation:
+    while rounds and (chosen := _slowest(spec, found)) > spec.dilation:
         spec, rounds = dataclasses.replace(spec, dilation=chosen), rounds - 1
         if _goes_by_times(spec) or found.cpu.factored:
             found = _measured(spec, tell, give)  # another plan, since messages cost an emulated second less
@@ -79,7 +79,25 @@ def _measured(spec: RunSpec, tell: Callable[[str], None], give: Callable[[Path],
     answer = ask_worker("calibrate", {"spec": spec.to_json(), "cpu": known}, "calibration", TIME_LIMIT_S)
     if known is None:
         _keep(path, answer["cpu"], give)
-    return Calibration(*planned(spec, Profile.from_json(answer["cpu"]), Profile.from_json(answer["device"])))
+    return Calibration(*_planned(spec, Profile.from_json(answer["cpu"]), Profile.from_json(answer["device"])))
+
+
+def _planned(spec: RunSpec, cpu: Profile, device: Profile) -> tuple[Profile, Profile]:
+    """Both with what the strategy does beside, also once the model has changed."""
+    then = cpu.switched, device.switched
+    cpu, device = planned(spec, cpu, device)
+    if then[0] is not None and then[1] is not None:
+        cpu_then, device_then = planned(spec, then[0], then[1])
+        return dataclasses.replace(cpu, switched=cpu_then), dataclasses.replace(device, switched=device_then)
+    return cpu, device
+
+
+def _slowest(spec: RunSpec, found: Calibration) -> float:
+    """The dilation that suffices before and after the model changes."""
+    pairs = [(found.cpu, found.device), (found.cpu.switched, found.device.switched)]
+    return max(
+        choose(spec, cpu, device, usable_cores()) for cpu, device in pairs if cpu is not None and device is not None
+    )
 
 
 def usable_cores() -> int:
@@ -97,7 +115,7 @@ def _key(spec: RunSpec) -> str:
     How long the run is decides which steps a compressor is timed in.
     """
     data = spec.to_json()
-    keys = ["workload", "strategy", "compressor", "batch_size", "topology", "steps", "epochs"]
+    keys = ["workload", "strategy", "compressor", "transform", "batch_size", "topology", "steps", "epochs"]
     if _goes_by_times(spec):
         keys += ["device", "dilation"]
     parts = {key: data[key] for key in keys}

@@ -32,7 +32,7 @@ from testbed.orchestrator.settings import AUTO, SETTINGS, read_settings, with_ru
 from testbed.orchestrator.topology_factory import TARGET, build_topology
 from testbed.orchestrator.topology_file import is_path, read_topology_file
 
-PARTS = ("workload", "strategy", "compressor", "device")
+PARTS = ("workload", "strategy", "compressor", "device", "transform")
 GROUPS = ("topo", *PARTS)
 _RECOMMENDING = {"workload": ("workload", "steps"), "topo": ("topology", "workers")}
 """Groups whose files may hold a `run:`."""

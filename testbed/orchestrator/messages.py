@@ -49,6 +49,29 @@ def _factors(value: object) -> bool:
     )
 
 
+_FACTORISED = {
+    "layer": _text,
+    "rank": _count,
+    "full_rank": _count,
+    "elements": _count,
+    "factor_elements": _count,
+    "lost_share": _number,
+}
+
+
+def _factorised(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(layer, dict)
+        and set(layer) == set(_FACTORISED)
+        and all(check(layer[key]) for key, check in _FACTORISED.items())
+        for layer in value
+    )
+
+
+def _reasons(value: object) -> bool:
+    return isinstance(value, dict) and all(_text(key) and _text(reason) for key, reason in value.items())
+
+
 def _or_none(check: Any) -> Any:
     return lambda value: value is None or check(value)
 
@@ -88,6 +111,14 @@ FIELDS: dict[str, dict[str, Any]] = {
         "trial": _count,
     },
     "plan": {"t_s": _number, "step": _count, "factors": _factors, "groups": _counts},
+    "transform": {
+        "t_s": _number,
+        "step": _count,
+        "parameters_before": _count,
+        "parameters": _count,
+        "factorised": _factorised,
+        "kept": _reasons,
+    },
     "damping": {"t_s": _number, "step": _count, "name": _text, "asked": _number, "taken": _number},
     "done": {"steps": _count, "parameters_crc32": _or_none(_count)},
     "fault": {"message": _text},

@@ -106,6 +106,8 @@ def fit(parts: Mapping[str, Part | None], given: Collection[str]) -> tuple[dict[
     faults = []
     if "strategy" in given:
         faults.append(f"strategy: workload={workload.name} brings its own; leave it out")
+    if "transform" in given:
+        faults.append(f"transform: the model of workload={workload.name} is its own; leave it out")
     if program == "script":
         script = workload.params.get("script")
         path = Path(str(script)).absolute() if script else None

@@ -32,8 +32,9 @@ def time_faults(spec: RunSpec, cpu: Profile, device: Profile) -> Iterator[str]:
     if spec.workload.target != REPLAY:
         return
     # every way of carrying them sends as much
-    sent = sum(sent_bytes("gloo", one.kind, one.size_bytes, spec.topology) for one in cpu.collectives) / cpu.cycle_steps
-    needs = _needs(spec, sum(layer.parameters for layer in cpu.layers), sent=sent / spec.workers)
+    sent = sum(one.share * sent_bytes("gloo", one.kind, one.size_bytes, spec.topology) for one in cpu.collectives)
+    elements = sum(layer.parameters for layer in cpu.layers)
+    needs = _needs(spec, elements, sent=sent / cpu.cycle_steps / spec.workers)
     _, beta_s_byte = spec.topology.slowest_hop
     if beta_s_byte:
         yield from needs.time_faults(

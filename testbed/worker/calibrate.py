@@ -22,7 +22,7 @@ def calibrate(source: TextIO, sink: TextIO) -> int:
     try:
         device: Device = build("device", spec.device, Device)
         cpu = _measured(spec) if question["cpu"] is None else Profile.from_json(question["cpu"])
-        answer |= {"cpu": cpu.to_json(), "device": device.profile(cpu).to_json()}
+        answer |= {"cpu": cpu.to_json(), "device": device.whole_profile(cpu).to_json()}
     except InputError as error:
         answer["faults"] = list(error.faults)
     json.dump(answer, sink, allow_nan=False)

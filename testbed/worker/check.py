@@ -32,7 +32,10 @@ def _built(spec: RunSpec) -> dict[str, Any]:
     parts = build_parts(spec)
     workload = parts.workload
     raise_input_faults([*parts.device.faults(), *(prefixed("workload", fault) for fault in workload.faults())])
-    parameters = sum(p.numel() for p in workload.model(spec.seed).parameters() if p.requires_grad)
+    model = workload.model(spec.seed)
+    parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    if parts.transform.changes_the_model:
+        parts.transform.example(model)
     return {
         "parameters": parameters,
         "metric": workload.metric and dataclasses.asdict(workload.metric),

@@ -55,6 +55,11 @@ def layer_names(model: nn.Module) -> list[str]:
     ]
 
 
+def layer_sizes(model: nn.Module) -> dict[str, int]:
+    """Elements of each one's own parameters, in order."""
+    return {n: sum(p.numel() for p in model.get_submodule(n).parameters(recurse=False)) for n in layer_names(model)}
+
+
 def measure_layers(
     workload: Workload, model: nn.Module, spec: RunSpec, repeat: Repeat
 ) -> tuple[tuple[LayerTimes, ...], float, float]:
@@ -80,7 +85,7 @@ def measure_layers(
     for hook in hooks:
         hook.remove()
     flop = workload.forward_flop(model, batch) or counted_flop(workload, model, batch)
-    sizes = {name: sum(p.numel() for p in model.get_submodule(name).parameters(recurse=False)) for name in names}
+    sizes = layer_sizes(model)
     layers = tuple(
         LayerTimes(
             name=name,

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+
+import torch
+from torch import Tensor, nn
 
 from compressors.base import Compressor
 from testbed.core.errors import RunError
+from testbed.core.low_rank import LowRankPlan
 from testbed.core.profile import Profile
 from testbed.core.spec import RunSpec
+from testbed.core.switched_profile import fitted
 from testbed.core.telemetry import PHASES
-from testbed.worker.clock import PhaseClock
+from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.comm import Communicator
 from testbed.worker.evaluation import Evaluations
-from testbed.worker.parts import Parts
+from testbed.worker.layers import layer_sizes
+from testbed.worker.parts import Parts, changed_parts
 from testbed.worker.queueing import Queueing
 from testbed.worker.strategy import WorkerContext
 from testbed.worker.times import ComputeTimes
+from testbed.worker.transform import TransformContext
+from testbed.worker.transformed_optimizer import LearningRate, leave_undecayed
 from testbed.worker.warm_up import WarmUp
 from testbed.worker.workload import parameters_crc32
 
@@ -40,27 +49,36 @@ class Training:
         """
         self.spec, self.parts, self.comm, self.emit = spec, parts, comm, emit
         self.model = parts.workload.model(spec.seed)
+        self._profile = profile
         self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, self.model))
         self._queueing = Queueing()
         self.comm.stopwatch.began = self._queueing.begin
         self.steps = parts.steps(spec)
         self._sent_bytes = 0
-        self.context = WorkerContext(
-            spec=spec,
-            workload=parts.workload,
-            model=self.model,
-            optimizer=parts.workload.optimizer(self.model.parameters()),
-            compressor=parts.compressor,
-            comm=comm,
-            clock=self.clock,
-        )
-        self._evaluations = (
-            Evaluations(parts.workload, self.model, emit) if comm.rank == 0 and parts.workload.metric else None
-        )
+        self.context = self._context()
+        self._evaluations = self._new_evaluations()
+        self._earlier_evaluations: list[Evaluations | None] = []
+        """Of the model before it changed."""
+        self._begun = 0
+        """The step that the strategy has taken first: it counts its own."""
+        self._notes: list[dict[str, Any]] = []
+        """Of the strategy before the model changed."""
 
     @property
     def parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+
+    def bind(self) -> None:
+        """Have transform and strategy take their parts; all ranks at once."""
+        workload, size, seed = self.parts.workload, self.spec.batch_size, self.spec.seed
+
+        def loss(model: nn.Module) -> Tensor:
+            return workload.loss(model, workload.batch(0, rank=0, world_size=1, batch_size=size, seed=seed))
+
+        self.parts.transform.bind(
+            TransformContext(model=self.model, comm=self.comm, steps=self.steps, loss=loss, waiting=self._waiting)
+        )
+        self.parts.strategy.bind(self.context)
 
     def describe(self) -> dict[str, Any]:
         """The "model" event; the strategy is bound by then."""
@@ -111,8 +129,9 @@ class Training:
             "finish_payload_bytes": self._take_sent_bytes(),
             "parameters_crc32": parameters_crc32(self.model),
         }
-        if self._evaluations is not None:
-            self._evaluations.finish(self.comm.timeout_s)
+        for evaluations in (*self._earlier_evaluations, self._evaluations):
+            if evaluations is not None:
+                evaluations.finish(self.comm.timeout_s)
         return done
 
     def _since_s(self, then_s: float) -> float:
@@ -136,10 +155,12 @@ class Training:
         # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
         is_last = step + 1 == self.steps
         due = is_last or (self.parts.workload.metric is not None and (step + 1) % spec.evaluate_every == 0)
+        self._rate.set(self.parts.transform.rate_factor(step))
         with self.clock.phase("optimizer", self.clock.times.other_s):
-            stats = self.parts.strategy.step(batch, step)
+            stats = self.parts.strategy.step(batch, step - self._begun)
             if due:
                 self.parts.strategy.settle()
+            changed = self._transform(step) if self.parts.transform.looks_after(step) else None
         ended_s = time.monotonic()
         if not math.isfinite(stats.loss):
             raise RunError(f"rank {rank}: the loss of step {step + 1} is {stats.loss}; the training has diverged")
@@ -166,11 +187,79 @@ class Training:
                 "samples": spec.batch_size,
             }
         )
+        if changed is not None and rank == 0:
+            self.emit({"t_s": t_s, "rank": rank, "step": step + 1, **changed})
         self._after(step, t_s, is_due=due)
 
     def _after(self, step: int, t_s: float, *, is_due: bool) -> None:
         """What follows from a step that ended at `t_s`."""
-        for note in self.parts.strategy.take_notes():
+        notes, self._notes = [*self._notes, *self.parts.strategy.take_notes()], []
+        for note in notes:
             self.emit({"t_s": t_s, "rank": self.comm.rank, "step": step + 1, **note})
         if self._evaluations is not None and is_due:
             self._evaluations.start(step + 1, t_s)
+
+    def _transform(self, step: int) -> dict[str, Any] | None:
+        """Change the model after `step`, if its transform says so, and build anew what hangs on it; what came of it.
+
+        It takes the time that it takes this processor.
+        """
+        self.parts.strategy.settle()
+        transform = self.parts.transform
+        with self.clock.phase("transform"):
+            plan = transform.plan_after(self.model, step)
+            return None if plan is None else self._switch(plan, step)
+
+    def _switch(self, plan: LowRankPlan, step: int) -> dict[str, Any]:
+        transform, workload = self.parts.transform, self.parts.workload
+        self.parts.strategy.finish()
+        self._notes += self.parts.strategy.take_notes()
+        changed = workload.model(self.spec.seed)  # hooks of the old one stay behind
+        changed.load_state_dict(self.model.state_dict())
+        note = transform.switch(changed, plan, step)
+        self.model = changed
+        if self._profile is not None and self._profile.switched is not None:
+            self.clock.times = ComputeTimes(fitted(self._profile, layer_sizes(changed)), changed)
+        fresh = changed_parts(self.spec, transform)
+        self.parts = dataclasses.replace(self.parts, strategy=fresh.strategy, compressor=fresh.compressor)
+        self._earlier_evaluations.append(self._evaluations)
+        self._evaluations = self._new_evaluations()  # a copy that no strategy has put hooks on
+        self.context, self._begun = self._context(), step + 1
+        with self._waiting():  # all ranks bind at once
+            self.parts.strategy.bind(self.context)
+        return note
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """For what other ranks have to do first."""
+        self.clock.mark()
+        with self.clock.phase(WAITING):
+            yield
+
+    def _context(self) -> WorkerContext:
+        """Of the model as it is, with a new optimizer."""
+        workload, transform, model = self.parts.workload, self.parts.transform, self.model
+
+        def prepare(optimizer: torch.optim.Optimizer) -> None:
+            leave_undecayed(optimizer, model, transform.undecayed(model))
+            transform.attach(model, optimizer)
+
+        optimizer = workload.optimizer(model.parameters())
+        prepare(optimizer)
+        self._rate = LearningRate(optimizer)
+        return WorkerContext(
+            spec=self.spec,
+            workload=workload,
+            model=model,
+            optimizer=optimizer,
+            compressor=self.parts.compressor,
+            comm=self.comm,
+            clock=self.clock,
+            prepare=prepare,
+        )
+
+    def _new_evaluations(self) -> Evaluations | None:
+        workload = self.parts.workload
+        if self.comm.rank != 0 or workload.metric is None:
+            return None
+        return Evaluations(workload, self.model, self.emit)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from compressors.base import Compressor
-from testbed.core.device import Device
+from compressors.feedback import with_feedback
+from compressors.none import Uncompressed
+from testbed.core.device import Device, Profiled
 from testbed.core.errors import InputError
-from testbed.core.spec import RunSpec
-from testbed.worker.build import build
+from testbed.core.spec import UNCOMPRESSED, RunSpec
+from testbed.worker.build import build, prefixed
 from testbed.worker.strategy import Strategy
+from testbed.worker.transform import Transform
 from testbed.worker.workload import Workload
 
 
@@ -21,10 +26,17 @@ class Parts:
     strategy: Strategy
     compressor: Compressor
     device: Device
+    transform: Transform
 
     def steps(self, spec: RunSpec) -> int:
         """Optimizer steps of the run."""
         return spec.steps or math.ceil((spec.epochs or 0) * self.workload.samples() / (spec.batch_size * spec.workers))
+
+
+def changed_parts(spec: RunSpec, transform: Transform) -> Parts:
+    """New ones for the model that `transform` leaves."""
+    built = build_parts(spec if transform.compresses_after else dataclasses.replace(spec, compressor=UNCOMPRESSED))
+    return dataclasses.replace(built, transform=transform)
 
 
 def build_parts(spec: RunSpec) -> Parts:
@@ -35,6 +47,7 @@ def build_parts(spec: RunSpec) -> Parts:
     built: dict[str, Any] = {}
     faults: list[str] = []
     kinds = {"workload": Workload, "strategy": Strategy, "compressor": Compressor, "device": Device}
+    kinds["transform"] = Transform
     for kind, base in kinds.items():
         try:
             built[kind] = build(kind, getattr(spec, kind), base)
@@ -52,6 +65,32 @@ def build_parts(spec: RunSpec) -> Parts:
         faults.append(f"batch_size={spec.batch_size}: cannot be taken in {parts} equal parts, as the strategy does")
     if {"compressor", "strategy", "workload"} <= built.keys():
         faults += built["strategy"].faults(built["compressor"], built["workload"], spec.workers)
+    if not faults:
+        faults += _transform_faults(spec, Parts(**built))
     if faults:
         raise InputError(*faults)
     return Parts(**built)
+
+
+def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
+    """Of what changes the model while it is trained, with the other parts."""
+    name, transform = f"transform={spec.transform.name}", parts.transform
+    if not transform.changes_the_model:
+        return
+    yield from (prefixed("transform", fault) for fault in transform.faults(parts.steps(spec)))
+    if not parts.workload.computes:
+        yield f"{name}: workload={spec.workload.name} has no weights of its own to change"
+    if isinstance(parts.device, Profiled):
+        yield (
+            f"{name}: device.file={parts.device.file} says nothing of the changed model; use device=native, or"
+            " device=paced, which goes by FLOPs"
+        )
+    if not transform.compresses_after:
+        yield from parts.strategy.faults(Uncompressed(), parts.workload, spec.workers)
+    if transform.adds_to_gradients and not parts.strategy.has_optimizer:
+        yield f"{name}: adds to gradients just before an optimizer's step; strategy={spec.strategy.name} has none"
+    if transform.adds_to_gradients and with_feedback(parts.compressor).traits.owns == "optimizer":
+        yield (
+            f"{name}: adds to gradients or changes learning rates, but compressor={spec.compressor.name} takes over"
+            " the optimizer; use another compressor"
+        )

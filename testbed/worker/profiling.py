@@ -93,6 +93,7 @@ def _on_accelerator(spec: RunSpec, cpu: Profile, device: torch.device) -> Profil
         optimizer_s=_optimizer_s(spec, model, device),
         other_s=0.0,
         work=(),
+        switched=None,
         provenance={**this_machine(device), "codec_measured_on": cpu.provenance},
     )
 

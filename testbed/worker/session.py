@@ -105,7 +105,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders) -> None:
     leave_in_peace()
     profile = None if welcome.profile is None else Profile.from_json(welcome.profile)
     training = Training(spec, parts, comm, emit, profile)
-    parts.strategy.bind(training.context)
+    training.bind()
     if welcome.rank == 0:
         emit(training.describe())
     training.warm_up(orders.busy, orders.go, build_parts(spec).compressor, turn(welcome.store, welcome.rank))

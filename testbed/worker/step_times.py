@@ -10,7 +10,7 @@ import dataclasses
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from compressors.base import Compressor, Layout
 from compressors.feedback import with_feedback
 from compressors.none import Uncompressed
 from testbed.core.profile import Profile
-from testbed.core.spec import Part, RunSpec
+from testbed.core.spec import UNCOMPRESSED, Part, RunSpec
 from testbed.worker.clock import PhaseClock
 from testbed.worker.codec_times import codec_times
 from testbed.worker.comm import Communicator
@@ -32,13 +32,31 @@ from testbed.worker.strategy import Beside, WorkerContext
 from testbed.worker.times import ComputeTimes
 from testbed.worker.workload import Workload
 
+Shape = Callable[[torch.nn.Module], None]
+"""What a transform does to the layers of a model."""
+OnDevice = Callable[[Profile], Profile]
+"""Times of layers on a device, from those on a core of this machine."""
+
 
 def measure(spec: RunSpec) -> Profile:
-    """Of one rank's step of `spec` on a core of this machine."""
+    """Of one rank's step of `spec` on a core of this machine; also once its transform has changed the model."""
     torch.set_num_threads(1)
+    parts = build_parts(spec)
+    transform = parts.transform
+    device = parts.device
+    found = _measured(spec, lambda _: None, device.layers)
+    if not transform.changes_the_model:
+        return found
+    then = spec if transform.compresses_after else dataclasses.replace(spec, compressor=UNCOMPRESSED)
+    switched = _measured(then, transform.example, lambda layers: device.switched_layers(found, layers))
+    return dataclasses.replace(found, switched=switched)
+
+
+def _measured(spec: RunSpec, shape: Shape, on_device: OnDevice) -> Profile:
     parts = build_parts(spec)
     parts.workload.preload()
     model = parts.workload.model(spec.seed)
+    shape(model)
     layers, forward_s, backward_s = measure_layers(parts.workload, model, spec, repeated)
     found = Profile(
         workload=part_text(spec.workload),
@@ -51,7 +69,7 @@ def measure(spec: RunSpec) -> Profile:
         provenance={**this_machine(), "strategy": part_text(spec.strategy), "workers": spec.workers},
     )
     with _alone(spec):
-        layouts, beside, phases = _strategy_step(spec, found)
+        layouts, beside, phases = _strategy_step(spec, on_device(found), shape)
     codec, collectives = codec_times(spec, layouts)
     profile = dataclasses.replace(
         found,
@@ -61,7 +79,7 @@ def measure(spec: RunSpec) -> Profile:
         other_s=phases["other"],
         codec=codec,
         buckets=tuple(layout.numel for layout in layouts),
-        collectives=tuple(collectives),
+        collectives=(*collectives, *beside.collectives),
         work=tuple(dataclasses.replace(piece, seconds=phases[piece.name]) for piece in beside.work),
         factored=beside.factored,
         cycle_steps=parts.strategy.cycle_steps,
@@ -113,7 +131,7 @@ class _Adopting(Uncompressed):
         return self._compressor.adopt(optimizer)
 
 
-def _strategy_step(spec: RunSpec, layers: Profile) -> tuple[list[Layout], Beside, dict[str, float]]:
+def _strategy_step(spec: RunSpec, layers: Profile, shape: Shape) -> tuple[list[Layout], Beside, dict[str, float]]:
     """The layouts that a step reduces, what it does beside, and its CPU seconds by phase, as the strategy takes them.
 
     Nothing is compressed, but the optimizer is the one that the compressor leaves. A strategy that makes its buckets by
@@ -121,7 +139,8 @@ def _strategy_step(spec: RunSpec, layers: Profile) -> tuple[list[Layout], Beside
     """
     parts = build_parts(spec)
     model = parts.workload.model(spec.seed)
-    clock = PhaseClock(times=ComputeTimes.known(parts.device.layers(layers), model))
+    shape(model)
+    clock = PhaseClock(times=ComputeTimes.known(layers, model))
     parts.strategy.bind(
         WorkerContext(
             spec=spec,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import nn
 
 from compressors.base import Compressor, Layout
 from testbed.core.kfac_plan import FactoredLayer
-from testbed.core.profile import WorkTimes
+from testbed.core.profile import Collective, WorkTimes
 from testbed.core.spec import RunSpec
 from testbed.worker.clock import PhaseClock
 from testbed.worker.comm import Communicator
@@ -31,6 +31,14 @@ class WorkerContext:
     """As the user named it; wrap it with `with_feedback` where gradients are sent."""
     comm: Communicator
     clock: PhaseClock
+    prepare: Callable[[torch.optim.Optimizer], None] = lambda _: None
+    """What an optimizer needs that takes steps beside `optimizer`: see `new_optimizer`."""
+
+    def new_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Of the workload's kind, for a strategy that has some of its own."""
+        optimizer = self.workload.optimizer(parameters)
+        self.prepare(optimizer)
+        return optimizer
 
     @property
     def rank(self) -> int:
@@ -43,12 +51,14 @@ class WorkerContext:
 
 @dataclass(frozen=True, kw_only=True)
 class Beside:
-    """What a strategy computes beside gradients and their update."""
+    """What a strategy computes beside gradients and their update, and what it sends beside buckets."""
 
     work: tuple[WorkTimes, ...] = ()
     """Pieces of computing, under the names that the clock is given; their seconds are measured by whoever asks."""
     factored: tuple[FactoredLayer, ...] = ()
     """As of `core.profile`."""
+    collectives: tuple[Collective, ...] = ()
+    """What is sent beside the buckets of `layouts`, not compressed."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,8 @@ class Strategy(ABC):
 
     micro_batches: int = 1
     """In how many parts a step takes its batch, each `Workload.split`'s; divides the batch size."""
+    has_optimizer: bool = True
+    """Whether an optimizer's `step` makes its updates, in which others may have a say."""
     cycle_steps: int = 1
     """In so many steps each of `layouts` is reduced once."""
 
@@ -89,7 +101,7 @@ class Strategy(ABC):
         return ()
 
     def beside(self) -> Beside:
-        """What a step computes that no phase of its own name shows; called after a step."""
+        """What a step computes and sends that no phase of its own name and no layout shows; called after a step."""
         return Beside()
 
     def routes(self) -> list[str] | None:

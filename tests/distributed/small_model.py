@@ -17,8 +17,12 @@ class SmallModel(Workload):
 
     metric = None
 
-    def __init__(self, *, learning_rate: float, momentum: float) -> None:
-        self._learning_rate, self._momentum = learning_rate, momentum
+    def __init__(self, *, learning_rate: float, momentum: float, width: int = 24, alike: bool = False) -> None:
+        """
+        Args:
+            alike: all ranks have the same batches.
+        """
+        self._learning_rate, self._momentum, self._width, self._alike = learning_rate, momentum, width, alike
 
     def model(self, seed: int) -> nn.Module:
         torch.manual_seed(seed)
@@ -26,10 +30,10 @@ class SmallModel(Workload):
             nn.Conv2d(1, 6, 3, stride=2, padding=1),
             nn.ReLU(),
             nn.Flatten(),
-            nn.Linear(6 * (PIXELS // 2) ** 2, 24),
+            nn.Linear(6 * (PIXELS // 2) ** 2, self._width),
             nn.ReLU(),
-            nn.LayerNorm(24),
-            nn.Linear(24, CLASSES),
+            nn.LayerNorm(self._width),
+            nn.Linear(self._width, CLASSES),
         )
 
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -42,7 +46,8 @@ class SmallModel(Workload):
         generator = torch.Generator().manual_seed(1000 * seed + step)
         images = torch.randn(world_size * batch_size, 1, PIXELS, PIXELS, generator=generator)
         labels = images.mean(dim=(1, 2))[:, :CLASSES].argmax(dim=1)
-        own = slice(rank * batch_size, (rank + 1) * batch_size)
+        first = 0 if self._alike else rank * batch_size
+        own = slice(first, first + batch_size)
         return images[own], labels[own]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:

@@ -23,6 +23,7 @@ PARAMS: dict[str, dict[str, Any]] = {
     "streaming_diloco": {"sync_every": 4, "fragments": 2, "overlap_steps": 1},
     "ddp": {"collective": "ring", "bucket_size": "256 KiB"},
     "dear": {"collective": "ring", "bucket_size": "256 KiB"},
+    "slamb": {"sync_every": 2},
     **{name: {"factor_every": 2, "inverse_every": 2} for name in STRATEGIES if name.endswith("kfac")},
 }
 """So that a short training has exchanges, and `dear` the sums of `ddp`."""

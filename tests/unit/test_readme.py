@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 CONF = ROOT / "experiments" / "conf"
-GROUPS = ("topo", "strategy", "compressor", "workload", "device")
+GROUPS = ("topo", "strategy", "compressor", "workload", "device", "transform")
 
 EXECUTED: dict[str, str] = {}
 """Other commands of the README, with the test (file::name) that executes them."""

@@ -14,7 +14,7 @@ from testbed.analysis.simulator.text import text
 from testbed.analysis.simulator.validation import Standing
 from testbed.core.errors import InputError
 from testbed.core.profile import Profile
-from testbed.core.spec import RunSpec
+from testbed.core.spec import UNCHANGED, RunSpec
 
 
 def answer(question: dict[str, Any], calibration_file: Path | None = None) -> Prediction:
@@ -30,6 +30,10 @@ def answer(question: dict[str, Any], calibration_file: Path | None = None) -> Pr
         cpu, device = Profile.from_json(question["cpu"]), Profile.from_json(question["device"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"predict: not a spec with its profiles: {type(error).__name__}: {error}") from error
+    if spec.transform != UNCHANGED:  # once steps are alike, it has done what it does
+        if cpu.switched is None or device.switched is None:
+            raise InputError(f"predict: transform={spec.transform.name}: the profile has no times of the changed model")
+        cpu, device = cpu.switched, device.switched
     known = calibration.Calibration()
     if calibration_file is not None or calibration.DEFAULT_FILE.exists():
         known = calibration.read(calibration_file or calibration.DEFAULT_FILE)

@@ -16,11 +16,13 @@ from testbed.core.spec import RunSpec
 
 _STRATEGIES = {
     "testbed.worker.strategies.ddp.DDP": "ddp",
+    "testbed.worker.strategies.lamb.LAMB": "ddp",
     "testbed.worker.strategies.torch_ddp.TorchDDP": "torch_ddp",
     "testbed.worker.strategies.dear.DeAR": "dear",
     "testbed.worker.strategies.kfac.KFAC": "kfac",
 }
-_KNOWN = ("ddp", "torch_ddp", "dear", "dkfac", "mpd_kfac", "spd_kfac", "pad_kfac", "dp_kfac")
+"""Whose steps they make; `lamb` sends what `ddp` does, and its update is in the profile."""
+_KNOWN = ("ddp", "torch_ddp", "dear", "lamb", "dkfac", "mpd_kfac", "spd_kfac", "pad_kfac", "dp_kfac")
 """By the names of their configurations."""
 
 

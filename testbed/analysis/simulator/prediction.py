@@ -51,6 +51,7 @@ class Prediction:
             "workload": dataclasses.asdict(self.spec.workload),
             "strategy": dataclasses.asdict(self.spec.strategy),
             "compressor": dataclasses.asdict(self.spec.compressor),
+            "transform": dataclasses.asdict(self.spec.transform),
             "device": dataclasses.asdict(self.spec.device),
             "device_times": "assumed" if self.assumed else "measured",
             "step_s": self.times.step_s,

@@ -164,7 +164,7 @@ class DeAR(BucketedStrategy):
 
     def _new_optimizers(self) -> list[torch.optim.Optimizer]:
         """One a bucket: what a compressor has left of the run's optimizer, its settings, is what these go by."""
-        return [self._context.workload.optimizer(bucket.parameters) for bucket in self.buckets.buckets]
+        return [self._context.new_optimizer(bucket.parameters) for bucket in self.buckets.buckets]
 
     def _apply_next(self) -> None:
         """Update the parameters of a bucket with the last step's mean gradient, once it is there: always in one order,

@@ -157,6 +157,13 @@ def test_strategies_that_nothing_is_known_of_are_refused() -> None:
         plan(spec("own.Own"), profile(2800), profile(2800))
 
 
+def test_lamb_makes_the_steps_of_ddp_and_slamb_is_refused_by_name() -> None:
+    parts = profile(500, 2000, 300)
+    assert plan(spec("lamb.LAMB"), parts, parts) == plan(spec(), parts, parts)
+    with pytest.raises(InputError, match=r"strategy=slamb: cannot be simulated; known: .*lamb"):
+        plan(spec("slamb.SLAMB"), parts, parts)
+
+
 def test_torch_closes_a_bucket_once_it_is_full() -> None:
     found = plan(spec("torch_ddp.TorchDDP"), profile(), profile())
     assert [bucket.elements for bucket in found.buckets] == [2500, 300]

@@ -139,7 +139,7 @@ def test_chains_count_each_chunk_as_a_message_of_ours() -> None:
     """One chain from each of four ranks sends what an all-gather does, in as many more messages as it has chunks."""
     topology, size = two_regions.build(workers=4), 1_000_000
     chains = Traffic.of_chains([size] * 4, topology, chunk_bytes=100_000)
-    gathered = Traffic.of([("all_gather", size)], topology, "ring")
+    gathered = Traffic.of([Collective(kind="all_gather", size_bytes=size)], topology, "ring")
     assert chains.cpu_s - gathered.cpu_s == pytest.approx((4 * 3 * 10 - 4 * 3) * OWN_MESSAGE_CPU_S)
     assert chains.lasts_s == pytest.approx(gathered.lasts_s)
 

@@ -26,6 +26,7 @@ def conf(tmp_path: Path) -> Path:
         "compressor/none": "_target_: c.Uncompressed\n",
         "compressor/topk": "_target_: c.TopK\ndensity: 0.01\n",
         "device/native": "_target_: d.Native\n",
+        "transform/none": "_target_: t.Unchanged\n",
     }.items():
         path = tmp_path / f"{name}.yaml"
         path.parent.mkdir(exist_ok=True)

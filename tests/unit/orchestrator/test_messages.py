@@ -78,6 +78,25 @@ def test_a_plan_is_read_to_its_last_entry(field: str, value: object) -> None:
         checked_message({**plan, field: value}, rank=0)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("factorised", [{"layer": "1", "rank": 3}]),
+        ("factorised", {}),
+        ("kept", {"0": 3}),
+        ("kept", ["0"]),
+        ("parameters", -1),
+    ],
+)
+def test_what_became_of_a_model_is_read_to_its_last_entry(field: str, value: object) -> None:
+    layer = {"layer": "1", "rank": 3, "full_rank": 9, "elements": 90, "factor_elements": 57, "lost_share": 0.5}
+    counts = {"step": 4, "parameters_before": 100, "parameters": 67}
+    said = {"event": "transform", "t_s": 1.0, **counts, "factorised": [layer], "kept": {"0": "the last layer"}}
+    assert checked_message(said, rank=0)["factorised"] == [layer]
+    with pytest.raises(ValueError, match=field):
+        checked_message({**said, field: value}, rank=0)
+
+
 @pytest.mark.parametrize("event", [name for name, fields in FIELDS.items() if fields])
 def test_a_missing_field_is_named(event: str) -> None:
     with pytest.raises(ValueError, match=event):

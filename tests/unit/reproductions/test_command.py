@@ -68,7 +68,9 @@ def test_a_page_without_its_region_is_named(places: Places) -> None:
 
 def test_an_unknown_system_ends_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["nothing"]) == EXIT_INPUT
-    assert capsys.readouterr().err == "reproduce: SYSTEM=nothing: unknown; known: dear, pad-kfac, spd-kfac\n"
+    assert (
+        capsys.readouterr().err == "reproduce: SYSTEM=nothing: unknown; known: dear, pad-kfac, pufferfish, spd-kfac\n"
+    )
 
 
 def test_the_last_line_says_system_claimed_emulated_verdict(places: Places, capsys: pytest.CaptureFixture[str]) -> None:

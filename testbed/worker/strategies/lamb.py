@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+
+from compressors.base import Compressor, Context, Layout
+from compressors.feedback import with_feedback
+from testbed.worker.buckets import Bucket
+from testbed.worker.collectives.choice import COLLECTIVES, Collectives
+from testbed.worker.data_parallel import BucketedStrategy
+from testbed.worker.lamb import Lamb, LambRule
+from testbed.worker.reducer import Reducer
+from testbed.worker.strategy import WorkerContext
+from testbed.worker.workload import Workload
+
+
+class LAMB(BucketedStrategy):
+    """Synchronous data parallelism for large batches: gradients are averaged as `ddp` does, and LAMB takes the step.
+
+    You et al., ICLR 2020, arXiv:1904.00962; formulas, and what differs from the paper: `testbed.worker.lamb`. The
+    workload's own optimizer takes no step; its learning rate counts, if none is given.
+    Compressors pass as through `ddp`, but those that take over the optimizer's work are refused.
+    Synchronous; with no compressor, n ranks equal one rank with n times the batch. In a partition it waits as `ddp`
+    does.
+    Cost: `ddp`'s; 12 bytes a parameter, for buckets and two moments. Of a replay, which has nothing to update, the same
+    bytes.
+
+    Args:
+        learning_rate: the relative size of a layer's step; None takes that of the workload's optimizer.
+        beta1, beta2: what moments keep of themselves in a step.
+        epsilon: beside the root of the second moment.
+        weight_decay: lambda; of tensors of more than one dimension.
+        least_ratio, most_ratio: bounds of the trust ratio; 1 is between them.
+        clip_norm: the longest that the mean gradient may be (2-norm over all parameters); None leaves it as it is.
+        bucket_size, fusion, collective, accumulate: of gradients, as with `ddp`.
+
+    Raises:
+        ValueError: a parameter is not one of these.
+    """
+
+    def __init__(
+        self,
+        *,
+        learning_rate: float | None = None,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-6,
+        weight_decay: float = 0.01,
+        least_ratio: float = 0.01,
+        most_ratio: float = 1000.0,
+        clip_norm: float | None = None,
+        bucket_size: str = "4 MiB",
+        fusion: str = "size",
+        collective: str = "gloo",
+        accumulate: int = 1,
+    ) -> None:
+        self.rule = LambRule(
+            learning_rate=learning_rate,
+            beta1=beta1,
+            beta2=beta2,
+            epsilon=epsilon,
+            weight_decay=weight_decay,
+            least_ratio=least_ratio,
+            most_ratio=most_ratio,
+        )
+        super().__init__(
+            bucket_size=bucket_size,
+            fusion=fusion,
+            collective=collective,
+            collectives=COLLECTIVES,
+            accumulate=accumulate,
+            clip_norm=clip_norm,
+            faults=self.rule.faults(),
+        )
+
+    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        found = list(super().faults(compressor, workload, world_size))
+        yield from found
+        if not found and (owns := with_feedback(compressor).traits.owns) != "nothing":
+            yield (
+                f"strategy=lamb takes LAMB's steps, but {type(compressor).__name__} with"
+                f" feedback={compressor.feedback} takes over the optimizer's {owns}; use strategy=ddp"
+            )
+
+    def bind(self, context: WorkerContext) -> None:
+        if context.workload.computes:  # else there is nothing to update, and no memory for moments
+            optimizer = Lamb(context.optimizer, self.rule)
+            context.prepare(optimizer)
+            context = dataclasses.replace(context, optimizer=optimizer)
+        super().bind(context)
+        spec = context.spec
+        self._collectives = Collectives(context.comm, spec.topology, self.collective)
+        self._reducer = Reducer(
+            self.compressor, context.comm, context.clock, spec.topology, spec.seed, self._collectives
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "optimizer": self._optimizer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._optimizer.load_state_dict(state["optimizer"])
+
+    def _start(self, bucket: Bucket) -> None:
+        self._reducer.start(bucket.flat, bucket.layout, self._step)
+
+    def _update(self) -> None:
+        self._reducer.finish()
+        clock = self._context.clock
+        with clock.phase("optimizer", clock.times.optimizer_s):
+            if self.clip_norm is not None:
+                nn.utils.clip_grad_norm_(self._context.model.parameters(), self.clip_norm)
+            self._optimizer.step()
+
+    def _reduction(self, layout: Layout) -> Context:
+        return self._reducer.context(layout, step=0)

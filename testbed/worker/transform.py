@@ -1,0 +1,109 @@
+"""What a transform is: it changes the model while it is trained. The loop builds anew what hangs on the model.
+
+In the order in which the loop calls it, on every rank:
+
+    bind                                before the strategy is bound
+    attach(model, optimizer)            of each optimizer that takes steps
+    rate_factor(step)                   before step `step`: what learning rates are multiplied by
+    plan_after(model, step)             after it, collective: what to change now, on all ranks or on none
+    switch(fresh model, plan, step)     then come a new optimizer, `attach`, strategy, compressor, evaluated copy
+
+Strategies put hooks on modules and parameters, which stay on what a switch leaves in place. Therefore the model that is
+switched should be a new one of the workload's with the parameters of the old one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from testbed.core.low_rank import LowRankPlan
+from testbed.worker.comm import Communicator
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformContext:
+    """All a transform may use besides the model that it is given."""
+
+    model: nn.Module
+    """With initial parameters, and before anybody has put hooks on it."""
+    comm: Communicator
+    steps: int
+    """Of the whole run."""
+    loss: Callable[[nn.Module], Tensor]
+    """Of some batch, by a copy of the model."""
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Stands around what other ranks have to do first."""
+
+
+class Transform(ABC):
+    """Constructors take keyword-only parameters and raise ValueError for each bad one. `bind` comes once, first."""
+
+    changes_the_model: ClassVar[bool] = True
+    """Whether it ever does."""
+    compresses_after: bool = True
+    """Whether the run's compressor is used for the changed model too; otherwise it is sent as it is."""
+
+    def faults(self, steps: int) -> Iterator[str]:
+        """What is wrong in a run of so many steps, one line each."""
+        yield from ()
+
+    def bind(self, context: TransformContext) -> None:  # noqa: B027 - what changes nothing needs nothing
+        """Take the parts of this run. Collectives are allowed; all ranks bind at once."""
+
+    @property
+    def adds_to_gradients(self) -> bool:
+        """Whether it needs the optimizer to be the workload's own: it changes gradients or learning rates."""
+        return False
+
+    def example(self, model: nn.Module) -> None:
+        """Give a model of initial layers those that it is expected to have in the end, for its times to be measured;
+        before `bind`."""
+        raise NotImplementedError(f"{type(self).__name__} changes no model")
+
+    def looks_after(self, step: int) -> bool:
+        """Whether `plan_after` is to be asked after this step, counted from 0; the same on all ranks."""
+        return False
+
+    @abstractmethod
+    def plan_after(self, model: nn.Module, step: int) -> LowRankPlan | None:
+        """Observe the model after step `step`, counted from 0, and say what to change; the same on all ranks.
+
+        Collectives are allowed, in the same steps on every rank. Between two exchanges of replicas parameters differ.
+        """
+
+    def switch(self, model: nn.Module, plan: LowRankPlan, step: int) -> dict[str, Any]:
+        """Change a model that is as after step `step`, in place; return the event for the record.
+
+        Raises:
+            CollectiveError: ranks differ in what came of it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} plans no switch")
+
+    def shape(self, model: nn.Module) -> None:  # noqa: B027 - most models keep their layers
+        """Give a model of initial layers those that it has by now, for a checkpoint's parameters to be loaded."""
+
+    def rate_factor(self, step: int) -> float:
+        """Of the learning rate in step `step`, counted from 0."""
+        return 1.0
+
+    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:  # noqa: B027 - most add nothing
+        """Add to gradients what `optimizer` is to see beside the loss's."""
+
+    def undecayed(self, model: nn.Module) -> list[str]:
+        """Parameters by name that ordinary weight decay must leave alone."""
+        return []
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there, after `bind`; `shape` then makes the model fit."""
+        if state:
+            raise ValueError(f"{type(self).__name__} keeps no state, found {', '.join(state)}")

@@ -1,0 +1,1 @@
+"""Ways to change the model while it is trained: one file a transform."""

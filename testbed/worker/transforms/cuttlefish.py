@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from testbed.core import parameter_faults
+from testbed.core.low_rank import LowRankPlan, WeightLayer, make_plan, ratio_rank, standing
+from testbed.core.stable_ranks import Detector, keep_by_times, scaled_rank
+from testbed.worker.low_rank.factorise import factor_names
+from testbed.worker.low_rank.frobenius import FrobeniusDecay
+from testbed.worker.low_rank.spectrum import share_rank, singular_values, stable_rank
+from testbed.worker.low_rank.switching import LowRankTransform
+from testbed.worker.low_rank.timing import stacks
+from testbed.worker.transform import TransformContext
+
+_TIMED_RATIO = 0.25
+
+
+class Cuttlefish(LowRankTransform):
+    """Train at full rank until the stable ranks of all layers have settled, then go on at these ranks.
+
+    Wang et al., "Cuttlefish: Low-rank Model Training without All The Tuning", MLSys 2023, arXiv:2305.02538. Rules are
+    those of `core.stable_ranks` and `core.low_rank`. In the authors' public code stable ranks are observed once an
+    epoch of 300, a window of 15 of them and a tail of 11; here shares of the observations of a run of any length. What
+    an observation is decides what `epsilon` means: with fewer of them ranks change more from one to the next. Where
+    they do not settle, the run stays at full rank.
+
+    Rank 0 observes, and tells the others ranks as whole numbers: 8 bytes a layer to each other rank at every
+    observation until the switch. What rounding makes of two ranks' singular values must not decide.
+
+    Args:
+        observations: of stable ranks in a run, evenly, up to the switch.
+        window, tail: shares of `observations`.
+        epsilon: a layer has settled when its stable rank, smoothed over the window, changes by so many ranks an
+            observation, on average over the tail.
+        relaxed: the last two layers may change more.
+        keep_first: so many first linear maps and convolutions stay full. None: as many as, measured on rank 0's
+            processor before the run, are not `speedup_threshold` times as fast with factors of a quarter of the rank;
+            then two runs may differ.
+        speedup_threshold: see there.
+        floor: least rank, as a share of the full one.
+        singular_share: a rank is at least so high that the sum of its singular values is this share of all; None: the
+            stable rank decides alone.
+        rewarm_steps: over which the learning rate rises again from nothing after the switch.
+        frobenius_decay: coefficient of Frobenius decay after the switch; 0: none. Factors have no other decay then,
+            but what `strategy=lamb` has of its own.
+
+    Raises:
+        ValueError: a parameter is out of its range.
+    """
+
+    def __init__(
+        self,
+        *,
+        observations: int = 40,
+        window: float = 0.125,
+        tail: float = 0.1,
+        epsilon: float = 0.1,
+        relaxed: bool = False,
+        keep_first: int | None = 1,
+        speedup_threshold: float = 1.5,
+        floor: float = 0.0,
+        singular_share: float | None = None,
+        rewarm_steps: int = 0,
+        frobenius_decay: float = 1e-4,
+    ) -> None:
+        parameter_faults.raise_all(
+            parameter_faults.whole("observations", observations, 4),
+            parameter_faults.number("window", window, above=0, below=1),
+            parameter_faults.number("tail", tail, above=0, below=1),
+            parameter_faults.number("epsilon", epsilon, above=0, most=1000),
+            parameter_faults.flag("relaxed", relaxed),
+            None if keep_first is None else parameter_faults.whole("keep_first", keep_first, 0),
+            parameter_faults.number("speedup_threshold", speedup_threshold, above=0, most=100),
+            parameter_faults.fraction("floor", floor),
+            parameter_faults.fraction("singular_share", singular_share, null=True),
+            parameter_faults.whole("rewarm_steps", rewarm_steps, 0),
+            parameter_faults.fraction("frobenius_decay", frobenius_decay),
+        )
+        super().__init__(rewarm_steps=rewarm_steps)
+        self.observations, self.epsilon, self.relaxed = observations, epsilon, relaxed
+        self.window, self.tail = max(2, round(window * observations)), max(2, round(tail * observations))
+        self.keep_first, self.speedup_threshold = keep_first, speedup_threshold
+        self.floor, self.singular_share = floor, singular_share
+        self.frobenius_decay = frobenius_decay
+
+    def faults(self, steps: int) -> Iterator[str]:
+        if steps < self.observations:
+            yield f"observations={self.observations}: the run has {steps} steps"
+
+    def bind(self, context: TransformContext) -> None:
+        super().bind(context)
+        self._require_some(self.keep_first or 0)
+        self._every_steps = context.steps // self.observations
+        self._observe_beyond(self._first() if self.keep_first is None else self.keep_first)
+        observed = self.observed if context.comm.rank == 0 else []
+        self.initial = {layer.name: stable_rank(_spectrum(context.model, layer)) for layer in observed}
+        """Stable ranks of initial weights; known to rank 0 alone, as what the detector has seen."""
+
+    @property
+    def adds_to_gradients(self) -> bool:
+        return super().adds_to_gradients or self.frobenius_decay > 0
+
+    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        if self.frobenius_decay:
+            FrobeniusDecay(model, self.frobenius_decay).attach(optimizer)
+
+    def undecayed(self, model: nn.Module) -> list[str]:
+        return factor_names(model) if self.frobenius_decay else []
+
+    def state_dict(self) -> dict[str, Any]:
+        own = {"initial": dict(self.initial), "detector": self.detector.state_dict(), "kept_first": self.kept_first}
+        return super().state_dict() | own
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._observe_beyond(state["kept_first"])
+        self.initial = dict(state["initial"])
+        self.detector.load_state_dict(state["detector"])
+
+    def _observe_beyond(self, first: int) -> None:
+        self.kept_first = first
+        """What `keep_first` comes to."""
+        kept = standing(self.layers, first)
+        self.observed = [layer for layer in self.layers if layer.name not in kept]
+        names = [layer.name for layer in self.observed]
+        self.detector = Detector(names, window=self.window, tail=self.tail, epsilon=self.epsilon, relaxed=self.relaxed)
+
+    def _is_due(self, step: int) -> bool:
+        return (step + 1) % self._every_steps == 0 and bool(self.observed)
+
+    def _expected(self, layers: Sequence[WeightLayer]) -> LowRankPlan:
+        # none, where that is to be measured: times of layers that stay full are known anyway
+        return make_plan(layers, self.keep_first or 0, lambda layer: ratio_rank(layer, _TIMED_RATIO))
+
+    def _plan_after(self, model: nn.Module, step: int) -> LowRankPlan | None:
+        comm = self._context.comm
+        told = torch.zeros(len(self.observed), dtype=torch.int64)
+        if comm.rank == 0:
+            told.copy_(self._decided(model))
+        with self._context.waiting():
+            comm.broadcast(told).wait()
+        if not told.any():
+            return None
+        ranks = dict(zip((layer.name for layer in self.observed), told.tolist(), strict=True))
+        plan = make_plan(self.layers, self.kept_first, lambda layer: ranks[layer.name])
+        return plan if plan.ranks else None  # they have settled where factors save nothing; that may change
+
+    def _decided(self, model: nn.Module) -> Tensor:
+        """The rank of each observed layer; zeros while any has not settled."""
+        spectra = {layer.name: _spectrum(model, layer) for layer in self.observed}
+        stable = {name: stable_rank(values) for name, values in spectra.items()}
+        if not self.detector.observe(stable):
+            return torch.zeros(len(self.observed), dtype=torch.int64)
+        return torch.tensor([self._rank(layer, stable[layer.name], spectra[layer.name]) for layer in self.observed])
+
+    def _rank(self, layer: WeightLayer, stable: float, values: Tensor) -> int:
+        rank = scaled_rank(layer.full_rank, stable, self.initial[layer.name], self.floor)
+        return rank if self.singular_share is None else max(rank, share_rank(values, self.singular_share))
+
+    def _first(self) -> int:
+        """As rank 0 has measured it."""
+        context, told = self._context, torch.zeros(1, dtype=torch.int64)
+        if context.comm.rank == 0:
+            model = copy.deepcopy(context.model)
+            found = stacks(model, self.layers, lambda: context.loss(model), _TIMED_RATIO)
+            told.fill_(keep_by_times(found, self.speedup_threshold))
+        with context.waiting():
+            context.comm.broadcast(told).wait()
+        return int(told)
+
+
+def _spectrum(model: nn.Module, layer: WeightLayer) -> Tensor:
+    weight = model.get_submodule(layer.name).weight
+    assert isinstance(weight, Tensor)
+    return singular_values(weight)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import nn
+
+from testbed.core import parameter_faults
+from testbed.core.low_rank import LowRankPlan, WeightLayer, make_plan, ratio_rank
+from testbed.worker.low_rank.switching import LowRankTransform
+from testbed.worker.transform import TransformContext
+
+
+class Pufferfish(LowRankTransform):
+    """Train at full rank for a while, then all but some layers at one fixed part of their rank.
+
+    Wang et al., "Pufferfish: Communication-efficient Models At No Extra Cost", MLSys 2021, arXiv:2103.03936. In the
+    authors' public code: a quarter of the rank; 80 of 300 epochs at full rank on CIFAR-10, 10 of 40 for an LSTM; with
+    large batches 5 epochs over which the learning rate rises again; and an extra normalisation between the factors of
+    convolutions. What is to stay full is written there for each model: of ResNet-18 the first three convolutions,
+    of VGG-19 the first nine, always the last layer and shortcuts. Differs from it: layers whose factors would not be
+    smaller stay full, and so do all convolutions of one place.
+
+    From parameters and the plan alone, so that ranks need not tell each other anything.
+
+    Args:
+        ratio: of each layer's full rank, rounded down.
+        keep_first: so many first linear maps and convolutions stay full.
+        warm_up_share: of the run's steps, at full rank.
+        warm_up_steps: in place of it.
+        rewarm_steps: over which the learning rate rises again from nothing after the switch.
+        compress_after: whether gradients are compressed after the switch too. Powerfish is compressor=powersgd with
+            this false.
+        extra_norm: batch normalisation between the factors of a convolution. Its running means are of a rank's own
+            samples, and nobody averages them: evaluation has those of rank 0.
+
+    Raises:
+        ValueError: a parameter is out of its range.
+    """
+
+    def __init__(
+        self,
+        *,
+        ratio: float = 0.25,
+        keep_first: int = 1,
+        warm_up_share: float = 0.25,
+        warm_up_steps: int | None = None,
+        rewarm_steps: int = 0,
+        compress_after: bool = True,
+        extra_norm: bool = False,
+    ) -> None:
+        parameter_faults.raise_all(
+            parameter_faults.share("ratio", ratio),
+            parameter_faults.whole("keep_first", keep_first, 0),
+            parameter_faults.fraction("warm_up_share", warm_up_share),
+            None if warm_up_steps is None else parameter_faults.whole("warm_up_steps", warm_up_steps, 1),
+            parameter_faults.whole("rewarm_steps", rewarm_steps, 0),
+            parameter_faults.flag("compress_after", compress_after),
+            parameter_faults.flag("extra_norm", extra_norm),
+        )
+        super().__init__(rewarm_steps=rewarm_steps, extra_norm=extra_norm)
+        self.ratio, self.keep_first, self.compresses_after = ratio, keep_first, compress_after
+        self.warm_up_share, self.warm_up_steps = warm_up_share, warm_up_steps
+
+    def faults(self, steps: int) -> Iterator[str]:
+        if self.full_rank_steps(steps) >= steps:
+            given = (
+                f"warm_up_steps={self.warm_up_steps}" if self.warm_up_steps else f"warm_up_share={self.warm_up_share}"
+            )
+            yield f"{given}: leaves none of the run's {steps} steps to factorised layers"
+
+    def full_rank_steps(self, steps: int) -> int:
+        """Before the switch, of a run of so many; at least one."""
+        return max(1, round(self.warm_up_share * steps)) if self.warm_up_steps is None else self.warm_up_steps
+
+    def bind(self, context: TransformContext) -> None:
+        super().bind(context)
+        self._require_some(self.keep_first)
+
+    def _is_due(self, step: int) -> bool:
+        return step + 1 == self.full_rank_steps(self._context.steps)
+
+    def _expected(self, layers: Sequence[WeightLayer]) -> LowRankPlan:
+        return make_plan(layers, self.keep_first, lambda layer: ratio_rank(layer, self.ratio))
+
+    def _plan_after(self, model: nn.Module, step: int) -> LowRankPlan:
+        return self._expected(self.layers)
