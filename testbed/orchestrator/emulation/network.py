@@ -132,13 +132,22 @@ class Network:
         worker, router, pair = self.workers[node], self.routers[region], self.plan.access[node]
         self._wiring.wire(router, worker.name, pair.near, worker, WORKER_INTERFACE, pair.far)
         for source, target, profile in link.directions():
-            end, interface = (worker, WORKER_INTERFACE) if source == node else (router, worker.name)
-            self._add_port(link, source, target, end, interface, profile)
+            if source == node:
+                self._add_port(link, source, target, worker, WORKER_INTERFACE, profile, tc.CARD_QUEUE_BYTES)
+            else:
+                self._add_port(link, source, target, router, worker.name, profile)
 
     def _add_port(
-        self, link: Link, source: str, target: str, node: NamespaceNode, interface: str, profile: LinkProfile
+        self,
+        link: Link,
+        source: str,
+        target: str,
+        node: NamespaceNode,
+        interface: str,
+        profile: LinkProfile,
+        least_queue_bytes: int = 0,
     ) -> None:
-        settings = tc.rate_settings(profile, link.rtt_s, self.topology.dilation)
+        settings = tc.rate_settings(profile, link.rtt_s, self.topology.dilation, least_queue_bytes)
         index = self._wiring.index(node, interface)
         k = self.topology.dilation
         self.ports.append(Port(link, source, target, node, interface, index, profile, settings, dilation=k))

@@ -27,6 +27,9 @@ LEAST_LIMIT_BYTES = 64_000
 MOST_FRAME_BYTES = 1600
 """Asked of tbf, which keeps it in ticks; a frame is 1514."""
 FRAME_BYTES, MOST_SUPER_PACKET_BYTES = 1514, 2**16 + 14
+CARD_QUEUE_BYTES = 1000 * FRAME_BYTES
+"""What a worker's own card holds at least: Linux's default queue in front of one has 1000 frames. A sender that finds
+its own card's queue full has lost a packet in its own host, which real ones next to never have."""
 SMALL_BURST_S, LARGE_BURST_S = 1.28e-3, 1e-3
 """A burst worth less than about half a millisecond loses rate to late wake-ups."""
 
@@ -47,13 +50,14 @@ class RateSettings:
         return FRAME_BYTES if self.unit == "packet" else min(self.burst_bytes, MOST_SUPER_PACKET_BYTES)
 
 
-def rate_settings(profile: LinkProfile, rtt_s: float, dilation: float = 1) -> RateSettings:
+def rate_settings(profile: LinkProfile, rtt_s: float, dilation: float = 1, least_queue_bytes: int = 0) -> RateSettings:
     """Burst and queue for a direction; a limit of 0 becomes one bandwidth-delay product, at least 4 bursts.
 
     Args:
         profile: in wall-clock terms, as `rtt_s`.
         dilation: the unit and the burst in bytes are those of the emulated rate: of a transfer seen k times slower
             everything but the clock should be the same.
+        least_queue_bytes: what the queue has at least, if no limit is asked.
     """
     rate_byte_s = profile.rate_bit_s / 8
     emulated_bit_s = profile.rate_bit_s * dilation
@@ -62,7 +66,7 @@ def rate_settings(profile: LinkProfile, rtt_s: float, dilation: float = 1) -> Ra
     else:
         burst_bytes = max(LEAST_LARGE_BURST_BYTES, math.ceil(emulated_bit_s / 8 * LARGE_BURST_S))
     unit = "packet" if emulated_bit_s <= PACKET_MODE_MOST_BIT_S else "super-packet"
-    limit_bytes = max(math.ceil(rate_byte_s * rtt_s), 4 * burst_bytes, LEAST_LIMIT_BYTES)
+    limit_bytes = max(math.ceil(rate_byte_s * rtt_s), 4 * burst_bytes, LEAST_LIMIT_BYTES, least_queue_bytes)
     return RateSettings(profile.rate_bit_s, burst_bytes, profile.limit_bytes or limit_bytes, unit)
 
 
