@@ -49,6 +49,13 @@ def test_a_queue_holds_at_least_four_bursts_and_a_given_one_is_kept() -> None:
     assert settings(10e6, limit_bytes=50_000).limit_bytes == 50_000
 
 
+def test_a_card_holds_what_its_host_hands_over_at_once() -> None:
+    profile = LinkProfile(rate_bit_s=10e6, source="test")
+    assert tc.rate_settings(profile, 0, 10, tc.CARD_QUEUE_BYTES).limit_bytes == 1_514_000
+    given = dataclasses.replace(profile, limit_bytes=50_000)
+    assert tc.rate_settings(given, 0, 10, tc.CARD_QUEUE_BYTES).limit_bytes == 50_000
+
+
 def answered(asked: tc.RateSettings) -> Any:
     """What a kernel that does as it is told would report: the request itself, decoded."""
     message = tcmsg(tc.tbf(10, asked).message)
