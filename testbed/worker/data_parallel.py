@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from compressors.base import Compressor, Context, Layout
 from compressors.feedback import with_feedback
@@ -16,7 +16,7 @@ from testbed.core.fusion import BY_TIMES, RULES, TUNED, Cost
 from testbed.core.message_costs import all_reduce_cost
 from testbed.core.units import parse_size_bytes
 from testbed.worker.buckets import Bucket, Buckets
-from testbed.worker.collectives.choice import Collectives
+from testbed.worker.collectives.choice import Collectives, routes_of
 from testbed.worker.fusion import grouped
 from testbed.worker.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.tuner import SMALLEST_SHARE, Bounds, FusionTuner
@@ -104,20 +104,22 @@ class BucketedStrategy(Strategy):
             self._regroup(size_bytes)
         return StepStats(float(sum(losses[1:], losses[0])) * share)
 
+    def _take_step(self) -> None:
+        """Of the optimizer, once mean gradients are there."""
+        clock = self._context.clock
+        with clock.phase("optimizer", clock.times.optimizer_s):
+            if self.clip_norm is not None:
+                nn.utils.clip_grad_norm_(self._context.model.parameters(), self.clip_norm)
+            self._optimizer.step()
+
     def layouts(self) -> list[Layout]:
         return [bucket.layout for bucket in self.buckets.buckets]
 
     def routes(self) -> list[str]:
-        contexts = [self._reduction(layout) for layout in self.layouts()]
-        return [context.route.value for context in contexts if context.route is not None]
+        return routes_of(self._reduction(layout) for layout in self.layouts())
 
     def collectives(self) -> list[str]:
-        contexts = [self._reduction(layout) for layout in self.layouts()]
-        return [
-            self._collectives.planned(context.route, self.compressor.payload_bytes(context.layout, context))
-            for context in contexts
-            if context.route is not None
-        ]
+        return self._collectives.planned_for(self.compressor, (self._reduction(layout) for layout in self.layouts()))
 
     def take_notes(self) -> list[dict[str, Any]]:
         notes = [] if self._tuner is None else self._tuner.take_notes()

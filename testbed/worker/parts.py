@@ -35,8 +35,12 @@ class Parts:
 
 def changed_parts(spec: RunSpec, transform: Transform) -> Parts:
     """New ones for the model that `transform` leaves."""
-    built = build_parts(spec if transform.compresses_after else dataclasses.replace(spec, compressor=UNCOMPRESSED))
-    return dataclasses.replace(built, transform=transform)
+    return dataclasses.replace(build_parts(spec_after(spec, transform)), transform=transform)
+
+
+def spec_after(spec: RunSpec, transform: Transform) -> RunSpec:
+    """What is asked of the model that `transform` leaves."""
+    return spec if transform.compresses_after else dataclasses.replace(spec, compressor=UNCOMPRESSED)
 
 
 def build_parts(spec: RunSpec) -> Parts:
@@ -46,8 +50,13 @@ def build_parts(spec: RunSpec) -> Parts:
     """
     built: dict[str, Any] = {}
     faults: list[str] = []
-    kinds = {"workload": Workload, "strategy": Strategy, "compressor": Compressor, "device": Device}
-    kinds["transform"] = Transform
+    kinds = {
+        "workload": Workload,
+        "strategy": Strategy,
+        "compressor": Compressor,
+        "device": Device,
+        "transform": Transform,
+    }
     for kind, base in kinds.items():
         try:
             built[kind] = build(kind, getattr(spec, kind), base)

@@ -19,13 +19,13 @@ from compressors.base import Compressor, Layout
 from compressors.feedback import with_feedback
 from compressors.none import Uncompressed
 from testbed.core.profile import Profile
-from testbed.core.spec import UNCOMPRESSED, Part, RunSpec
+from testbed.core.spec import Part, RunSpec
 from testbed.worker.clock import PhaseClock
 from testbed.worker.codec_times import codec_times
 from testbed.worker.comm import Communicator
 from testbed.worker.layers import measure_layers
 from testbed.worker.machine import this_machine
-from testbed.worker.parts import build_parts
+from testbed.worker.parts import build_parts, spec_after
 from testbed.worker.rehearsal import Echo
 from testbed.worker.repeated import repeated
 from testbed.worker.strategy import Beside, WorkerContext
@@ -42,12 +42,11 @@ def measure(spec: RunSpec) -> Profile:
     """Of one rank's step of `spec` on a core of this machine; also once its transform has changed the model."""
     torch.set_num_threads(1)
     parts = build_parts(spec)
-    transform = parts.transform
-    device = parts.device
+    transform, device = parts.transform, parts.device
     found = _measured(spec, lambda _: None, device.layers)
     if not transform.changes_the_model:
         return found
-    then = spec if transform.compresses_after else dataclasses.replace(spec, compressor=UNCOMPRESSED)
+    then = spec_after(spec, transform)
     switched = _measured(then, transform.example, lambda layers: device.switched_layers(found, layers))
     return dataclasses.replace(found, switched=switched)
 

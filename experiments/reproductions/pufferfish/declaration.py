@@ -9,7 +9,7 @@ from experiments.reproductions.system import System, Trial
 from testbed.core.rundir import RunDir
 
 RATE = "50 Mbit/s"
-"""At which full gradients take a dozen times as long as what is computed."""
+"""At which a ring takes 0.32 s for full gradients."""
 WORKERS, STEPS, SEEDS = 4, 300, 3
 _WARM_UP, _REWARM = 30, 10
 _PUFFERFISH = ("transform=pufferfish", f"transform.warm_up_steps={_WARM_UP}", f"transform.rewarm_steps={_REWARM}")

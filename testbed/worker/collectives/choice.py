@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
-from compressors.base import Exchange, Route
+from compressors.base import Compressor, Context, Exchange, Route
 from testbed.core import collective_costs
 from testbed.core.topology import Topology
 from testbed.worker.collectives import hierarchical, pairwise, ring, two_shot
@@ -15,6 +15,11 @@ from testbed.worker.collectives.transport import Peers
 from testbed.worker.comm import Communicator, Pending
 
 COLLECTIVES = (*collective_costs.ALGORITHMS, "auto")
+
+
+def routes_of(contexts: Iterable[Context]) -> list[str]:
+    """Of each bucket that takes one, in order."""
+    return [context.route.value for context in contexts if context.route is not None]
 
 
 class Collectives:
@@ -57,6 +62,14 @@ class Collectives:
         if route is Route.TWO_SHOT:
             return self._cheapest("all_gather", size_bytes / self.comm.world_size)
         return self._cheapest("all_reduce" if route is Route.REDUCE_SUM else "all_gather", size_bytes)
+
+    def planned_for(self, compressor: Compressor, contexts: Iterable[Context]) -> list[str]:
+        """Likewise of each bucket that takes a route, in order."""
+        return [
+            self.planned(context.route, compressor.payload_bytes(context.layout, context))
+            for context in contexts
+            if context.route is not None
+        ]
 
     def run(self, exchange: Exchange) -> Pending:
         """Start `exchange`; its sizes must be known."""

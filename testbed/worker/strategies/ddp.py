@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from torch import nn
-
 from compressors.base import Context, Layout
 from testbed.core import parameter_faults
 from testbed.core.fusion import BY_TIMES
@@ -95,15 +93,11 @@ class DDP(BucketedStrategy):
             self._waiting.append(bucket)
 
     def _update(self) -> None:
-        clock = self._context.clock
         for bucket in self._waiting:
             self._reducer.start(bucket.flat, bucket.layout, self._step)
         self._waiting.clear()
         self._reducer.finish()
-        with clock.phase("optimizer", clock.times.optimizer_s):
-            if self.clip_norm is not None:
-                nn.utils.clip_grad_norm_(self._context.model.parameters(), self.clip_norm)
-            self._optimizer.step()
+        self._take_step()
 
     def _reduction(self, layout: Layout) -> Context:
         return self._reducer.context(layout, step=0)

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from compressors.base import Compressor, Layout
+from compressors.base import Compressor, Context, Layout
 from compressors.feedback import with_feedback
 from compressors.none import Uncompressed
 from testbed.core import parameter_faults
 from testbed.core.collective_costs import ranks_of_regions
 from testbed.worker.buckets import Buckets
-from testbed.worker.collectives.choice import COLLECTIVES, Collectives
+from testbed.worker.collectives.choice import COLLECTIVES, Collectives, routes_of
 from testbed.worker.collectives.group import Group
 from testbed.worker.fusion import grouped
 from testbed.worker.reducer import Reducer
@@ -171,16 +171,13 @@ class DiLoCo(Strategy):
         return [fragment.layout for fragment in self.fragments]
 
     def routes(self) -> list[str]:
-        contexts = [self._reducer.context(layout, step=0) for layout in self.layouts()]
-        return [context.route.value for context in contexts if context.route is not None]
+        return routes_of(self._contexts())
 
     def collectives(self) -> list[str]:
-        contexts = [self._reducer.context(layout, step=0) for layout in self.layouts()]
-        return [
-            self._outer.planned(context.route, self.compressor.payload_bytes(context.layout, context))
-            for context in contexts
-            if context.route is not None
-        ]
+        return self._outer.planned_for(self.compressor, self._contexts())
+
+    def _contexts(self) -> list[Context]:
+        return [self._reducer.context(layout, step=0) for layout in self.layouts()]
 
     def state_dict(self) -> dict[str, Any]:
         """With the mean of an exchange that is under way, for which it waits."""

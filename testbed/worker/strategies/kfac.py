@@ -232,9 +232,7 @@ class KFAC(BucketedStrategy):
         self._second.after_backward()
         self._reducer.finish()
         self._second.update()
-        clock = self._context.clock
-        with clock.phase("optimizer", clock.times.optimizer_s):
-            self._optimizer.step()
+        self._take_step()
 
     def _reduction(self, layout: Layout) -> Context:
         return self._reducer.context(layout, step=0)

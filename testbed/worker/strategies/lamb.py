@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from torch import nn
-
 from compressors.base import Compressor, Context, Layout
 from compressors.feedback import with_feedback
 from testbed.worker.buckets import Bucket
@@ -109,11 +107,7 @@ class LAMB(BucketedStrategy):
 
     def _update(self) -> None:
         self._reducer.finish()
-        clock = self._context.clock
-        with clock.phase("optimizer", clock.times.optimizer_s):
-            if self.clip_norm is not None:
-                nn.utils.clip_grad_norm_(self._context.model.parameters(), self.clip_norm)
-            self._optimizer.step()
+        self._take_step()
 
     def _reduction(self, layout: Layout) -> Context:
         return self._reducer.context(layout, step=0)

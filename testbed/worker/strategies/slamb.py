@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from compressors.base import Compressor, Exchange, Layout
+from compressors.base import Compressor, Context, Exchange, Layout
 from compressors.feedback import with_feedback
 from testbed.core import parameter_faults
 from testbed.core.profile import Collective
 from testbed.worker.buckets import Buckets
 from testbed.worker.clock import WAITING
-from testbed.worker.collectives.choice import COLLECTIVES, Collectives
+from testbed.worker.collectives.choice import COLLECTIVES, Collectives, routes_of
 from testbed.worker.lamb import LambRule
 from testbed.worker.reducer import Reducer
 from testbed.worker.sparse_momenta import SparseMomenta
@@ -179,16 +179,13 @@ class SLAMB(Strategy):
         return Beside(collectives=(Collective(kind="all_reduce", size_bytes=size_bytes, share=1 / self.sync_every),))
 
     def routes(self) -> list[str]:
-        contexts = [self._reducer.context(layout, step=0) for layout in self.layouts()]
-        return [context.route.value for context in contexts if context.route is not None]
+        return routes_of(self._contexts())
 
     def collectives(self) -> list[str]:
-        contexts = [self._reducer.context(layout, step=0) for layout in self.layouts()]
-        return [
-            self._collectives.planned(context.route, self.compressor.payload_bytes(context.layout, context))
-            for context in contexts
-            if context.route is not None
-        ]
+        return self._collectives.planned_for(self.compressor, self._contexts())
+
+    def _contexts(self) -> list[Context]:
+        return [self._reducer.context(layout, step=0) for layout in self.layouts()]
 
     def state_dict(self) -> dict[str, Any]:
         return {
