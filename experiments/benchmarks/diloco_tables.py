@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.benchmarks.cells import Found, disturbed, number, table
-from experiments.benchmarks.compression_tables import HALF_A_POINT, spread, within
 from experiments.benchmarks.diloco import BASE, base_wan_bytes
+from experiments.benchmarks.intervals import HALF_A_POINT, spread, within
 
 LOSS_SHARE = 0.02
 """Of `ddp`'s, by which a loss may be larger."""

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from experiments.benchmarks.cells import Found, disturbed, number, table
-from experiments.benchmarks.compression_tables import spread
+from experiments.benchmarks.intervals import spread
 from experiments.benchmarks.second_order import BASE, KINDS
 
 

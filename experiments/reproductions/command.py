@@ -31,9 +31,9 @@ from testbed.orchestrator.listing import seal_killed
 from testbed.orchestrator.seal import give_to_caller
 
 MOST_S = 600.0
+"""Of wall time for one system, unless all of it is asked for."""
 GRACE_S = 30.0
 """What the last run may take beyond that."""
-"""Of wall time for one system, unless all of it is asked for."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 The rule, fixed before anything was measured. In each case the best candidate is held against the best baseline; runs
 whose own verdict is `invalid` count for nothing, and a case counts only where each baseline that was asked of it does,
-so that a strong one cannot be missing. `emulated` is the largest of these ratios over the cases. With the claimed ratio
+so that a strong one cannot be missing. Where a reference is declared, an arm counts only if its mean quality is at most
+`margin` below the reference's. `emulated` is the largest of these ratios over the cases. With the claimed ratio
 c, which stands for a gain of c - 1:
 
     reproduced   emulated is at least 1 + 0.9 (c - 1): nine tenths of the claimed gain
@@ -39,6 +40,7 @@ class Found:
     verdict: str | None = None
     figure: float | None = None
     dilation: float | None = None
+    quality: float | None = None
 
     @property
     def counts(self) -> bool:
@@ -49,16 +51,26 @@ def found_of(system: System, trial: Trial, run: RunDir | None) -> Found:
     if run is None:
         return Found(trial)
     summary = run.read_json(run.summary)
-    figure = system.figure(run) if summary["status"] == "completed" else None
-    return Found(trial, run.run_id, summary["verdict"], figure, summary["dilation"])
+    completed = summary["status"] == "completed"
+    figure = system.figure(run) if completed else None
+    learns = completed and trial.kind == "emulated"
+    quality = system.quality(run) if learns and system.quality is not None else None
+    return Found(trial, run.run_id, summary["verdict"], figure, summary["dilation"], quality)
 
 
 @dataclass(frozen=True)
 class Side:
-    """An arm of a case: the median over its runs that count."""
+    """An arm of a case: the median over its runs that count, and the qualities of all of them."""
 
     arm: str
     figure: float
+    qualities: tuple[float, ...] = ()
+
+    def holds(self, reference: Side, margin: float) -> bool:
+        """Whether it is about as good as `reference`."""
+        if not self.qualities or not reference.qualities:
+            return False
+        return statistics.fmean(self.qualities) >= statistics.fmean(reference.qualities) - margin
 
 
 @dataclass(frozen=True)
@@ -74,21 +86,41 @@ class Ratio:
 def side(found: Sequence[Found], case: str, kind: str, arm: str) -> Side | None:
     """None where no run of it counts."""
     asked = (case, kind, arm)
-    figures = [one.figure for one in found if one.counts and (one.trial.case, one.trial.kind, one.trial.arm) == asked]
-    known = [figure for figure in figures if figure is not None]
-    return Side(arm, statistics.median(known)) if known else None
+    runs = [one for one in found if one.counts and (one.trial.case, one.trial.kind, one.trial.arm) == asked]
+    figures = [one.figure for one in runs if one.figure is not None]
+    qualities = tuple(one.quality for one in runs if one.quality is not None)
+    return Side(arm, statistics.median(figures), qualities) if figures else None
+
+
+def sides_of(system: System, found: Sequence[Found], case: str, kind: str) -> dict[str, Side | None]:
+    """By arm, of those that were asked for."""
+    asked = {one.trial.arm for one in found if (one.trial.case, one.trial.kind) == (case, kind)}
+    return {arm: side(found, case, kind, arm) for arm in system.arms if arm in asked}
 
 
 def ratio(system: System, found: Sequence[Found], case: str, kind: str) -> Ratio | None:
     """None where no candidate has a run that counts, or a baseline that was asked for has none."""
-    asked = {one.trial.arm for one in found if (one.trial.case, one.trial.kind) == (case, kind)}
-    if any(side(found, case, kind, arm) is None for arm in system.baselines if arm in asked):
+    sides = sides_of(system, found, case, kind)
+    if any(one is None for arm, one in sides.items() if arm in system.baselines):
         return None
-    candidate = _best(system, [side(found, case, kind, arm) for arm in system.candidates])
-    baseline = _best(system, [side(found, case, kind, arm) for arm in system.baselines])
+    good = [one for one in sides.values() if one is not None and holds(system, one, sides, kind)]
+    candidate = _best(system, [one for one in good if one.arm in system.candidates])
+    baseline = _best(system, [one for one in good if one.arm in system.baselines])
     if candidate is None or baseline is None:
         return None
     return Ratio(case, candidate, baseline, over(system, baseline, candidate))
+
+
+def holds(system: System, one: Side, sides: Mapping[str, Side | None], kind: str) -> bool:
+    """Whether its quality lets its figure count. Simulated runs learn nothing, so that nothing is asked of them.
+
+    Args:
+        sides: of the same case, by arm.
+    """
+    if system.reference is None or kind != "emulated":
+        return True
+    reference = sides.get(system.reference)
+    return reference is not None and one.holds(reference, system.margin)
 
 
 def over(system: System, baseline: Side, candidate: Side) -> float:
@@ -97,9 +129,9 @@ def over(system: System, baseline: Side, candidate: Side) -> float:
     return better.figure / worse.figure
 
 
-def _best(system: System, sides: Sequence[Side | None]) -> Side | None:
+def _best(system: System, sides: Sequence[Side]) -> Side | None:
     sign = -1 if system.higher_is_better else 1
-    return min((one for one in sides if one is not None), key=lambda one: sign * one.figure, default=None)
+    return min(sides, key=lambda one: sign * one.figure, default=None)
 
 
 def ratios(system: System, found: Sequence[Found], kind: str) -> list[Ratio]:

@@ -9,7 +9,8 @@ from typing import Any
 from experiments.benchmarks.cells import number, table
 from experiments.benchmarks.document import between
 from experiments.benchmarks.harness import machine
-from experiments.reproductions.outcome import Found, Ratio, last_line, over, ratio, side
+from experiments.benchmarks.intervals import spread
+from experiments.reproductions.outcome import Found, Ratio, holds, last_line, over, ratio, side, sides_of
 from experiments.reproductions.system import KINDS, System
 from testbed.core.errors import InputError
 
@@ -51,6 +52,7 @@ def cases_table(system: System, found: Sequence[Found]) -> str:
         (kind, case) for kind in KINDS for case in dict.fromkeys(f.trial.case for f in found if f.trial.kind == kind)
     ]
     arms = [arm for arm in system.arms if any(one.trial.arm == arm for one in found)]
+    judged = arms if system.quality is not None else []
     facts = list(dict.fromkeys(name for kind, case in cases for name in system.facts(case, kind)))
     rows = []
     for kind, case in cases:
@@ -62,6 +64,7 @@ def cases_table(system: System, found: Sequence[Found]) -> str:
                 kind,
                 *(system.facts(case, kind).get(name, "-") for name in facts),
                 *(_cell(system, found, best, case, kind, arm) for arm in arms),
+                *(_quality(system, found, case, kind, arm) for arm in judged),
                 "-" if best is None else f"{best.value:.3f} ({best.baseline.arm})",
                 " ".join(sorted({f"{one.dilation:g}" for one in here if one.dilation is not None})) or "-",
                 _verdicts(here),
@@ -72,6 +75,7 @@ def cases_table(system: System, found: Sequence[Found]) -> str:
         "kind",
         *facts,
         *(f"{arm}: {system.figure_name}" for arm in arms),
+        *(f"{arm}: {system.quality_name}" for arm in judged),
         "best other",
         "dilation",
         "verdicts",
@@ -86,6 +90,15 @@ def _cell(system: System, found: Sequence[Found], best: Ratio | None, case: str,
     if best is None or arm in system.candidates:
         return number(one.figure, ".4g")
     return f"{one.figure:.4g} ({over(system, one, best.candidate):.2f})"
+
+
+def _quality(system: System, found: Sequence[Found], case: str, kind: str, arm: str) -> str:
+    """Mean over runs, and the interval of it."""
+    sides = sides_of(system, found, case, kind)
+    one = sides.get(arm)
+    if one is None or not one.qualities:
+        return "-"
+    return spread(one.qualities, ".2f") + ("" if holds(system, one, sides, kind) else ", too low")
 
 
 def _verdicts(here: Sequence[Found]) -> str:

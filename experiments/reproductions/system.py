@@ -55,6 +55,12 @@ def step_s(run: RunDir) -> float | None:
     return inner.median("step_s") if inner.steps else None
 
 
+def metric_percent(run: RunDir) -> float | None:
+    """The metric of a run's last evaluation, of those that are shares, in per cent."""
+    value = run.read_json(run.summary)["metric"]["value"]
+    return None if value is None else 100 * float(value)
+
+
 def _no_facts(case: str, kind: str) -> dict[str, str]:
     del case, kind
     return {}
@@ -83,6 +89,13 @@ class System:
     """Of a run, what is compared."""
     figure_name: str = "step, s"
     higher_is_better: bool = False
+    quality: Callable[[RunDir], float | None] | None = None
+    """Of an emulated run, what its figure may have been bought with, such as accuracy; more is better."""
+    quality_name: str = "accuracy, %"
+    reference: str | None = None
+    """The baseline whose quality an arm must hold for its figure to count; None: qualities are shown alone."""
+    margin: float = 0.5
+    """By how much an arm's mean quality may be below the reference's."""
     facts: Callable[[str, str], Mapping[str, str]] = _no_facts
     """More columns of the table, by case and kind."""
 
@@ -131,6 +144,8 @@ def _faults(system: System, name: str) -> list[str]:
     where = f"experiments/reproductions/{folder_of(name)}/declaration.py"
     faults = [] if system.name == name else [f"{where}: its system is called {system.name!r}"]
     trials = [trial for full in (False, True) for trial in system.trials(full)]
+    if system.reference is not None and (system.reference not in system.baselines or system.quality is None):
+        faults.append(f"{where}: reference {system.reference!r} is no baseline with a quality")
     for trial in trials:
         if trial.arm not in system.arms:
             faults.append(f"{where}: arm {trial.arm!r} is neither candidate nor baseline")

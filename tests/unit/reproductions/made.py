@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,14 @@ def trial(
     return Trial(case, arm, kind, (*BASE, f"workload.model={case}", f"seed={seed}", *ARMS[arm]), seconds)
 
 
-def system(trials: Sequence[Trial] = (), claimed: float = 1.5, *, higher_is_better: bool = False) -> System:
+def system(
+    trials: Sequence[Trial] = (),
+    claimed: float = 1.5,
+    *,
+    higher_is_better: bool = False,
+    reference: str | None = None,
+    quality: Callable[[RunDir], float | None] | None = None,
+) -> System:
     return System(
         name="made",
         claim=f"up to {claimed} times as fast",
@@ -42,13 +49,17 @@ def system(trials: Sequence[Trial] = (), claimed: float = 1.5, *, higher_is_bett
         baselines=("old", "slow"),
         trials=lambda full: list(trials) if full else [one for one in trials if "seed=0" in one.overrides],
         higher_is_better=higher_is_better,
+        reference=reference,
+        quality=quality,
     )
 
 
-def found(arm: str, figure: float | None, verdict: str | None = "valid", **where: str) -> Found:
+def found(
+    arm: str, figure: float | None, verdict: str | None = "valid", *, quality: float | None = None, **where: str
+) -> Found:
     place = {"case": "resnet18", "kind": "emulated", **where}
     asked = trial(place["case"], arm, place["kind"])
-    return Found(asked, None if verdict is None else f"run-{place['case']}-{arm}", verdict, figure, 1.0)
+    return Found(asked, None if verdict is None else f"run-{place['case']}-{arm}", verdict, figure, 1.0, quality)
 
 
 def _steps(step_s: float) -> Iterator[dict[str, Any]]:

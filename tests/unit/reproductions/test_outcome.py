@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.reproductions import outcome
+from experiments.reproductions.page import cases_table
 from tests.unit.reproductions.made import found, system
 
 
@@ -67,6 +68,30 @@ def test_of_repeats_the_median_counts() -> None:
     runs = [found("new", 1.0), *(found("old", figure) for figure in (1.4, 1.1, 9.0))]
     (one,) = outcome.ratios(system(), runs, "emulated")
     assert one.value == 1.4
+
+
+def test_an_arm_counts_only_where_it_is_about_as_good_as_the_reference() -> None:
+    held = system(reference="slow", quality=lambda run: None)
+    good = [found("slow", 9.0, quality=q) for q in (86.0, 88.0)]
+    for quality, candidate in ((86.5, 3.0), (86.4, None)):
+        runs = [*good, found("old", 4.0, quality=86.9), found("new", 2.0, quality=quality)]
+        best = outcome.ratio(held, runs, "resnet18", "emulated")
+        assert (best is None) == (candidate is None)
+        assert best is None or (best.baseline.arm, best.value) == ("old", 2.0)
+    runs = [*good, found("old", 4.0, quality=80.0), found("new", 2.0, quality=87.0)]
+    best = outcome.ratio(held, runs, "resnet18", "emulated")
+    assert best is not None and (best.baseline.arm, best.value) == ("slow", 4.5)
+    silent = [*good, found("old", 4.0, quality=87.0), found("new", 2.0)]
+    assert outcome.ratio(held, silent, "resnet18", "emulated") is None
+    table = cases_table(held, [*good, found("old", 4.0, quality=80.0), found("new", 2.0, quality=87.0)])
+    assert "87.00 ± 12.71" in table and "80.00, too low" in table
+
+
+def test_nothing_is_asked_of_what_simulated_runs_learn() -> None:
+    held = system(reference="slow", quality=lambda run: None)
+    runs = [found(arm, figure, kind="simulated") for arm, figure in (("new", 1.0), ("old", 9.0), ("slow", 8.0))]
+    best = outcome.ratio(held, runs, "resnet18", "simulated")
+    assert best is not None and best.value == 8.0
 
 
 def test_a_result_has_exactly_the_keys_of_the_interface() -> None:
