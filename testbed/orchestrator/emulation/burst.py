@@ -21,6 +21,8 @@ from testbed.orchestrator.emulation.ends import LATE_S, PORT, End, Link
 _UDP_SEGMENT = 103
 _SEGMENT_BYTES = 1472
 _MOST_SEGMENTS = 44
+_LEAST_UNITS_SENT = 200
+"""In the time that a burst lasts, so that one more or less is half a per cent of its rate."""
 _SAMPLE_EVERY_S = 0.01
 _SETTLE_SHARE = 0.1
 _HEADERS_BYTES = 42
@@ -42,9 +44,15 @@ class Burst:
         self.done_sending = False
         self.threads = [threading.Thread(target=self._send), threading.Thread(target=self._receive)]
 
+    @property
+    def unit_bytes(self) -> int:
+        """Payload that is sent at once: a super-packet, where the queue and the rate are large enough for it."""
+        carried_bytes = self.source.rate_bit_s / 8 * self.seconds
+        most_bytes = min(self.source.limit_bytes / 16, carried_bytes / _LEAST_UNITS_SENT)
+        return max(1, min(_MOST_SEGMENTS, int(most_bytes) // _SEGMENT_BYTES)) * _SEGMENT_BYTES
+
     def _send(self) -> None:
-        segments = max(1, min(_MOST_SEGMENTS, self.source.limit_bytes // 16 // _SEGMENT_BYTES))
-        payload = bytes(segments * _SEGMENT_BYTES)
+        payload = bytes(self.unit_bytes)
         end = self.source.burst
         end.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, _SEGMENT_BYTES)
         until_s = time.monotonic() + self.seconds

@@ -17,6 +17,7 @@ from testbed.orchestrator.emulation.measured import Measured
 from testbed.orchestrator.emulation.network import Network
 from testbed.orchestrator.emulation.port import Port
 from testbed.orchestrator.emulation.shapers.base import Report
+from testbed.orchestrator.emulation.tc import FRAME_BYTES
 
 BURST_S, SHORT_BURST_S, FEW_GROUPS = 0.8, 0.3, 4
 """Where many links are measured one after another, each gets less time."""
@@ -24,6 +25,8 @@ CORE_S_PER_UNIT, CORE_S_PER_BYTE = 120e-6, 2e-9
 """Of one core, for each packet or super-packet and for its bytes, while a link is filled (docs/benchmarks.md, cost)."""
 BURST_CORES_SHARE = 0.4
 ACCESS_BURST_S = 0.2
+LEAST_FRAMES, MOST_BURST_S = 100, 10.0
+"""A link so slow that fewer leave meanwhile is filled for longer."""
 PROBES = 20
 PROBE_EVERY_S, MOST_PROBE_EVERY_S = 0.01, 0.1
 """Where there is jitter they are further apart, as neighbours in time tell the same."""
@@ -128,10 +131,14 @@ class Prober:
         if access and sample:
             bursts.append((sample, ACCESS_BURST_S))
         for links, lasting_s in bursts:
-            for answer in self._ask(do="burst", links=links, seconds=lasting_s):
+            for answer in self._ask(do="burst", links=links, seconds=self._burst_s(links, lasting_s)):
                 if answer["event"] == "burst":
                     result.bursts[answer["name"], answer["from"], answer["to"]] = answer
         return result
+
+    def _burst_s(self, links: list[str], least_s: float) -> float:
+        slowest_bit_s = min(port.profile.rate_bit_s for name in links for port in self._ports[name])
+        return max(least_s, min(LEAST_FRAMES * FRAME_BYTES * 8 / slowest_bit_s, MOST_BURST_S))
 
     def _probe_every_s(self, links: list[str]) -> float:
         jitter_s = max((port.profile.jitter_s for name in links for port in self._ports[name]), default=0.0)

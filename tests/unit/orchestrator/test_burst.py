@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
-from testbed.orchestrator.emulation.burst import gap_errors
+from testbed.orchestrator.emulation.burst import Burst, gap_errors
+from testbed.orchestrator.emulation.ends import End, Link
 
 FRAME_S = 1514 * 8 / 100e6
 
@@ -39,3 +43,12 @@ def test_a_super_packet_takes_as_long_as_its_frames() -> None:
 
 def test_a_few_arrivals_say_nothing() -> None:
     assert gap_errors(arrivals([FRAME_S] * 10), 100e6) is None
+
+
+@pytest.mark.parametrize(
+    ("rate_bit_s", "limit_bytes", "segments"),
+    [(2.5e9, 1_514_000, 44), (16.7e6, 1_514_000, 1), (250e6, 1_514_000, 21), (2.5e9, 260_000, 11), (1e5, 8000, 1)],
+)
+def test_many_units_fit_into_a_burst_and_into_the_queue(rate_bit_s: float, limit_bytes: int, segments: int) -> None:
+    source = cast(End, SimpleNamespace(rate_bit_s=rate_bit_s, limit_bytes=limit_bytes))
+    assert Burst(cast(Link, None), source, source, 0.2).unit_bytes == segments * 1472

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -128,3 +129,12 @@ def test_a_probe_process_that_ended_is_told_as_such() -> None:
     prober._process = Ended()  # type: ignore[assignment]
     with pytest.raises(RunError, match="the probe process ended or did not answer"):
         prober._say({"do": "rtt"})
+
+
+def test_a_slow_link_is_filled_until_a_hundred_frames_are_through() -> None:
+    prober = Prober.__new__(Prober)
+    rates = {"fast": 1e9, "slow": 0.5e6, "slowest": 1e3}
+    prober._ports = {name: [SimpleNamespace(profile=SimpleNamespace(rate_bit_s=rate))] for name, rate in rates.items()}  # type: ignore[assignment]
+    assert prober._burst_s(["fast"], 0.2) == 0.2
+    assert prober._burst_s(["fast", "slow"], 0.2) == pytest.approx(100 * 1514 * 8 / 0.5e6)
+    assert prober._burst_s(["slowest"], 0.2) == 10
