@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import functools
 import os
+import random
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from dashboards.grafana_data.answers import lacking
@@ -19,6 +22,14 @@ from tests import chromium
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCK_TIME_LIMIT_S = 600.0
+# Tests run side by side, one for each core; where each has a thread for each core too, threads wait for one another.
+# To be set before torch is loaded, and handed on to all that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The same examples each time, however slow the machine: what is found by chance belongs into a test of its own.
+hypothesis.settings.register_profile(
+    "shared", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("shared")
 _LEFT_OUT = pytest.StashKey[dict[str, int]]()
 
 
@@ -73,6 +84,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if deselected:
         config.hook.pytest_deselected(items=deselected)
         items[:] = kept
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Numbers drawn at random without a seed are the same whichever tests the process has run before."""
+    random.seed(0)
+    for name, seed in (("numpy.random", "seed"), ("torch", "manual_seed")):
+        if name in sys.modules:
+            getattr(sys.modules[name], seed)(0)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

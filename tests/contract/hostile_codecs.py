@@ -31,10 +31,15 @@ def spin(source, out):
     while True: pass
 def wait(source, out): time.sleep(600)
 def work(source, out):
-    while time.thread_time() < 0.4: pass
+    end_s = time.thread_time() + 0.4
+    while time.thread_time() < end_s: pass
+    return copy(source, out)
+def told(source, out):
+    while not os.path.exists(sys.argv[0] + ".go"):
+        time.sleep(0.01)
     return copy(source, out)
 def brief(source, out): return 1
-for op in (copy, allocate, crash, abort, leave, spin, wait, work, brief):
+for op in (copy, allocate, crash, abort, leave, spin, wait, work, told, brief):
     child.OPERATIONS[op.__name__ + "_decode"] = child.OPERATIONS[op.__name__ + "_encode"] = op
     child.LIBRARIES[op.__name__] = "json"
 child.OPERATIONS["absent_decode"], child.LIBRARIES["absent"] = copy, "no_such_library"

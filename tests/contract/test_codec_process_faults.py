@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import socket
@@ -82,12 +83,13 @@ def test_what_it_needs_and_does_not_get_is_named_and_nothing_leaks(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE, f"no {name}")
 
+    gc.collect()  # what other tests have left
     open_before = len(os.listdir("/proc/self/fd"))
     with monkeypatch.context() as patch:
         patch.setattr(module, name, refuse)
         with pytest.raises(CodecProcessError, match=f"cannot be started: .*no {name}"):
             helper.decode("copy", BYTES, 64)
-    assert len(os.listdir("/proc/self/fd")) == open_before
+    assert len(os.listdir("/proc/self/fd")) <= open_before
     assert torch.equal(helper.decode("copy", BYTES, 64), BYTES)
 
 

@@ -33,7 +33,7 @@ def _decode(name: str, data: bytes) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", CODECS)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_damaged_payloads_are_answered_or_refused(name: str, data: st.DataObject) -> None:
     damaged = bytearray(PAYLOADS[name])
@@ -44,7 +44,7 @@ def test_damaged_payloads_are_answered_or_refused(name: str, data: st.DataObject
 
 
 @pytest.mark.parametrize("name", CODECS)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(data=st.binary(max_size=2000))
 def test_random_bytes_are_answered_or_refused(name: str, data: bytes) -> None:
     with memory_limit(MEMORY_BYTES):
@@ -52,7 +52,7 @@ def test_random_bytes_are_answered_or_refused(name: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", FRAMED)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_every_damage_to_a_framed_payload_is_noticed(name: str, data: st.DataObject) -> None:
     damaged = bytearray(PAYLOADS[name])
@@ -70,7 +70,7 @@ def test_topk_indices_outside_the_bucket_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", FRAMED)
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_a_stream_that_passes_its_checksum_is_answered_or_refused(name: str, data: st.DataObject) -> None:
     body = bytearray(PAYLOADS[name][HEADER_BYTES:])

@@ -170,7 +170,7 @@ def test_two_exponentials_are_found(scale: float) -> None:
 
 
 @pytest.mark.parametrize("codec", [FitPoly(8), FitPoly(1), FitDExp()], ids=["8", "1", "dexp"])
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(values=st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=60))
 def test_no_values_make_a_fit_worse_than_none(codec: FitPoly | FitDExp, values: list[float]) -> None:
     given_values = np.array(values, dtype=np.float32)
@@ -191,7 +191,7 @@ CASES = [(index, value) for index in INDEX_CODECS for value in VALUE_CODECS]
 
 
 @pytest.mark.parametrize(("index", "value"), CASES)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_bytes_that_pass_the_checksum_are_answered_or_refused(index: str, value: str, data: st.DataObject) -> None:
     policy = data.draw(st.sampled_from(["p0", "p1", "p2"])) if index == "bloom" else "p0"

@@ -32,7 +32,7 @@ def _set(numel: int, count: int, seed: int = 0) -> Integers:
 
 
 @pytest.mark.parametrize("codec", EXACT, ids=lambda codec: type(codec).__name__)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(entries=st.sets(st.integers(0, 4999), min_size=1, max_size=300), extra=st.integers(0, 3))
 def test_sets_come_back_as_they_were(codec: IndexCodec, entries: set[int], extra: int) -> None:
     indices, numel = np.array(sorted(entries)), max(entries) + 1 + extra

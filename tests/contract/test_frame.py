@@ -18,7 +18,7 @@ def _bytes(data: bytes) -> torch.Tensor:
 
 
 @given(body=st.binary(max_size=300), numel=st.integers(0, 2**32 - 1), kind=st.integers(1, 9))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 def test_what_is_packed_comes_out(body: bytes, numel: int, kind: int) -> None:
     payload = pack("codec", kind, numel, _bytes(body))
     assert len(payload) == HEADER_BYTES + len(body)

@@ -106,7 +106,7 @@ def test_every_member_is_tried_at_other_parameters() -> None:
     assert set(PARAMETERS) | WITHOUT == set(NAMES) - {n for n in NAMES if n.startswith("deepreduce_")}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("case", _cases())
 def test_the_laws_hold_at_other_parameters(case: Case) -> None:
     broken = [f"{row.law}: {row.detail}" for row in judge.judge(case) if row.outcome == "broken" and row.law != EXCEPT]

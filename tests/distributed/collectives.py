@@ -8,10 +8,11 @@ import sys
 import torch
 
 from testbed.worker.comm import Communicator
+from tests.distributed.harness import TIMEOUT_S
 
 rank, world_size, port = map(int, sys.argv[1:])
 comm = Communicator.connect(
-    rank=rank, world_size=world_size, address="127.0.0.1", port=port, interface="lo", timeout_s=30
+    rank=rank, world_size=world_size, address="127.0.0.1", port=port, interface="lo", timeout_s=TIMEOUT_S
 )
 
 

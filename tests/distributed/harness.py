@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from selectors import EVENT_READ, BaseSelector, DefaultSelector
@@ -25,6 +26,11 @@ Workers = dict[int, subprocess.Popen[bytes]]
 OnEvent = Callable[[dict[str, Any], Workers], None]
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "experiments" / "conf"
+HANG_S = 250.0
+"""After which ranks that are not done have hung: a busy machine takes many times as long as an idle one, and tests have
+300 s."""
+TIMEOUT_S = 100.0
+"""Of a collective, or of ranks that meet: they load torch for seconds first, and not all of them at once."""
 COMPRESSORS = ("fp16", "int8", "none", "powersgd", "sz3", "topk")
 """One of each kind; the law book holds every member to its laws on gloo."""
 STRATEGIES = tuple(sorted(path.stem for path in (CONF / "strategy").glob("*.yaml")))
@@ -46,7 +52,7 @@ def topology(route: str, workers: int) -> Topology:
 def make_spec(
     strategy: str = "ddp", compressor: str = "none", workers: int = 2, *, route: str = "gather", **given: Any
 ) -> RunSpec:
-    fields: dict[str, Any] = {"steps": 5, "batch_size": 32, "evaluate_every": 1000, "timeout_s": 60.0} | given
+    fields: dict[str, Any] = {"steps": 5, "batch_size": 32, "evaluate_every": 1000, "timeout_s": TIMEOUT_S} | given
     return RunSpec(
         topology=topology(route, workers),
         workload=part("workload", "digits", fields.pop("workload_params", None)),
@@ -55,6 +61,49 @@ def make_spec(
         device=part("device", "native"),
         **fields,
     )
+
+
+@contextmanager
+def port_of_ones_own() -> Iterator[int]:
+    """A port of loopback for rank 0 to listen at, which nobody else on the machine is given meanwhile.
+
+    It is bound here and nobody listens, so that rank 0 may: both allow its reuse.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+def outputs(
+    workers: Sequence[subprocess.Popen[bytes]], limit_s: float = HANG_S, dead: Collection[int] = ()
+) -> list[bytes]:
+    """What all ranks say until they end; all of them are ended.
+
+    Args:
+        dead: ranks that are to fail.
+
+    Raises:
+        AssertionError: a rank failed or is not done within `limit_s`; shows the log of the first one.
+    """
+    said: list[bytes] = []
+    end_s = time.monotonic() + limit_s
+    try:
+        for rank, worker in enumerate(workers):
+            try:
+                out, log = worker.communicate(timeout=max(0.0, end_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                raise AssertionError(
+                    f"rank {rank} hung for {limit_s:g} s: {worker.communicate()[1].decode()}"
+                ) from None
+            assert rank in dead or worker.returncode == 0, f"rank {rank}: {log.decode()[-3000:]}"
+            said.append(out)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
+    return said
 
 
 @dataclass
@@ -79,7 +128,7 @@ def run(
     spec: RunSpec,
     folder: Path,
     *,
-    limit_s: float = 110.0,
+    limit_s: float = HANG_S,
     on_event: OnEvent | None = None,
     absent: frozenset[int] | set[int] = frozenset(),
     grace_s: float = 0.0,
@@ -96,39 +145,39 @@ def run(
     Raises:
         AssertionError: some rank is not done within `limit_s`; names it and shows its log.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     path = str(folder / "s.sock")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     listener.listen(spec.workers)
-    workers: Workers = {}
-    logs: dict[int, Path] = {}
-    for rank in sorted(set(range(spec.workers)) - absent):
-        logs[rank] = folder / f"rank{rank}.log"
-        environment = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": f"{ROOT}:{python_path}",
-            "LONGHAUL_SOCKET": path,
-            "LONGHAUL_NODE": str(rank),
-        }
-        with logs[rank].open("wb") as log:
-            command = [sys.executable, "-m", "testbed.worker", "run"]
-            workers[rank] = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
-    conversation = _Conversation(spec, listener, port, on_event)
-    outcome = Outcome(conversation.events)
-    try:
-        conversation.hold(workers, time.monotonic() + limit_s)
-    finally:
-        conversation.end()
-        hung = _end(workers, grace_s)
-        for rank, worker in workers.items():
-            outcome.status[rank] = worker.wait()
-            outcome.logs[rank] = logs[rank].read_text(errors="replace")
+    with port_of_ones_own() as port:
+        logs = {rank: folder / f"rank{rank}.log" for rank in range(spec.workers) if rank not in absent}
+        workers = {rank: _start(rank, log, path, python_path) for rank, log in logs.items()}
+        conversation = _Conversation(spec, listener, port, on_event)
+        outcome = Outcome(conversation.events)
+        try:
+            conversation.hold(workers, time.monotonic() + limit_s)
+        finally:
+            conversation.end()
+            hung = _end(workers, grace_s)
+            for rank, worker in workers.items():
+                outcome.status[rank] = worker.wait()
+                outcome.logs[rank] = logs[rank].read_text(errors="replace")
     told = "\n".join(f"rank {rank}:\n{outcome.logs[rank][-2000:]}" for rank in hung)
     assert not hung, f"hung after {limit_s} s: rank {', '.join(map(str, hung))}\n{told}"
     return outcome
+
+
+def _start(rank: int, log: Path, socket_path: str, python_path: Path) -> subprocess.Popen[bytes]:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": f"{ROOT}:{python_path}",
+        "OMP_NUM_THREADS": "1",  # as in a node; ranks with a thread for each core would wait for each other's
+        "LONGHAUL_SOCKET": socket_path,
+        "LONGHAUL_NODE": str(rank),
+    }
+    command = [sys.executable, "-m", "testbed.worker", "run"]
+    with log.open("wb") as file:
+        return subprocess.Popen(command, cwd=log.parent, env=environment, stdout=file, stderr=file)
 
 
 def _end(workers: Workers, grace_s: float) -> list[int]:

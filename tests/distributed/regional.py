@@ -21,14 +21,14 @@ from testbed.worker.comm import CollectiveError, Communicator
 from testbed.worker.loop import Training
 from testbed.worker.parts import build_parts
 from testbed.worker.workload import parameters_crc32
-from tests.distributed.harness import make_spec
+from tests.distributed.harness import TIMEOUT_S, make_spec
 from tests.unit.worker.test_collectives import topology
 
 rank, port, task = int(sys.argv[1]), int(sys.argv[3]), sys.argv[4]
 network = topology(tuple(map(int, sys.argv[2].split(","))))
 P = len(network.nodes)
 torch.set_num_threads(1)
-timeout_s = 5.0 if task == "die" else 30.0
+timeout_s = 15.0 if task == "die" else TIMEOUT_S
 comm = Communicator.connect(
     rank=rank, world_size=P, address="127.0.0.1", port=port, interface="lo", timeout_s=timeout_s
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,36 +10,25 @@ from typing import Any
 
 import pytest
 
-from tests.distributed.harness import ROOT
+from tests.distributed.harness import ROOT, TIMEOUT_S, outputs, port_of_ones_own
 
 P = 3
 
 
 @pytest.fixture(scope="module")
 def ranks() -> list[dict[str, Any]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     script = str(Path(__file__).with_name("collectives.py"))
-    workers = [
-        subprocess.Popen(
-            [sys.executable, script, str(rank), str(P), str(port)],
-            env={"PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for rank in range(P)
-    ]
-    answers: list[tuple[bytes, bytes]] = []
-    for worker in workers:
-        try:
-            answers.append(worker.communicate(timeout=60))
-        except subprocess.TimeoutExpired:
-            worker.kill()
-            answers.append((b"", b"hung; " + worker.communicate()[1]))
-    for rank, (worker, (_, log)) in enumerate(zip(workers, answers, strict=True)):
-        assert worker.returncode == 0, f"rank {rank}: {log.decode()}"
-    return [json.loads(out) for out, _ in answers]
+    with port_of_ones_own() as port:
+        workers = [
+            subprocess.Popen(
+                [sys.executable, script, str(rank), str(P), str(port)],
+                env={"PYTHONPATH": str(ROOT)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for rank in range(P)
+        ]
+        return [json.loads(out) for out in outputs(workers)]
 
 
 def _got(ranks: list[dict[str, Any]], name: str) -> list[Any]:
@@ -89,4 +77,4 @@ def test_differing_values_are_named(ranks: list[dict[str, Any]]) -> None:
 
 
 def test_time_under_way_is_measured(ranks: list[dict[str, Any]]) -> None:
-    assert all(0 < seconds < 30 for seconds in _got(ranks, "seconds"))
+    assert all(0 < seconds < TIMEOUT_S for seconds in _got(ranks, "seconds"))

@@ -55,7 +55,7 @@ def test_a_run_of_nothing_but_the_shown_plugins(tmp_path: Path, plugins: dict[st
             steps=usual["steps"],
             batch_size=usual["batch_size"],
             evaluate_every=usual["evaluate_every"],
-            timeout_s=60.0,
+            timeout_s=100.0,
             **parts,
         )
         (folder := tmp_path / strategy.name).mkdir()

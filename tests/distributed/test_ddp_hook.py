@@ -18,17 +18,11 @@ from compressors.base import Layout, Route, choose_route
 from compressors.feedback import with_feedback
 from testbed.core.telemetry import Channel, Welcome
 from testbed.worker.parts import build_parts
-from tests.distributed.harness import COMPRESSORS, ROOT, make_spec
+from tests.distributed.harness import COMPRESSORS, HANG_S, ROOT, make_spec, outputs, port_of_ones_own
 
 HERE = Path(__file__).parent
 SCRIPTS = ROOT / "experiments" / "scripts"
 STEPS = 20
-
-
-def _free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def _environment() -> dict[str, str]:
@@ -43,27 +37,18 @@ def _environment() -> dict[str, str]:
 
 def _ranks(script: Path, world_size: int, *arguments: str, environment: dict[int, dict[str, str]]) -> list[str]:
     """Standard output of each rank."""
-    shared = {**_environment(), "WORLD_SIZE": str(world_size), "MASTER_PORT": _free_port()}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, str(script), *arguments],
-            env={**shared, "RANK": str(rank), **environment.get(rank, {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world_size)
-    ]
-    outputs: list[tuple[str, str]] = []
-    for worker in workers:
-        try:
-            outputs.append(worker.communicate(timeout=90))
-        except subprocess.TimeoutExpired:
-            worker.kill()
-            outputs.append(("", "hung; " + worker.communicate()[1]))
-    for rank, (worker, (_, log)) in enumerate(zip(workers, outputs, strict=True)):
-        assert worker.returncode == 0, f"rank {rank}: {log[-3000:]}"
-    return [out for out, _ in outputs]
+    with port_of_ones_own() as port:
+        shared = {**_environment(), "WORLD_SIZE": str(world_size), "MASTER_PORT": str(port)}
+        workers = [
+            subprocess.Popen(
+                [sys.executable, str(script), *arguments],
+                env={**shared, "RANK": str(rank), **environment.get(rank, {})},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for rank in range(world_size)
+        ]
+        return [out.decode() for out in outputs(workers)]
 
 
 @pytest.fixture(scope="module", params=[(2, COMPRESSORS), (3, ["powersgd", "sz3", "topk"])], ids=["2", "3"])
@@ -180,10 +165,11 @@ def _play_run(accept: Any, spec: dict[str, Any], heard: dict[int, list[dict[str,
 def _torchrun(*arguments: str) -> list[list[float]]:
     """Of both ranks the losses of the epochs."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
-    command += [f"--master-port={_free_port()}", *arguments, "--epochs", "2"]
-    done = subprocess.run(
-        command, cwd=SCRIPTS, env=_environment(), capture_output=True, text=True, timeout=90, check=False
-    )
+    with port_of_ones_own() as port:
+        command += [f"--master-port={port}", *arguments, "--epochs", "2"]
+        done = subprocess.run(
+            command, cwd=SCRIPTS, env=_environment(), capture_output=True, text=True, timeout=HANG_S, check=False
+        )
     assert done.returncode == 0, done.stderr[-3000:]
     # Both write to one pipe, so that their lines may run into each other.
     found = re.findall(r"rank (\d) epoch (\d) loss (\d\.\d{4})", done.stdout)

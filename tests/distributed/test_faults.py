@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import EXIT_FAILED
-from tests.distributed.harness import STRATEGIES, OnEvent, Workers, make_spec, run
+from tests.distributed.harness import HANG_S, STRATEGIES, OnEvent, Workers, make_spec, run
 
 
 def _at_step(step: int, signal_number: int, rank: int, at_s: list[float]) -> OnEvent:
@@ -32,7 +32,7 @@ def _at_step(step: int, signal_number: int, rank: int, at_s: list[float]) -> OnE
     ],
 )
 def test_a_killed_rank_is_an_error_that_names_where(strategy: str, params: dict[str, Any], tmp_path: Path) -> None:
-    spec = make_spec(strategy, workers=3, steps=2000, timeout_s=30.0, strategy_params=params)
+    spec = make_spec(strategy, workers=3, steps=2000, strategy_params=params)
     killed_s: list[float] = []
     outcome = run(spec, tmp_path, on_event=_at_step(5, signal.SIGKILL, 1, killed_s))
     assert time.monotonic() - killed_s[0] < spec.timeout_s
@@ -46,7 +46,8 @@ def test_a_killed_rank_is_an_error_that_names_where(strategy: str, params: dict[
 
 
 def test_a_rank_that_stops_answering_runs_into_the_timeout(tmp_path: Path) -> None:
-    spec = make_spec(workers=2, steps=2000, timeout_s=4.0)
+    # wall; it is also what ranks may take to meet, which load torch for seconds first
+    spec = make_spec(workers=2, steps=2000, timeout_s=12.0)
 
     def on_event(event: dict[str, Any], workers: Workers) -> None:
         if event["event"] == "step" and event["rank"] == 1 and event["step"] == 5:
@@ -54,16 +55,16 @@ def test_a_rank_that_stops_answering_runs_into_the_timeout(tmp_path: Path) -> No
         if event["event"] == "fault":
             workers[1].send_signal(signal.SIGKILL)
 
-    outcome = run(spec, tmp_path, limit_s=60, on_event=on_event)
+    outcome = run(spec, tmp_path, on_event=on_event)
     assert outcome.status[0] == EXIT_FAILED
     (fault,) = outcome.of("fault")
     assert fault["message"].startswith("rank 0: all_reduce of ")
-    assert "timeout 4 s wall" in fault["message"]
+    assert "timeout 12 s wall" in fault["message"]
 
 
 def test_a_rank_that_never_comes_is_an_error(tmp_path: Path) -> None:
     spec = make_spec(workers=2, timeout_s=5.0)
-    outcome = run(spec, tmp_path, limit_s=60, absent={1})
+    outcome = run(spec, tmp_path, absent={1})
     assert outcome.status == {0: EXIT_FAILED}
     assert "rendezvous at 127.0.0.1:" in outcome.of("fault")[0]["message"]
 
@@ -74,7 +75,7 @@ def test_a_worker_ends_when_its_orchestrator_is_gone(tmp_path: Path) -> None:
             raise ConnectionAbortedError
 
     with pytest.raises(ConnectionAbortedError):
-        run(make_spec(workers=1, steps=100_000), tmp_path, on_event=on_event, grace_s=20)
+        run(make_spec(workers=1, steps=100_000), tmp_path, on_event=on_event, grace_s=HANG_S)
     assert "the orchestrator is gone" in (tmp_path / "rank0.log").read_text()
 
 

@@ -48,7 +48,7 @@ def _judge(names: list[str]) -> Outcomes:
     return {name: {row.law: (row.outcome, row.detail) for row in rows} for name, rows in judged.items()}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("member", NAMES)
 def test_real_ranks_obey_the_laws_of_groups(member: str, outcomes: Outcomes) -> None:
     assert outcomes[member].keys() == GROUP_LAWS.keys()

@@ -74,7 +74,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 @pytest.fixture(scope="module")
 def answers(folders: dict[int, Path]) -> dict[int, Answers]:
-    return {ranks: play(_cases(ranks), ranks, folders[ranks], limit_s=240.0) for ranks in RANKS}
+    return {ranks: play(_cases(ranks), ranks, folders[ranks]) for ranks in RANKS}
 
 
 @pytest.mark.parametrize("case", [case.name for case in _cases(4)])
@@ -106,7 +106,7 @@ def paced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answers]:
             asked = dataclasses.replace(make_spec(workers=4, **spec), device=part("device", "paced", PACED))
             device = build_parts(asked).device.profile(measure(asked))
             cases.append(dataclasses.replace(case, name=f"{variant} in {parts}", spec=spec, profile=device.to_json()))
-    return folder, play(cases, 4, folder, limit_s=240.0)
+    return folder, play(cases, 4, folder)
 
 
 @pytest.mark.parametrize("name", ["spd in 1", "spd in 4", "pad in 1", "pad in 4"])

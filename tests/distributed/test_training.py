@@ -18,6 +18,7 @@ from testbed.worker.laws.training import LockstepTraining
 from testbed.worker.parts import build_parts
 from testbed.worker.workload import parameters_crc32
 from tests.distributed.harness import COMPRESSORS, make_spec, run
+from tests.distributed.slow_evaluation import STEPS
 
 TARGETS = dict.fromkeys(COMPRESSORS, 0.95) | {"none": 0.97}
 
@@ -184,33 +185,31 @@ def test_what_a_step_reports_adds_up(tmp_path: Path) -> None:
         assert 0 <= start["late_s"] == start["t_s"] <= steps[0]["t_s"] - steps[0]["step_s"] + 1e-3
         (done,) = outcome.of("done", rank)
         assert done["t_s"] >= steps[-1]["t_s"]
-        assert done["finish_payload_bytes"] == 0 <= done["finish_s"] < 1
+        assert done["finish_payload_bytes"] == 0 <= done["finish_s"] <= done["t_s"]
 
 
 def test_dilation_slows_computing_and_divides_reported_time(tmp_path: Path) -> None:
-    seconds = {}
-    for dilation in (1.0, 8.0):
-        folder = tmp_path / str(dilation)
-        folder.mkdir()
-        outcome = run(make_spec(workers=1, steps=10, dilation=dilation), folder)
-        backward = sorted(e["phase_s"]["backward"] for e in outcome.of("step"))
-        seconds[dilation] = backward[5]
-    # Without pacing the second would be an eighth of the first.
-    assert seconds[8.0] > 0.4 * seconds[1.0]
+    outcome = run(make_spec(workers=1, steps=10, dilation=8.0), tmp_path)
+    steps = outcome.of("step")
+    assert min(event["cpu_s"] for event in steps) > 2e-3
+    for event in steps:
+        # However slow the machine, computing takes as long as it takes CPU seconds: without pacing, an eighth of them
+        # where the core is free.
+        busy_s = sum(seconds for name, seconds in event["phase_s"].items() if name != "communicate")
+        assert busy_s > event["cpu_s"] - 1e-3
 
 
 def test_a_slow_evaluation_stalls_no_rank_and_none_is_lost(tmp_path: Path) -> None:
     workload = {"_target_": "tests.distributed.slow_evaluation.SlowEvaluation"}
-    outcome = run(make_spec(workers=2, steps=12, evaluate_every=3, workload_params=workload), tmp_path)
+    outcome = run(make_spec(workers=2, steps=STEPS, evaluate_every=3, workload_params=workload), tmp_path)
     assert set(outcome.status.values()) == {0}, outcome.of("fault")
     evaluations, steps = outcome.of("evaluation"), outcome.of("step", 0)
     assert [e["step"] for e in evaluations] == [3, 6, 9, 12]
     assert [e["t_s"] for e in evaluations] == [steps[e["step"] - 1]["t_s"] for e in evaluations]
-    # Half a second each; queued, they would take two.
-    assert steps[-1]["t_s"] < 1.5
+    # none ended before the last step had begun
     told = [event["event"] for event in outcome.events if event["rank"] == 0]
-    assert told[-3:] == ["evaluation", "evaluation", "done"]
+    assert "evaluation" not in told[: told.index("step") + STEPS - 1] and told[-1] == "done"
     (tmp_path / "plain").mkdir()
-    plain = run(make_spec(workers=2, steps=12, evaluate_every=3), tmp_path / "plain")
+    plain = run(make_spec(workers=2, steps=STEPS, evaluate_every=3), tmp_path / "plain")
     assert [e["value"] for e in evaluations] == [e["value"] for e in plain.of("evaluation")]
     assert outcome.losses(1) == plain.losses(1)

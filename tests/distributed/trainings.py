@@ -6,7 +6,6 @@ As a program one rank of them. Arguments: rank, ranks, port, folder, in which `c
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -23,7 +22,7 @@ from testbed.worker.comm import Communicator
 from testbed.worker.loop import Training
 from testbed.worker.parts import build_parts
 from testbed.worker.workload import parameters_crc32
-from tests.distributed.harness import ROOT, make_spec
+from tests.distributed.harness import HANG_S, ROOT, TIMEOUT_S, make_spec, outputs, port_of_ones_own
 
 Answers = list[dict[str, dict[str, Any]]]
 """By rank, by the name of the case."""
@@ -47,37 +46,26 @@ class Case:
     """Of the device that paces it, as JSON."""
 
 
-def play(cases: Sequence[Case], ranks: int, folder: Path, limit_s: float = 90.0) -> Answers:
+def play(cases: Sequence[Case], ranks: int, folder: Path, limit_s: float = HANG_S) -> Answers:
     """What all ranks answer, in processes of their own.
 
     Raises:
         AssertionError: one of them failed; shows its log.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     (folder / "cases.json").write_text(json.dumps([asdict(case) for case in cases]))
     command = [sys.executable, "-m", "tests.distributed.trainings"]
-    workers = [
-        subprocess.Popen(
-            [*command, str(rank), str(ranks), str(port), str(folder)],
-            cwd=ROOT,
-            env={"PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for rank in range(ranks)
-    ]
-    answers = []
-    try:
-        for rank, worker in enumerate(workers):
-            out, log = worker.communicate(timeout=limit_s)
-            assert worker.returncode == 0, f"rank {rank}: {log.decode()}"
-            answers.append(json.loads(out))
-    finally:
-        for worker in workers:
-            worker.kill()
-    return answers
+    with port_of_ones_own() as port:
+        workers = [
+            subprocess.Popen(
+                [*command, str(rank), str(ranks), str(port), str(folder)],
+                cwd=ROOT,
+                env={"PYTHONPATH": str(ROOT)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for rank in range(ranks)
+        ]
+        return [json.loads(out) for out in outputs(workers, limit_s)]
 
 
 def train(case: Case, comm: Communicator, folder: Path) -> dict[str, Any]:
@@ -146,7 +134,7 @@ def _main() -> None:
     folder = Path(sys.argv[4])
     torch.set_num_threads(1)
     comm = Communicator.connect(
-        rank=rank, world_size=ranks, address="127.0.0.1", port=port, interface="lo", timeout_s=30.0
+        rank=rank, world_size=ranks, address="127.0.0.1", port=port, interface="lo", timeout_s=TIMEOUT_S
     )
     cases = [Case(**case) for case in json.loads((folder / "cases.json").read_text())]
     answer = {case.name: train(case, comm, folder) for case in cases}

@@ -21,6 +21,8 @@ ADDED = (
 )
 """With a queue of its own, which the collector reads along with its own ones."""
 WATCHED_S = 2.5
+ASKED = 10
+"""Times, of which the quickest counts: others use the machine too."""
 
 
 def main() -> None:
@@ -41,10 +43,12 @@ def main() -> None:
         time.sleep(WATCHED_S)
         collector.stop()
         collector.close()
-        started_s = time.perf_counter()
-        again = collector.foreign_interfaces()
-        took_s = time.perf_counter() - started_s
-        found = {"before": before, "again": again, "took_s": took_s, "failure": collector.failure_text}
+        again, took_s = [], []
+        for _ in range(ASKED):
+            started_s = time.perf_counter()
+            again += collector.foreign_interfaces()
+            took_s.append(time.perf_counter() - started_s)
+        found = {"before": before, "again": again, "took_s": min(took_s), "failure": collector.failure_text}
     foreign = [event for event in events if event["event"] == "foreign_interface"]
     hosts = [event for event in events if event["event"] == "host"]
     sys.stdout.write(json.dumps({**found, "foreign": foreign, "hosts": hosts}) + "\n")

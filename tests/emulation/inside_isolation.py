@@ -85,18 +85,22 @@ def wait(processes: dict[str, Process], zygote: Zygote) -> dict[str, int | None]
     return {node: process.exit_code() for node, process in processes.items()}
 
 
+def _is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def kill_zygote(zygote: Zygote, staying: Process) -> dict[str, Any]:
     """With its workers it must take the one that lives."""
     assert isinstance(staying, ForkedProcess) and staying.pid is not None
     lived = Path(f"/proc/{staying.pid}").exists()
-    pidfd = os.pidfd_open(staying.pid)
+    pidfd, gone = os.pidfd_open(staying.pid), False
     zygote._process.kill()
-    deadline_s = time.monotonic() + 5
-    while time.monotonic() < deadline_s and zygote.failure is None:
+    deadline_s = time.monotonic() + 60
+    while time.monotonic() < deadline_s and (zygote.failure is None or not (gone := _is_gone(staying.pid))):
         time.sleep(0.01)
-    time.sleep(0.2)
-    state = Path(f"/proc/{staying.pid}/stat")
-    gone = not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
     os.close(pidfd)
     return {"lived": lived, "gone": gone, "said": zygote.failure}
 

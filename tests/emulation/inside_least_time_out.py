@@ -36,7 +36,7 @@ def time_out_ms(network: Network) -> float:
     first, second = network.workers.values()
     address = str(network.plan.node_address("local-1"))
     listener = second.namespace.call(lambda: socket.create_server(("", PORT)))
-    with listener, first.namespace.call(lambda: socket.create_connection((address, PORT), timeout=5)) as sending:
+    with listener, first.namespace.call(lambda: socket.create_connection((address, PORT), timeout=60)) as sending:
         receiving, _ = listener.accept()
         with receiving:
             for _ in range(5):

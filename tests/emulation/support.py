@@ -20,6 +20,8 @@ from testbed.orchestrator.clone import CLONE, environment
 START_TIMEOUT_S = 240.0
 """Until training goes on, on a machine that others use too."""
 END_TIMEOUT_S = 600.0
+GONE_S = 30.0
+"""Until nothing of a run is left; a second on an idle machine, and half as long as collectives wait for who is gone."""
 ENDS_WITH_TESTS = ("setpriv", "--pdeathsig", "KILL")
 """Tests that are stopped half-way leave no run that goes on by itself."""
 CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
@@ -94,7 +96,7 @@ class Longhaul:
         return found
 
 
-def gone_within(run_id: str, timeout_s: float) -> float:
+def gone_within(run_id: str, timeout_s: float = GONE_S) -> float:
     """Wait until nothing of a run is left; on failure say what is."""
     started_s = time.monotonic()
     while left := cleanup.leftovers(run_id):

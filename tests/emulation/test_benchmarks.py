@@ -17,7 +17,7 @@ def bench(results: Path) -> str:
         [sys.executable, str(_RUN), "--quick", "--share", "--only", "accuracy", "--results", str(results)],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -30,7 +30,7 @@ def running(tmp_path: Path, machine_lock: None) -> Iterator[Longhaul]:
     yield longhaul
     if longhaul.process.poll() is None:
         longhaul.kill_group()
-    gone_within(run_id, 5)
+    gone_within(run_id)
     assert host_state() == before
     assert any(event["event"] == "step" for event in whole_events(longhaul.run))
 
@@ -42,7 +42,7 @@ def test_a_signal_ends_it_in_order(running: Longhaul, number: signal.Signals) ->
         os.kill(running.process.pid, number)
     else:  # as a terminal does: the whole foreground group
         os.killpg(running.process.pid, number)
-    gone_within(run.run_id, 5)
+    gone_within(run.run_id)
     assert running.wait() == 4
     summary = running.summary()
     assert summary_faults(summary) == []
@@ -55,7 +55,7 @@ def test_a_signal_ends_it_in_order(running: Longhaul, number: signal.Signals) ->
 def test_impatience_while_sealing_does_not_spoil_the_record(running: Longhaul) -> None:
     """A second and third Ctrl-C, and a `list` beside it, while the first one's record is being sealed."""
     os.killpg(running.process.pid, signal.SIGINT)
-    wait_until((running.run.path / ".summary.json").exists, 30, "the sealing to begin")
+    wait_until((running.run.path / ".summary.json").exists, 60, "the sealing to begin")
     os.killpg(running.process.pid, signal.SIGINT)
     assert '"running"' in listed(running.runs) or running.run.summary.exists()
     with contextlib.suppress(ProcessLookupError):
@@ -72,7 +72,7 @@ def test_a_signal_while_it_is_built_ends_it_in_order(tmp_path: Path, machine_loc
     run_id = longhaul.run.run_id
     os.kill(longhaul.process.pid, signal.SIGTERM)
     assert longhaul.wait() == 4
-    gone_within(run_id, 5)
+    gone_within(run_id)
     assert longhaul.summary()["status"] == "interrupted"
     assert host_state() == before
 
@@ -83,7 +83,7 @@ def test_kill_9_leaves_nothing_and_the_next_command_seals_it(running: Longhaul, 
     assert cleanup.leftovers(run.run_id), "nothing to clean: the test would prove nothing"
     (os.killpg if whole_group else os.kill)(running.process.pid, signal.SIGKILL)
     running.process.wait()
-    gone_within(run.run_id, 5)
+    gone_within(run.run_id)
     assert not run.summary.exists()
     events = whole_events(run)
     assert '"killed"' in listed(running.runs)
@@ -97,7 +97,7 @@ def test_kill_9_leaves_nothing_and_the_next_command_seals_it(running: Longhaul, 
 def test_kill_9_of_the_run_s_own_process_fails_it_and_keeps_its_record(running: Longhaul) -> None:
     run = running.run
     os.kill(run_process(run.run_id), signal.SIGKILL)
-    gone_within(run.run_id, 5)
+    gone_within(run.run_id)
     assert running.wait() == 4
     summary = running.summary()
     assert (summary["status"], summary["verdict"]) == ("failed", "invalid")
@@ -122,10 +122,10 @@ def _worker(run_id: str, node: str) -> int:
     return found
 
 
-def test_a_dead_worker_is_named_within_ten_seconds(running: Longhaul) -> None:
+def test_a_dead_worker_is_named_before_any_collective_times_out(running: Longhaul) -> None:
     run = running.run
     os.kill(_worker(run.run_id, "virginia-1"), signal.SIGKILL)
-    gone_within(run.run_id, 10)
+    gone_within(run.run_id)
     assert running.wait() == 4
     summary = running.summary()
     assert summary["status"] == "failed"
@@ -137,7 +137,7 @@ def test_a_dead_zygote_takes_its_workers_along_and_is_named(running: Longhaul) -
     workers = [_worker(run.run_id, node) for node in ("oregon-0", "virginia-1")]
     (zygote,) = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in workers}
     os.kill(zygote, signal.SIGKILL)
-    gone_within(run.run_id, 10)
+    gone_within(run.run_id)
     assert running.wait() == 4
     assert "the process that workers are forked from was ended by SIGKILL" in running.summary()["reasons"][0]
 
@@ -150,7 +150,7 @@ def test_a_dead_delay_line_is_named(running: Longhaul) -> None:
         if b"shapers.delay_line" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     os.kill(line, signal.SIGKILL)
-    gone_within(run.run_id, 10)
+    gone_within(run.run_id)
     assert running.wait() == 4
     assert "delay line ended" in running.summary()["reasons"][0]
 
@@ -170,13 +170,13 @@ def test_a_full_disk_fails_the_run_and_keeps_its_record(tmp_path: Path, machine_
     script = f'{make}; "$@"; status=$?; cp -r {disk}/runs {kept}; exit $status'
     longhaul = Longhaul(disk / "runs", *LONG, wrapper=("unshare", "--mount", "bash", "-c", script, "bash"))
     seen = Path(f"/proc/{longhaul.process.pid}/root{disk}")
-    wait_until(lambda: (seen / "runs").is_dir(), 30, "the small disk")
+    wait_until(lambda: (seen / "runs").is_dir(), 60, "the small disk")
     longhaul.runs = seen / "runs"
     longhaul.wait_for_step(2)
     run_id = longhaul.run.run_id
     _fill(seen / "filler")
     assert longhaul.wait() == 4
-    gone_within(run_id, 5)
+    gone_within(run_id)
     (record,) = kept.iterdir()
     summary = json.loads((record / "summary.json").read_text())
     assert summary_faults(summary) == []

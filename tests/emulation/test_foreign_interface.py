@@ -17,7 +17,7 @@ def test_an_interface_that_is_added_later_is_told_once(machine_lock: None) -> No
         ("virginia-0", "extra-peer"),
     ]
     assert found["again"] == []
-    assert found["took_s"] < 0.02, "it is asked every second, beside the training"
+    assert found["took_s"] < 0.05, "it is asked every second, beside the training"
     assert len(found["hosts"]) >= 2
     last = found["hosts"][-1]
     assert last["softnet_processed"] >= 20, "five echoes and their answers, over four wires and the delay line"

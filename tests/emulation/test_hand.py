@@ -49,7 +49,7 @@ class Session:
 
     def rtt_ms(self, source: str, target: str) -> float:
         said = self.execute(source, "ping", "-c", "10", "-i", "0.1", "-q", target)
-        found = re.search(r"= [\d.]+/([\d.]+)/", said)
+        found = re.search(r"= ([\d.]+)/", said)  # the least: others use the machine too
         assert found, said
         return float(found[1])
 
@@ -66,7 +66,7 @@ def up(runs: Path, *overrides: str, wrapper: tuple[str, ...] = ()) -> Iterator[S
     finally:
         ended = longhaul("down", "--runs", str(runs), "--run", session.run.run_id)
     assert ended.returncode == 0, ended.stderr + ended.stdout
-    gone_within(session.run.run_id, 5.0)
+    gone_within(session.run.run_id)
 
 
 def measured(session: Session, source: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def said(tmp_path_factory: pytest.TempPathFactory, machine_lock: None) -> Iterat
             Path(path).unlink(missing_ok=True)
             (other / "summary.json").unlink(missing_ok=True)
             other.rmdir()
-            gone_within(RUN_ID, 5)
+            gone_within(RUN_ID)
 
 
 @pytest.mark.parametrize("node", ["tries", "forked-tries"])

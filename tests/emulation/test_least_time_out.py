@@ -16,4 +16,4 @@ def test_a_locked_metric_of_the_routes_is_the_least_time_out(machine_lock: None,
     for name in ("local-0", "local-1"):
         assert found["read_back"][name] == [asked_s or None]
     least_ms = 1000 * asked_s or 200
-    assert least_ms <= found["time_out_ms"] < least_ms + 50
+    assert least_ms <= found["time_out_ms"] < least_ms + 150  # and the round trip, on a machine that others use too

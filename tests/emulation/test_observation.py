@@ -33,7 +33,7 @@ def scraped(address: str) -> Iterator[list[int]]:
     def scrape() -> None:
         while not stopped.wait(SCRAPE_EVERY_S):
             try:
-                with urllib.request.urlopen(request, timeout=10) as answer:
+                with urllib.request.urlopen(request, timeout=60) as answer:
                     sizes.append(len(answer.read()))
             except OSError:  # it has ended
                 return
@@ -54,7 +54,7 @@ def interfaces_of_the_observer(run_id: str) -> set[str]:
         if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:3] == [b"-m", b"testbed.orchestrator.run"]
     )
     command = ["nsenter", f"--net=/proc/{observer}/ns/net", "ip", "-json", "link"]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    said = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True).stdout
     return {link["ifname"] for link in json.loads(said)}
 
 

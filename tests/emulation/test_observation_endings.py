@@ -26,8 +26,8 @@ from tests.emulation.support import (
 )
 from tests.unit.analysis.archived import ask, require_prometheus, served
 
-STEPS, RANKS = 16, 4
-END_LIMIT_S = 15.0
+STEPS, RANKS = 24, 4
+END_LIMIT_S = 60.0
 """From a run's last event to its end, its record sealed. It waits 10 s at most for somebody who scrapes."""
 
 
@@ -41,7 +41,7 @@ def _run(runs: Path, *overrides: str) -> Iterator[Longhaul]:
     finally:
         if longhaul.process.poll() is None:
             longhaul.kill_group()
-    gone_within(longhaul.run.run_id, 5)
+    gone_within(longhaul.run.run_id)
     assert host_state() == before
 
 
@@ -88,7 +88,7 @@ def test_a_collector_that_breaks_fails_the_run_and_keeps_its_record(tmp_path: Pa
         longhaul.wait_for_step(2)
         run = longhaul.run
         _empty_for(run_process(run.run_id), "/proc/stat")
-        gone_within(run.run_id, 10)
+        gone_within(run.run_id)
         assert longhaul.wait() == 4
     summary = longhaul.summary()
     assert summary_faults(summary) == []

@@ -28,7 +28,7 @@ def test_a_plain_ddp_script_runs_unmodified(machine_lock: None, tmp_path: Path) 
     assert summary["steps"] is None
     assert summary["bytes"]["wire_wan"] > 1e6
     assert "rank 0 epoch 1 loss" in run.run.log("oregon-0").read_text()
-    gone_within(run.run.run_id, 5.0)
+    gone_within(run.run.run_id)
 
 
 def test_a_script_that_fails_is_named_with_its_last_words(machine_lock: None, tmp_path: Path) -> None:
@@ -48,9 +48,9 @@ def test_training_goes_on_after_a_partition(machine_lock: None, tmp_path: Path) 
     assert run.summary()["status"] == "completed"
     changes = [event for event in run.run.read_events() if event["event"] == "change"]
     assert [change["what"] for change in changes] == ["down", "up"]
-    assert all(abs(change["t_s"] - asked_s) < 1 for change, asked_s in zip(changes, (1, 6), strict=True))
+    assert all(abs(change["t_s"] - asked_s) < 2.5 for change, asked_s in zip(changes, (1, 6), strict=True))
     steps = [event["step_s"] for event in run.run.read_events() if event["event"] == "step"]
-    assert max(steps) > 4, "one step waited for the link"
+    assert max(steps) > 3, "one step waited for the link"
     assert sorted(steps)[len(steps) // 2] < 2
 
 
@@ -63,7 +63,7 @@ def test_a_partition_that_outlasts_the_time_limit_fails_and_names_who_waited(
     assert run.wait() == 4
     (reason,) = (reason for reason in run.summary()["reasons"] if reason.startswith("worker "))
     assert "link oregon-virginia is down since" in reason
-    gone_within(run.run.run_id, 5.0)
+    gone_within(run.run.run_id)
 
 
 def test_a_crash_by_event_ends_training_and_names_the_node(machine_lock: None, tmp_path: Path) -> None:

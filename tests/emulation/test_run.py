@@ -34,10 +34,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory, machine_lock: None) -> Lo
     longhaul.wait_for_step(2)
     port = re.search(r"http://127\.0\.0\.1:(\d+)/metrics", longhaul.said)
     assert port, f"the run did not say where its metrics are:\n{longhaul.said}"
-    with urllib.request.urlopen(port.group(0), timeout=10) as answer:
+    with urllib.request.urlopen(port.group(0), timeout=60) as answer:
         (longhaul.runs.parent / "metrics").write_bytes(answer.read())
     assert longhaul.wait() in (0, 5), longhaul.said
-    gone_within(longhaul.run.run_id, 5)
+    gone_within(longhaul.run.run_id)
     assert host_state() == before
     return longhaul
 

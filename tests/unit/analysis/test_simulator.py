@@ -168,7 +168,7 @@ def test_a_thousand_workers_in_a_hundred_regions_take_seconds() -> None:
     plan = step_plan([bucket(4_000_000 + 4 * index, 0.01 * index) for index in range(2)], backward_s=0.3)
     began_s = time.process_time()  # others may use the machine too
     found = steps(plan, topology, tcp="tuned")
-    assert time.process_time() - began_s < 10
+    assert time.process_time() - began_s < 60
     assert found.step_s > 2 * 999 * 0.12  # both at once, the longest round trip each round
 
 

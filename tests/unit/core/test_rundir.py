@@ -76,7 +76,7 @@ def test_a_run_waits_for_its_lock(run: RunDir) -> None:
             second = pool.submit(take)
             with pytest.raises(TimeoutError):
                 second.result(timeout=0.1)
-        assert second.result(timeout=10)
+        assert second.result(timeout=60)
 
 
 def test_a_killed_run_is_not_alive(run: RunDir) -> None:

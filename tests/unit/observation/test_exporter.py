@@ -42,7 +42,7 @@ def exporter() -> Iterator[tuple[Exporter, str]]:
 
 def get(url: str, accept: str = "") -> tuple[str, str]:
     request = urllib.request.Request(url, headers={"Accept": accept})
-    with urllib.request.urlopen(request, timeout=5) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         return response.read().decode(), response.headers["Content-Type"]
 
 

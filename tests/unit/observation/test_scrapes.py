@@ -8,7 +8,6 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,17 @@ from testbed.core.metrics import METRICS
 from testbed.core.rundir import RunDir
 from testbed.orchestrator import run as run_module
 from testbed.orchestrator.display import Display
+from testbed.orchestrator.observation import scrapes as scrapes_module
 from testbed.orchestrator.observation.exporter import Exporter, bind
 from testbed.orchestrator.observation.scrapes import ENOUGH, Scrapes
+from testbed.orchestrator.prometheus import Server
 from tests.unit.analysis.archived import ask, require_prometheus, served
 from tests.unit.analysis.synthetic import RUN_ID, make_spec
+from tests.unit.fake_time import FakeTime
 
-INTERVAL_S = 0.2
+INTERVAL_S = 0.25
+HANG_S = 60.0
+"""After which what has not happened hangs; nothing here takes a second."""
 SCRAPER = {"X-Prometheus-Scrape-Timeout-Seconds": "1"}
 
 
@@ -33,68 +37,105 @@ def valid() -> tuple[str, list[str]]:
     return "valid", []
 
 
-def seconds(call: Callable[[], object]) -> float:
-    began_s = time.monotonic()
-    call()
-    return time.monotonic() - began_s
+class Waiting(FakeTime):
+    """In the place of the clock and the condition of `Scrapes`: while somebody waits, time passes and scrapes come."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        monkeypatch.setattr(scrapes_module, "time", self)
+        self.scrapes = Scrapes()
+        monkeypatch.setattr(self.scrapes, "_condition", self)
+        self._scrape: Callable[[], object] | None = None
+        self._next_s = 0.0
+
+    def begin(self, scrape: Callable[[], object]) -> None:
+        self._scrape, self._next_s = scrape, self.monotonic() + INTERVAL_S
+
+    def end(self) -> None:
+        self._scrape = None
+
+    def wait(self, timeout: float) -> None:
+        """Until the next scrape."""
+        due_s = self.monotonic() + timeout if self._scrape is None else self._next_s
+        left_s = due_s - self.monotonic()
+        super().sleep(min(left_s, timeout))
+        if self._scrape is not None and left_s <= timeout:
+            self._next_s += INTERVAL_S
+            self._scrape()
+
+    def sleep(self, seconds: float) -> None:
+        end_s = self.monotonic() + seconds
+        while self.monotonic() < end_s:
+            self.wait(end_s - self.monotonic())
+
+    def seconds(self, events: int) -> float:
+        """How long so many events are waited for."""
+        began_s = self.monotonic()
+        self.scrapes.wait_for(events)
+        return self.monotonic() - began_s
+
+    def notify_all(self) -> None:
+        pass
+
+    def __enter__(self) -> Waiting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
-@contextmanager
-def every(interval_s: float, call: Callable[[], object]) -> Iterator[None]:
-    end = threading.Event()
-
-    def work() -> None:
-        while not end.wait(interval_s):
-            call()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Waiting:
+    return Waiting(monkeypatch)
 
 
-def test_nobody_is_waited_for_where_nobody_scrapes() -> None:
-    scrapes = Scrapes()
-    assert seconds(lambda: scrapes.wait_for(5)) < 0.1
-    scrapes.add(3)
-    assert seconds(lambda: scrapes.wait_for(5)) < 0.1, "one who came once is not expected again"
+def test_nobody_is_waited_for_where_nobody_scrapes(waiting: Waiting) -> None:
+    assert waiting.seconds(5) == 0
+    waiting.scrapes.add(3)
+    assert waiting.seconds(5) == 0, "one who came once is not expected again"
 
 
-def test_two_scrapes_of_the_last_values_are_waited_for() -> None:
-    scrapes = Scrapes()
+def test_two_scrapes_of_the_last_values_are_waited_for(waiting: Waiting) -> None:
     events = itertools.count()
-    last = 0
-
-    def scrape() -> None:
-        nonlocal last
-        last = next(events)
-        scrapes.add(last)
-
-    with every(INTERVAL_S, scrape):
-        time.sleep(5 * INTERVAL_S)
-        wanted = last + 1
-        scrapes.wait_for(wanted)
-        assert last >= wanted + ENOUGH - 1
+    waiting.begin(lambda: waiting.scrapes.add(next(events)))
+    waiting.sleep(5 * INTERVAL_S)
+    wanted = next(events) + 1
+    assert waiting.seconds(wanted) == pytest.approx(ENOUGH * INTERVAL_S)
+    assert next(events) == wanted + ENOUGH
 
 
-def test_what_has_been_read_is_not_waited_for() -> None:
+def test_what_has_been_read_is_not_waited_for(waiting: Waiting) -> None:
+    waiting.begin(lambda: waiting.scrapes.add(5))
+    waiting.sleep(4 * INTERVAL_S)
+    assert waiting.seconds(5) == 0
+
+
+def test_a_scraper_that_goes_is_not_waited_for_long(waiting: Waiting) -> None:
+    waiting.begin(lambda: waiting.scrapes.add(1))
+    waiting.sleep(4 * INTERVAL_S)
+    waiting.end()
+    assert waiting.seconds(2) == pytest.approx((ENOUGH + 1) * INTERVAL_S)
+    assert waiting.seconds(2) == 0
+
+
+def test_a_scraper_that_comes_for_old_values_alone_is_given_up(waiting: Waiting) -> None:
+    waiting.begin(lambda: waiting.scrapes.add(1))
+    waiting.sleep(4 * INTERVAL_S)
+    assert waiting.seconds(2) == pytest.approx((ENOUGH + 1) * INTERVAL_S)
+
+
+def test_who_waits_is_woken_by_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In real time, of which it would wait for longer than this test does."""
+    monkeypatch.setattr(Scrapes, "interval_s", lambda _: 2 * HANG_S)
+    monkeypatch.setattr(scrapes_module, "LONGEST_S", 2 * HANG_S)
     scrapes = Scrapes()
-    with every(INTERVAL_S, lambda: scrapes.add(5)):
-        time.sleep(4 * INTERVAL_S)
-        assert seconds(lambda: scrapes.wait_for(5)) < 0.1
-
-
-def test_a_scraper_that_goes_is_not_waited_for_long() -> None:
-    scrapes = Scrapes()
-    with every(INTERVAL_S, lambda: scrapes.add(1)):
-        time.sleep(4 * INTERVAL_S)
-    waited_s = seconds(lambda: scrapes.wait_for(2))
-    assert waited_s < 20 * INTERVAL_S
-    time.sleep(20 * INTERVAL_S)
-    assert seconds(lambda: scrapes.wait_for(2)) < 0.1
+    thread = threading.Thread(target=scrapes.wait_for, args=(5,), daemon=True)
+    thread.start()
+    for _ in range(ENOUGH):
+        assert thread.is_alive()
+        scrapes.add(5)
+    thread.join(HANG_S)
+    assert not thread.is_alive()
 
 
 @pytest.fixture
@@ -107,40 +148,64 @@ def exporter() -> Iterator[tuple[Exporter, Totals, str]]:
     made.close()
 
 
-def get(url: str, headers: dict[str, str]) -> None:
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=5) as response:
-        response.read()
-
-
-@pytest.mark.parametrize(("headers", "waits"), [(SCRAPER, True), ({}, False)])
-def test_only_who_says_that_it_scrapes_is_waited_for(
-    exporter: tuple[Exporter, Totals, str], headers: dict[str, str], waits: bool
+@pytest.mark.parametrize(("headers", "expected"), [(SCRAPER, True), ({}, False)])
+def test_who_scrapes_says_so(
+    exporter: tuple[Exporter, Totals, str], headers: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, totals, url = exporter
-    with every(INTERVAL_S, lambda: get(url, headers)):
-        time.sleep(6 * INTERVAL_S)
-        totals.add({"event": "host", "cpu_idle_ratio": 0.5})
-        assert (seconds(made.linger) > INTERVAL_S / 2) == waits
+    told = []
+
+    def answer(self: Exporter, accept: str, send: Callable[[bytes, str], None], *, scraped: bool) -> None:
+        told.append(scraped)
+        send(b"", "text/plain")
+
+    monkeypatch.setattr(Exporter, "answer", answer)
+    request = urllib.request.Request(exporter[2], headers=headers)
+    with urllib.request.urlopen(request, timeout=HANG_S) as response:
+        response.read()
+    assert told == [expected]
 
 
-@pytest.mark.timeout(120)
-def test_a_run_of_ten_seconds_loses_no_sample(tmp_path: Path) -> None:
-    """A real Prometheus, scraping once a second, ends with the very values that the run ended with."""
+def test_only_who_says_that_it_scrapes_is_waited_for(
+    exporter: tuple[Exporter, Totals, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the values after all events; one that comes while a page is made may be missing in it."""
+    made, totals, _ = exporter
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(Scrapes, "add", lambda _, events: asked.append(("add", events)))
+    monkeypatch.setattr(Scrapes, "wait_for", lambda _, events: asked.append(("wait_for", events)))
+    event = {"event": "host", "cpu_idle_ratio": 0.5}
+    totals.add(event)
+    for scraped in (False, True):
+        made.answer("", lambda page, kind: totals.add(event), scraped=scraped)
+    made.linger()
+    assert asked == [("add", 2), ("wait_for", 3)]
+
+
+def scraped(server: Server) -> float:
+    """How many scrapes of the run's first rank a Prometheus has kept."""
+    seen = ask(server, 'count_over_time(longhaul_train_steps_total{rank="0"}[5m])')
+    return float(seen[0]["value"][1]) if seen else 0.0
+
+
+@pytest.mark.timeout(300)
+def test_a_run_loses_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real Prometheus, scraping every two seconds, ends with the very values that the run ended with."""
     require_prometheus()
+    # Two scrapes are waited for however late they come: when to give one up is tested above, in a time of its own.
+    monkeypatch.setattr(Scrapes, "interval_s", lambda _: HANG_S)
+    monkeypatch.setattr(scrapes_module, "LONGEST_S", HANG_S)
     spec, totals, listening = make_spec(), Totals(), bind(0)
     target = f"127.0.0.1:{listening.getsockname()[1]}"
     config = (
-        "global: {scrape_interval: 1s, scrape_timeout: 1s}\n"
+        "global: {scrape_interval: 2s, scrape_timeout: 2s}\n"
         "scrape_configs:\n"
         f"  - {{job_name: longhaul, honor_labels: true, static_configs: [{{targets: ['{target}']}}]}}\n"
     )
     with served(tmp_path / "data", tmp_path, config) as server:
-        while not ask(server, "up"):  # a server that was just started waits some seconds before it scrapes at all
-            time.sleep(0.1)
         exporter = Exporter(totals, spec, RUN_ID, valid)
         exporter.serve(listening)
         link = spec.topology.wan_links[0]
-        end_s = time.monotonic() + 10
+        end_s = time.monotonic() + HANG_S
         for step in itertools.count(1):
             phases = {
                 "phase_s": {"forward": 0.01},
@@ -152,17 +217,17 @@ def test_a_run_of_ten_seconds_loses_no_sample(tmp_path: Path) -> None:
             totals.add({"event": "step", "t_s": step / 20, "rank": 0, "step": step, **phases})
             sent = {"wire_bytes": 1234 * step, "packets": step, "drops": 0, "backlog_bytes": step % 7}
             totals.add({"event": "link", "name": link.name, "from": link.a, "to": link.b, **sent})
-            if time.monotonic() > end_s:
+            if step % 10 == 0 and scraped(server) >= 3:
                 break
+            assert time.monotonic() < end_s, "Prometheus does not scrape"
             time.sleep(0.05)
-        assert seconds(exporter.linger) < 5
+        exporter.linger()
         exporter.close()
         wanted = {(METRICS[name].series, *labels): value for (name, labels), value in totals.snapshot().items()}
         assert len(wanted) > 8
         found = last_values(ask(server, 'last_over_time({__name__=~"longhaul_.*"}[5m])'))
         assert {key: found.get(key) for key in wanted} == wanted
-        (seen,) = ask(server, 'count_over_time(longhaul_train_steps_total{rank="0"}[5m])')
-        assert float(seen["value"][1]) >= 10
+        assert scraped(server) >= 3 + 1, "one of the two may have come too late for its own time limit"
 
 
 def last_values(result: list[dict[str, Any]]) -> dict[tuple[Any, ...], float]:

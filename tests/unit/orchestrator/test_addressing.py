@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.core.topology import Node, Topology, symmetric
@@ -51,7 +51,6 @@ def test_without_delay_the_fewest_hops_win() -> None:
     assert plan.next_links("a")["c"].name == "a-c"
 
 
-@settings(deadline=None)  # the machine may be busy with other tests
 @given(st.integers(2, 9), st.integers(1, 200))
 def test_no_two_ends_share_an_address(regions: int, nodes: int) -> None:
     ring = {(f"r{i}", f"r{(i + 1) % regions}"): 0.01 for i in range(regions if regions > 2 else 1)}

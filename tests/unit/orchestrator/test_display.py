@@ -24,6 +24,8 @@ from testbed.orchestrator.display import Display, panel
 from testbed.orchestrator.final_table import final_table
 from testbed.orchestrator.progress import Progress
 
+HANG_S = 100.0
+
 
 @pytest.fixture(scope="module")
 def spec() -> RunSpec:
@@ -187,7 +189,7 @@ def test_a_vanished_reader_does_not_end_the_run(ending: str, tmp_path: Path) -> 
     os.close(write)
     os.read(read, 10)
     os.close(read)
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=HANG_S)
     assert (tmp_path / "end").read_text() == "reached"
     assert b"Traceback" not in stderr and process.returncode == 0
 
@@ -203,7 +205,7 @@ def test_a_reader_that_stopped_reading_does_not_abort_the_end() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=write, stderr=subprocess.PIPE, env=environment(), cwd=CLONE
     )
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=HANG_S)
     os.close(read)
     os.close(write)
     assert (process.returncode, stderr) == (0, b"")
@@ -214,11 +216,10 @@ def test_a_stopped_terminal_does_not_hold_up_the_run(spec: RunSpec, monkeypatch:
     read, write = os.pipe()
     stuck = os.fdopen(write, "w")
     display = Display(spec, console=Console(file=stuck))
-    started_s = time.monotonic()
-    with display:
+    with display:  # which nobody ends who waits until all is written: nobody reads
         for _ in range(200):
             display.stage("x" * 1000)  # a pipe holds 64 KiB
-    assert time.monotonic() - started_s < 1
+    assert not display.ended
     os.set_blocking(read, False)
     while not display.ended:
         with contextlib.suppress(BlockingIOError):

@@ -29,7 +29,7 @@ def test_a_pipe_gets_lines_whatever_the_environment_says(forced: dict[str, str])
     )
     environ = {**environment(), **forced}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environ, cwd=CLONE, timeout=30, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environ, cwd=CLONE, timeout=100, check=True
     )
     assert "workers\n" in done.stdout and "\x1b" not in done.stdout, done.stdout
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.core.errors import InputError
@@ -33,7 +33,6 @@ FAMILIES: dict[str, tuple[Callable[..., Topology], Callable[[int], list[str]], C
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(deadline=None)  # the machine may be busy with other tests
 @given(count=st.integers(1, 12), spare=st.integers(0, 5))
 def test_a_family_of_any_size_is_connected_and_addressable(family: str, count: int, spare: int) -> None:
     build, regions, wan_links = FAMILIES[family]

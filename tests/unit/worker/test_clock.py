@@ -1,56 +1,63 @@
+"""Phases last what their device takes, and intervals that overlap are counted once: in a time that is told."""
+
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
+from testbed.worker import clock as clock_module
+from testbed.worker import stopwatch as stopwatch_module
 from testbed.worker.clock import PhaseClock
 from testbed.worker.comm import Communicator
 from testbed.worker.stopwatch import Stopwatch
 from testbed.worker.times import ComputeTimes
+from tests.unit.fake_time import FakeTime
+
+HANG_S = 60.0
+"""After which a thread that has not done its work has hung."""
 
 
-def _compute(cpu_s: float) -> None:
-    end_s = time.thread_time() + cpu_s
-    while time.thread_time() < end_s:
-        pass
+@pytest.fixture(autouse=True)
+def time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    made = FakeTime()
+    monkeypatch.setattr(clock_module, "time", made)
+    monkeypatch.setattr(stopwatch_module, "time", made)
+    monkeypatch.setattr(clock_module.codec_process, "cpu_s", lambda: 0.0)  # of a helper that other tests have started
+    return made
 
 
-def test_an_inner_phase_suspends_the_outer_one() -> None:
+def test_an_inner_phase_suspends_the_outer_one(time: FakeTime) -> None:
     clock = PhaseClock()
     with clock.phase("backward"):
         time.sleep(0.02)
         with clock.phase("compress"):
             time.sleep(0.4)
-    seconds = clock.take()
-    assert 0.02 <= seconds["backward"] < 0.4
-    assert seconds["compress"] >= 0.4
+        time.sleep(0.01)
+    assert clock.take() == pytest.approx({"backward": 0.03, "compress": 0.4})
     assert clock.take() == {}
 
 
-def test_an_exception_leaves_the_phase() -> None:
+def test_an_exception_leaves_the_phase(time: FakeTime) -> None:
     clock = PhaseClock()
     with pytest.raises(RuntimeError), clock.phase("forward"):
         raise RuntimeError
     time.sleep(0.3)
-    assert clock.take()["forward"] < 0.3
+    assert clock.take() == {"forward": 0.0}
 
 
-def test_under_dilation_computing_takes_its_cpu_time_and_waiting_its_share() -> None:
+def test_under_dilation_computing_takes_its_cpu_time_and_waiting_its_share(time: FakeTime) -> None:
     clock = PhaseClock(dilation=4.0)
     started_s = time.monotonic()
     with clock.phase("forward"):
-        _compute(0.02)
-    assert time.monotonic() - started_s >= 0.08
+        time.work(0.02, wall_s=0.05)  # preempted for 30 ms
+    assert time.monotonic() - started_s == pytest.approx(0.08)
     with clock.phase("exposed_communication"):
         time.sleep(0.4)
-    seconds = clock.take()
-    assert seconds["forward"] >= 0.02
-    assert 0.1 <= seconds["exposed_communication"] < 0.35
+    assert clock.take() == pytest.approx({"forward": 0.02, "exposed_communication": 0.1})
 
 
-def test_a_stopwatch_counts_overlapping_intervals_once() -> None:
+def test_a_stopwatch_counts_overlapping_intervals_once(time: FakeTime) -> None:
     watch = Stopwatch()
     first = watch.start()
     time.sleep(0.02)
@@ -60,7 +67,7 @@ def test_a_stopwatch_counts_overlapping_intervals_once() -> None:
     time.sleep(0.02)
     second()
     time.sleep(0.4)
-    assert 0.04 <= watch.take_s() < 0.4
+    assert watch.take_s() == pytest.approx(0.04)
     assert watch.take_s() == 0
 
 
@@ -75,36 +82,43 @@ def test_parts_of_a_total_are_whole_and_add_up(world_size: int, total: int) -> N
     assert max(parts) - min(parts) <= 1
 
 
-def test_a_followed_interval_ends_by_itself_and_frees_what_it_held() -> None:
-    watch, gates = Stopwatch(), [threading.Event() for _ in range(3)]
+def test_a_followed_interval_ends_by_itself_and_frees_what_it_held(time: FakeTime) -> None:
+    watch, gates = Stopwatch(), [threading.Event() for _ in range(4)]
+    freed = threading.Event()
 
     def fail() -> None:
         gates[1].wait()
         raise RuntimeError("timed out")
 
-    ends = [watch.follow(wait) for wait in (gates[0].wait, fail, gates[2].wait)]
-    gates[2].set()  # out of order
+    class Held:
+        def __call__(self) -> None:
+            gates[3].wait()
+
+        def __del__(self) -> None:
+            freed.set()
+
+    ends = [watch.follow(wait) for wait in (gates[0].wait, fail, gates[2].wait, Held())]
     time.sleep(0.02)
-    gates[1].set()
-    gates[0].set()
-    deadline_s = time.monotonic() + 10
-    while watch._active and time.monotonic() < deadline_s:
-        time.sleep(0.001)
+    for number in (2, 1, 0, 3):  # out of order
+        gates[number].set()
+    assert freed.wait(HANG_S), "what the last one held"
+    assert not watch.is_running
     time.sleep(0.4)
-    assert 0.02 <= watch.take_s() < 0.4
+    assert watch.take_s() == pytest.approx(0.02)
     for end in ends:
         end()
     assert watch.take_s() == 0
 
 
-def test_an_interval_that_is_still_open_counts_until_now() -> None:
+def test_an_interval_that_is_still_open_counts_until_now(time: FakeTime) -> None:
     watch = Stopwatch()
     end = watch.start()
     time.sleep(0.02)
-    assert watch.take_s() >= 0.02
-    time.sleep(0.02)
+    assert watch.take_s() == pytest.approx(0.02)
+    time.sleep(0.03)
+    assert watch.so_far_s() == pytest.approx(0.05)
     end()
-    assert 0.02 <= watch.take_s() < 0.4
+    assert watch.take_s() == pytest.approx(0.03)
 
 
 class _Times(ComputeTimes):
@@ -115,78 +129,88 @@ class _Times(ComputeTimes):
         return 1.0
 
 
-def test_a_phase_lasts_what_its_device_takes_times_the_dilation() -> None:
-    clock = PhaseClock(2.0, _Times())
-    clock.restart(time.monotonic())
+def _paced(dilation: float = 1.0) -> PhaseClock:
+    clock = PhaseClock(dilation, _Times())
+    clock.restart(clock_module.time.monotonic())
+    return clock
+
+
+def test_a_phase_lasts_what_its_device_takes_times_the_dilation(time: FakeTime) -> None:
+    clock = _paced(2.0)
     started_s = time.monotonic()
     with clock.phase("forward", 0.05):
-        pass
+        time.work(0.02)
+    assert time.monotonic() - started_s == pytest.approx(0.1)
     with clock.phase("backward", 0.1):
         clock.spend(0.04)
-        assert time.monotonic() - started_s >= 0.18
+        assert time.monotonic() - started_s == pytest.approx(0.18)
         with clock.phase("compress", 0.01):
             pass
-        assert time.monotonic() - started_s >= 0.2
-    assert time.monotonic() - started_s >= 0.32
-    seconds = clock.take()
-    assert seconds["forward"] == pytest.approx(0.05, abs=0.02)
-    assert seconds["backward"] == pytest.approx(0.1, abs=0.02)
-    assert seconds["compress"] == pytest.approx(0.01, abs=0.02)
+        assert time.monotonic() - started_s == pytest.approx(0.2)
+    assert time.monotonic() - started_s == pytest.approx(0.32)
+    assert clock.take() == pytest.approx({"forward": 0.05, "backward": 0.1, "compress": 0.01})
 
 
-def test_a_phase_spends_no_more_than_it_has() -> None:
-    clock = PhaseClock(1.0, _Times())
-    clock.restart(time.monotonic())
+def test_a_phase_spends_no_more_than_it_has(time: FakeTime) -> None:
+    clock = _paced()
     started_s = time.monotonic()
     with clock.phase("backward", 0.1):
         clock.spend(0.06)
         clock.spend(5.0)
-    assert 0.1 <= time.monotonic() - started_s < 2
+    assert time.monotonic() - started_s == pytest.approx(0.1)
 
 
-def test_work_that_was_late_is_followed_by_no_sleep_until_it_is_made_good() -> None:
-    clock = PhaseClock(1.0, _Times())
+def test_work_that_was_late_is_followed_by_no_sleep_until_it_is_made_good(time: FakeTime) -> None:
+    clock = _paced()
     started_s = time.monotonic()
-    clock.restart(started_s)
     with clock.phase("forward", 0.1):
-        _compute(0.3)
+        time.work(0.3)
     clock.mark()
-    late_s = time.monotonic() - started_s - 0.1
-    with clock.phase("backward", late_s + 0.1):
+    with clock.phase("backward", 0.3):
         pass
     # only the last 0.1 of these were slept: the rest of them was over by then
-    assert 0.2 <= time.monotonic() - started_s - late_s < 0.2 + late_s
+    assert time.monotonic() - started_s == pytest.approx(0.4)
     clock.mark()  # in time again; the stretch stays as late as it was at its latest
     clock.end_stretch()
-    assert clock.take_late_s() == pytest.approx(late_s, abs=0.05)
+    assert clock.take_late_s() == pytest.approx(0.2)
     assert clock.take_late_s() == 0.0
 
 
-def test_what_nobody_saw_is_not_late() -> None:
-    clock = PhaseClock(1.0, _Times())
-    clock.restart(time.monotonic())
+def test_what_nobody_saw_is_not_late(time: FakeTime) -> None:
+    clock = _paced()
     with clock.phase("forward", 0.01):
-        _compute(0.1)
+        time.work(0.1)
     with clock.phase("backward", 0.5):
         pass
     clock.mark()
     clock.end_stretch()
-    assert clock.take_late_s() < 0.05
+    assert clock.take_late_s() == pytest.approx(0.0)
 
 
-def test_after_a_wait_time_goes_on_from_what_was_awaited() -> None:
-    clock = PhaseClock(1.0, _Times())
-    clock.restart(time.monotonic())
+def test_after_a_wait_time_goes_on_from_what_was_awaited(time: FakeTime) -> None:
+    clock = _paced()
     with clock.phase("exposed_communication"):
         time.sleep(0.2)
     started_s = time.monotonic()
     with clock.phase("forward", 0.1):
         pass
-    assert time.monotonic() - started_s >= 0.09  # and does not make good what the wait took
+    assert time.monotonic() - started_s == pytest.approx(0.1)  # and does not make good what the wait took
 
 
-def test_cpu_seconds_are_told_beside_the_emulated_ones() -> None:
-    clock = PhaseClock(1.0, _Times())
+def test_cpu_seconds_are_told_beside_the_emulated_ones(time: FakeTime) -> None:
+    clock = _paced()
     with clock.phase("forward", 0.2):
-        _compute(0.05)
-    assert clock.take_cpu_s()["forward"] == pytest.approx(0.05, abs=0.03)
+        time.work(0.05)
+    assert clock.take() == pytest.approx({"forward": 0.2})
+    assert clock.take_cpu_s() == pytest.approx({"forward": 0.05})
+
+
+def test_a_real_second_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the real clock only what no load of the machine can change."""
+    monkeypatch.undo()
+    clock = _paced(2.0)
+    started_s = clock_module.time.monotonic()
+    with clock.phase("forward", 0.01):
+        pass
+    assert clock_module.time.monotonic() - started_s >= 0.02
+    assert clock.take()["forward"] >= 0.01

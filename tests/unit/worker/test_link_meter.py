@@ -51,7 +51,7 @@ class World:
     beta_s_byte: float
 
     def __post_init__(self) -> None:
-        self.barrier = threading.Barrier(self.size, timeout=20)
+        self.barrier = threading.Barrier(self.size, timeout=60)
         self.posted: list[Any] = [None] * self.size
 
 

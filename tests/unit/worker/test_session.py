@@ -21,8 +21,8 @@ def test_what_is_no_order_ends_the_worker(line: bytes, monkeypatch: pytest.Monke
     with ours, theirs:
         orders = session.Orders(Channel(theirs))
         ours.sendall(line + b"\n")
-        assert ended.wait(10)
-        orders.thread.join(10)
+        assert ended.wait(60)
+        orders.thread.join(60)
         assert not orders.go.is_set()
 
 
@@ -32,10 +32,10 @@ def test_an_order_to_go_is_heard() -> None:
         with ours:
             orders = session.Orders(Channel(theirs))
             Channel(ours).send({"event": "go", "t0_s": 12.5})
-            assert orders.go.wait(10)
+            assert orders.go.wait(60)
             assert orders.t0_s == 12.5
             orders.leaving = True
-        orders.thread.join(10)
+        orders.thread.join(60)
         assert not orders.thread.is_alive()
 
 
