@@ -83,6 +83,8 @@ class System:
     candidates: tuple[str, ...]
     """Arms. Where there are several, each case's best counts, and so it is with the baselines."""
     baselines: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+    """Arms that are shown and decide nothing."""
     trials: Callable[[bool], Sequence[Trial]]
     """Of all that was asked (`FULL=1`), or of what ends within ten minutes. Earlier ones are made first."""
     figure: Callable[[RunDir], float | None] = step_s
@@ -105,7 +107,7 @@ class System:
 
     @property
     def arms(self) -> tuple[str, ...]:
-        return (*self.candidates, *self.baselines)
+        return (*self.candidates, *self.baselines, *self.beside)
 
 
 def folder_of(name: str) -> str:
@@ -148,7 +150,7 @@ def _faults(system: System, name: str) -> list[str]:
         faults.append(f"{where}: reference {system.reference!r} is no baseline with a quality")
     for trial in trials:
         if trial.arm not in system.arms:
-            faults.append(f"{where}: arm {trial.arm!r} is neither candidate nor baseline")
+            faults.append(f"{where}: arm {trial.arm!r} is neither candidate nor baseline nor beside them")
         if trial.kind not in KINDS:
             faults.append(f"{where}: kind {trial.kind!r} is none of {', '.join(KINDS)}")
     return list(dict.fromkeys(faults))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from experiments.reproductions import outcome
@@ -85,6 +87,17 @@ def test_an_arm_counts_only_where_it_is_about_as_good_as_the_reference() -> None
     assert outcome.ratio(held, silent, "resnet18", "emulated") is None
     table = cases_table(held, [*good, found("old", 4.0, quality=80.0), found("new", 2.0, quality=87.0)])
     assert "87.00 ± 12.71" in table and "80.00, too low" in table
+
+
+def test_an_arm_beside_is_shown_and_decides_nothing() -> None:
+    runs = [found("new", 2.0), found("old", 3.0)]
+    beside = dataclasses.replace(system(), baselines=("old",), beside=("slow",))
+    for figure in (1.0, 9.0):
+        best = outcome.ratio(beside, [*runs, found("slow", figure)], "resnet18", "emulated")
+        assert best is not None and (best.baseline.arm, best.value) == ("old", 1.5)
+    content = outcome.result(beside, [*runs, found("slow", 1.0)])
+    assert content["runs"] == {"baseline": ["run-resnet18-old"], "candidate": ["run-resnet18-new"]}
+    assert "1 (0.50)" in cases_table(beside, [*runs, found("slow", 1.0)])
 
 
 def test_nothing_is_asked_of_what_simulated_runs_learn() -> None:
