@@ -70,7 +70,7 @@ def test_an_unknown_system_ends_with_the_known_ones(capsys: pytest.CaptureFixtur
     assert command.main(["nothing"]) == EXIT_INPUT
     assert (
         capsys.readouterr().err
-        == "reproduce: SYSTEM=nothing: unknown; known: dear, deepreduce, pad-kfac, pufferfish, spd-kfac\n"
+        == "reproduce: SYSTEM=nothing: unknown; known: dear, deepreduce, grace, pad-kfac, pufferfish, spd-kfac\n"
     )
 
 
