@@ -69,7 +69,8 @@ def test_a_page_without_its_region_is_named(places: Places) -> None:
 def test_an_unknown_system_ends_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["nothing"]) == EXIT_INPUT
     assert (
-        capsys.readouterr().err == "reproduce: SYSTEM=nothing: unknown; known: dear, pad-kfac, pufferfish, spd-kfac\n"
+        capsys.readouterr().err
+        == "reproduce: SYSTEM=nothing: unknown; known: cuttlefish, dear, pad-kfac, pufferfish, spd-kfac\n"
     )
 
 
