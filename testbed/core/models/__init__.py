@@ -83,10 +83,10 @@ _MODELS: dict[str, _Row] = {
     "mobilenet_v2": _images(mobilenet_v2, 3_504_872, 0.30),
     "ncf": _Row(lambda _: neumf(138_493, 26_744), 31_832_577, None, _NCF, pixels=0),
     "resnet18": _images(lambda: resnet((2, 2, 2, 2), bottleneck=False), 11_689_512, 1.81),
-    "resnet20": _Row(lambda _: resnet_cifar(3), 269_722, None, _CIFAR, pixels=32),
     "resnet18-pufferfish": _Row(
         lambda _: pufferfish.resnet18(resnet((2, 2, 2, 2), bottleneck=False)), 3_851_816, None, _PUFFERFISH
     ),
+    "resnet20": _Row(lambda _: resnet_cifar(3), 269_722, None, _CIFAR, pixels=32),
     "resnet34": _images(lambda: resnet((3, 4, 6, 3), bottleneck=False), 21_797_672, 3.66),
     "resnet50": _images(lambda: resnet((3, 4, 6, 3), bottleneck=True), 25_557_032, 4.09),
     "resnet50-pufferfish": _Row(
