@@ -16,7 +16,7 @@ def point(model: str, method: str, **by_rate: dict[str, float]) -> dict[str, Any
     steps = {rate.removeprefix("at_"): found for rate, found in by_rate.items()}
     return {
         "asked": {"model": model, "method": method},
-        "result": {"step_s": steps, "codec_s": 0.0123, "payload_bytes": 1e6},
+        "result": {"step_s": steps, "codec_s": 0.0123},
         "is_disturbed": False,
         "others_cores": 0.0,
     }
