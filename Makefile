@@ -13,7 +13,7 @@ FUZZ_S ?= 60
 given = $(if $($(1)),$(2)='$($(1))')
 OVERRIDES = $(call given,TOPO,topo) $(call given,STRATEGY,strategy) $(call given,COMPRESSOR,compressor) \
 	$(call given,TRANSFORM,transform) $(call given,WORKLOAD,workload) $(call given,WORKERS,workers) $(call given,DILATION,dilation) \
-	$(call given,SEED,seed) $(SET)
+	$(call given,START_FROM,start_from) $(call given,CHECKPOINT,checkpoint) $(call given,SEED,seed) $(SET)
 RUNS ?=
 
 .PHONY: help
@@ -29,7 +29,7 @@ setup-browser: ## The same and Chromium, with which the tests look at pages
 	@bash scripts/setup.sh browser
 
 .PHONY: experiment
-experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= SEED= SET="a.b=c d.e=f"]
+experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= START_FROM= CHECKPOINT=last SEED= SET="a.b=c d.e=f"]
 	@$(AS_ROOT) $(BIN)/longhaul run $(OVERRIDES)
 
 .PHONY: report

@@ -190,7 +190,7 @@ def _differences(groups: Sequence[Group]) -> list[str]:
 
 _PLAIN = (
     *("steps", "epochs", "batch_size", "evaluate_every", "target", "scale", "runtime", "shaper", "tcp", "capture"),
-    *("timeout_s", "data_hash"),
+    *("timeout_s", "data_hash", "start_hash"),
 )
 
 

@@ -107,10 +107,10 @@ def _transforms(record: Record) -> Iterator[str]:
         ]
         rows += [(name, "full", None, None, reason) for name, reason in (note.get("kept") or {}).items()]
         before, after = note.get("parameters_before", 0), note.get("parameters", 0)
-        remark = (
-            f"After step {note.get('step')}, at {note['t_s']:.3f} s: {after:,} parameters in place of {before:,}"
-            f" ({before / after if after else 0:.2f} times fewer)."
-        )
+        step = note.get("step")
+        when = f"After step {step}, at {note['t_s']:.3f} s" if step else "Before the first step"
+        fewer = f"{before / after if after else 0:.2f} times fewer"
+        remark = f"{when}: {after:,} parameters that learn in place of {before:,} ({fewer})."
         table = page.table(("layer", "rank", "elements", "of its factors", "weight lost, or why it stays"), rows)
         yield page.section("What became of the model", page.note(remark), table)
 

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 MOST_OBJECT_BYTES = 50_000_000
 """A summary is some kilobytes, a spec with traces in it some megabytes; a larger file is something else."""
@@ -25,16 +25,24 @@ def open_regular(path: Path) -> TextIO:
         FileNotFoundError: there is none.
         ValueError: it is a link, a pipe, a directory, a device.
     """
+    return os.fdopen(_descriptor(path), encoding="utf-8", errors="replace")
+
+
+def open_regular_bytes(path: Path) -> BinaryIO:
+    """Likewise, as it is."""
+    return os.fdopen(_descriptor(path), "rb")
+
+
+def _descriptor(path: Path) -> int:
     _require_regular(path, path.lstat().st_mode)
     # what replaced it since must neither be followed nor block
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    file = os.fdopen(descriptor, encoding="utf-8", errors="replace")
     try:
         _require_regular(path, os.fstat(descriptor).st_mode)
     except ValueError:
-        file.close()
+        os.close(descriptor)
         raise
-    return file
+    return descriptor
 
 
 def _require_regular(path: Path, mode: int) -> None:

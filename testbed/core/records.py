@@ -2,7 +2,8 @@
 
 Every event has `t_s`, emulated seconds since step 1 began, negative before it, and `event`:
 
-    schedule           what, detail     a stage of the run: "network", "measured", "workers", "busy", "go", "end"
+    schedule           what, detail     a stage of the run: "network", "measured", "workers", "busy", "go",
+                       "kept" (the model, with checkpoint=last), "end"
     start              rank, late_s    step 1 begins on this rank; `late_s`: after the agreed moment
     step               rank, step, loss, step_s, phase_s{PHASES}, payload_bytes, samples, cpu_s, late_s, queued_s
                        `cpu_s`: CPU seconds of the training thread; `late_s`: how much later than the emulated device
@@ -26,7 +27,8 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        factor_elements, lost_share}], kept{}
                        of transform=pufferfish and the like, from rank 0 after the step in which the model changed:
                        which layers became two factors, the norm of what their weights lost over the weights', and why
-                       others did not
+                       others did not. Of transform=lora with step 0, before the first one: which layers have adapters,
+                       of so many elements, and why others have none
     done               rank, steps, finish_s, finish_payload_bytes, parameters_crc32
                        `finish_*`: what the strategy still had to do after the last step; in no step event
     model              rank, parameters, dense_bytes_step, metric_name, metric_target, higher_is_better, routes,

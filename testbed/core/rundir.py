@@ -54,6 +54,8 @@ class RunDir:
         self.openmetrics = path / "metrics.openmetrics"
         self.summary = path / "summary.json"
         self.report = path / "report.html"
+        self.model = path / "model.pt"
+        """With checkpoint=last, once the training is complete."""
         self.logs = path / "logs"
         self.orchestrator_log = self.logs / "orchestrator.log"
         self.runtime = RUNTIME_ROOT / hashlib.sha256(self.run_id.encode()).hexdigest()[:12]

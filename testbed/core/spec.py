@@ -22,6 +22,7 @@ from testbed.core.topology import Topology
 TCP_PROFILES = ("tuned", "stock", "reno", "bbr")
 SHAPERS = ("auto", "netem", "nfqueue")
 CAPTURES = ("none", "wan", "wan-packets")
+CHECKPOINTS = ("none", "last")
 RUNTIMES = ("runc",)
 PROGRAMS = {"longhaul.program.Script": "script", "longhaul.program.Hand": "hand"}
 """Targets of workloads that are not trained by our loop: a user's own script, or nothing at all."""
@@ -71,6 +72,13 @@ class RunSpec:
     """Metric value for `time_to_target_s`; None takes the workload's own."""
     data_hash: str | None = None
     """Of the workload's data where machines may differ in them; found by asking the workload, not given."""
+    start_from: str | None = None
+    """Path of a model that a run has kept, with whose parameters and buffers this one begins. Not part of the hash
+    where `start_hash` is known."""
+    start_hash: str | None = None
+    """SHA-256 of that file; found by reading it, not given."""
+    checkpoint: str = "none"
+    """"last": the model after the last step is kept in the run's directory. Not part of the hash."""
     seed: int = 0
     """From 0 to below 2**31, so that numbers derived from it fit in 64 bits."""
     dilation: float = 1.0
@@ -106,6 +114,16 @@ class RunSpec:
         return PROGRAMS.get(self.workload.target, "training")
 
     @property
+    def keeps_model(self) -> bool:
+        return self.checkpoint == "last"
+
+    @property
+    def asked_of_models(self) -> list[str]:
+        """What was said of models in files, as it was given; only a training of ours can do either."""
+        start = [] if self.start_from is None else [f"start_from={self.start_from}"]
+        return [*start, *(["checkpoint=last"] if self.keeps_model else [])]
+
+    @property
     def outermost_topology(self) -> Topology:
         """The topology at its fastest and farthest, by what events will make of it."""
         return outermost(self.topology, self.events)
@@ -136,7 +154,11 @@ class RunSpec:
             yield f"max_wall_s={self.max_wall_s}: must be above 0"
         if not 0 <= self.metrics_port <= 65535:
             yield f"metrics_port={self.metrics_port}: must be from 0 (any free one) to 65535"
+        if self.program != "training":
+            for asked in self.asked_of_models:
+                yield f"{asked}: the model of workload={self.workload.name} is its own; leave it out"
         for key, value, known in (
+            ("checkpoint", self.checkpoint, CHECKPOINTS),
             ("runtime", self.runtime, RUNTIMES),
             ("shaper", self.shaper, SHAPERS),
             ("tcp", self.tcp, TCP_PROFILES),
@@ -173,11 +195,15 @@ class RunSpec:
     def hash(self) -> str:
         """Of everything that can change a result: port and patience cannot, and a chosen dilation is not to."""
         data = dataclasses.asdict(self)
-        del data["metrics_port"], data["max_wall_s"]
+        del data["metrics_port"], data["max_wall_s"], data["checkpoint"]
         if self.auto_dilation:
             del data["dilation"]
         if self.data_hash is None:
             del data["data_hash"]
+        if self.start_hash is not None or self.start_from is None:
+            del data["start_from"]
+        if self.start_hash is None:
+            del data["start_hash"]
         if self.transform == UNCHANGED:
             del data["transform"]  # as of runs from before there were any
         text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)

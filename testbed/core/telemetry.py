@@ -33,6 +33,8 @@ MOST_LINE_BYTES = 1 << 20
 SOCKET_IN_NODE = "/run/longhaul/telemetry.sock"
 STORE_IN_NODE = "/run/longhaul/store"
 """A directory that all nodes of a run share, for ranks to find each other."""
+KEPT_MODEL = "model.pt"
+"""There, before rank 0 is done: the model, where it is to be kept."""
 PHASES = ("forward", "backward", "compress", "communicate", "decompress", "optimizer", "exposed_communication")
 """Keys of `phase_s`. `communicate` is time during which a collective is under way; `exposed_communication` is the part
 of the step in which the worker did nothing but wait for one. All but `communicate`, which runs beside them, add up to

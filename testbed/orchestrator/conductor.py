@@ -21,6 +21,7 @@ from testbed.orchestrator.emulation.container import Sandbox
 from testbed.orchestrator.emulation.measurement import Prober
 from testbed.orchestrator.emulation.network import Network
 from testbed.orchestrator.emulation.shapers.choice import choose
+from testbed.orchestrator.kept_models import take_over
 from testbed.orchestrator.launch import Workers
 from testbed.orchestrator.network_record import NetworkRecord
 from testbed.orchestrator.observation.collector import Collector
@@ -114,6 +115,8 @@ class Conductor:
                 record.stage("busy", "workers connected: links measured again beside their warm-up")
                 written.add(prober.measure("busy", access=False))
             self._run(network, prober, workers, background)
+            if spec.keeps_model:
+                record.stage("kept", f"kept: {take_over(sandbox.kept_model, record.run.model)}")
             written.finish()
 
     def _tell_routers(self, network: Network) -> None:
@@ -136,6 +139,7 @@ class Conductor:
             work=work,
             memory_bytes=int(memory * _MEMORY_SHARE / self.spec.workers),
             containers=self.spec.workers,
+            keeps_model=self.spec.keeps_model,
             seen=() if directory is None else (directory,),
             hosts="".join(f"{network.plan.node_address(node)} {node}\n" for node in network.workers),
         )

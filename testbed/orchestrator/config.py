@@ -23,9 +23,10 @@ from testbed.core.spec import PROGRAMS, Part, RunSpec
 from testbed.core.topology import Topology
 from testbed.orchestrator import programs
 from testbed.orchestrator.background_setting import compile_background
-from testbed.orchestrator.clone import CONF_DIR
+from testbed.orchestrator.clone import CONF_DIR, RUNS_ROOT
 from testbed.orchestrator.emulation import tc
 from testbed.orchestrator.events.compiler import ELASTIC_WORKLOAD, compile_events, read_events
+from testbed.orchestrator.kept_models import located
 from testbed.orchestrator.overrides import Override, first_line, parse_overrides, unknown
 from testbed.orchestrator.scale import apply_scale, scale_of
 from testbed.orchestrator.settings import AUTO, SETTINGS, read_settings, with_run_defaults
@@ -71,17 +72,20 @@ def compose(overrides: Sequence[str], conf_dir: Path = CONF_DIR) -> RunSpec:
     return resolve(overrides, conf_dir).spec
 
 
-def resolve(texts: Sequence[str], conf_dir: Path = CONF_DIR, *, emulated: bool = True) -> Resolved:
+def resolve(
+    texts: Sequence[str], conf_dir: Path = CONF_DIR, *, emulated: bool = True, runs_root: Path = RUNS_ROOT
+) -> Resolved:
     """Like `compose`, but faults are returned beside what could be read.
 
     Args:
+        runs_root: where the runs lie that may be begun with.
         emulated: whether it is to be run; otherwise its network may be larger than one can be built.
     """
     overrides, faults = parse_overrides(texts)
     faults += _key_faults(overrides)
     overrides = [o for o in overrides if o.head in GROUPS or o.key in SETTINGS]
     try:
-        return _Composition(overrides, conf_dir, faults, emulated=emulated).resolve()
+        return _Composition(overrides, conf_dir, faults, emulated=emulated, runs_root=runs_root).resolve()
     except (HydraException, OmegaConfBaseException, YAMLError, OSError) as error:
         return Resolved((*faults, f"configuration in {conf_dir}: {first_line(error)}"), {}, None, False)
 
@@ -109,10 +113,11 @@ class _Composition:
     """One pass over the arguments; gathers `faults` as it goes and puts defaults in place of what is at fault."""
 
     def __init__(
-        self, overrides: Sequence[Override], conf_dir: Path, faults: list[str], *, emulated: bool = True
+        self, overrides: Sequence[Override], conf_dir: Path, faults: list[str], *, emulated: bool, runs_root: Path
     ) -> None:
         self.overrides = overrides
         self.emulated = emulated
+        self.runs_root = runs_root
         self.conf_dir = conf_dir
         self.faults = faults
         entries = OmegaConf.load(conf_dir / "config.yaml").defaults
@@ -139,6 +144,8 @@ class _Composition:
             filled["steps"] = 1  # the workload's own, which is not known; that it is not, is a fault already
         filled["events"] = self._events(settings["events"], topology, parts["workload"])
         filled["background"] = self._background(settings["background"], topology, settings["seed"])
+        filled["start_from"], faults = located(settings["start_from"], self.runs_root)
+        self.faults += faults
         filled["scale"] = scale_of(parts["workload"])
         if topology is not None:
             has_changes = bool(filled["events"] or filled["background"])

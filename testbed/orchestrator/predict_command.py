@@ -19,7 +19,7 @@ from testbed.core.rundir import RUN_ID, RunDir
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import predicted_run
 from testbed.orchestrator.calibration import calibrate
-from testbed.orchestrator.clone import environment
+from testbed.orchestrator.clone import RUNS_ROOT, environment
 from testbed.orchestrator.config import resolve
 from testbed.orchestrator.plugin_check import check_parts
 from testbed.orchestrator.seal import give_to_caller
@@ -51,7 +51,7 @@ def predict(
     if made is not None and not overrides:
         question = {"spec": made["spec"], "cpu": made["cpu_profile"], "device": made["device_profile"]}
     else:
-        spec = _spec(overrides)
+        spec = _spec(overrides, runs_root)
         question = {"spec": spec.to_json(), **_profiles(spec, profile, made)}
     with tempfile.TemporaryDirectory() as folder:
         answer, began_s = Path(folder) / "prediction.json", time.monotonic()
@@ -71,22 +71,22 @@ def question_of(overrides: Sequence[str]) -> dict[str, Any]:
     Raises:
         InputError: with every fault at once.
     """
-    spec = _spec(overrides)
+    spec = _spec(overrides, RUNS_ROOT)
     return {"spec": spec.to_json(), **_profiles(spec, None, None)}
 
 
-def _spec(overrides: Sequence[str]) -> RunSpec:
+def _spec(overrides: Sequence[str], runs_root: Path) -> RunSpec:
     """With the dilation that was given, or none: what is predicted is not slowed down."""
-    resolved = resolve(overrides, emulated=False)
-    faults = [*resolved.faults]
+    resolved = resolve(overrides, emulated=False, runs_root=runs_root)
+    faults, start_hash = [*resolved.faults], None
     if resolved.stand_in is not None and resolved.stand_in.program == "training":
         try:
-            check_parts(resolved.stand_in)
+            start_hash = check_parts(resolved.stand_in).get("start_hash")
         except InputError as error:
             faults += error.faults
     if faults:
         raise InputError(*dict.fromkeys(faults))
-    return dataclasses.replace(resolved.spec, auto_dilation=False)
+    return dataclasses.replace(resolved.spec, auto_dilation=False, start_hash=start_hash)
 
 
 def _profiles(spec: RunSpec, profile: Path | None, made: dict[str, Any] | None) -> dict[str, Any]:

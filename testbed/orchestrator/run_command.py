@@ -38,7 +38,7 @@ def run(
     Raises:
         InputError, MachineError: with every fault of the input and every lack of the machine together.
     """
-    spec = checked_spec(resolve(overrides), runs_root)
+    spec = checked_spec(resolve(overrides, runs_root=runs_root), runs_root)
     from testbed.orchestrator.supervise import supervise  # Mininet and all: only once it is known to be there
 
     seal_killed(runs_root)
@@ -75,12 +75,12 @@ def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:
     # starting torch takes seconds, so defaults are not checked again for somebody who misspelt a topology
     checkable = resolved.stand_in is not None and (resolved.parts_given or not (faults or lines))
     broken: LonghaulError | None = None
-    data_hash: str | None = None
+    found: dict[str, Any] = {}
     if checkable and resolved.stand_in is not None and resolved.stand_in.program == "training":
         try:
             answer = check_parts(resolved.stand_in)
             faults += memory_faults(resolved.stand_in, answer)
-            data_hash = answer.get("data_hash")
+            found = {key: answer.get(key) for key in ("data_hash", "start_hash")}
         except InputError as error:
             faults += error.faults
         except LonghaulError as error:
@@ -91,7 +91,7 @@ def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:
         raise MachineError(*lines, *(broken.faults if broken else ()))
     if broken:
         raise broken
-    return dataclasses.replace(resolved.spec, data_hash=data_hash)
+    return dataclasses.replace(resolved.spec, **found)
 
 
 def _checks(resolved: Resolved, runs_root: Path) -> list[Check]:

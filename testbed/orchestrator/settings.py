@@ -51,6 +51,8 @@ SETTINGS: dict[str, Setting] = {
     "batch_size": Setting("whole", optional=True),
     "evaluate_every": Setting("whole", optional=True),
     "target": Setting("number", optional=True),
+    "start_from": Setting("text", optional=True),
+    "checkpoint": Setting("text"),
     "seed": Setting("whole"),
     "dilation": Setting("number", may_be_auto=True),
     "runtime": Setting("text"),

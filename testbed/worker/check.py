@@ -11,8 +11,8 @@ from testbed.core.spec import RunSpec
 
 
 def check(source: TextIO, sink: TextIO) -> int:
-    """Read `RunSpec.to_json()`, write {"faults", "parameters", "metric", "uses_feedback", "computes", "data_hash"};
-    return the exit status."""
+    """Read `RunSpec.to_json()`, write {"faults", "parameters", "metric", "uses_feedback", "computes", "data_hash",
+    "start_hash"}; return the exit status."""
     answer: dict[str, Any] = {"faults": [], "parameters": None, "metric": None}
     try:
         answer |= _built(RunSpec.from_json(json.load(source)))
@@ -26,13 +26,16 @@ def check(source: TextIO, sink: TextIO) -> int:
 
 
 def _built(spec: RunSpec) -> dict[str, Any]:
+    from testbed.worker import kept_model
     from testbed.worker.build import prefixed
+    from testbed.worker.first_model import first_model
     from testbed.worker.parts import build_parts
 
     parts = build_parts(spec)
     workload = parts.workload
     raise_input_faults([*parts.device.faults(), *(prefixed("workload", fault) for fault in workload.faults())])
-    model = workload.model(spec.seed)
+    start_hash = None if spec.start_from is None else kept_model.checksum(spec.start_from)
+    model, _ = first_model(dataclasses.replace(spec, start_hash=start_hash), parts)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     if parts.transform.changes_the_model:
         parts.transform.example(model)
@@ -42,4 +45,5 @@ def _built(spec: RunSpec) -> dict[str, Any]:
         "uses_feedback": parts.compressor.uses_feedback,
         "computes": workload.computes,
         "data_hash": workload.data_hash(),
+        "start_hash": start_hash,
     }

@@ -56,8 +56,9 @@ def layer_names(model: nn.Module) -> list[str]:
 
 
 def layer_sizes(model: nn.Module) -> dict[str, int]:
-    """Elements of each one's own parameters, in order."""
-    return {n: sum(p.numel() for p in model.get_submodule(n).parameters(recurse=False)) for n in layer_names(model)}
+    """Elements of each one's own parameters that learn, in order."""
+    own = {name: model.get_submodule(name).parameters(recurse=False) for name in layer_names(model)}
+    return {name: sum(p.numel() for p in parameters if p.requires_grad) for name, parameters in own.items()}
 
 
 def measure_layers(
@@ -140,5 +141,7 @@ def _forward_hooks(model: nn.Module, names: list[str], marks: _Marks) -> Iterato
 def _backward_hooks(model: nn.Module, marks: _Marks) -> Iterator[Any]:
     """Gradients arrive as backward goes; the time before one belongs to its layer."""
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue  # backward does not come to it; what it takes to pass belongs to the next one
         layer = name.rpartition(".")[0]
         yield parameter.register_post_accumulate_grad_hook(lambda _, layer=layer: marks.mark(f"b:{layer}"))

@@ -23,6 +23,7 @@ from testbed.core.telemetry import PHASES
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.comm import Communicator
 from testbed.worker.evaluation import Evaluations
+from testbed.worker.first_model import first_model
 from testbed.worker.layers import layer_sizes
 from testbed.worker.parts import Parts, changed_parts
 from testbed.worker.queueing import Queueing
@@ -31,7 +32,7 @@ from testbed.worker.times import ComputeTimes
 from testbed.worker.transform import TransformContext
 from testbed.worker.transformed_optimizer import LearningRate, leave_undecayed
 from testbed.worker.warm_up import WarmUp
-from testbed.worker.workload import parameters_crc32
+from testbed.worker.workload import parameters_crc32, trained
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -48,7 +49,7 @@ class Training:
             profile: how long phases last; without, as long as they take here.
         """
         self.spec, self.parts, self.comm, self.emit = spec, parts, comm, emit
-        self.model = parts.workload.model(spec.seed)
+        self.model, self._change = first_model(spec, parts)
         self._profile = profile
         self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, self.model))
         self._queueing = Queueing()
@@ -66,7 +67,8 @@ class Training:
 
     @property
     def parameters(self) -> int:
-        return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+        """That learn."""
+        return sum(p.numel() for p in trained(self.model))
 
     def bind(self) -> None:
         """Have transform and strategy take their parts; all ranks at once."""
@@ -79,15 +81,18 @@ class Training:
             TransformContext(model=self.model, comm=self.comm, steps=self.steps, loss=loss, waiting=self._waiting)
         )
         self.parts.strategy.bind(self.context)
+        if self._change is not None and self.comm.rank == 0:
+            self.emit({"t_s": 0.0, "rank": 0, "step": 0, **self._change})
 
     def describe(self) -> dict[str, Any]:
         """The "model" event; the strategy is bound by then."""
         metric = self.parts.workload.metric
+        dense = self.parameters if self._change is None else self._change["parameters_before"]
         return {
             "event": "model",
             "rank": self.comm.rank,
             "parameters": self.parameters,
-            "dense_bytes_step": 2 * (self.comm.world_size - 1) * 4 * self.parameters,
+            "dense_bytes_step": 2 * (self.comm.world_size - 1) * 4 * dense,
             "metric_name": metric and metric.name,
             "metric_target": metric and metric.target,
             "higher_is_better": metric and metric.higher_is_better,
@@ -244,7 +249,7 @@ class Training:
             leave_undecayed(optimizer, model, transform.undecayed(model))
             transform.attach(model, optimizer)
 
-        optimizer = workload.optimizer(model.parameters())
+        optimizer = workload.optimizer(trained(model))
         prepare(optimizer)
         self._rate = LearningRate(optimizer)
         return WorkerContext(

@@ -74,6 +74,9 @@ def build_parts(spec: RunSpec) -> Parts:
         faults.append(f"batch_size={spec.batch_size}: cannot be taken in {parts} equal parts, as the strategy does")
     if {"compressor", "strategy", "workload"} <= built.keys():
         faults += built["strategy"].faults(built["compressor"], built["workload"], spec.workers)
+    if "workload" in built and not built["workload"].computes:
+        name = spec.workload.name
+        faults += [f"{asked}: workload={name} learns nothing; leave it out" for asked in spec.asked_of_models]
     if not faults:
         faults += _transform_faults(spec, Parts(**built))
     if faults:

@@ -15,11 +15,13 @@ from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
 from testbed.core.profile import CodecTimes, LayerTimes, Profile
 from testbed.core.spec import RunSpec
 from testbed.worker.codec_times import codec_times
+from testbed.worker.first_model import first_model
 from testbed.worker.layers import measure_layers, to_device
 from testbed.worker.machine import this_machine
 from testbed.worker.parts import build_parts
 from testbed.worker.repeated import repeated
 from testbed.worker.step_times import batch_of, measure
+from testbed.worker.workload import trained
 
 _LADDER = tuple(4**power for power in range(5, 13))
 """Sizes, in elements, at which the codec is measured beside those of the step's own buckets: 4 kB to 64 MB."""
@@ -83,7 +85,7 @@ def _on_accelerator(spec: RunSpec, cpu: Profile, device: torch.device) -> Profil
     A strategy's own work is not timed there, and what it takes here says nothing of it: such a profile has none.
     """
     parts = build_parts(spec)
-    model = parts.workload.model(spec.seed).to(device)
+    model = first_model(spec, parts)[0].to(device)
     layers, forward_s, backward_s = measure_layers(parts.workload, model, spec, repeated)
     return dataclasses.replace(
         cpu,
@@ -106,7 +108,7 @@ def _with_flop_of(layers: tuple[LayerTimes, ...], cpu: Profile) -> tuple[LayerTi
 def _optimizer_s(spec: RunSpec, model: torch.nn.Module, device: torch.device) -> float:
     parts = build_parts(spec)
     workload = parts.workload
-    optimizer = with_feedback(parts.compressor).adopt(workload.optimizer(model.parameters()))
+    optimizer = with_feedback(parts.compressor).adopt(workload.optimizer(trained(model)))
     workload.loss(model, to_device(batch_of(workload, spec), device)).backward()
     times: list[float] = []
     for _ in range(12):

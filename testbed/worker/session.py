@@ -7,12 +7,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError, RunError
 from testbed.core.profile import Profile
 from testbed.core.spec import RunSpec
-from testbed.core.telemetry import SOCKET_IN_NODE, Channel, Welcome, connect
+from testbed.core.telemetry import KEPT_MODEL, SOCKET_IN_NODE, Channel, Welcome, connect
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -82,6 +83,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders) -> None:
     import torch
 
     torch.set_num_threads(1)
+    from testbed.worker import kept_model
     from testbed.worker.comm import Communicator
     from testbed.worker.leaving import leave_in_peace
     from testbed.worker.loop import Training
@@ -109,7 +111,10 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders) -> None:
     if welcome.rank == 0:
         emit(training.describe())
     training.warm_up(orders.busy, orders.go, build_parts(spec).compressor, turn(welcome.store, welcome.rank))
-    emit(training.run(orders.t0_s))
+    done = training.run(orders.t0_s)
+    if spec.keeps_model and welcome.rank == 0:
+        kept_model.keep(parts.transform.kept(training.model), Path(welcome.store).with_name(KEPT_MODEL))
+    emit(done)
     orders.leaving = True
     comm.close()
 

@@ -23,6 +23,7 @@ from testbed.core.spec import Part, RunSpec
 from testbed.worker.clock import PhaseClock
 from testbed.worker.codec_times import codec_times
 from testbed.worker.comm import Communicator
+from testbed.worker.first_model import first_model
 from testbed.worker.layers import measure_layers
 from testbed.worker.machine import this_machine
 from testbed.worker.parts import build_parts, spec_after
@@ -30,7 +31,7 @@ from testbed.worker.rehearsal import Echo
 from testbed.worker.repeated import repeated
 from testbed.worker.strategy import Beside, WorkerContext
 from testbed.worker.times import ComputeTimes
-from testbed.worker.workload import Workload
+from testbed.worker.workload import Workload, trained
 
 Shape = Callable[[torch.nn.Module], None]
 """What a transform does to the layers of a model."""
@@ -46,6 +47,8 @@ def measure(spec: RunSpec) -> Profile:
     found = _measured(spec, lambda _: None, device.layers)
     if not transform.changes_the_model:
         return found
+    if transform.changes_at_once:
+        return dataclasses.replace(found, switched=found)
     then = spec_after(spec, transform)
     switched = _measured(then, transform.example, lambda layers: device.switched_layers(found, layers))
     return dataclasses.replace(found, switched=switched)
@@ -54,7 +57,7 @@ def measure(spec: RunSpec) -> Profile:
 def _measured(spec: RunSpec, shape: Shape, on_device: OnDevice) -> Profile:
     parts = build_parts(spec)
     parts.workload.preload()
-    model = parts.workload.model(spec.seed)
+    model, _ = first_model(spec, parts)
     shape(model)
     layers, forward_s, backward_s = measure_layers(parts.workload, model, spec, repeated)
     found = Profile(
@@ -137,7 +140,7 @@ def _strategy_step(spec: RunSpec, layers: Profile, shape: Shape) -> tuple[list[L
     the times of layers has those of the emulated device.
     """
     parts = build_parts(spec)
-    model = parts.workload.model(spec.seed)
+    model, _ = first_model(spec, parts)
     shape(model)
     clock = PhaseClock(times=ComputeTimes.known(layers, model))
     parts.strategy.bind(
@@ -145,7 +148,7 @@ def _strategy_step(spec: RunSpec, layers: Profile, shape: Shape) -> tuple[list[L
             spec=spec,
             workload=parts.workload,
             model=model,
-            optimizer=parts.workload.optimizer(model.parameters()),
+            optimizer=parts.workload.optimizer(trained(model)),
             compressor=_Adopting(parts.compressor),
             comm=Echo(0, spec.workers, spec.timeout_s),
             clock=clock,

@@ -69,9 +69,12 @@ class ComputeTimes:
 
 
 def _by_parameter(profile: Profile, model: nn.Module) -> dict[int, float]:
-    """A layer's whole time at its last parameter, the first that backward reaches: never too early."""
+    """A layer's whole time at the last of its parameters that learn, the first that backward reaches: never too
+    early."""
     by_layer = {layer.name: layer.backward_s for layer in profile.layers}
     seconds: dict[int, float] = {}
     for name, parameter in reversed(list(model.named_parameters())):
+        if not parameter.requires_grad:
+            continue
         seconds[id(parameter)] = by_layer.pop(name.rpartition(".")[0], 0.0)
     return seconds

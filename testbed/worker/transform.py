@@ -2,6 +2,7 @@
 
 In the order in which the loop calls it, on every rank:
 
+    begin(model, seed)                  before anything hangs on the model, also of models that are measured
     bind                                before the strategy is bound
     attach(model, optimizer)            of each optimizer that takes steps
     rate_factor(step)                   before step `step`: what learning rates are multiplied by
@@ -15,7 +16,7 @@ switched should be a new one of the workload's with the parameters of the old on
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -47,12 +48,28 @@ class Transform(ABC):
 
     changes_the_model: ClassVar[bool] = True
     """Whether it ever does."""
+    changes_at_once: ClassVar[bool] = False
+    """Whether it does so in `begin`, and never again."""
     compresses_after: bool = True
     """Whether the run's compressor is used for the changed model too; otherwise it is sent as it is."""
 
     def faults(self, steps: int) -> Iterator[str]:
         """What is wrong in a run of so many steps, one line each."""
         yield from ()
+
+    def begin(self, model: nn.Module, seed: int) -> dict[str, Any] | None:
+        """Change a model that nothing hangs on yet, in place: the same on all ranks, which tell each other nothing.
+
+        Args:
+            seed: of the run.
+
+        Returns:
+            The event for the record; None: nothing has changed.
+
+        Raises:
+            InputError: with every fault of the transform's parameters for this model.
+        """
+        return None
 
     def bind(self, context: TransformContext) -> None:  # noqa: B027 - what changes nothing needs nothing
         """Take the parts of this run. Collectives are allowed; all ranks bind at once."""
@@ -88,6 +105,10 @@ class Transform(ABC):
 
     def shape(self, model: nn.Module) -> None:  # noqa: B027 - most models keep their layers
         """Give a model of initial layers those that it has by now, for a checkpoint's parameters to be loaded."""
+
+    def kept(self, model: nn.Module) -> Mapping[str, Any]:
+        """The state of a model after the last step, as another run may begin with it."""
+        return model.state_dict()
 
     def rate_factor(self, step: int) -> float:
         """Of the learning rate in step `step`, counted from 0."""

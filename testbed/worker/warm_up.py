@@ -14,7 +14,7 @@ from torch import nn
 from compressors.base import Compressor
 from testbed.core.spec import RunSpec
 from testbed.worker.rehearsal import rehearse
-from testbed.worker.workload import Workload
+from testbed.worker.workload import Workload, trained
 
 WARM_UP_STEPS = 2
 TURNS = 8
@@ -38,7 +38,7 @@ class WarmUp:
     def rehearse(self) -> None:
         """Two whole steps, and a reduction without other ranks."""
         model = self._workload.warm_up_model(self._original)
-        optimizer = self._workload.optimizer(model.parameters())
+        optimizer = self._workload.optimizer(trained(model))
         for step in range(WARM_UP_STEPS):
             self._workload.loss(model, self._batch).backward()
             if step == 0:

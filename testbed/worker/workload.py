@@ -103,6 +103,11 @@ def _split(batch: Batch, parts: int) -> list[Batch]:
     raise TypeError(f"a batch of {type(batch).__name__} cannot be split; its workload's `split` has to")
 
 
+def trained(model: nn.Module) -> list[nn.Parameter]:
+    """Those that learn, in order: what an optimizer is given."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
 def parameters_crc32(model: nn.Module) -> int:
     """Of all parameters' bits, in order."""
     checksum = 0

@@ -127,11 +127,13 @@ def _import_all(spec: RunSpec) -> None:
     torch.set_num_threads(1)
     import torch._dynamo  # an optimizer's first step imports it, and DDP's constructor
 
-    from testbed.worker import comm, leaving, loop, session
+    from testbed.worker import comm, kept_model, leaving, loop, session
     from testbed.worker.parts import build_parts
 
     assert comm and leaving and loop and session
     build_parts(spec).workload.preload()
+    if spec.start_from is not None:
+        kept_model.preload(spec.start_from, spec.start_hash)
 
 
 def _live(place: Place, parent: int, container: int, log: int) -> NoReturn:

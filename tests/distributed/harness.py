@@ -53,6 +53,8 @@ def make_spec(
     strategy: str = "ddp", compressor: str = "none", workers: int = 2, *, route: str = "gather", **given: Any
 ) -> RunSpec:
     fields: dict[str, Any] = {"steps": 5, "batch_size": 32, "evaluate_every": 1000, "timeout_s": TIMEOUT_S} | given
+    if isinstance(fields.get("transform"), dict):  # as JSON
+        fields["transform"] = Part(**fields["transform"])
     return RunSpec(
         topology=topology(route, workers),
         workload=part("workload", "digits", fields.pop("workload_params", None)),
@@ -152,7 +154,8 @@ def run(
     with port_of_ones_own() as port:
         logs = {rank: folder / f"rank{rank}.log" for rank in range(spec.workers) if rank not in absent}
         workers = {rank: _start(rank, log, path, python_path) for rank, log in logs.items()}
-        conversation = _Conversation(spec, listener, port, on_event)
+        store = str(folder / "ranks") if spec.keeps_model else ""
+        conversation = _Conversation(spec, listener, port, on_event, store)
         outcome = Outcome(conversation.events)
         try:
             conversation.hold(workers, time.monotonic() + limit_s)
@@ -194,8 +197,9 @@ def _end(workers: Workers, grace_s: float) -> list[int]:
 class _Conversation:
     """The orchestrator's end of the socket."""
 
-    def __init__(self, spec: RunSpec, listener: socket.socket, port: int, on_event: OnEvent | None) -> None:
+    def __init__(self, spec: RunSpec, listener: socket.socket, port: int, on_event: OnEvent | None, store: str) -> None:
         self.spec, self.listener, self.port, self.on_event = spec, listener, port, on_event
+        self.store = store
         self.channels: list[Channel] = []
         self.events: list[dict[str, Any]] = []
         self._selector = DefaultSelector()
@@ -230,7 +234,7 @@ class _Conversation:
 
     def _answer(self, message: dict[str, Any], channel: Channel, workers: Workers) -> None:
         if message["event"] == "hello":
-            _welcome(self.spec, channel, int(message["node"]), self.port)
+            _welcome(self.spec, channel, int(message["node"]), self.port, self.store)
             return
         self.events.append(message)
         if message["event"] == "warm":
@@ -259,7 +263,7 @@ def _lines(channel: Channel, selector: BaseSelector) -> list[dict[str, Any]]:
     return messages
 
 
-def _welcome(spec: RunSpec, channel: Channel, rank: int, port: int) -> None:
+def _welcome(spec: RunSpec, channel: Channel, rank: int, port: int, store: str) -> None:
     channel.send_welcome(
         Welcome(
             spec=spec.to_json(),
@@ -268,5 +272,6 @@ def _welcome(spec: RunSpec, channel: Channel, rank: int, port: int) -> None:
             interface="lo",
             master_address="127.0.0.1",
             master_port=port,
+            store=store,
         )
     )

@@ -20,7 +20,7 @@ from typing import Any
 
 from testbed.core import seccomp
 from testbed.core.errors import MachineError, RunError
-from testbed.core.telemetry import SOCKET_IN_NODE, STORE_IN_NODE
+from testbed.core.telemetry import KEPT_MODEL, SOCKET_IN_NODE, STORE_IN_NODE
 from testbed.orchestrator.cleanup import CGROUP_ROOT
 from testbed.orchestrator.emulation.open_files import LIMIT_AT_START
 from testbed.orchestrator.emulation.root import MaskedRoot
@@ -33,6 +33,8 @@ MOST_PROCESSES = 512
 SHM_BYTES = 1 << 30
 TMP_BYTES = 1 << 29
 STORE_BYTES = 1 << 24
+MOST_MODEL_BYTES = 1 << 33
+"""A bound, not memory: what is written counts against the writer's."""
 _RUNC_TIMEOUT_S = 30.0
 
 
@@ -58,6 +60,8 @@ class Sandbox:
     """Lines of /etc/hosts: the nodes by name."""
     containers: int = 1
     """How many share the cores."""
+    keeps_model: bool = False
+    """Whether a model is to be left beside what ranks meet at, which has room for it then."""
 
     @property
     def cpu_shares(self) -> int:
@@ -109,10 +113,16 @@ class Sandbox:
     def root(self) -> MaskedRoot:
         """Of all containers, and beside it the directory in which their ranks meet; made once."""
         self._store.mkdir(parents=True)
-        options = f"nosuid,nodev,noexec,mode=1777,size={STORE_BYTES}"
+        room_bytes = STORE_BYTES + (MOST_MODEL_BYTES if self.keeps_model else 0)
+        options = f"nosuid,nodev,noexec,mode=1777,size={room_bytes}"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "store", str(self._store)], check=True)
         files = [*self.bound_back(), Path(SOCKET_IN_NODE)]
         return MaskedRoot(self.work, files, self.hosts, directories=[Path(STORE_IN_NODE)])
+
+    @property
+    def kept_model(self) -> Path:
+        """Where rank 0 leaves it, as the host sees it."""
+        return self._store / KEPT_MODEL
 
     @property
     def _store(self) -> Path:

@@ -59,7 +59,7 @@ def factorise(model: nn.Module, ranks: Mapping[str, int], *, extra_norm: bool = 
         full = model.get_submodule(name)
         assert isinstance(full, nn.Linear | nn.Conv2d)
         made, lost = low_rank(full, rank, extra_norm=extra_norm)
-        _replace(model, full, made)
+        replace(model, full, made)
         layer = layers[name]
         found.append(Factorised(name, rank, layer.full_rank, layer.elements, layer.factor_elements(rank), lost))
     return found
@@ -126,7 +126,8 @@ def _is_factor(model: nn.Module, name: str) -> bool:
     return isinstance(model.get_submodule(name.rpartition(".")[0]), LowRankLinear | LowRankConv2d)
 
 
-def _replace(model: nn.Module, full: nn.Module, made: nn.Module) -> None:
+def replace(model: nn.Module, full: nn.Module, made: nn.Module) -> None:
+    """Put `made` wherever `model` has `full`."""
     for parent in list(model.modules()):
         for own, child in list(parent._modules.items()):  # with those that one module has under two names
             if child is full:

@@ -56,11 +56,11 @@ def low_rank(full: Full, rank: int, *, extra_norm: bool = False) -> tuple[LowRan
     u, v, lost = factors(full.weight, rank)
     made: LowRank
     if isinstance(full, nn.Linear):
-        made = LowRankLinear(_linear(u), _linear(v))
+        made = LowRankLinear(bare_linear(u), bare_linear(v))
     else:
-        first = _conv(full.in_channels, rank, full)
+        first = bare_conv(full.in_channels, rank, full)
         first.weight = nn.Parameter(u.view(rank, full.in_channels, *full.kernel_size))
-        second = _conv(rank, full.out_channels)
+        second = bare_conv(rank, full.out_channels)
         second.weight = nn.Parameter(v.view(full.out_channels, rank, 1, 1))
         norm = nn.BatchNorm2d(rank, dtype=u.dtype, device=u.device) if extra_norm else None
         made = LowRankConv2d(first, second, norm)
@@ -68,14 +68,15 @@ def low_rank(full: Full, rank: int, *, extra_norm: bool = False) -> tuple[LowRan
     return made.train(full.training), lost
 
 
-def _linear(weight: Tensor) -> nn.Linear:
+def bare_linear(weight: Tensor) -> nn.Linear:
+    """Without a bias."""
     with torch.device("meta"):  # makes no numbers
         made = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
     made.weight = nn.Parameter(weight)
     return made
 
 
-def _conv(inputs: int, outputs: int, like: nn.Conv2d | None = None) -> nn.Conv2d:
+def bare_conv(inputs: int, outputs: int, like: nn.Conv2d | None = None) -> nn.Conv2d:
     """Without a bias, and yet without a weight; of one place, or of the places of `like`."""
     with torch.device("meta"):
         if like is None:

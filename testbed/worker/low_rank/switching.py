@@ -58,7 +58,7 @@ class LowRankTransform(Transform):
         factorise(model, plan.ranks, extra_norm=self.extra_norm)
 
     def switch(self, model: nn.Module, plan: LowRankPlan, step: int) -> dict[str, Any]:
-        before = _parameters(model)
+        before = parameters(model)
         found = factorise(model, plan.ranks, extra_norm=self.extra_norm)
         # equal weights have equal factors only where libraries and processors are equal too
         checksum = parameters_crc32(model)
@@ -68,7 +68,7 @@ class LowRankTransform(Transform):
         return {
             "event": "transform",
             "parameters_before": before,
-            "parameters": _parameters(model),
+            "parameters": parameters(model),
             "factorised": [asdict(one) for one in found],
             "kept": dict(plan.kept),
         }
@@ -116,5 +116,6 @@ def _nothing_to_do(kept: Mapping[str, str]) -> str:
     return f"transform: no linear map or convolution of the model may be factorised: {reasons}"
 
 
-def _parameters(model: nn.Module) -> int:
+def parameters(model: nn.Module) -> int:
+    """That learn."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)

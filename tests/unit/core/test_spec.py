@@ -67,6 +67,21 @@ def test_data_that_differ_change_the_hash_and_data_without_one_leave_it_as_it_wa
     assert RunSpec.from_json(older).hash == older["hash"]
 
 
+def test_what_a_run_begins_with_counts_by_its_content_and_not_by_where_it_lies() -> None:
+    one, moved = (spec(start_from=path, start_hash="a") for path in ("/a/model.pt", "/b/model.pt"))
+    assert one.hash == moved.hash != spec(start_from="/a/model.pt", start_hash="b").hash
+    assert len({one.hash, spec().hash, spec(start_from="/a/model.pt").hash}) == 3
+    assert RunSpec.from_json(one.to_json()) == one
+
+
+def test_what_is_kept_does_not_change_the_hash_and_specs_from_before_have_theirs() -> None:
+    assert spec(checkpoint="last").hash == spec().hash
+    older = spec().to_json()
+    for key in ("start_from", "start_hash", "checkpoint"):
+        del older[key]
+    assert RunSpec.from_json(older).hash == older["hash"] == "6b5decdd8eeed34e"
+
+
 def test_the_metrics_port_does_not_change_the_hash() -> None:
     assert spec(metrics_port=0).hash == spec().hash
 
@@ -94,6 +109,7 @@ def test_the_order_of_parameters_does_not_change_the_hash() -> None:
         ({"timeout_s": 0.0}, "timeout_s=0.0"),
         ({"metrics_port": -1}, "metrics_port=-1"),
         ({"metrics_port": 65536}, "metrics_port=65536"),
+        ({"checkpoint": "best"}, "checkpoint=best: unknown; known: none, last"),
         ({"runtime": "podman"}, "runtime=podman: unknown; known: runc"),
         ({"shaper": "tc"}, "shaper=tc: unknown; known: auto, netem, nfqueue"),
         ({"tcp": "vegas"}, "tcp=vegas: unknown; known: tuned, stock, reno, bbr"),

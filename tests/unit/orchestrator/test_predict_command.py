@@ -57,7 +57,7 @@ def test_a_run_that_was_made_is_predicted_from_its_record(runs: Path, capfd: pyt
 def test_more_regions_than_can_be_emulated_are_predicted(
     runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("testbed.orchestrator.predict_command.check_parts", lambda spec: None)
+    monkeypatch.setattr("testbed.orchestrator.predict_command.check_parts", lambda spec: {})
     asked = ["topo=ring", REGIONS, "workers=130", "strategy.collective=two_shot"]
     found = predicted(capfd, *asked, "--run", RUN_ID, "--runs", str(runs))
     assert (found["workers"], found["regions"]) == (130, 130)

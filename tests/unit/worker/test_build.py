@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import subprocess
@@ -18,8 +19,10 @@ from compressors.feedback import take_momentum
 from compressors.topk import TopK
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
 from testbed.core.spec import Part, RunSpec
+from testbed.worker import kept_model
 from testbed.worker.build import build
 from testbed.worker.check import check
+from testbed.worker.parts import build_parts
 from testbed.worker.workloads.digits import Digits
 from topologies import lan
 
@@ -53,7 +56,25 @@ def test_a_possible_spec_has_no_faults() -> None:
         "uses_feedback": False,
         "computes": True,
         "data_hash": None,
+        "start_hash": None,
     }
+
+
+def test_a_model_to_begin_with_is_checked_before_anything_is_built(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    state = dict(build_parts(_spec()).workload.model(0).state_dict())
+    kept_model.keep(state, path)
+    lora = Part("lora", "testbed.worker.transforms.lora.LoRA", {"rank": 4, "layers": ["8"]})
+    status, answer = _check(_spec(start_from=str(path), transform=lora))
+    assert status == EXIT_COMPLETED
+    assert answer["start_hash"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert answer["parameters"] == 4 * 2 * 640
+    kept_model.keep({name: value for name, value in state.items() if name != "10.bias"} | {"a": state["0.bias"]}, path)
+    status, answer = _check(_spec(start_from=str(path)))
+    assert (status, len(answer["faults"])) == (EXIT_INPUT, 2)
+    assert answer["faults"][0] == f"start_from={path}: it lacks 10.bias, which the model has"
+    lora.params["layers"] = ["head"]
+    assert "transform.layers: the model has no head" in _check(_spec(transform=lora))[1]["faults"][0]
 
 
 def test_faults_of_all_parts_come_at_once() -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from compressors.none import Uncompressed
+from testbed.analysis.simulator import command
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
 from testbed.core.profile import LayerTimes, Profile
 from testbed.core.spec import Part, RunSpec
@@ -47,6 +48,21 @@ def test_every_layer_with_parameters_takes_time_both_ways(cpu: Profile) -> None:
     assert all(layer.forward_s > 0 and layer.backward_s > 0 for layer in with_parameters)
     # 8 samples through 1024 x 640, two operations a weight
     assert with_parameters[2].forward_flop == 2 * 8 * 1024 * 640
+
+
+def test_of_a_model_with_adapters_what_learns_is_measured_and_predicted() -> None:
+    lora = Part("lora", "testbed.worker.transforms.lora.LoRA", {"rank": 4, "train": ["10"]})
+    asked = dataclasses.replace(spec(), transform=lora)
+    found = measure(asked)
+    adapters = {"0": 9 + 32, "2": 288 + 64, "6": 1024 + 640, "8": 1280}
+    learning = {f"{name}.{side}" for name in adapters for side in ("down", "up")} | {"10"}
+    assert {layer.name for layer in found.layers if layer.parameters} == learning
+    count = 4 * sum(adapters.values()) + 6410
+    assert sum(layer.parameters for layer in found.layers) == sum(found.buckets) == count
+    assert all(layer.backward_s == 0 for layer in found.layers if layer.name.endswith(".base"))
+    assert found.switched == dataclasses.replace(found, switched=None)
+    question = {"spec": asked.to_json(), "cpu": found.to_json(), "device": found.to_json()}
+    assert command.answer(json.loads(json.dumps(question))).plan.parameters == count
 
 
 def test_the_parts_of_a_step_add_up(cpu: Profile) -> None:

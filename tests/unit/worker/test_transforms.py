@@ -18,6 +18,7 @@ from testbed.worker.comm import Communicator
 from testbed.worker.low_rank.factorise import low_rank_layers
 from testbed.worker.transform import Transform
 from testbed.worker.transforms.cuttlefish import Cuttlefish
+from testbed.worker.transforms.lora import LoRA
 from testbed.worker.transforms.none import Unchanged
 from testbed.worker.transforms.pufferfish import Pufferfish
 from testbed.worker.workload import parameters_crc32
@@ -220,6 +221,8 @@ _BAD: list[tuple[type[Transform], dict[str, Any]]] = [
             "frobenius_decay": -1,
         },
     ),
+    (LoRA, {"rank": 0, "alpha": 0, "layers": [], "train": "head"}),
+    (LoRA, {"rank": 1.5, "alpha": float("inf"), "layers": ["a", ""], "train": [True]}),
 ]
 
 
@@ -230,7 +233,7 @@ def test_bad_parameters_are_refused_all_at_once(kind: type[Transform], given: di
     assert [line.split("=")[0] for line in str(caught.value).splitlines()] == list(given)
 
 
-@pytest.mark.parametrize("kind", [Unchanged, Pufferfish, Cuttlefish])
+@pytest.mark.parametrize("kind", [Unchanged, Pufferfish, Cuttlefish, LoRA])
 def test_its_file_lists_every_parameter_with_its_default(kind: type[Transform]) -> None:
     (name,) = {path.stem for path in CONF.glob("*.yaml") if f".{kind.__name__}\n" in path.read_text()}
     given = yaml.safe_load((CONF / f"{name}.yaml").read_text())

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from itertools import accumulate
+from typing import Any
+
+from torch import nn
+
+from testbed.core import parameter_faults
+from testbed.core.errors import InputError
+from testbed.core.low_rank import WeightLayer
+from testbed.worker.low_rank.adapters import adapt, merged
+from testbed.worker.low_rank.factorise import Factorised, weight_layers
+from testbed.worker.low_rank.switching import parameters
+from testbed.worker.transform import Transform
+
+Names = Sequence[str | int] | None
+
+
+class LoRA(Transform):
+    """Keep the weights as they are, and train what is added to them: W x + alpha/rank B A x, with B A of low rank.
+
+    Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, arXiv:2106.09685. B begins as zeros, so
+    that the model is at first the one that it was made of; A is normal, from the seed. Everything else is frozen, but
+    for what `train` names: neither optimizer nor strategy nor compressor sees it, and it is never sent.
+    Differs from the paper: convolutions may have adapters too, no dropout before them, and a projection that a model
+    keeps for queries, keys and values together has one adapter for the three.
+
+    What is kept of such a run (`checkpoint=last`) has the adapters merged into the weights, so that any run of the
+    workload may begin with it.
+
+    Args:
+        rank: of all adapters (r).
+        alpha: times 1/rank what an adapter adds; so it need not be sought again with the rank.
+        layers: names of linear maps and convolutions, or patterns such as "blocks.*.attend"; a name stands for all
+            inside too. None: all of them. Adapters need the module of a layer, so that weights which
+            `nn.MultiheadAttention` keeps as one tensor cannot have any; nor can convolutions in groups, weights that
+            two layers share, and layers that so many elements would not make smaller.
+        train: names or patterns of parameters that are trained themselves, such as those of the last layer ("head")
+            or all biases ("*.bias"). A layer whose weight is among them has no adapter.
+
+    Raises:
+        ValueError: a parameter is not one of these.
+    """
+
+    changes_at_once = True
+
+    def __init__(self, *, rank: int = 8, alpha: float = 8.0, layers: Names = None, train: Names = None) -> None:
+        parameter_faults.raise_all(
+            parameter_faults.whole("rank", rank, 1),
+            parameter_faults.number("alpha", alpha, above=0, below=1e6),
+            _names_fault("layers", layers),
+            _names_fault("train", train),
+        )
+        self.rank, self.alpha = rank, alpha
+        self.layers = None if layers is None else [str(name) for name in layers]
+        self.train = [str(name) for name in train or ()]
+
+    def begin(self, model: nn.Module, seed: int) -> dict[str, Any]:
+        """
+        Raises:
+            InputError: a name or pattern is of nothing, a layer that was named cannot have an adapter, or none can.
+        """
+        before, layers = parameters(model), weight_layers(model)
+        learns = self._learning(model)
+        chosen = [layer for layer in layers if self.layers is None or _any_matches(self.layers, layer.name)]
+        unfit = {layer.name: reason for layer in chosen if (reason := self._unfit(layer, model, learns))}
+        self._raise_faults(model, layers, unfit)
+        adapted = [layer for layer in chosen if layer.name not in unfit]
+        for parameter in model.parameters():
+            parameter.requires_grad_(id(parameter) in learns)
+        adapt(model, {layer.name: self.rank for layer in adapted}, scale=self.alpha / self.rank, seed=seed)
+        others = {layer.name: "not among transform.layers" for layer in layers if layer not in chosen}
+        return {
+            "event": "transform",
+            "parameters_before": before,
+            "parameters": parameters(model),
+            "factorised": [asdict(self._described(layer)) for layer in adapted],
+            "kept": unfit | others,
+        }
+
+    def example(self, model: nn.Module) -> None:
+        """`begin` has done so."""
+
+    def plan_after(self, model: nn.Module, step: int) -> None:
+        return None
+
+    def shape(self, model: nn.Module) -> None:
+        self.begin(model, seed=0)
+
+    def kept(self, model: nn.Module) -> Mapping[str, Any]:
+        return merged(model)
+
+    def _learning(self, model: nn.Module) -> set[int]:
+        """Ids of the parameters that `train` names, by any of their names."""
+        named = model.named_parameters(remove_duplicate=False)
+        return {id(p) for name, p in named if p.requires_grad and _any_matches(self.train, name)}
+
+    def _unfit(self, layer: WeightLayer, model: nn.Module, learns: set[int]) -> str:
+        """Why it has no adapter; empty: it has."""
+        if layer.unfit:
+            return layer.unfit
+        if id(model.get_submodule(layer.name).weight) in learns:
+            return "its weight is trained itself"
+        if layer.groups > 1:
+            return f"a convolution in {layer.groups} groups"
+        if self.rank >= layer.break_even:
+            return f"rank {self.rank} saves nothing: it would have to be below {layer.break_even:.1f}"
+        return ""
+
+    def _described(self, layer: WeightLayer) -> Factorised:
+        elements = layer.factor_elements(self.rank)
+        return Factorised(layer.name, self.rank, layer.full_rank, layer.elements, elements, lost_share=0.0)
+
+    def _raise_faults(self, model: nn.Module, layers: Sequence[WeightLayer], unfit: Mapping[str, str]) -> None:
+        names = [layer.name for layer in layers]
+        faults = list(_unmatched("layers", self.layers or (), names))
+        faults += _unmatched("train", self.train, [name for name, _ in model.named_parameters(remove_duplicate=False)])
+        if self.layers is not None:
+            faults += [f"transform.layers: {name} cannot have an adapter: {reason}" for name, reason in unfit.items()]
+        if not faults and not set(names) - set(unfit):
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in unfit.items()) or "it has no such layers"
+            faults.append(f"transform: no linear map or convolution of the model can have an adapter: {reasons}")
+        if faults:
+            raise InputError(*faults)
+
+
+def _any_matches(patterns: Sequence[str], name: str) -> bool:
+    """Whether one is of `name` or of a module around it."""
+    around = list(accumulate(name.split("."), "{}.{}".format))
+    return any(fnmatchcase(each, pattern) for pattern in patterns for each in around)
+
+
+def _unmatched(key: str, patterns: Sequence[str], names: Sequence[str]) -> Iterator[str]:
+    for pattern in patterns:
+        if not any(_any_matches([pattern], name) for name in names):
+            yield f"transform.{key}: the model has no {pattern}; it has: {', '.join(names) or 'none'}"
+
+
+def _names_fault(key: str, given: object) -> str | None:
+    # layers of an nn.Sequential have numbers for names, which a command line reads as such
+    if given is None:
+        return None
+    if isinstance(given, list | tuple) and given and all(type(name) in (str, int) and name != "" for name in given):
+        return None
+    return f"{key}={parameter_faults.shown(given)}: must be a list of names, as [head], or null"
