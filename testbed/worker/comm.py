@@ -97,6 +97,8 @@ class Communicator:
 
     networked = True
     """Whether there are others to send to."""
+    address = ""
+    """Of rank 0, where others may connect to it; empty where there are none."""
 
     def __init__(self, rank: int, world_size: int, timeout_s: float) -> None:
         self.rank = rank
@@ -125,6 +127,7 @@ class Communicator:
         """
         os.environ["GLOO_SOCKET_IFNAME"] = interface
         comm = cls(rank, world_size, timeout_s)
+        comm.address = address
         timeout = datetime.timedelta(seconds=timeout_s)
         try:
             place: Any

@@ -148,10 +148,14 @@ class Training:
         self.comm.step = step + 1
         started_s = time.monotonic()
         # Paced, drawing a batch is part of what the strategy's forward is given.
+        part = self.parts.strategy.part(rank, self.comm.world_size)
         with self.clock.phase("forward", None if self.clock.times.forward_s is None else 0.0):
-            batch = self.parts.workload.batch(
-                step, rank=rank, world_size=self.comm.world_size, batch_size=spec.batch_size, seed=spec.seed
-            )
+            batch = None
+            if part is not None:
+                place, parts = part
+                batch = self.parts.workload.batch(
+                    step, rank=place, world_size=parts, batch_size=spec.batch_size, seed=spec.seed
+                )
         # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
         is_last = step + 1 == self.steps
         due = is_last or (self.parts.workload.metric is not None and (step + 1) % spec.evaluate_every == 0)
@@ -162,7 +166,7 @@ class Training:
                 self.parts.strategy.settle()
             changed = self._transform(step) if self.parts.transform.looks_after(step) else None
         ended_s = time.monotonic()
-        if not math.isfinite(stats.loss):
+        if stats.loss is not None and not math.isfinite(stats.loss):
             raise RunError(f"rank {rank}: the loss of step {step + 1} is {stats.loss}; the training has diverged")
         if is_last:
             self.clock.end_stretch()
@@ -184,7 +188,7 @@ class Training:
                 "late_s": self.clock.take_late_s() if self.clock.is_paced else None,
                 "queued_s": self._queueing.take_s(under_way=self.comm.stopwatch.is_running) / spec.dilation,
                 "payload_bytes": self._take_sent_bytes(),
-                "samples": spec.batch_size,
+                "samples": 0 if part is None else spec.batch_size,
             }
         )
         if changed is not None and rank == 0:

@@ -63,8 +63,8 @@ class Beside:
 
 @dataclass(frozen=True)
 class StepStats:
-    loss: float
-    """Of this rank's batch, before the step."""
+    loss: float | None
+    """Of this rank's batch, before the step; None of a rank that has no batches."""
 
 
 class Strategy(ABC):
@@ -76,6 +76,10 @@ class Strategy(ABC):
     """Whether an optimizer's `step` makes its updates, in which others may have a say."""
     cycle_steps: int = 1
     """In so many steps each of `layouts` is reduced once."""
+
+    def part(self, rank: int, world_size: int) -> tuple[int, int] | None:
+        """Which part of the data this rank trains on: its place among so many; None: on none of it."""
+        return rank, world_size
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         """Combinations this strategy cannot run, one line each."""

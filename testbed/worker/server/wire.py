@@ -1,0 +1,111 @@
+"""What both ends of a parameter server agree on: how tensors of a round become frames, and frames tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from testbed.core.frame_reading import Expected
+from testbed.core.frames import SERVER, Buffer, Coded, Frame, Kind, Payload
+from testbed.core.tensor_schema import Schema as ListedSchema
+from testbed.core.tensor_schema import TensorSpec
+from testbed.worker.server.codecs import Origin
+from testbed.worker.server.entries import Encoded, Entry
+from testbed.worker.server.plan import Plan
+from testbed.worker.server.schema import Schema
+
+_PAYLOADS = {"params": Payload.PARAMS, "delta": Payload.DELTA, "grad": Payload.GRAD}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a frame says beside its tensors."""
+
+    samples: int = 0
+    alpha: float = 0.0
+    train_loss: float = 0.0
+
+
+class Wire:
+    """Of one run.
+
+    Args:
+        key: the run's, which no one else has.
+        clients: how many there are; their senders are 0 and up.
+        seed: of the run.
+    """
+
+    def __init__(self, schema: Schema, key: bytes, up: Plan, down: Plan, *, clients: int, seed: int) -> None:
+        self.schema, self.key, self.clients, self.seed = schema, key, clients, seed
+        self._plans = {Kind.UPDATE: up, Kind.MODEL: down}
+        self._listed = {
+            kind: ListedSchema.of(TensorSpec(*row) for row in schema.listed(payload))
+            for kind, payload in ((Kind.HELLO, "params"), (Kind.UPDATE, up.payload), (Kind.MODEL, down.payload))
+        }
+
+    def expected(self, kind: Kind, round_: int | None = None) -> Expected:
+        """Of a frame of that kind, a hello, a model or an update, in a round."""
+        plan = self._plans.get(kind)
+        payload = Payload.NOTHING if plan is None else _PAYLOADS[plan.payload]
+        return Expected(
+            schema=self._listed[kind],
+            key=self.key,
+            due=frozenset({(kind, payload)}),
+            senders=range(SERVER, SERVER + 1) if kind is Kind.MODEL else range(self.clients),
+            codecs=frozenset() if plan is None else plan.names,
+            round=round_,
+            epoch=round_,
+        )
+
+    def hello(self, sender: int) -> list[Buffer]:
+        return Frame(kind=Kind.HELLO, sender=sender, schema_hash=self._listed[Kind.HELLO].hash).pack(self.key)
+
+    def pack(self, kind: Kind, sender: int, round_: int, encoded: Encoded, facts: Facts) -> list[Buffer]:
+        """A model or an update; its tensors are not copied."""
+        return Frame(
+            kind=kind,
+            sender=sender,
+            schema_hash=self._listed[kind].hash,
+            round=round_,
+            epoch=round_,
+            payload=_PAYLOADS[self._plans[kind].payload],
+            tensors=tuple(_coded(entry) for entry in encoded.entries),
+            samples=facts.samples,
+            alpha=facts.alpha,
+            train_loss=facts.train_loss,
+        ).pack(self.key)
+
+    def origin(self, sender: int, round_: int) -> Origin:
+        """Of a message; the server's sender is one above the clients'."""
+        number = self.clients if sender == SERVER else sender
+        return Origin(seed=self.seed, round=round_, sender=number, world_size=self.clients + 1)
+
+
+def entries_of(frame: Frame) -> list[Entry]:
+    """Of a frame that was received; they share its memory."""
+    return [
+        Entry.received(
+            index=one.index,
+            codec=one.codec,
+            bound=one.bound,
+            update_rms=one.update_rms,
+            raw_bytes=one.raw_bytes,
+            data=memoryview(one.data),
+        )
+        for one in frame.tensors
+    ]
+
+
+def coded_bytes(entries: Sequence[Entry]) -> int:
+    return sum(entry.coded_bytes for entry in entries)
+
+
+def _coded(entry: Entry) -> Coded:
+    return Coded(
+        index=entry.index,
+        codec=entry.codec,
+        bound=entry.bound,
+        update_rms=entry.update_rms,
+        raw_bytes=entry.raw_bytes,
+        data=entry.data,
+    )
