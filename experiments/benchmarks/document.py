@@ -13,6 +13,7 @@ from experiments.benchmarks import (
     dear_tables,
     diloco_tables,
     fusion_tables,
+    grace_tables,
     kfac_chart,
     kfac_tables,
     second_order_tables,
@@ -30,6 +31,7 @@ ELSEWHERE = {
         [*kfac_tables.TABLES, *second_order_tables.TABLES], CLONE / "docs" / "reproductions" / "pad-kfac.md"
     ),
     **dict.fromkeys(diloco_tables.TABLES, CLONE / "docs" / "reproductions" / "diloco.md"),
+    **dict.fromkeys(grace_tables.TABLES, CLONE / "docs" / "reproductions" / "grace.md"),
 }
 """Tables that stand on another page."""
 DRAWN: Mapping[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {

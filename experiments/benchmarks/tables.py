@@ -11,6 +11,7 @@ from experiments.benchmarks import (
     dear_tables,
     diloco_tables,
     fusion_tables,
+    grace_tables,
     kfac_tables,
     run_tables,
     second_order_tables,
@@ -204,6 +205,7 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     **diloco_tables.TABLES,
     **kfac_tables.TABLES,
     **second_order_tables.TABLES,
+    **grace_tables.TABLES,
 }
 NAMES = (
     *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "observation"),
@@ -217,4 +219,5 @@ NAMES = (
     *diloco_tables.TABLES,
     *kfac_tables.TABLES,
     *second_order_tables.TABLES,
+    *grace_tables.TABLES,
 )

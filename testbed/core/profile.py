@@ -18,6 +18,8 @@ from testbed.core.errors import InputError
 from testbed.core.kfac_plan import FactoredLayer
 
 SCHEMA_VERSION = 1
+MOMENTS_SHARE = 0.25
+"""Of the optimizer's time that SLAMB spends before momenta are sent; measured on an AMD EPYC: 0.24 to 0.31."""
 
 
 @dataclass(frozen=True, kw_only=True)

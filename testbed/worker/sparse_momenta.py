@@ -46,6 +46,7 @@ class SparseMomenta:
         count: of turns.
         spread: what the step of a stale momentum is divided by: the root of the number of ranks.
         seed: the same on all ranks, as the order of parameters is.
+        learns: else nothing is kept or updated, and gradients themselves have their turns: the bytes of a replay.
     """
 
     def __init__(
@@ -59,10 +60,11 @@ class SparseMomenta:
         beta3: float,
         spread: float,
         seed: int,
+        learns: bool = True,
     ) -> None:
         self.rule, self.count, self.beta3, self.spread = rule, count, beta3, spread
-        self._gradients = gradients
-        self.momentum, self.variance = torch.zeros_like(gradients), torch.zeros_like(gradients)
+        self._gradients, self._learns = gradients, learns
+        self.momentum, self.variance = (torch.zeros_like(gradients) if learns else gradients for _ in range(2))
         generator = torch.Generator().manual_seed(seed)
         group_of = {p: index for index, group in enumerate(groups) for p in group["params"]}
         sizes = [p.numel() for p in parameters]
@@ -88,7 +90,8 @@ class SparseMomenta:
     @torch.no_grad()
     def take(self, turn: int) -> Tensor:
         """Let all moments take a step by this rank's gradients; the momenta whose turn it is, to be averaged."""
-        self.rule.add(self._gradients, self.momentum, self.variance)
+        if self._learns:
+            self.rule.add(self._gradients, self.momentum, self.variance)
         for part, piece in self._pieces(turn):
             if part.turns is None:
                 piece.copy_(part.momentum.view(-1))
@@ -104,6 +107,8 @@ class SparseMomenta:
             steps: that moments have taken.
             groups: the optimizer's, of now.
         """
+        if not self._learns:
+            return
         turn = (steps - 1) % self.count
         freshness = [self.beta3 ** self._age(other, steps) for other in range(self.count)]
         for part, piece in self._pieces(turn):

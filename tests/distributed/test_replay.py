@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,21 @@ def test_torchs_own_data_parallel_takes_a_replay_too(tmp_path: Path) -> None:
     outcome = run(spec, tmp_path)
     assert set(outcome.status.values()) == {0}, outcome.of("fault")
     assert outcome.payloads(0) == [4 * find_model("mobilenet_v2").parameters] * 3
+
+
+def test_momenta_of_a_replay_are_bytes_alone(tmp_path: Path) -> None:
+    """What takes turns is a quarter of the tensors of 9,000 elements and more; averages come after each second step."""
+    slamb = part("strategy", "slamb", {"density": 0.25, "sync_every": 2})
+    outcome = run(dataclasses.replace(replay_spec(model="resnet18"), strategy=slamb), tmp_path)
+    assert set(outcome.status.values()) == {0}, outcome.of("fault")
+    tensors = [math.prod(shape) for layer in find_model("resnet18").layers for shape in layer.shapes]
+    whole = sum(size for size in tensors if size < 9000)
+    momenta = [4 * (whole + (sum(tensors) - whole) / 4)] * 3
+    averages = [0, 4 * sum(tensors), 0]
+    for rank in range(2):
+        expected = [a + b for a, b in zip(momenta, averages, strict=True)]
+        assert outcome.payloads(rank) == pytest.approx(expected, rel=1e-3)
+    assert {done["finish_payload_bytes"] for done in outcome.of("done")} == {4 * sum(tensors)}
 
 
 def test_a_scaled_model_sends_so_many_times_less(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ Tensor = tuple[str, int]
 """The layer that has it, and its elements."""
 _CUTTING = ("bucket_size", "fusion")
 """Parameters of strategies that decide on buckets, whatever strategy it is."""
+_OF_TURNS = ("density", "sync_every")
+"""Those of SLAMB that decide on what is sent."""
 _REPLAY = "testbed.worker.workloads.replay.Replay"
 
 
@@ -47,6 +49,22 @@ def torch_buckets(spec: RunSpec, profile: Profile) -> list[Bucket]:
             sizes.append(0)
         sizes[-1] += layer.parameters
     return [(size, (Collective(kind="all_reduce", size_bytes=4 * size),)) for size in sizes if size]
+
+
+def momenta_bucket(spec: RunSpec, profile: Profile) -> tuple[Bucket, Collective]:
+    """What SLAMB sends in each step, and the average of all parameters, whose share says how often.
+
+    Raises:
+        InputError: the profile is of another strategy, or of other turns.
+    """
+    if not profile.collectives or len(profile.buckets) != 1 or not _is_of(profile, spec, _OF_TURNS):
+        asked = " ".join(f"strategy.{key}={spec.strategy.params.get(key)}" for key in _OF_TURNS)
+        raise InputError(
+            f"strategy={spec.strategy.name}: the profile of {profile.workload} was not measured with {asked}; measure"
+            " it anew"
+        )
+    *momenta, average = profile.collectives
+    return (profile.buckets[0], tuple(momenta)), average
 
 
 def _cut(tensors: Sequence[Tensor], spec: RunSpec) -> list[int]:

@@ -48,6 +48,11 @@ class Carriers:
         self._queues: dict[str, deque[Issued]] = {GLOO: deque(), OURS: deque()}
         self._leaper = Leaper(network)
 
+    @property
+    def size(self) -> int:
+        """Of ranks."""
+        return self._network.size
+
     def issue(self, kind: str, size: float, now_s: Times, algorithm: str | None = None) -> Issued:
         """
         Args:

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.analysis.simulator.bucketing import Bucket, buckets, torch_buckets
+from testbed.analysis.simulator.bucketing import Bucket, buckets, momenta_bucket, torch_buckets
 from testbed.analysis.simulator.second_order import SecondOrderPlan, second_order_plan
 from testbed.core.errors import InputError
-from testbed.core.profile import Collective, Profile
+from testbed.core.kfac_plan import ELEMENT_BYTES
+from testbed.core.profile import MOMENTS_SHARE, Collective, Profile
 from testbed.core.spec import RunSpec
 
 _STRATEGIES = {
@@ -20,9 +21,10 @@ _STRATEGIES = {
     "testbed.worker.strategies.torch_ddp.TorchDDP": "torch_ddp",
     "testbed.worker.strategies.dear.DeAR": "dear",
     "testbed.worker.strategies.kfac.KFAC": "kfac",
+    "testbed.worker.strategies.slamb.SLAMB": "slamb",
 }
 """Whose steps they make; `lamb` sends what `ddp` does, and its update is in the profile."""
-_KNOWN = ("ddp", "torch_ddp", "dear", "lamb", "dkfac", "mpd_kfac", "spd_kfac", "pad_kfac", "dp_kfac")
+_KNOWN = ("ddp", "torch_ddp", "dear", "lamb", "slamb", "dkfac", "mpd_kfac", "spd_kfac", "pad_kfac", "dp_kfac")
 """By the names of their configurations."""
 
 
@@ -53,6 +55,15 @@ class StepPlan:
     is_halved: bool = False
     """The second half of each all-reduce is put off to the next forward, and so is the update."""
     second_order: SecondOrderPlan | None = None
+    average: Collective | None = None
+    """Of the parameters, after the update of a share of the steps."""
+
+    @property
+    def parameters(self) -> int:
+        """Elements of the model."""
+        if self.average is not None:
+            return self.average.size_bytes // ELEMENT_BYTES
+        return sum(bucket.elements for bucket in self.buckets)
 
     @property
     def work_s(self) -> float:
@@ -73,12 +84,13 @@ class StepPlan:
             collectives = tuple(Collective(**c) for c in one["collectives"])
             return BucketPlan(**{**one, "collectives": collectives, "codec_s": tuple(one["codec_s"])})
 
-        second = data.get("second_order")
+        second, average = data.get("second_order"), data.get("average")
         return cls(
             **{
                 **data,
                 "buckets": tuple(bucket(one) for one in data["buckets"]),
                 "second_order": None if second is None else SecondOrderPlan.from_json(second),
+                "average": None if average is None else Collective(**average),
             }
         )
 
@@ -93,6 +105,8 @@ def plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
         InputError: the strategy is none whose steps the simulator knows, or the profile does not fit it.
     """
     strategy = _strategy(spec)
+    if strategy == "slamb":
+        return _sparse_plan(spec, cpu, device)
     codec_s: list[tuple[float, ...]]
     if strategy == "torch_ddp":
         found = torch_buckets(spec, device)
@@ -117,6 +131,22 @@ def plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
         algorithm=str(spec.strategy.params.get("collective", "ring" if strategy == "dear" else "gloo")),
         is_halved=strategy == "dear",
         second_order=second_order_plan(spec, device, ends) if strategy == "kfac" else None,
+    )
+
+
+def _sparse_plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
+    """Momenta leave after backward and their own update, all that have their turn at once."""
+    (elements, collectives), average = momenta_bucket(spec, cpu)
+    moments_s = MOMENTS_SHARE * device.optimizer_s
+    codec_s = [device.codec_s(elements, round_) for round_ in range(len(collectives) + 1)]
+    codec_s[0] += moments_s
+    return StepPlan(
+        before_s=device.forward_s + device.other_s,
+        backward_s=device.backward_s,
+        after_s=device.optimizer_s - moments_s,
+        buckets=(BucketPlan(elements, device.backward_s, collectives, tuple(codec_s)),),
+        algorithm=str(spec.strategy.params.get("collective", "gloo")),
+        average=average,
     )
 
 

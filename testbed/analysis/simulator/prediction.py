@@ -39,7 +39,7 @@ class Prediction:
 
     @property
     def dense_bytes(self) -> float:
-        return 2 * (self.spec.workers - 1) * 4 * sum(bucket.elements for bucket in self.plan.buckets)
+        return 2 * (self.spec.workers - 1) * 4 * self.plan.parameters
 
     def to_json(self) -> dict[str, Any]:
         return {

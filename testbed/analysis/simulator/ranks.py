@@ -37,6 +37,11 @@ class Rank:
         self._finish()
         self.now_s = self.now_s + self.plan.after_s
 
+    def average(self) -> None:
+        """What follows a step in which parameters are averaged."""
+        assert self.plan.average is not None
+        self._wait(self.carriers.issue(self.plan.average.kind, self.plan.average.size_bytes, self.now_s))
+
     def _backward(self, begin_s: Times) -> None:
         compressed_s = 0.0
         for bucket in self.plan.buckets:

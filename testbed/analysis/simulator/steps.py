@@ -34,7 +34,17 @@ def follow(plan: StepPlan, network: Network) -> StepTimes:
             rank.now_s = rank.now_s + plan.compute_s
         ended_s.append(float(rank.now_s.mean()))
         waited_s.append(float(rank.waited_s.mean()))
-    return StepTimes(ended_s[-1] - ended_s[-2], ended_s[1], waited_s[-1] - waited_s[-2])
+    average_s = _average_s(rank)
+    return StepTimes(ended_s[-1] - ended_s[-2] + average_s, ended_s[1], waited_s[-1] - waited_s[-2] + average_s)
+
+
+def _average_s(rank: Rank) -> float:
+    """Of averages of the parameters, spread over all steps."""
+    if rank.plan.average is None or rank.carriers.size == 1:
+        return 0.0
+    before_s = float(rank.now_s.mean())
+    rank.average()
+    return rank.plan.average.share * (float(rank.now_s.mean()) - before_s)
 
 
 def _rank(plan: StepPlan, network: Network) -> Rank:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,6 +13,7 @@ from testbed.core import collective_costs
 from testbed.core.collective_costs import Pairs, cheapest
 from testbed.core.kfac_plan import ELEMENT_BYTES, broadcast_bytes
 from testbed.core.paths import WIRE_RATIO
+from testbed.core.profile import Collective
 from testbed.core.topology import Topology
 
 SEGMENT_BYTES = 2**20
@@ -65,9 +66,9 @@ class _Sent:
     def of(cls, plan: StepPlan, topology: Topology) -> _Sent:
         payload = 0.0
         pairs, messages = defaultdict[tuple[str, str], float](float), defaultdict[tuple[str, str], float](float)
-        times = Counter(
-            (algorithm_of(algorithm, kind, size, topology), kind, size) for algorithm, kind, size in _collectives(plan)
-        )
+        times = defaultdict[tuple[str, str, int], float](float)
+        for algorithm, one in _collectives(plan):
+            times[algorithm_of(algorithm, one.kind, one.size_bytes, topology), one.kind, one.size_bytes] += one.share
         for (algorithm, kind, size), count in times.items() if len(topology.nodes) > 1 else ():
             payload += count * collective_costs.sent_bytes(algorithm, kind, size, topology)
             each = size / messages_of(kind, size, len(topology.nodes))
@@ -84,17 +85,19 @@ class _Sent:
         return cls(payload, dict(pairs), dict(messages))
 
 
-def _collectives(plan: StepPlan) -> Iterator[tuple[str, str, int]]:
-    """Algorithm, kind and size of what all ranks take part in alike."""
+def _collectives(plan: StepPlan) -> Iterator[tuple[str, Collective]]:
+    """What all ranks take part in alike, and the algorithm of it."""
     for bucket in plan.buckets:
         for one in bucket.collectives:
-            yield plan.algorithm, one.kind, one.size_bytes
+            yield plan.algorithm, one
+    if plan.average is not None:
+        yield plan.algorithm, plan.average
     if (second := plan.second_order) is not None:
         for group in second.groups:
             if group.owner is None:
-                yield plan.algorithm, "all_reduce", ELEMENT_BYTES * group.elements
+                yield plan.algorithm, Collective(kind="all_reduce", size_bytes=ELEMENT_BYTES * group.elements)
         if second.traces:
-            yield "gloo", "all_reduce", ELEMENT_BYTES * second.traces
+            yield "gloo", Collective(kind="all_reduce", size_bytes=ELEMENT_BYTES * second.traces)
 
 
 def _chains(plan: StepPlan) -> Iterator[tuple[int, int, int]]:

@@ -11,8 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from testbed.core.models.convolutional import alexnet, densenet, inception_v4, mobilenet_v2, resnet, vgg
+from testbed.core.models.convolutional import (
+    alexnet,
+    densenet,
+    densenet_cifar,
+    inception_v4,
+    mobilenet_v2,
+    resnet,
+    resnet_cifar,
+    vgg,
+)
 from testbed.core.models.model import Layer, Model, Shape
+from testbed.core.models.recommendation import neumf
+from testbed.core.models.recurrent import lstm
 from testbed.core.models.transformers import bert, gpt2, vit
 
 __all__ = ["MODEL_NAMES", "Layer", "Model", "Shape", "find_model"]
@@ -27,14 +38,18 @@ class _Row:
     """At `tokens`, two for each multiply-add."""
     source: str
     tokens: int = 0
-    """Default length of a sequence; 0 for images."""
+    """Default length of a sequence; 0 where a sample is none."""
     most_tokens: int = 0
     pixels: int = 224
+    """Of an image's sides; 0 where a sample is a user and an item."""
 
 
 _TORCHVISION = "torchvision's table of weights: parameters and GFLOPS, which there are multiply-adds"
 _TIMM = "Keras Hub's preset inception_v4_imagenet (parameters); timm's model card: 12.3 GMAC"
 _BERT = "transformers' BertModel; FLOPs: Sun et al., MobileBERT, ACL 2020"
+_CIFAR = "tables of He et al. (0.27 million) and Huang et al. (1.0 million), both CVPR: exactly, the sum of its shapes"
+_LSTM = "TensorFlow's PTB tutorial, the medium model: the sum of its shapes"
+_NCF = "NVIDIA's DeepLearningExamples, NCF on MovieLens-20M: the sum of its shapes"
 _GPT2 = "openai/gpt-2's checkpoints; FLOPs: nanoGPT's transformer_sizing notebook"
 
 
@@ -54,6 +69,7 @@ _MODELS: dict[str, _Row] = {
     "alexnet": _images(alexnet, 61_100_840, 0.71),
     "bert-base": _bert(768, 12, 109_482_240, 22.5),
     "bert-large": _bert(1024, 24, 335_141_888, None),
+    "densenet40": _Row(lambda _: densenet_cifar(40, 12), 1_019_722, None, _CIFAR, pixels=32),
     "densenet121": _images(lambda: densenet((6, 12, 24, 16)), 7_978_856, 2.83),
     "densenet201": _images(lambda: densenet((6, 12, 48, 32)), 20_013_928, 4.29),
     "gpt2": _gpt2(768, 12, 124_439_808, 291.6483072),
@@ -61,8 +77,11 @@ _MODELS: dict[str, _Row] = {
     "gpt2-large": _gpt2(1280, 36, 774_030_080, None),
     "gpt2-xl": _gpt2(1600, 48, 1_557_611_200, None),
     "inception_v4": _Row(lambda _: inception_v4(), 42_679_816, 2 * 12.3, _TIMM, pixels=299),
+    "lstm": _Row(lambda tokens: lstm(650, 2, tokens=tokens), 19_775_200, None, _LSTM, 35, 1024),
     "mobilenet_v2": _images(mobilenet_v2, 3_504_872, 0.30),
+    "ncf": _Row(lambda _: neumf(138_493, 26_744), 31_832_577, None, _NCF, pixels=0),
     "resnet18": _images(lambda: resnet((2, 2, 2, 2), bottleneck=False), 11_689_512, 1.81),
+    "resnet20": _Row(lambda _: resnet_cifar(3), 269_722, None, _CIFAR, pixels=32),
     "resnet34": _images(lambda: resnet((3, 4, 6, 3), bottleneck=False), 21_797_672, 3.66),
     "resnet50": _images(lambda: resnet((3, 4, 6, 3), bottleneck=True), 25_557_032, 4.09),
     "resnet101": _images(lambda: resnet((3, 4, 23, 3), bottleneck=True), 44_549_160, 7.80),
@@ -80,8 +99,8 @@ def find_model(name: str, tokens: int | None = None) -> Model:
     """Return the table of a model.
 
     Args:
-        tokens: length of a sequence, for language models; None takes 128 for BERT, 1024 for GPT-2. Images are of
-            224 x 224 pixels, for inception_v4 of 299 x 299.
+        tokens: length of a sequence, for language models; None takes 128 for BERT, 1024 for GPT-2, 35 for lstm. Images
+            are of 224 x 224 pixels, for inception_v4 of 299 x 299, for resnet20 and densenet40 of 32 x 32.
 
     Raises:
         ValueError: no such model, or it takes no such number of tokens.
@@ -89,11 +108,12 @@ def find_model(name: str, tokens: int | None = None) -> Model:
     if name not in _MODELS:
         raise ValueError(f"model={name}: unknown; known: {', '.join(MODEL_NAMES)}")
     row = _MODELS[name]
+    single = f"{row.pixels} x {row.pixels} pixels" if row.pixels else "a user and an item"
     if tokens is not None and not row.tokens:
-        raise ValueError(f"tokens={tokens}: {name} takes images of {row.pixels} x {row.pixels} pixels")
+        raise ValueError(f"tokens={tokens}: {name} takes {'images of ' if row.pixels else ''}{single}")
     if tokens is not None and (isinstance(tokens, bool) or not 1 <= tokens <= row.most_tokens):
         raise ValueError(f"tokens={tokens}: {name} takes 1 to {row.most_tokens}")
     length = row.tokens if tokens is None else tokens
     flop = None if row.gflop is None or length != row.tokens else row.gflop * 1e9
-    sample = f"{length} tokens" if length else f"{row.pixels} x {row.pixels} pixels"
+    sample = f"{length} tokens" if length else single
     return Model(name, tuple(row.layers(length)), row.parameters, flop, sample, row.source)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from testbed.core.models.model import Layer, conv, linear, norm
 
 CLASSES = 1000
+CIFAR_CLASSES = 10
 
 
 def resnet(blocks: Sequence[int], *, bottleneck: bool) -> Iterator[Layer]:
@@ -30,6 +31,35 @@ def resnet(blocks: Sequence[int], *, bottleneck: bool) -> Iterator[Layer]:
                 yield conv(f"{name}.shortcut", inputs, outputs, 1, size)
             inputs = outputs
     yield linear("classifier", inputs, CLASSES)
+
+
+def resnet_cifar(blocks: int) -> Iterator[Layer]:
+    """He et al., CVPR 2016, section 4.2: 6 n + 2 layers for images of 32 x 32 pixels; shortcuts have no weights."""
+    yield conv("stem", 3, 16, 3, 32)
+    inputs, size = 16, 32
+    for stage, width in enumerate((16, 32, 64), 1):
+        for block in range(blocks):
+            if stage > 1 and block == 0:
+                size //= 2
+            yield conv(f"stage{stage}.{block}.conv1", inputs, width, 3, size)
+            yield conv(f"stage{stage}.{block}.conv2", width, width, 3, size)
+            inputs = width
+    yield linear("classifier", inputs, CIFAR_CLASSES)
+
+
+def densenet_cifar(depth: int, growth: int) -> Iterator[Layer]:
+    """Huang et al., CVPR 2017, section 4.2: three blocks for images of 32 x 32, no bottlenecks, no compression."""
+    channels, size = 16, 32
+    yield conv("stem", 3, channels, 3, size, norm="none")
+    for stage in range(1, 4):
+        for block in range((depth - 4) // 3):
+            yield conv(f"block{stage}.{block}", channels, growth, 3, size, norm="before")
+            channels += growth
+        if stage < 3:  # it pools after its convolution
+            yield conv(f"transition{stage}", channels, channels, 1, size, norm="before")
+            size //= 2
+    yield norm("norm", channels)
+    yield linear("classifier", channels, CIFAR_CLASSES)
 
 
 def densenet(blocks: Sequence[int], growth: int = 32) -> Iterator[Layer]:

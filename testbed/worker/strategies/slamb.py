@@ -9,7 +9,7 @@ import torch
 from compressors.base import Compressor, Context, Exchange, Layout
 from compressors.feedback import with_feedback
 from testbed.core import parameter_faults
-from testbed.core.profile import Collective
+from testbed.core.profile import MOMENTS_SHARE, Collective
 from testbed.worker.buckets import Buckets
 from testbed.worker.clock import WAITING
 from testbed.worker.collectives.choice import COLLECTIVES, Collectives, routes_of
@@ -21,8 +21,6 @@ from testbed.worker.workload import Batch, Workload, parameters_crc32
 
 LEAST_DENSITY = 0.002
 """So that each turn has a block of the smallest tensor that takes turns."""
-_MOMENTS_SHARE = 0.25
-"""Of the optimizer's time, before momenta are sent; measured on an AMD EPYC: 0.24 to 0.31."""
 
 
 class SLAMB(Strategy):
@@ -56,7 +54,7 @@ class SLAMB(Strategy):
     In a partition it waits: a short one costs its length and what TCP takes to try again; one longer than `timeout_s`
     fails the run, which names the rank and the link that is down.
     Cost: of `ddp`'s bytes the density in each step, all of tensors of one dimension or below 9,000 elements, and
-    1/sync_every; 13 bytes a parameter.
+    1/sync_every; 13 bytes a parameter. Of a replay, which has nothing to update, the same bytes.
 
     Args:
         density: the part of the momenta that is sent in each step; what is not 1 over a whole number is rounded up to
@@ -111,8 +109,6 @@ class SLAMB(Strategy):
         self.sync_every, self.beta3, self.collective = sync_every, beta3, collective
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
-        if not workload.computes:
-            yield f"strategy=slamb: {type(workload).__name__} has no gradients to keep moments of; use strategy=lamb"
         name, traits = type(compressor).__name__, compressor.traits
         instead = "use one that leaves nothing to later steps, as int8, or strategy=lamb"
         if traits.owns != "nothing":
@@ -143,6 +139,7 @@ class SLAMB(Strategy):
             beta3=self.beta3,
             spread=comm.world_size**0.5,
             seed=spec.seed,
+            learns=context.workload.computes,
         )
         self._layouts = [self._momenta.layout(turn, names) for turn in range(self.turns)]
         comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
@@ -155,11 +152,11 @@ class SLAMB(Strategy):
             loss = context.workload.loss(context.model, batch)
         with clock.phase("backward", clock.times.backward_s):
             loss.backward()
-        with self._updating(_MOMENTS_SHARE):
+        with self._updating(MOMENTS_SHARE):
             sent = self._momenta.take(turn)
         self._reducer.start(sent, self._layouts[turn], step)
         self._reducer.finish()
-        with self._updating(1 - _MOMENTS_SHARE):
+        with self._updating(1 - MOMENTS_SHARE):
             self._momenta.apply(step + 1, context.optimizer.param_groups)
         if (step + 1) % self.sync_every == 0:
             self._average()
@@ -212,12 +209,20 @@ class SLAMB(Strategy):
         """Of all workers' parameters; the others' are awaited, and copying takes this processor's time."""
         context, clock = self._context, self._context.clock
         with clock.phase("optimizer"):
-            flat = torch.cat([p.detach().view(-1) for p in self._parameters])
+            flat = self._flat_parameters()
         clock.mark()
         pending = self._collectives.run(Exchange(kind="all_reduce", data=[flat]))
         with clock.phase(WAITING):
             (total,) = pending.wait()
+        if not context.workload.computes:
+            return
         with clock.phase("optimizer"):
             pieces = total.div_(context.world_size).split([p.numel() for p in self._parameters])
             for parameter, piece in zip(self._parameters, pieces, strict=True):
                 parameter.copy_(piece.view_as(parameter))
+
+    def _flat_parameters(self) -> torch.Tensor:
+        """A copy; of a replay, whose parameters mean nothing, its gradients."""
+        if not self._context.workload.computes:
+            return self._gradients.buckets[0].flat
+        return torch.cat([p.detach().view(-1) for p in self._parameters])

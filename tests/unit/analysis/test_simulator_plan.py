@@ -157,11 +157,57 @@ def test_strategies_that_nothing_is_known_of_are_refused() -> None:
         plan(spec("own.Own"), profile(2800), profile(2800))
 
 
-def test_lamb_makes_the_steps_of_ddp_and_slamb_is_refused_by_name() -> None:
+def test_lamb_makes_the_steps_of_ddp() -> None:
     parts = profile(500, 2000, 300)
     assert plan(spec("lamb.LAMB"), parts, parts) == plan(spec(), parts, parts)
-    with pytest.raises(InputError, match=r"strategy=slamb: cannot be simulated; known: .*lamb"):
-        plan(spec("slamb.SLAMB"), parts, parts)
+
+
+def test_slamb_sends_a_turn_after_backward_and_averages_parameters_in_a_share_of_the_steps() -> None:
+    """On links where an exchange is nearly all there is: 400 kB in each step, and 4 MB in each fourth."""
+    cpu, topology = slamb_profile(), lan.build(workers=4, lan_rate="100 Mbit/s")
+    asked = dataclasses.replace(slamb_spec(), topology=topology)
+    found = plan(asked, cpu, cpu)
+    assert StepPlan.from_json(json.loads(json.dumps(found.to_json()))) == found
+    (momenta,) = found.buckets
+    assert (momenta.elements, momenta.ready_s, found.parameters) == (100_000, 0.02, 1_000_000)
+    assert momenta.codec_s[0] + found.after_s == pytest.approx(cpu.optimizer_s)
+    assert found.compute_s == pytest.approx(0.01 + 0.02 + 0.004)
+    network = Network(topology, Constants())
+    step_s = follow(found, network).step_s
+    plain_s = follow(dataclasses.replace(found, average=None), network).step_s
+    whole_s = follow(dataclasses.replace(found, average=dataclasses.replace(cpu.collectives[1], share=1.0)), network)
+    assert step_s - plain_s == pytest.approx((whole_s.step_s - plain_s) / 4)
+    assert whole_s.step_s - plain_s == pytest.approx(6 / 4 * 4e6 * 8 / 100e6, rel=0.15)
+    sent = traffic(found, topology, Constants())
+    assert sent.payload_bytes == pytest.approx(2 * 3 * (400_000 + 4_000_000 / 4))
+    alone = dataclasses.replace(asked, topology=lan.build(workers=1))
+    assert follow(plan(alone, cpu, cpu), Network(alone.topology, Constants())).step_s == pytest.approx(0.034)
+    prediction = answer({"spec": asked.to_json(), "cpu": cpu.to_json(), "device": cpu.to_json()})
+    assert prediction.dense_bytes == 2 * 3 * 4_000_000
+
+
+def test_slamb_asks_for_a_profile_of_its_own_turns() -> None:
+    measured = {"strategy": 'testbed.worker.strategies.slamb.SLAMB {"density": 0.2, "sync_every": 4}'}
+    for other in (dataclasses.replace(slamb_profile(), provenance=measured), profile(500, 2000, 300)):
+        with pytest.raises(InputError, match=r"not measured with strategy\.density=0\.1 strategy\.sync_every=4"):
+            plan(slamb_spec(), other, other)
+
+
+def slamb_spec() -> RunSpec:
+    asked = spec("slamb.SLAMB")
+    return dataclasses.replace(asked, strategy=_with(asked.strategy, density=0.1, sync_every=4))
+
+
+def slamb_profile() -> Profile:
+    codec = (CodecTimes(elements=100_000, rounds=(("compress", 0.0), ("decompress", 0.0))),)
+    collectives = (
+        Collective(kind="all_reduce", size_bytes=400_000),
+        Collective(kind="all_reduce", size_bytes=4_000_000, share=0.25),
+    )
+    times = {"forward_s": 0.01, "backward_s": 0.02, "optimizer_s": 0.004, "other_s": 0.0}
+    layers = (LayerTimes(name="only", parameters=1_000_000, forward_s=0.01, backward_s=0.02),)
+    made = dataclasses.replace(profile(), layers=layers, buckets=(100_000,), codec=codec, collectives=collectives)
+    return dataclasses.replace(made, **times)
 
 
 def test_torch_closes_a_bucket_once_it_is_full() -> None:

@@ -28,6 +28,10 @@ def test_a_table_adds_up_to_what_was_published(name: str) -> None:
         ("gpt2", (50257, 768), (768,), 148),
         ("vit-b", (1, 1, 768), (1000,), 152),
         ("densenet121", (64, 3, 7, 7), (1000,), 364),
+        ("resnet20", (16, 3, 3, 3), (10,), 59),
+        ("densenet40", (16, 3, 3, 3), (10,), 119),
+        ("lstm", (10_000, 650), (10_000,), 7),
+        ("ncf", (138_493, 192), (1,), 10),
     ],
 )
 def test_tensors_are_those_of_the_usual_implementations(
@@ -35,6 +39,13 @@ def test_tensors_are_those_of_the_usual_implementations(
 ) -> None:
     shapes = find_model(name).shapes
     assert (shapes[0], shapes[-1], len(shapes)) == (first, last, tensors)
+
+
+@pytest.mark.parametrize(("name", "millions"), [("resnet20", 0.27), ("densenet40", 1.0)])
+def test_networks_for_small_images_are_as_large_as_their_papers_have_them(name: str, millions: float) -> None:
+    model = find_model(name)
+    assert model.parameters / 1e6 == pytest.approx(millions, rel=0.03)
+    assert model.sample == "32 x 32 pixels"
 
 
 def test_the_biggest_tensor_of_vgg_is_its_first_linear_map() -> None:
@@ -62,6 +73,8 @@ def test_what_is_unknown_is_refused_with_what_is_known() -> None:
         find_model("gpt2", tokens=0)
     with pytest.raises(ValueError, match="tokens=9: resnet50 takes images of 224 x 224 pixels"):
         find_model("resnet50", tokens=9)
+    with pytest.raises(ValueError, match="tokens=9: ncf takes a user and an item"):
+        find_model("ncf", tokens=9)
 
 
 @pytest.mark.parametrize("name", ["resnet50", "bert-large", "mobilenet_v2"])
