@@ -97,8 +97,7 @@ class Coder:
     ) -> Encoded:
         """
         Args:
-            values: what to send, of parameters as the plan's payload says; what travels lossless comes back as it is
-                in `tensors`, and may lie in payloads.
+            values: of parameters what the plan's payload says. Exact payloads and `tensors` may share their memory.
             reference: what the receiver has decoded last; None: it has nothing, so that all is sent.
             bounds: absolute, by name; 0, or none where the codec keeps to bounds: lossless. None: all is lossless.
             measured: what `measure` said of the same values, so as not to do it twice.
