@@ -72,7 +72,10 @@ METHODS: dict[str, tuple[str, ...]] = {
     "randomk 10 %": ("compressor=randomk", "compressor.density=0.1"),
     "threshold": ("compressor=threshold",),
     "powersgd": ("compressor=powersgd", "compressor.rank=1"),
-    "dgc 1 %": ("compressor=dgc", "compressor.density=0.01", "compressor.warmup_steps=0"),
+    "dgc 1 %": (
+        *("compressor=dgc", "compressor.density=0.01", "compressor.warmup_steps=0"),
+        "compressor.feedback=plain",  # its momentum is corrected by velocities, of which a replay has none
+    ),
     "topk 1 %": ("compressor=topk", "compressor.density=0.01"),
     "topk 10 %": ("compressor=topk", "compressor.density=0.1"),
     "adaq 1 %": ("compressor=adaq", "compressor.density=0.01"),

@@ -88,7 +88,7 @@ def test_powerfish_sends_the_factors_as_they_are(tmp_path: Path) -> None:
 def test_stable_ranks_that_hardly_change_end_the_full_model(tmp_path: Path) -> None:
     """With a wide enough epsilon they have settled once the tail is full. A large learning rate makes a few singular
     values far larger than the others."""
-    params = {"observations": 4, "window": 0.5, "tail": 0.5, "epsilon": 100.0, "rewarm_steps": 2}
+    params = {"observations": 4, "window": 0.5, "tail": 0.5, "epsilon": 400.0, "rewarm_steps": 2}
     found = run(spec("cuttlefish", transform_params=params, workload_params={"learning_rate": 0.05}), tmp_path)
     (note,) = found.of("transform")
     assert {layer["layer"] for layer in note["factorised"]} == {"2", "6", "8"}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from testbed.core.models import pufferfish
 from testbed.core.models.convolutional import (
     alexnet,
     densenet,
@@ -46,6 +47,7 @@ class _Row:
 
 _TORCHVISION = "torchvision's table of weights: parameters and GFLOPS, which there are multiply-adds"
 _TIMM = "Keras Hub's preset inception_v4_imagenet (parameters); timm's model card: 12.3 GMAC"
+_PUFFERFISH = "hwang595/Pufferfish: which layers; parameters by hand, without the extra norms"
 _BERT = "transformers' BertModel; FLOPs: Sun et al., MobileBERT, ACL 2020"
 _CIFAR = "tables of He et al. (0.27 million) and Huang et al. (1.0 million), both CVPR: exactly, the sum of its shapes"
 _LSTM = "TensorFlow's PTB tutorial, the medium model: the sum of its shapes"
@@ -81,9 +83,15 @@ _MODELS: dict[str, _Row] = {
     "mobilenet_v2": _images(mobilenet_v2, 3_504_872, 0.30),
     "ncf": _Row(lambda _: neumf(138_493, 26_744), 31_832_577, None, _NCF, pixels=0),
     "resnet18": _images(lambda: resnet((2, 2, 2, 2), bottleneck=False), 11_689_512, 1.81),
+    "resnet18-pufferfish": _Row(
+        lambda _: pufferfish.resnet18(resnet((2, 2, 2, 2), bottleneck=False)), 3_851_816, None, _PUFFERFISH
+    ),
     "resnet20": _Row(lambda _: resnet_cifar(3), 269_722, None, _CIFAR, pixels=32),
     "resnet34": _images(lambda: resnet((3, 4, 6, 3), bottleneck=False), 21_797_672, 3.66),
     "resnet50": _images(lambda: resnet((3, 4, 6, 3), bottleneck=True), 25_557_032, 4.09),
+    "resnet50-pufferfish": _Row(
+        lambda _: pufferfish.resnet50(resnet((3, 4, 6, 3), bottleneck=True)), 15_202_344, None, _PUFFERFISH
+    ),
     "resnet101": _images(lambda: resnet((3, 4, 23, 3), bottleneck=True), 44_549_160, 7.80),
     "resnet152": _images(lambda: resnet((3, 8, 36, 3), bottleneck=True), 60_192_808, 11.51),
     "vgg16": _images(lambda: vgg((2, 2, 3, 3, 3)), 138_357_544, 15.47),

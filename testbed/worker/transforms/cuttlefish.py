@@ -35,8 +35,8 @@ class Cuttlefish(LowRankTransform):
     Args:
         observations: of stable ranks in a run, evenly, up to the switch.
         window, tail: shares of `observations`.
-        epsilon: a layer has settled when its stable rank, smoothed over the window, changes by so many ranks an
-            observation, on average over the tail.
+        epsilon: ranks a run: a layer has settled when its stable rank, smoothed over the window, changes at a pace at
+            which it would change by so many in the whole run, on average over the tail.
         relaxed: the last two layers may change more.
         keep_first: so many first linear maps and convolutions stay full. None: as many as, measured on rank 0's
             processor before the run, are not `speedup_threshold` times as fast with factors of a quarter of the rank;
@@ -59,7 +59,7 @@ class Cuttlefish(LowRankTransform):
         observations: int = 40,
         window: float = 0.125,
         tail: float = 0.1,
-        epsilon: float = 0.1,
+        epsilon: float = 30.0,
         relaxed: bool = False,
         keep_first: int | None = 1,
         speedup_threshold: float = 1.5,
@@ -72,7 +72,7 @@ class Cuttlefish(LowRankTransform):
             parameter_faults.whole("observations", observations, 4),
             parameter_faults.number("window", window, above=0, below=1),
             parameter_faults.number("tail", tail, above=0, below=1),
-            parameter_faults.number("epsilon", epsilon, above=0, most=1000),
+            parameter_faults.number("epsilon", epsilon, above=0, most=1e6),
             parameter_faults.flag("relaxed", relaxed),
             None if keep_first is None else parameter_faults.whole("keep_first", keep_first, 0),
             parameter_faults.number("speedup_threshold", speedup_threshold, above=0, most=100),
@@ -128,7 +128,8 @@ class Cuttlefish(LowRankTransform):
         kept = standing(self.layers, first)
         self.observed = [layer for layer in self.layers if layer.name not in kept]
         names = [layer.name for layer in self.observed]
-        self.detector = Detector(names, window=self.window, tail=self.tail, epsilon=self.epsilon, relaxed=self.relaxed)
+        pace = self.epsilon / self.observations
+        self.detector = Detector(names, window=self.window, tail=self.tail, epsilon=pace, relaxed=self.relaxed)
 
     def _is_due(self, step: int) -> bool:
         return (step + 1) % self._every_steps == 0 and bool(self.observed)

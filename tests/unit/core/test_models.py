@@ -64,6 +64,21 @@ def test_the_work_of_a_language_model_follows_its_sequence() -> None:
     assert (short.sample, find_model("inception_v4").sample) == ("64 tokens", "299 x 299 pixels")
 
 
+@pytest.mark.parametrize(("name", "less", "work"), [("resnet18", 3.035, 0.427), ("resnet50", 1.681, 0.864)])
+def test_factors_stand_in_the_place_of_their_layer(name: str, less: float, work: float) -> None:
+    full, changed = find_model(name), find_model(f"{name}-pufferfish")
+    assert full.parameters / changed.parameters == pytest.approx(less, abs=5e-4)
+    assert changed.forward_flop / full.forward_flop == pytest.approx(work, abs=5e-4)
+    layers = {layer.name: layer for layer in changed.layers}
+    order = [layer.name.removesuffix(".u").removesuffix(".v") for layer in changed.layers]
+    assert list(dict.fromkeys(order)) == [layer.name for layer in full.layers]
+    u, v = layers["stage4.0.conv2.u"], layers["stage4.0.conv2.v"]
+    assert (u.shapes, v.shapes) == (((128, 512, 3, 3),), ((512, 128, 1, 1), (512,), (512,)))
+    assert (u.forward_flop, v.forward_flop) == (2 * 128 * 512 * 9 * 49, 2 * 128 * 512 * 49)
+    # of ResNet-50 shortcuts too, of ResNet-18 none
+    assert ("stage4.0.shortcut.u" in layers) is (name == "resnet50")
+
+
 def test_what_is_unknown_is_refused_with_what_is_known() -> None:
     with pytest.raises(ValueError, match=r"model=resnet: unknown; known: alexnet, bert-base, .*vit-l"):
         find_model("resnet")

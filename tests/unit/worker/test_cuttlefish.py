@@ -57,7 +57,7 @@ def _runs(transform: Cuttlefish, comm: Communicator, noise: float = 0.0) -> tupl
 
 
 def test_cuttlefish_switches_when_ranks_have_settled_to_what_they_then_are() -> None:
-    found = _runs(Cuttlefish(keep_first=0), Communicator(0, 1, 10.0))
+    found = _runs(Cuttlefish(keep_first=0, epsilon=4.0), Communicator(0, 1, 10.0))
     assert found is not None
     step, plan = found
     assert step % 2 == 1 and 12 < step < 60  # 40 observations in 80 steps; weights stand still from step 12 on
@@ -69,6 +69,25 @@ def test_cuttlefish_stays_at_full_rank_while_any_rank_changes() -> None:
     transform = Cuttlefish(keep_first=0, epsilon=1e-9)
     assert _runs(transform, Communicator(0, 1, 10.0), noise=0.02) is None
     assert transform.rate_factor(79) == 1.0
+
+
+@pytest.mark.parametrize("observations", [20, 40])
+@pytest.mark.parametrize(("epsilon", "settles"), [(5.0, False), (11.0, True)])
+def test_what_counts_is_the_pace_over_the_run_however_often_it_is_looked_at(
+    observations: int, epsilon: float, settles: bool
+) -> None:
+    """By 10 ranks a run; of the first few the average, which lags, says some three tenths less."""
+    model, steps = small(), 80
+    transform = Cuttlefish(keep_first=0, observations=observations, epsilon=epsilon)
+    transform.bind(context(model, steps))
+    for step in range(steps - 1):
+        stable = 23 - 10 * step / steps
+        others = torch.full((23,), ((stable - 1) / 23) ** 0.5)
+        with torch.no_grad():
+            for layer in transform.observed:
+                model.get_submodule(layer.name).weight.copy_(torch.diag(torch.cat([torch.ones(1), others])))
+        transform.plan_after(model, step)
+    assert (len(transform.detector.settled) == len(transform.observed)) is settles
 
 
 def test_all_ranks_go_by_what_rank_0_has_seen() -> None:

@@ -56,6 +56,25 @@ def test_of_glyphs_all_but_the_first_and_the_last_layer_are_factorised() -> None
     assert model(torch.zeros(2, 1, 32, 32)).shape == (2, 45)
 
 
+@torch.no_grad()
+def test_at_the_switch_the_loss_becomes_that_of_the_full_model_with_truncated_weights() -> None:
+    workload, model, transform = Glyphs(), Glyphs().model(0), Pufferfish()
+    torch.manual_seed(0)
+    batch = torch.randn(32, 1, 32, 32), torch.arange(32)
+    transform.bind(context(model))
+    plan = transform.plan_after(model, 9)
+    assert plan is not None
+    before, truncated = float(workload.loss(model, batch)), copy.deepcopy(model)
+    for name, rank in plan.ranks.items():
+        weight = truncated.get_submodule(name).weight
+        left, values, right = torch.linalg.svd(weight.flatten(1), full_matrices=False)
+        weight.copy_((left[:, :rank] * values[:rank] @ right[:rank]).view_as(weight))
+    transform.switch(model, plan, 9)
+    expected = float(workload.loss(truncated, batch))
+    assert float(workload.loss(model, batch)) == pytest.approx(expected, rel=1e-5)
+    assert abs(expected - before) > 0.01 * before
+
+
 def test_of_bytelm_every_map_of_its_blocks_is_factorised_and_embeddings_and_head_are_not() -> None:
     model, transform = Bytelm().model(0), Pufferfish(keep_first=0)
     transform.bind(context(model))

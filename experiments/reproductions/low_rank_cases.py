@@ -1,0 +1,44 @@
+"""What the reproductions of Pufferfish and Cuttlefish share: `glyphs`, really trained over slow links.
+
+A run's figure is how long all of its steps take; its quality is how accurate the model is by then.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from experiments.reproductions.system import Trial
+from testbed.core.rundir import RunDir
+
+RATE = "50 Mbit/s"
+"""At which a ring takes 0.32 s for full gradients."""
+WORKERS, STEPS, SEEDS = 4, 300, 3
+LAST = 5
+"""So many evaluations, ten steps apart, are averaged: at this learning rate one alone is a point off now and then."""
+REFERENCE = "full rank"
+SETTING = f"four workers on one switch at {RATE}, `glyphs` really trained, at full rank for {STEPS} steps"
+QUALITY_NAME = f"accuracy, mean of the last {LAST}, %"
+FULL_RANK_S = 125.0
+"""Of wall time, about."""
+REWARM = ("transform.rewarm_steps=10",)
+"""As the authors' codes do it over 5 of 300 epochs."""
+
+
+def whole_run_s(run: RunDir) -> float:
+    """Emulated seconds from the first step to the end of the last; of a simulated run, of one step."""
+    return float(run.read_json(run.summary)["time_s"])
+
+
+def accuracy_percent(run: RunDir) -> float | None:
+    """None where there are fewer evaluations."""
+    last = [float(event["value"]) for event in run.read_events() if event["event"] == "evaluation"][-LAST:]
+    return 100 * statistics.fmean(last) if len(last) == LAST else None
+
+
+def trained(case: str, arm: str, overrides: Sequence[str], seed: int, seconds: float, steps: int = STEPS) -> Trial:
+    shared = (
+        *("topo=lan", f"topo.lan_rate='{RATE}'", f"workers={WORKERS}", "workload=glyphs", f"steps={steps}"),
+        *("evaluate_every=10", "workload.momentum=0.95", f"seed={seed}"),
+    )
+    return Trial(case, arm, "emulated", (*shared, *overrides), seconds)
