@@ -30,6 +30,7 @@ class Refusal(Enum):
     NUMBER = 12, "says {found}; it must be {asked}"
     LATE = 13, "had come to {found} by the deadline; due were {asked}"
     SLOW = 14, "came by {found} while it was waited for; asked are at least {asked}"
+    TENSOR = 16, "cannot be decoded: {found}; it must be {asked}"
     REPLACED = 15, "comes over the connection of {found}, which has a newer one; use {asked}"
 
     def __init__(self, code: int, sentence: str) -> None:

@@ -30,7 +30,8 @@ class Parts:
 
     def steps(self, spec: RunSpec) -> int:
         """Optimizer steps of the run."""
-        return spec.steps or math.ceil((spec.epochs or 0) * self.workload.samples() / (spec.batch_size * spec.workers))
+        training = sum(self.strategy.part(rank, spec.workers) is not None for rank in range(spec.workers))
+        return spec.steps or math.ceil((spec.epochs or 0) * self.workload.samples() / (spec.batch_size * training))
 
 
 def changed_parts(spec: RunSpec, transform: Transform) -> Parts:

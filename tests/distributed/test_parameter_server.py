@@ -70,15 +70,16 @@ def _flat(model: torch.nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().view(-1) for p in model.parameters()])
 
 
-@pytest.mark.parametrize(("name", "most"), [("exact", 1e-6), ("differences", 1e-6), ("sz3, tight", 2e-2)])
+@pytest.mark.parametrize(("name", "most"), [("exact", 1e-5), ("differences", 1e-5), ("sz3, tight", 0.1)])
 def test_with_one_local_step_it_is_data_parallelism_of_its_clients(
     name: str, most: float, four: Answers, folder: Path
 ) -> None:
     """Momenta go on, and the mean of three steps is a step of the mean gradient."""
-    expected = _flat(_lockstep(make_spec(workers=3)).model)
+    spec = make_spec(workers=3)
+    initial, expected = _flat(build_parts(spec).workload.model(spec.seed)), _flat(_lockstep(spec).model)
     for rank in range(4):
         found = parameters(folder, name, rank)
-        assert float((found - expected).norm() / expected.norm()) < most
+        assert float((found - expected).norm() / (expected - initial).norm()) < most
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "ddp"])
@@ -106,8 +107,9 @@ def test_the_server_notes_each_round(four: Answers) -> None:
     assert all(not answer["sz3"]["notes"] for answer in four[1:])
     notes = four[0]["sz3"]["notes"]
     assert [note["round"] for note in notes] == [0, 1, 2]
-    assert [note["alpha"] for note in notes] == [None, 0.3, 0.3]  # before the first round no update is known
+    assert [(note["alpha"], note["bound"]["lossless"]) for note in notes] == [(0.3, True), (0.3, False), (0.3, False)]
     assert all(note["clients"] == 3 and not note["left"] for note in notes)
+    assert all(note["alpha"] is None is note["bound"] for note in four[0]["topk"]["notes"])
     assert notes[2]["update_bytes"] < 0.5 * four[0]["differences"]["notes"][2]["update_bytes"]
 
 
@@ -128,6 +130,6 @@ def test_a_round_goes_on_without_a_client_that_died(tmp_path: Path) -> None:
     outcome: Outcome = run(spec, tmp_path, on_event=on_event)
     rounds = outcome.of("round")
     assert len(rounds) == 15 and rounds[0]["clients"] == 3 and rounds[-1]["clients"] == 2
-    (left,) = [one["left"] for one in rounds if one["left"]]
+    left = rounds[-1]["left"]
     assert list(left) == ["1"] and "connection of 1 is over" in left["1"]
     assert len(outcome.losses(1)) == len(outcome.losses(3)) == 30

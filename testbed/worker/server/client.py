@@ -15,9 +15,12 @@ from testbed.worker.server.tensors import Coder
 from testbed.worker.server.wire import Facts, Wire, entries_of
 from testbed.worker.stopwatch import Stopwatch
 
+_PATIENCE = 3
+
 
 class Client:
-    """
+    """What stays of a client from one round to the next.
+
     Args:
         number: from 0, its sender's.
         basis: of the schedule of bounds.
@@ -97,4 +100,5 @@ class Client:
         self._up.load_state_dict(state["up"])
 
     def _deadline_s(self) -> float:
-        return time.monotonic() + self._round_s
+        """The server decides who is late: it may wait for another client as long as it will, and has to encode, too."""
+        return time.monotonic() + _PATIENCE * self._round_s

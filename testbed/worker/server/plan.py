@@ -109,6 +109,8 @@ class Plan:
         yield inner_feedback("codec.feedback", compressor.feedback, "the plan")
         if traits.feedback in ("required", "builtin") and self.payload == "params":
             yield f"codec={name}: sends parameters' changes little by little, never parameters; use payload=delta"
+        if traits.feedback == "builtin" and self.direction == "down":
+            yield f"codec={name}: keeps what it loses, which the server's next delta has too; it would be added twice"
         if traits.feedback in ("harmful", "builtin") and self.feedback:
             yield f"feedback=True: codec={name} " + (
                 "keeps its own" if traits.feedback == "builtin" else "errs by chance, and residuals would add up"

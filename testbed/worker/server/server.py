@@ -13,7 +13,7 @@ from compressors.payload import PayloadError
 from testbed.core.bound_rounds import BoundSchedule, RoundFacts
 from testbed.core.error_bounds import mean_update_rms
 from testbed.core.errors import RunError
-from testbed.core.frame_refusals import Refused
+from testbed.core.frame_refusals import Refusal, Refused
 from testbed.core.frames import SERVER, Frame, Kind
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.server import bounding
@@ -32,7 +32,8 @@ Probe = Callable[[], float]
 
 
 class Server:
-    """
+    """What stays of a server from one round to the next.
+
     Args:
         connections: of all clients, by their numbers; who sends what cannot be used, or nothing, is taken out of them.
         round_s: wall seconds that a round's messages may be waited for, or be under way, each way.
@@ -61,16 +62,23 @@ class Server:
         self.reference: Tensors = self.values
         """What clients have: what was sent last, as they decode it."""
         self._began = self._good = self.values
+        self._bounded = up.plan.bounded or down.plan.bounded
+        """Whether the schedule of bounds has anything to say."""
         self._update_rms: list[float] = []
         """Of each item, in the last round."""
         self._clients = 0
         self._losses: tuple[float | None, float | None] = (None, None)
+        self._left: dict[str, str] = {}
+        """Clients that are out, and why."""
         self._note: dict[str, Any] = {}
         self.notes: list[dict[str, Any]] = []
         """Of rounds that have ended, for the record."""
 
-    def begin(self, round_: int) -> None:
+    def begin(self, round_: int, *, is_last: bool = False) -> None:
         """Send the model to all clients.
+
+        Args:
+            is_last: what all ranks end with, so that it goes lossless.
 
         Raises:
             RunError: there is no client any more, or the training diverges again and again.
@@ -85,26 +93,24 @@ class Server:
             self._put(self._good)
         self._began = self.values
         with self._clock.phase("compress"):
-            encoded, found = self._encoded(round_)
+            encoded, found = self._encoded(round_, lossless=is_last or schedule.lossless)
             alphas = self._alphas()
             pieces = {
                 alpha: self._wire.pack(Kind.MODEL, SERVER, round_, encoded, Facts(alpha=alpha))
                 for alpha in set(alphas.values())
             }
         self._clock.mark()
-        left: dict[str, str] = {}
         for alpha, frame in pieces.items():
             those = {client: self.connections[client] for client in alphas if alphas[client] == alpha}
             for client, end in self._waiting(scatter(those, frame, deadline_s=self._deadline_s(), pace=self._pace)):
                 if isinstance(end, Refused | Gone):
-                    left[str(client)] = self._let_go(client, end)
+                    self._let_go(client, end)
         self.reference = found
         self._note = {
             "event": "round",
             "round": round_,
-            "alpha": None if schedule.lossless else schedule.alpha,
+            "alpha": schedule.alpha if self._bounded else None,
             "model_bytes": coded_bytes(encoded.entries),
-            "left": left,
         }
         self._require_clients()
 
@@ -129,7 +135,7 @@ class Server:
                     tensors = self._up.decode(entries, self.reference, origin=self._wire.origin(client, round_))
                     average.add(client, end.samples, tensors)
                 except (Refused, Gone, PayloadError, ValueError) as error:
-                    self._note["left"][str(client)] = self._let_go(client, error)
+                    self._let_go(client, error)
                     continue
             losses[client] = end.train_loss
             rms[client] = [entry.update_rms for entry in entries]
@@ -138,7 +144,8 @@ class Server:
         with self._clock.phase("optimizer"):
             mean = average.mean()
             is_change = self._up.plan.payload == "delta"
-            self._put(self._wire.schema.moved(self.reference, mean) if is_change else mean)
+            # moved from what has been averaged, not from what clients have: what a broadcast loses comes with the next
+            self._put(self._wire.schema.moved(self.values, mean) if is_change else mean)
         self._end(round_, average, losses, rms, sent_bytes)
 
     def take_over(self) -> None:
@@ -162,6 +169,10 @@ class Server:
             "good": self._good,
             "update_rms": self._update_rms,
             "clients": self._clients,
+            "losses": list(self._losses),
+            "left": self._left,
+            "notes": self.notes,
+            "down": self._down.state_dict(),
             "schedule": self.schedule.state_dict(),
         }
 
@@ -170,19 +181,22 @@ class Server:
         self._began, self._note = state["began"], state["note"]
         self.reference, self._good = state["reference"], state["good"]
         self._update_rms, self._clients = state["update_rms"], state["clients"]
+        self._losses = (state["losses"][0], state["losses"][1])
+        self._left, self.notes = state["left"], state["notes"]
+        self._down.load_state_dict(state["down"])
         self.schedule.load_state_dict(state["schedule"])
 
-    def _encoded(self, round_: int) -> tuple[Encoded, Tensors]:
+    def _encoded(self, round_: int, *, lossless: bool) -> tuple[Encoded, Tensors]:
         """What to send, and what clients make of it; as tight as the schedule's probe asks for."""
         schema, coder, schedule = self._wire.schema, self._down, self.schedule
         is_change = coder.plan.payload == "delta"
         values = schema.delta(self.values, self.reference) if is_change else self.values
         measured = coder.measure(values, self.reference)
         asks = schedule.probes and coder.plan.bounded
-        loss = self._probe() if asks else None
+        loss = self._probe() if asks and not lossless else None
         while True:
             bounds = None
-            if not schedule.lossless and self._update_rms:
+            if not lossless and not schedule.lossless and self._update_rms:
                 bounds = bounding.down(coder, schedule, measured, self.values, self._update_rms, self._clients)
             origin = self._wire.origin(SERVER, round_)
             encoded = coder.encode(values, self.reference, bounds=bounds, origin=origin, measured=measured)
@@ -239,7 +253,7 @@ class Server:
         self.notes.append(
             self._note
             | {"clients": len(rms), "train_loss": train_loss, "update_bytes": sent_bytes}
-            | {"why": (self.schedule.note() or {}).get("why")}
+            | {"left": dict(self._left), "bound": self.schedule.note() if self._bounded else None}
         )
 
     def _put(self, tensors: Tensors) -> None:
@@ -258,13 +272,18 @@ class Server:
                 return
             yield found
 
-    def _let_go(self, client: int, why: Exception) -> str:
-        self.connections.pop(client).close()
-        return str(why)
+    def _let_go(self, client: int, why: Exception) -> None:
+        """It is out for the rest of the run; if it can still be told why, it is."""
+        connection = self.connections.pop(client)
+        self._left[str(client)] = str(why)
+        if not connection.closed and not isinstance(why, Gone):
+            refused = Refused(Refusal.TENSOR, found=str(why), asked="what its table says")
+            connection.refuse(refused, self._wire.expected(Kind.UPDATE))
+        connection.close()
 
     def _require_clients(self) -> None:
         if not self.connections:
-            raise RunError("no client is left", *(f"client {one}: {why}" for one, why in self._note["left"].items()))
+            raise RunError("no client is left", *(f"client {one}: {why}" for one, why in self._left.items()))
 
     def _deadline_s(self) -> float:
         return time.monotonic() + self._round_s

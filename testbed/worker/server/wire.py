@@ -54,7 +54,6 @@ class Wire:
             senders=range(SERVER, SERVER + 1) if kind is Kind.MODEL else range(self.clients),
             codecs=frozenset() if plan is None else plan.names,
             round=round_,
-            epoch=round_,
         )
 
     def hello(self, sender: int) -> list[Buffer]:
@@ -67,7 +66,6 @@ class Wire:
             sender=sender,
             schema_hash=self._listed[kind].hash,
             round=round_,
-            epoch=round_,
             payload=_PAYLOADS[self._plans[kind].payload],
             tensors=tuple(_coded(entry) for entry in encoded.entries),
             samples=facts.samples,

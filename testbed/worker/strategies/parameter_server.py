@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -11,11 +12,14 @@ from compressors.base import Compressor
 from compressors.none import Uncompressed
 from compressors.sz3 import SZ3
 from testbed.core import parameter_faults
+from testbed.core.bound_baselines import Fixed
 from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.bound_schedules import AdaptiveBound
+from testbed.core.errors import RunError
 from testbed.core.frames import Kind
+from testbed.worker.laws import catalogue
 from testbed.worker.server.client import Client
-from testbed.worker.server.plan import Plan
+from testbed.worker.server.plan import CODECS, Plan
 from testbed.worker.server.schema import Schema
 from testbed.worker.server.server import Server
 from testbed.worker.server.streams import Connection, Listener, Pace, connect, send
@@ -27,9 +31,12 @@ from testbed.worker.workload import Batch, Workload, parameters_crc32
 KEY_BYTES = 32
 _RUNS_OWN = "compressor"
 """Of a direction's `codec`: that of the run."""
+PAYLOADS = ("params", "delta")
+_DEFAULT_BOUND = SZ3().error_bound
 _AUTO = "auto"
 """Feedback where the run's compressor wants it, of what is sent up."""
-_LEAST_PACE = Pace(least_bytes_s=1.0, window_s=60.0)
+_NO_PACE = Pace(least_bytes_s=0.0, window_s=60.0)
+"""Links are as slow as a run asks for; who is late is told by the deadline."""
 _PROBE_SEED = 1
 
 
@@ -112,9 +119,13 @@ class ParameterServer(Strategy):
         self._losses: list[float] = []
         comm = context.comm
         comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
-        self._plans = {direction: self._plan(direction, context.compressor) for direction in ("up", "down")}
         if comm.world_size == 1 or not comm.networked:
             return
+        if not comm.address:
+            raise RunError("rank 0 has no address at which clients could find the server")
+        self._plans = {direction: self._plan(direction, context.compressor) for direction in ("up", "down")}
+        if not any(plan.bounded for plan in self._plans.values()):
+            self.schedule = Fixed()  # nothing asks it, and it never interferes
         key = torch.tensor(list(os.urandom(KEY_BYTES)), dtype=torch.uint8)
         comm.broadcast(key).wait()
         schema = Schema.of(context.model)
@@ -158,11 +169,12 @@ class ParameterServer(Strategy):
             else:
                 self._end(rounds)
             rounds += 1
-        self._begin(rounds)
         if self._server is not None:
+            self._server.begin(rounds, is_last=True)
             self._server.take_over()
             self._server.close()
         elif self._client is not None:
+            self._client.begin(rounds)
             self._client.close()
 
     def take_notes(self) -> list[dict[str, Any]]:
@@ -179,14 +191,29 @@ class ParameterServer(Strategy):
             role.load_state_dict(state["role"])
 
     def _plan(self, direction: str, compressor: Compressor) -> Plan:
+        """
+        Raises:
+            ValueError: with every fault, one a line.
+        """
         asked = {"payload": "delta", "codec": _RUNS_OWN, "feedback": _AUTO} | self._asked[direction]
-        if asked["codec"] == _RUNS_OWN:
-            asked["codec"] = _codec_of(compressor)
+        known = ("payload", "codec", "algorithm", "cutoff", "dither", "feedback", "lossless")
+        if unknown := [name for name in asked if name not in known]:
+            raise ValueError("\n".join(f"{name}: unknown; known: {', '.join(known)}" for name in unknown))
+        if asked["payload"] not in PAYLOADS:
+            raise ValueError(f"payload={asked['payload']}: unknown; known: {', '.join(PAYLOADS)}")
+        codec = asked["codec"]
+        if codec == _RUNS_OWN:
+            codec = _codec_of(compressor)
             if isinstance(compressor, SZ3):
                 asked.setdefault("algorithm", compressor.algorithm)
+        elif isinstance(codec, str) and codec not in CODECS:
+            codec = _named(codec)
+        asked["codec"] = copy.deepcopy(codec)  # of each direction its own, since some keep a state
         if asked["feedback"] == _AUTO:
-            keeps = isinstance(asked["codec"], Compressor) and compressor.uses_feedback
+            keeps = isinstance(codec, Compressor) and codec.uses_feedback
             asked["feedback"] = keeps and direction == "up" and asked["payload"] != "params"
+        if asked["feedback"] and isinstance(codec, Compressor) and codec.feedback_kind not in ("plain", "off"):
+            raise ValueError(f"feedback: {type(codec).__name__} wants {codec.feedback_kind}, which is of gradients")
         return Plan(direction=direction, **asked)
 
     def _open(self, wire: Wire, coders: Mapping[str, Coder]) -> None:
@@ -201,6 +228,11 @@ class ParameterServer(Strategy):
             for _ in listener.admit(connections, wire.expected(Kind.HELLO), deadline_s=time.monotonic() + seconds):
                 if len(connections) == clients:
                     break
+        if missing := set(range(clients)) - set(connections):
+            for connection in connections.values():
+                connection.close()
+            ranks = ", ".join(str(client + 1) for client in sorted(missing))
+            raise RunError(f"the server waited {seconds:g} s of wall time for rank {ranks}, which did not come")
         batch = workload.batch(0, rank=0, world_size=1, batch_size=self.probe_samples, seed=spec.seed + _PROBE_SEED)
 
         def probe() -> float:
@@ -218,7 +250,7 @@ class ParameterServer(Strategy):
             schedule=self.schedule,
             probe=probe,
             connections=connections,
-            pace=_LEAST_PACE,
+            pace=_NO_PACE,
             round_s=self.round_timeout_s * spec.dilation,
             clock=context.clock,
             stopwatch=comm.stopwatch,
@@ -233,7 +265,7 @@ class ParameterServer(Strategy):
         number, deadline_s = comm.rank - 1, time.monotonic() + seconds
         connection = connect(comm.address, int(port), own=number, deadline_s=deadline_s, charge=comm.charge)
         expected = wire.expected(Kind.MODEL)
-        send(connection, wire.hello(number), expected, deadline_s=deadline_s, pace=_LEAST_PACE)
+        send(connection, wire.hello(number), expected, deadline_s=deadline_s, pace=_NO_PACE)
         self._client = Client(
             number,
             context.model,
@@ -242,7 +274,7 @@ class ParameterServer(Strategy):
             coders["down"],
             basis=self.schedule.basis,
             connection=connection,
-            pace=_LEAST_PACE,
+            pace=_NO_PACE,
             round_s=self.round_timeout_s * context.spec.dilation,
             clock=context.clock,
             stopwatch=comm.stopwatch,
@@ -271,9 +303,19 @@ class ParameterServer(Strategy):
         return float(loss.detach())
 
 
+def _named(name: str) -> Compressor:
+    """The compressor of that name, as a user would get it."""
+    if name not in catalogue.names():
+        raise ValueError(f"codec={name}: unknown; known: {', '.join((_RUNS_OWN, *CODECS, *catalogue.names()))}")
+    part = catalogue.part(name)
+    built: Compressor = catalogue.built(part.target, part.params)
+    return built
+
+
 def _codec_of(compressor: Compressor) -> str | Compressor:
     """The codec that the run's compressor stands for."""
-    for kind, codec in ((Uncompressed, "raw"), (SZ3, "sz3")):
-        if isinstance(compressor, kind):
-            return codec
-    return compressor
+    if isinstance(compressor, SZ3):
+        if compressor.error_bound != _DEFAULT_BOUND or compressor.feedback != "auto":
+            raise ValueError("codec=sz3: goes by strategy.bound, not by compressor.error_bound or compressor.feedback")
+        return "sz3"
+    return "raw" if isinstance(compressor, Uncompressed) else compressor
