@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -9,17 +8,14 @@ from typing import Any
 import torch
 
 from compressors.base import Compressor
-from compressors.none import Uncompressed
-from compressors.sz3 import SZ3
 from testbed.core import parameter_faults
 from testbed.core.bound_baselines import Fixed
 from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.bound_schedules import AdaptiveBound
 from testbed.core.errors import RunError
 from testbed.core.frames import Kind
-from testbed.worker.laws import catalogue
+from testbed.worker.server.asked import asked_plan
 from testbed.worker.server.client import Client
-from testbed.worker.server.plan import CODECS, Plan
 from testbed.worker.server.schema import Schema
 from testbed.worker.server.server import Server
 from testbed.worker.server.streams import Connection, Listener, Pace, connect, send
@@ -29,12 +25,6 @@ from testbed.worker.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.workload import Batch, Workload, parameters_crc32
 
 KEY_BYTES = 32
-_RUNS_OWN = "compressor"
-"""Of a direction's `codec`: that of the run."""
-PAYLOADS = ("params", "delta")
-_DEFAULT_BOUND = SZ3().error_bound
-_AUTO = "auto"
-"""Feedback where the run's compressor wants it, of what is sent up."""
 _NO_PACE = Pace(least_bytes_s=0.0, window_s=60.0)
 """Links are as slow as a run asks for; who is late is told by the deadline."""
 _PROBE_SEED = 1
@@ -106,7 +96,7 @@ class ParameterServer(Strategy):
             yield f"strategy=parameter_server: {type(workload).__name__} has no parameters of its own to send"
         for direction, named in (("up", "uplink"), ("down", "downlink")):
             try:
-                self._plan(direction, compressor)
+                asked_plan(direction, self._asked[direction], compressor)
             except (ValueError, TypeError) as error:
                 instead = f"use another compressor, or strategy.{named} with another codec or payload"
                 for line in str(error).splitlines():
@@ -123,7 +113,9 @@ class ParameterServer(Strategy):
             return
         if not comm.address:
             raise RunError("rank 0 has no address at which clients could find the server")
-        self._plans = {direction: self._plan(direction, context.compressor) for direction in ("up", "down")}
+        self._plans = {
+            direction: asked_plan(direction, self._asked[direction], context.compressor) for direction in ("up", "down")
+        }
         if not any(plan.bounded for plan in self._plans.values()):
             self.schedule = Fixed()  # nothing asks it, and it never interferes
         key = torch.tensor(list(os.urandom(KEY_BYTES)), dtype=torch.uint8)
@@ -189,32 +181,6 @@ class ParameterServer(Strategy):
         role = self._server or self._client
         if role is not None:
             role.load_state_dict(state["role"])
-
-    def _plan(self, direction: str, compressor: Compressor) -> Plan:
-        """
-        Raises:
-            ValueError: with every fault, one a line.
-        """
-        asked = {"payload": "delta", "codec": _RUNS_OWN, "feedback": _AUTO} | self._asked[direction]
-        known = ("payload", "codec", "algorithm", "cutoff", "dither", "feedback", "lossless")
-        if unknown := [name for name in asked if name not in known]:
-            raise ValueError("\n".join(f"{name}: unknown; known: {', '.join(known)}" for name in unknown))
-        if asked["payload"] not in PAYLOADS:
-            raise ValueError(f"payload={asked['payload']}: unknown; known: {', '.join(PAYLOADS)}")
-        codec = asked["codec"]
-        if codec == _RUNS_OWN:
-            codec = _codec_of(compressor)
-            if isinstance(compressor, SZ3):
-                asked.setdefault("algorithm", compressor.algorithm)
-        elif isinstance(codec, str) and codec not in CODECS:
-            codec = _named(codec)
-        asked["codec"] = copy.deepcopy(codec)  # of each direction its own, since some keep a state
-        if asked["feedback"] == _AUTO:
-            keeps = isinstance(codec, Compressor) and codec.uses_feedback
-            asked["feedback"] = keeps and direction == "up" and asked["payload"] != "params"
-        if asked["feedback"] and isinstance(codec, Compressor) and codec.feedback_kind not in ("plain", "off"):
-            raise ValueError(f"feedback: {type(codec).__name__} wants {codec.feedback_kind}, which is of gradients")
-        return Plan(direction=direction, **asked)
 
     def _open(self, wire: Wire, coders: Mapping[str, Coder]) -> None:
         """Be the server, and let all clients in."""
@@ -301,21 +267,3 @@ class ParameterServer(Strategy):
         with clock.phase("optimizer", clock.times.optimizer_s):
             context.optimizer.step()
         return float(loss.detach())
-
-
-def _named(name: str) -> Compressor:
-    """The compressor of that name, as a user would get it."""
-    if name not in catalogue.names():
-        raise ValueError(f"codec={name}: unknown; known: {', '.join((_RUNS_OWN, *CODECS, *catalogue.names()))}")
-    part = catalogue.part(name)
-    built: Compressor = catalogue.built(part.target, part.params)
-    return built
-
-
-def _codec_of(compressor: Compressor) -> str | Compressor:
-    """The codec that the run's compressor stands for."""
-    if isinstance(compressor, SZ3):
-        if compressor.error_bound != _DEFAULT_BOUND or compressor.feedback != "auto":
-            raise ValueError("codec=sz3: goes by strategy.bound, not by compressor.error_bound or compressor.feedback")
-        return "sz3"
-    return "raw" if isinstance(compressor, Uncompressed) else compressor
