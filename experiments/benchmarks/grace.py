@@ -78,8 +78,7 @@ def measure(model: str, method: str) -> dict[str, Any]:
         if method == DENSE:
             late = (*asked, "strategy.overlap=false")
             steps[f"{rate:g}"][AFTER_BACKWARD] = _predicted_s(measured, late, device)
-    payload_bytes = sum(one.share * one.size_bytes for one in Profile.from_json(measured["cpu"]).collectives)
-    return {"step_s": steps, "codec_s": device.codec_step_s, "payload_bytes": payload_bytes}
+    return {"step_s": steps, "codec_s": device.codec_step_s}
 
 
 def _predicted_s(measured: dict[str, Any], asked: tuple[str, ...], device: Profile) -> float:

@@ -2,8 +2,10 @@
 
 The rule, fixed before anything was measured. In each case the best candidate is held against the best baseline; runs
 whose own verdict is `invalid` count for nothing, and a case counts only where each baseline that was asked of it does,
-so that a strong one cannot be missing. Where a reference is declared, an arm counts only if its mean quality is at most
-`margin` below the reference's. `emulated` is the largest of these ratios over the cases. With the claimed ratio
+so that a strong one cannot be missing. Where a reference is declared, an arm counts only if its mean quality, over the
+seeds that both have, is at most `margin_points` below the reference's; nothing does if the reference itself is so far
+below another baseline. (This clause came after DeAR and the K-FAC systems were measured, which have no reference.)
+`emulated` is the largest of these ratios over the cases. With the claimed ratio
 c, which stands for a gain of c - 1:
 
     reproduced   emulated is at least 1 + 0.9 (c - 1): nine tenths of the claimed gain
@@ -15,6 +17,7 @@ Simulated runs stand in the page's table and decide nothing.
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -60,17 +63,19 @@ def found_of(system: System, trial: Trial, run: RunDir | None) -> Found:
 
 @dataclass(frozen=True)
 class Side:
-    """An arm of a case: the median over its runs that count, and the qualities of all of them."""
+    """An arm of a case: the median over its runs that count, and the quality of each of them."""
 
     arm: str
     figure: float
-    qualities: tuple[float, ...] = ()
+    qualities: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """By what a run was given as its seed."""
 
     def holds(self, reference: Side, margin: float) -> bool:
-        """Whether it is about as good as `reference`."""
-        if not self.qualities or not reference.qualities:
+        """Whether it is about as good as `reference`, over the seeds of both."""
+        both = self.qualities.keys() & reference.qualities.keys()
+        if not both:
             return False
-        return statistics.fmean(self.qualities) >= statistics.fmean(reference.qualities) - margin
+        return statistics.fmean(self.qualities[seed] - reference.qualities[seed] for seed in both) >= -margin
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ def side(found: Sequence[Found], case: str, kind: str, arm: str) -> Side | None:
     asked = (case, kind, arm)
     runs = [one for one in found if one.counts and (one.trial.case, one.trial.kind, one.trial.arm) == asked]
     figures = [one.figure for one in runs if one.figure is not None]
-    qualities = tuple(one.quality for one in runs if one.quality is not None)
+    qualities = {_seed(one.trial): one.quality for one in runs if one.quality is not None}
     return Side(arm, statistics.median(figures), qualities) if figures else None
 
 
@@ -96,6 +101,10 @@ def sides_of(system: System, found: Sequence[Found], case: str, kind: str) -> di
     """By arm, of those that were asked for."""
     asked = {one.trial.arm for one in found if (one.trial.case, one.trial.kind) == (case, kind)}
     return {arm: side(found, case, kind, arm) for arm in system.arms if arm in asked}
+
+
+def _seed(trial: Trial) -> str:
+    return next((word.removeprefix("seed=") for word in trial.overrides if word.startswith("seed=")), "")
 
 
 def ratio(system: System, found: Sequence[Found], case: str, kind: str) -> Ratio | None:
@@ -120,7 +129,10 @@ def holds(system: System, one: Side, sides: Mapping[str, Side | None], kind: str
     if system.reference is None or kind != "emulated":
         return True
     reference = sides.get(system.reference)
-    return reference is not None and one.holds(reference, system.margin)
+    others = [side for arm, side in sides.items() if arm in system.baselines and side is not None]
+    if reference is None or not all(reference.holds(other, system.margin_points) for other in others):
+        return False
+    return one.holds(reference, system.margin_points)
 
 
 def over(system: System, baseline: Side, candidate: Side) -> float:
@@ -169,7 +181,7 @@ def result(system: System, found: Sequence[Found]) -> dict[str, Any]:
         },
         "emulated": None if emulated is None else round(emulated, 4),
         "verdict": verdict_of(system.claimed, emulated),
-        "condition": "; ".join([system.setting, *_remarks(best, found)]),
+        "condition": "; ".join([system.setting, *_remarks(system, best, found)]),
     }
 
 
@@ -178,10 +190,15 @@ def _ids(found: Sequence[Found], arms: Sequence[str]) -> list[str]:
     return [one.run_id for one in found if one.run_id is not None and one.counts and one.trial.arm in arms]
 
 
-def _remarks(best: Ratio | None, found: Sequence[Found]) -> list[str]:
+def _remarks(system: System, best: Ratio | None, found: Sequence[Found]) -> list[str]:
     remarks = []
     if best is not None:
         remarks.append(f"largest for {best.case}, where the best other is {best.baseline.arm}")
+        if system.reference is not None:
+            seeds = len(best.candidate.qualities)
+            remarks.append(f"qualities of {seeds} seed{'s' * (seeds > 1)}")
+    if low := _too_low(system, found):
+        remarks.append(f"too low, so that {'they do' if len(low) > 1 else 'it does'} not count: {', '.join(low)}")
     for words, which in (
         ("invalid", [one for one in found if one.verdict == "invalid"]),
         ("suspect", [one for one in found if one.verdict == "suspect" and one.trial.kind == "emulated"]),
@@ -191,6 +208,16 @@ def _remarks(best: Ratio | None, found: Sequence[Found]) -> list[str]:
             more = f" and {len(which) - _MOST_NAMED} more" if len(which) > _MOST_NAMED else ""
             remarks.append(f"{words}: {', '.join(one.trial.label for one in which[:_MOST_NAMED])}{more}")
     return remarks
+
+
+def _too_low(system: System, found: Sequence[Found]) -> list[str]:
+    """Emulated cases and arms whose quality does not let them count."""
+    low = []
+    for case in dict.fromkeys(one.trial.case for one in found if one.trial.kind == "emulated"):
+        sides = sides_of(system, found, case, "emulated")
+        known = [one for one in sides.values() if one is not None]
+        low += [f"{case} ({one.arm})" for one in known if not holds(system, one, sides, "emulated")]
+    return low
 
 
 def last_line(system: System, content: Mapping[str, Any]) -> str:

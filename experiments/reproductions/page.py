@@ -32,7 +32,7 @@ def write(system: System, found: Sequence[Found], content: Mapping[str, Any], pa
 
 def region(system: System, found: Sequence[Found], content: Mapping[str, Any]) -> str:
     """What was claimed, what came of it, and the table."""
-    runs = sorted(one.run_id for one in found if one.run_id is not None)
+    runs = sorted(run for side in content["runs"].values() for run in side)
     here = machine()
     made = (
         f"{here['cores']} cores ({here['cpu']}), Linux {here['kernel']}; {len(runs)} runs, the first {runs[0]},"
@@ -46,8 +46,8 @@ def region(system: System, found: Sequence[Found], content: Mapping[str, Any]) -
 
 
 def cases_table(system: System, found: Sequence[Found]) -> str:
-    """A row for each case, emulated ones first. In parentheses beside a baseline: how many times better the best
-    candidate is."""
+    """A row for each case, emulated ones first. In parentheses behind an arm that is no candidate: how many times
+    better the best candidate is."""
     cases = [
         (kind, case) for kind in KINDS for case in dict.fromkeys(f.trial.case for f in found if f.trial.kind == kind)
     ]
@@ -74,7 +74,7 @@ def cases_table(system: System, found: Sequence[Found]) -> str:
         "case",
         "kind",
         *facts,
-        *(f"{arm}: {system.figure_name}" for arm in arms),
+        *(f"{arm}{' (beside)' * (arm in system.beside)}: {system.figure_name}" for arm in arms),
         *(f"{arm}: {system.quality_name}" for arm in judged),
         "best other",
         "dilation",
@@ -98,7 +98,7 @@ def _quality(system: System, found: Sequence[Found], case: str, kind: str, arm: 
     one = sides.get(arm)
     if one is None or not one.qualities:
         return "-"
-    return spread(one.qualities, ".2f") + ("" if holds(system, one, sides, kind) else ", too low")
+    return spread(list(one.qualities.values()), ".2f") + ("" if holds(system, one, sides, kind) else ", too low")
 
 
 def _verdicts(here: Sequence[Found]) -> str:

@@ -96,7 +96,7 @@ class System:
     quality_name: str = "accuracy, %"
     reference: str | None = None
     """The baseline whose quality an arm must hold for its figure to count; None: qualities are shown alone."""
-    margin: float = 0.5
+    margin_points: float = 0.5
     """By how much an arm's mean quality may be below the reference's."""
     facts: Callable[[str, str], Mapping[str, str]] = _no_facts
     """More columns of the table, by case and kind."""

@@ -16,7 +16,7 @@ def point(model: str, method: str, **by_rate: dict[str, float]) -> dict[str, Any
     steps = {rate.removeprefix("at_"): found for rate, found in by_rate.items()}
     return {
         "asked": {"model": model, "method": method},
-        "result": {"step_s": steps, "codec_s": 0.0123, "payload_bytes": 1e6},
+        "result": {"step_s": steps, "codec_s": 0.0123},
         "is_disturbed": False,
         "others_cores": 0.0,
     }
@@ -81,8 +81,8 @@ def test_rank_correlation_is_that_of_ranks() -> None:
 
 def test_what_released_steps_leave_for_codecs_is_none_of_the_fastest() -> None:
     assert grace_tables.beyond_computing_s("randomk 1 %") == pytest.approx(0, abs=1e-4)
-    # 128 images of each worker at 0.68 of 275 images/s
-    assert grace_tables.beyond_computing_s("topk 1 %") == pytest.approx(128 / (0.68 * 275) - 0.33247, abs=1e-4)
+    # 96 images of each worker at 0.68 of 275 images/s
+    assert grace_tables.beyond_computing_s("topk 1 %") == pytest.approx(96 / (0.68 * 275) - 96 / 385, abs=1e-4)
 
 
 def test_wins_are_counted_on_the_cells_that_both_have() -> None:

@@ -53,7 +53,8 @@ def _emulated(full: bool) -> Iterator[Trial]:
     )
     for seed in range(SEEDS if full else 1):
         for arm in ARMS if full else _QUICK:
-            yield Trial(CASE, arm, "emulated", (*shared, f"seed={seed}", *ARMS[arm]), _SECONDS[arm])
+            bucket = ("strategy.bucket_size='256 KiB'",) if arm.startswith("LAMB") else ()
+            yield Trial(CASE, arm, "emulated", (*shared, f"seed={seed}", *ARMS[arm], *bucket), _SECONDS[arm])
 
 
 def _simulated(full: bool) -> Iterator[Trial]:

@@ -25,9 +25,8 @@ class Cuttlefish(LowRankTransform):
 
     Wang et al., "Cuttlefish: Low-rank Model Training without All The Tuning", MLSys 2023, arXiv:2305.02538. Rules are
     those of `core.stable_ranks` and `core.low_rank`. In the authors' public code stable ranks are observed once an
-    epoch of 300, a window of 15 of them and a tail of 11; here shares of the observations of a run of any length. What
-    an observation is decides what `epsilon` means: with fewer of them ranks change more from one to the next. Where
-    they do not settle, the run stays at full rank.
+    epoch of 300, a window of 15 of them and a tail of 11; here shares of the observations of a run of any length.
+    Where they do not settle, the run stays at full rank.
 
     Rank 0 observes, and tells the others ranks as whole numbers: 8 bytes a layer to each other rank at every
     observation until the switch. What rounding makes of two ranks' singular values must not decide.

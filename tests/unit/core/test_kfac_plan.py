@@ -123,7 +123,7 @@ def test_blocks_of_many_factors_and_workers_are_found_at_once() -> None:
     weights = [chance.uniform(16, 4096) for _ in range(1000)]
     begin = time.process_time()
     owners = blocks(weights, 64)
-    assert time.process_time() - begin < 5  # a search by dynamic programming over all of them takes minutes
+    assert time.process_time() - begin < 5
     assert set(owners) == set(range(64))
     assert max(loads(weights, owners, 64)) < sum(weights) / 64 + max(weights)
 

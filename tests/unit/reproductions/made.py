@@ -55,10 +55,16 @@ def system(
 
 
 def found(
-    arm: str, figure: float | None, verdict: str | None = "valid", *, quality: float | None = None, **where: str
+    arm: str,
+    figure: float | None,
+    verdict: str | None = "valid",
+    *,
+    quality: float | None = None,
+    seed: int = 0,
+    **where: str,
 ) -> Found:
     place = {"case": "resnet18", "kind": "emulated", **where}
-    asked = trial(place["case"], arm, place["kind"])
+    asked = trial(place["case"], arm, place["kind"], seed=seed)
     return Found(asked, None if verdict is None else f"run-{place['case']}-{arm}", verdict, figure, 1.0, quality)
 
 

@@ -36,8 +36,9 @@ def test_dense_gradients_go_in_more_than_one_bucket(model: Model) -> None:
 def test_the_batch_is_one_with_which_the_claim_is_no_more_than_the_gpu_does() -> None:
     ring_s = RESNET_50.all_reduce_s(1e9)
     assert ring_s == pytest.approx(1.431, rel=1e-3)
-    assert load("grace").claimed / ring_s <= RESNET_50.batch_size / RESNET_50.step_s / 111
-    assert RESNET_50.batch_size >= 111
+    samples_s = RESNET_50.batch_size / RESNET_50.step_s
+    assert load("grace").claimed * RESNET_50.batch_size / ring_s <= samples_s
+    assert load("grace").claimed * (RESNET_50.batch_size + 32) / ring_s > samples_s
 
 
 def test_runs_of_a_case_differ_in_their_arm_alone() -> None:
@@ -71,5 +72,4 @@ def test_a_codec_of_a_scaled_run_takes_the_time_of_the_whole_model() -> None:
     for case in grace.CASES.values():
         asked = dict(word.split("=", 1) for word in case.overrides())
         speedup, scale = float(asked["device.codec_speedup"]), float(asked["workload.scale"])
-        assert speedup * scale == pytest.approx(case.codec_speedup)
-    assert [case.codec_speedup for case in grace.CASES.values()].count(1) == len(grace.CASES) - 1
+        assert speedup * scale == pytest.approx(1)

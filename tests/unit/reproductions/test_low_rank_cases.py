@@ -11,7 +11,7 @@ import pytest
 
 from experiments.reproductions.cuttlefish.declaration import SYSTEM as CUTTLEFISH
 from experiments.reproductions.low_rank_cases import STEPS, accuracy_percent, whole_run_s
-from experiments.reproductions.pufferfish.declaration import ARMS, CASES, MODELS, SCALED_WORKERS, WARM_UP, step_s
+from experiments.reproductions.pufferfish.declaration import ARMS, MODELS, SCALED_WORKERS, WARM_UP, step_s
 from experiments.reproductions.pufferfish.declaration import SYSTEM as PUFFERFISH
 from experiments.reproductions.system import Trial
 from testbed.core.rundir import RunDir, write_json
@@ -48,7 +48,7 @@ def test_runs_of_a_case_differ_in_their_arm_alone() -> None:
             seen[trial.kind, trial.case].add(_shared(trial))
         assert all(len(each) == 1 for each in seen.values())
     assert {ARMS[arm][0] for arm in ("Pufferfish", "full rank", "PowerSGD")} == {STEPS}
-    assert ARMS["full rank"][1] == () and "full rank" in CASES["glyphs"]
+    assert ARMS["full rank"][1] == ()
     assert 0 < WARM_UP < STEPS
 
 
@@ -63,12 +63,12 @@ def test_no_rank_and_no_step_is_given_to_cuttlefish_whose_full_runs_are_also_puf
     trials = CUTTLEFISH.trials(True)
     given = {word for trial in trials for word in trial.overrides if word.startswith("transform")}
     assert given == {"transform=cuttlefish", "transform.rewarm_steps=10"}
-    full = {trial.overrides for trial in PUFFERFISH.trials(True) if trial.case == "glyphs"}
+    full = {trial.overrides for trial in PUFFERFISH.trials(True) if trial.arm == "full rank"}
     assert {trial.overrides for trial in trials if trial.arm == "full rank"} <= full
 
 
 def test_every_worker_has_the_same_batch_however_many_there_are() -> None:
-    simulated = [trial for trial in PUFFERFISH.trials(False) if trial.kind == "simulated"]
+    simulated = [trial for trial in PUFFERFISH.trials(True) if trial.kind == "simulated"]
     assert len(simulated) == 2 * len(MODELS) * len(SCALED_WORKERS)
     assert {word for trial in simulated for word in trial.overrides if word.startswith("batch_size=")} == {
         "batch_size=64"

@@ -72,21 +72,41 @@ def test_of_repeats_the_median_counts() -> None:
     assert one.value == 1.4
 
 
-def test_an_arm_counts_only_where_it_is_about_as_good_as_the_reference() -> None:
-    held = system(reference="slow", quality=lambda run: None)
-    good = [found("slow", 9.0, quality=q) for q in (86.0, 88.0)]
-    for quality, candidate in ((86.5, 3.0), (86.4, None)):
-        runs = [*good, found("old", 4.0, quality=86.9), found("new", 2.0, quality=quality)]
-        best = outcome.ratio(held, runs, "resnet18", "emulated")
-        assert (best is None) == (candidate is None)
-        assert best is None or (best.baseline.arm, best.value) == ("old", 2.0)
-    runs = [*good, found("old", 4.0, quality=80.0), found("new", 2.0, quality=87.0)]
-    best = outcome.ratio(held, runs, "resnet18", "emulated")
+HELD = system(reference="slow", quality=lambda run: None)
+GOOD = [found("slow", 9.0, quality=quality, seed=seed) for seed, quality in enumerate((86.0, 88.0))]
+
+
+def _new_over_old(*qualities: float, old: float = 86.0) -> outcome.Ratio | None:
+    new = [found("new", 2.0, quality=quality, seed=seed) for seed, quality in enumerate(qualities)]
+    return outcome.ratio(HELD, [*GOOD, found("old", 4.0, quality=old), *new], "resnet18", "emulated")
+
+
+@pytest.mark.parametrize(
+    ("qualities", "counts"),
+    [((85.5,), True), ((85.4,), False), ((85.0, 88.1), True), ((85.0, 87.9), False), ((), False)],
+)
+def test_an_arm_counts_only_where_it_is_about_as_good_as_the_reference(
+    qualities: tuple[float, ...], counts: bool
+) -> None:
+    """Over the seeds that both have."""
+    best = _new_over_old(*qualities)
+    assert (best is not None) == counts
+    assert best is None or (best.baseline.arm, best.value) == ("old", 2.0)
+
+
+def test_a_baseline_that_is_not_as_good_is_left_out_and_named() -> None:
+    best = _new_over_old(86.0, old=80.0)
     assert best is not None and (best.baseline.arm, best.value) == ("slow", 4.5)
-    silent = [*good, found("old", 4.0, quality=87.0), found("new", 2.0)]
-    assert outcome.ratio(held, silent, "resnet18", "emulated") is None
-    table = cases_table(held, [*good, found("old", 4.0, quality=80.0), found("new", 2.0, quality=87.0)])
+    runs = [*GOOD, found("old", 4.0, quality=80.0), found("new", 2.0, quality=87.0)]
+    table = cases_table(HELD, runs)
     assert "87.00 ± 12.71" in table and "80.00, too low" in table
+    said = outcome.result(HELD, runs)["condition"]
+    assert "qualities of 1 seed;" in said and "too low, so that it does not count: resnet18 (old)" in said
+
+
+def test_nothing_counts_where_another_baseline_is_better_than_the_reference() -> None:
+    assert _new_over_old(86.0, old=86.5) is not None
+    assert _new_over_old(86.0, old=86.6) is None
 
 
 def test_an_arm_beside_is_shown_and_decides_nothing() -> None:

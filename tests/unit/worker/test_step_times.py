@@ -54,8 +54,7 @@ def test_the_parts_of_a_step_add_up(cpu: Profile) -> None:
     assert cpu.backward_s > 0
     assert cpu.optimizer_s > 0
     assert cpu.cpu_step_s == pytest.approx(cpu.step_s)  # each bucket has a size of its own here
-    # measured one after the other, and a machine that others use may be slower meanwhile
-    assert 0.1 < sum(layer.forward_s for layer in cpu.layers) / cpu.forward_s < 10
+    assert 0.3 < sum(layer.forward_s for layer in cpu.layers) / cpu.forward_s < 3
 
 
 def test_collectives_are_those_of_a_step(cpu: Profile) -> None:
