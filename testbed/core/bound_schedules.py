@@ -1,20 +1,18 @@
-"""Schedules of error bounds by name, and the adaptive one: as loose as losses allow, with a probe and a way back."""
+"""The adaptive schedule of error bounds: as loose as losses allow, with a probe and a way back."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from testbed.core.bound_baselines import AdaQuantFL, DAdaQuant, Fixed, LinearDecay
 from testbed.core.bound_rounds import (
     DIVERGENCE,
     EXPLORATION,
     PLATEAU,
     STEADY,
     VIOLATION,
-    BoundSchedule,
     RoundFacts,
     require_turn,
     required_loss,
@@ -34,6 +32,8 @@ class _State:
     """Between two rounds. The fields' names are those of a checkpoint."""
 
     alpha: float
+    was: float
+    """Alpha when this round began."""
     round: int = 0
     running: list[float] = field(default_factory=list)
     """The running loss, of the last rounds (G)."""
@@ -117,9 +117,7 @@ class AdaptiveBound:
         self._limits, self._decrease, self._increase = (alpha_min, alpha_max), decrease, increase
         self._patience, self._memory, self._plateau = patience, memory, plateau
         self._tolerance, self._slack, self._divergence = tolerance, slack, divergence
-        self._state = _State(alpha)
-        self._was = alpha
-        """When this round began."""
+        self._state = _State(alpha, alpha)
         self._note: dict[str, Any] | None = None
 
     @property
@@ -162,7 +160,7 @@ class AdaptiveBound:
         state = self._state
         require_turn(state.round, facts)
         loss = required_loss(facts)
-        was, raw, refused = self._was, state.lossless, max(state.refused, facts.violations)
+        was, raw, refused = state.was, state.lossless, max(state.refused, facts.violations)
         why = DIVERGENCE
         if facts.finite and math.isfinite(loss) and (facts.probe_loss is None or math.isfinite(facts.probe_loss)):
             self._follow(loss)
@@ -189,7 +187,7 @@ class AdaptiveBound:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._state = _State(**state)
-        self._was, self._note = self._state.alpha, None
+        self._note = None
 
     def _follow(self, loss: float) -> None:
         state = self._state
@@ -231,17 +229,7 @@ class AdaptiveBound:
         state.lossless = state.lossless_uplink = state.restore = diverged
         state.good = not diverged and state.bad == 0
         state.restores = state.restores + 1 if diverged else 0 if state.good else state.restores
-        state.round, state.refused, self._was = state.round + 1, 0, state.alpha
-
-
-SCHEDULES: dict[str, Callable[..., BoundSchedule]] = {
-    "adaptive": AdaptiveBound,
-    "fixed": Fixed,
-    "linear": LinearDecay,
-    "adaquantfl": AdaQuantFL,
-    "dadaquant": DAdaQuant,
-}
-"""By what a configuration calls them; their parameters are those of the classes."""
+        state.round, state.refused, state.was = state.round + 1, 0, state.alpha
 
 
 def _alpha_faults(alpha: float, least: float, most: float) -> Iterator[str | None]:

@@ -44,6 +44,7 @@ class Expected:
     """What a frame is held to."""
 
     schema: Schema
+    """Of tensors in what is due."""
     key: bytes = field(repr=False)
     """The run's, of 16 to 64 bytes, with which all frames are coded."""
     due: frozenset[tuple[Kind, Payload]]
@@ -54,6 +55,8 @@ class Expected:
     """Of models and updates; None: any."""
     epoch: int | None = None
     """Of deltas and gradients, since whole parameters hang on nothing; None: any."""
+    whole: Schema | None = None
+    """Of parameters, where it is not that of what else is due: halves change by more than halves hold."""
 
     def __post_init__(self) -> None:
         if not LEAST_KEY_BYTES <= len(self.key) <= hashlib.blake2b.MAX_KEY_SIZE:
@@ -61,6 +64,9 @@ class Expected:
                 f"key of {len(self.key)} bytes: must have at least {LEAST_KEY_BYTES}"
                 f" and at most {hashlib.blake2b.MAX_KEY_SIZE}"
             )
+
+    def schema_of(self, payload: int) -> Schema:
+        return self.schema if self.whole is None or payload != Payload.PARAMS else self.whole
 
     def only(self, sender: int) -> Expected:
         return replace(self, senders=range(sender, sender + 1))
@@ -96,7 +102,7 @@ def read_header(data: Buffer, expected: Expected) -> Header:
         raise Refused(Refusal.MAGIC, found=magic, asked=MAGIC)
     if version != VERSION:
         raise Refused(Refusal.VERSION, found=version, asked=VERSION)
-    _check_length(tensors, payload_bytes, payload != Payload.NOTHING, expected.schema)
+    _check_length(tensors, payload_bytes, payload != Payload.NOTHING, expected.schema_of(payload))
     _check_kind(kind, payload, reason, expected)
     frame = Frame(
         kind=Kind(kind),
@@ -131,7 +137,8 @@ def read_body(header: Header, body: Buffer, expected: Expected) -> Frame:
     if header.frame.payload is Payload.NOTHING:
         frame = replace(header.frame, text=bytes(payload).decode(errors="replace"))
     else:
-        frame = replace(header.frame, tensors=_tensors(table, payload, expected))
+        schema = expected.schema_of(header.frame.payload)
+        frame = replace(header.frame, tensors=_tensors(table, payload, schema, expected.codecs))
     _check_numbers(frame)
     return frame
 
@@ -174,8 +181,9 @@ def _kind_text(kind: int, payload: int) -> str:
 
 def _check_place(frame: Frame, expected: Expected) -> None:
     """The model, round, reference and sender. A refusal may be because of the first three, and passes."""
-    if frame.kind is not Kind.REFUSAL and frame.schema_hash != expected.schema.hash:
-        raise Refused(Refusal.SCHEMA, found=frame.schema_hash.hex()[:16], asked=expected.schema.hash.hex()[:16])
+    wanted = expected.schema_of(frame.payload).hash
+    if frame.kind is not Kind.REFUSAL and frame.schema_hash != wanted:
+        raise Refused(Refusal.SCHEMA, found=frame.schema_hash.hex()[:16], asked=wanted.hex()[:16])
     if frame.kind in _OF_A_ROUND and expected.round not in (None, frame.round):
         raise Refused(Refusal.ROUND, found=frame.round, asked=expected.round)
     if frame.payload in _HANGS_ON_A_REFERENCE and expected.epoch not in (None, frame.epoch):
@@ -186,13 +194,13 @@ def _check_place(frame: Frame, expected: Expected) -> None:
         raise Refused(Refusal.SENDER, found=frame.sender, asked=asked)
 
 
-def _tensors(table: memoryview, payload: memoryview, expected: Expected) -> tuple[Coded, ...]:
-    allowed = {codec.encode(): codec for codec in expected.codecs}
+def _tensors(table: memoryview, payload: memoryview, schema: Schema, codecs: frozenset[str]) -> tuple[Coded, ...]:
+    allowed = {codec.encode(): codec for codec in codecs}
     tensors, start = [], 0
     for index, codec, bound, update_rms, raw_bytes, coded_bytes in ENTRY.iter_unpack(table):
         name = codec.rstrip(b"\0")
         if name not in allowed:
-            raise Refused(Refusal.CODEC, found=name, asked=", ".join(sorted(expected.codecs)) or "none")
+            raise Refused(Refusal.CODEC, found=name, asked=", ".join(sorted(codecs)) or "none")
         tensors.append(
             Coded(
                 index=index,
@@ -204,10 +212,10 @@ def _tensors(table: memoryview, payload: memoryview, expected: Expected) -> tupl
             )
         )
         start += coded_bytes
-        _check_entry(tensors[-1], coded_bytes, expected.schema)
-    if len({tensor.index for tensor in tensors}) != len(expected.schema) or len(tensors) != len(expected.schema):
+        _check_entry(tensors[-1], coded_bytes, schema)
+    if len({tensor.index for tensor in tensors}) != len(schema) or len(tensors) != len(schema):
         found = f"{len(tensors)} entries for tensors {[tensor.index for tensor in tensors]}"
-        raise Refused(Refusal.TABLE, found=found, asked=f"each of {len(expected.schema)} tensors once")
+        raise Refused(Refusal.TABLE, found=found, asked=f"each of {len(schema)} tensors once")
     if start != len(payload):
         found, asked = f"{start} coded bytes in sum", f"as many as the payload, {len(payload)}"
         raise Refused(Refusal.TABLE, found=found, asked=asked)

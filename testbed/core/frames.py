@@ -25,7 +25,7 @@ from enum import IntEnum
 
 from testbed.core.frame_refusals import Refusal
 from testbed.core.parameter_faults import shown
-from testbed.core.tensor_schema import HASH_BYTES, Schema
+from testbed.core.tensor_schema import HASH_BYTES
 
 MAGIC, VERSION = b"LHMS", 1
 SERVER = 2**32 - 1
@@ -87,7 +87,9 @@ class Frame:
     """
     Attributes:
         round: that it belongs to; counts where kind is MODEL or UPDATE.
-        epoch: of the reference that deltas and gradients hang on, or that these parameters are.
+        epoch: of the reference: how often all of a model has been sent anew. Deltas and gradients hang on one, and so
+            do parameters of the receiver's own epoch, some of which may be said to be unchanged. A model of another
+            epoch is whole and exact, and hangs on nothing: whoever takes it forgets what it kept of those before.
         samples: the weight of an update in the mean.
         alpha: noise over update, root mean squares: what bounds follow from in this round.
     """
@@ -138,11 +140,6 @@ class Frame:
 def frame_bytes(tensors: int, payload_bytes: int) -> int:
     """Of a whole frame, with so many tensors, or of one with a text, of `payload_bytes` in all."""
     return HEADER_BYTES + tensors * ENTRY_BYTES + payload_bytes + MAC_BYTES
-
-
-def most_frame_bytes(schema: Schema) -> int:
-    """That a frame with tensors may have: every codec gave up, and added what it may."""
-    return frame_bytes(len(schema), schema.raw_bytes + len(schema) * MOST_EXTRA_BYTES)
 
 
 def authentication_code(key: bytes, pieces: Iterable[Buffer]) -> bytes:

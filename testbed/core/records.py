@@ -22,11 +22,14 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        worker does; how many neighbours travel together, none where factors stay where they are
     damping            rank, step, name, asked, taken
                        a factor of K-FAC that could not be inverted with the damping asked, in double precision either
-    round              rank, step, round, clients, train_loss, alpha, model_bytes, update_bytes, left{}, bound{}
+    round              rank, step, round, clients, train_loss, alpha, whole, model_bytes, update_bytes, left{}, bound{}
                        of strategy=parameter_server, from the server after the last step of a round: how many updates
-                       are in the mean, what the tensors took as coded, of the model once and of all updates; `left`:
-                       clients that are out since the start, and why; `alpha` of the round and `bound`, what its
-                       schedule made of it, are null where no codec goes by bounds
+                       are in the mean, what the tensors took as coded, of the model once and of all updates; `whole`:
+                       the model hung on nothing sent before, and clients began anew; `left`: clients that are out
+                       since the start, and why; `alpha` of the round and `bound`, what its schedule made of it, are
+                       null where no codec goes by bounds
+    last_model         rank, step, round, model_bytes, left{}
+                       likewise, of the model that all ranks end with, sent after the last step
     transform          rank, step, parameters_before, parameters, factorised[{layer, rank, full_rank, elements,
                        factor_elements, lost_share}], kept{}
                        of transform=pufferfish and the like, from rank 0 after the step in which the model changed:

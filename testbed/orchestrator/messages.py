@@ -130,6 +130,7 @@ FIELDS: dict[str, dict[str, Any]] = {
         "alpha": _or_none(_number),
         "left": _reasons,
     },
+    "last_model": {"t_s": _number, "step": _count, "round": _count, "model_bytes": _count, "left": _reasons},
     "damping": {"t_s": _number, "step": _count, "name": _text, "asked": _number, "taken": _number},
     "done": {"steps": _count, "parameters_crc32": _or_none(_count)},
     "fault": {"message": _text},

@@ -204,11 +204,11 @@ class Communicator:
             "exchange of sizes", lambda: dist.all_to_all_single(theirs, ours, async_op=True), lambda: [theirs]
         )
 
-    def broadcast(self, tensor: Tensor, *, source: int = 0) -> Pending:
-        """Overwrite `tensor` with the one of rank `source`."""
+    def broadcast(self, tensor: Tensor, *, source: int = 0, control: bool = False) -> Pending:
+        """Overwrite `tensor` with the one of rank `source`; `control`: it is none of the algorithm's data."""
         if self.world_size == 1:
             return self._done([tensor])
-        self.count((self.world_size - 1) * tensor.nbytes)
+        self.count((self.world_size - 1) * tensor.nbytes, control=control)
         return self._collective(
             f"broadcast of {tensor.nbytes} bytes",
             lambda: dist.broadcast(tensor, source, async_op=True),
@@ -256,10 +256,11 @@ class Communicator:
         if other:
             raise CollectiveError(f"rank {self.rank}: {what} differs from that of rank {', '.join(map(str, other))}")
 
-    def count(self, all_ranks_bytes: int) -> None:
+    def count(self, all_ranks_bytes: int, *, control: bool = False) -> None:
         """Charge this rank its part of what all ranks together send; parts are whole and add up exactly."""
-        whole, extra = divmod(all_ranks_bytes, self.world_size)
-        self.charge(whole + (self.rank < extra))
+        part = (all_ranks_bytes + self.world_size - 1 - self.rank) // self.world_size
+        self.control_bytes += part if control else 0
+        self.charge(0 if control else part)
 
     def charge(self, sent_bytes: int) -> None:
         """Count what this rank sent; called from two threads."""

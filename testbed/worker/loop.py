@@ -120,6 +120,7 @@ class Training:
             self._step(step, t0_s)
         finishing_s = time.monotonic()
         self.parts.strategy.finish()
+        self._tell_notes(self.steps - 1, self._since_s(t0_s))
         done = {
             "event": "done",
             "t_s": self._since_s(t0_s),
@@ -197,11 +198,14 @@ class Training:
 
     def _after(self, step: int, t_s: float, *, is_due: bool) -> None:
         """What follows from a step that ended at `t_s`."""
+        self._tell_notes(step, t_s)
+        if self._evaluations is not None and is_due:
+            self._evaluations.start(step + 1, t_s)
+
+    def _tell_notes(self, step: int, t_s: float) -> None:
         notes, self._notes = [*self._notes, *self.parts.strategy.take_notes()], []
         for note in notes:
             self.emit({"t_s": t_s, "rank": self.comm.rank, "step": step + 1, **note})
-        if self._evaluations is not None and is_due:
-            self._evaluations.start(step + 1, t_s)
 
     def _transform(self, step: int) -> dict[str, Any] | None:
         """Change the model after `step`, if its transform says so, and build anew what hangs on it; what came of it.

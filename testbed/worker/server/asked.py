@@ -12,7 +12,6 @@ from compressors.sz3 import SZ3
 from testbed.worker.laws import catalogue
 from testbed.worker.server.plan import CODECS, Plan
 
-PAYLOADS = ("params", "delta")
 _DEFAULT_BOUND = SZ3().error_bound
 _RUNS_OWN = "compressor"
 """Of a direction's `codec`: that of the run."""
@@ -34,8 +33,6 @@ def asked_plan(direction: str, given: Mapping[str, Any], compressor: Compressor)
     known = ("payload", "codec", "algorithm", "cutoff", "dither", "feedback", "lossless")
     if unknown := [name for name in asked if name not in known]:
         raise ValueError("\n".join(f"{name}: unknown; known: {', '.join(known)}" for name in unknown))
-    if asked["payload"] not in PAYLOADS:
-        raise ValueError(f"payload={asked['payload']}: unknown; known: {', '.join(PAYLOADS)}")
     codec = asked["codec"]
     if codec == _RUNS_OWN:
         codec = _codec_of(compressor)
@@ -48,7 +45,9 @@ def asked_plan(direction: str, given: Mapping[str, Any], compressor: Compressor)
         keeps = isinstance(codec, Compressor) and codec.uses_feedback
         asked["feedback"] = keeps and direction == "up" and asked["payload"] != "params"
     if asked["feedback"] and isinstance(codec, Compressor) and codec.feedback_kind not in ("plain", "off"):
-        raise ValueError(f"feedback: {type(codec).__name__} wants {codec.feedback_kind}, which is of gradients")
+        raise ValueError(
+            f"feedback: {type(codec).__name__} wants {codec.feedback_kind}, which goes with the optimizer's own steps"
+        )
     return Plan(direction=direction, **asked)
 
 

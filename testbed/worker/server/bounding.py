@@ -19,7 +19,7 @@ def up(coder: Coder, basis: str, alpha: float, measured: Sequence[Measured], par
 
     Args:
         measured: of what is sent.
-        parameters: as they are now, whatever is sent of them.
+        parameters: as they are now, whatever is sent of them; or gradients, where these are.
     """
     return {
         item.name: range_bound(alpha, one.high - one.low)
@@ -42,7 +42,7 @@ def down(
 
     Args:
         update_rms: mean of the last round's clients, by item.
-        clients: that took part in it.
+        clients: that took part in it, whose errors average out.
     """
     return {
         item.name: range_bound(schedule.alpha, one.high - one.low)

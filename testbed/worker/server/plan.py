@@ -70,6 +70,12 @@ class Plan:
         return self.codec == "zstd" or (self.leaves_out and self.lossless == "zstd")
 
     @property
+    def whole(self) -> Plan:
+        """Of messages that stand by themselves: all values, bit for bit."""
+        codec = "zstd" if self.leaves_out and self.lossless == "zstd" else "raw"
+        return Plan(direction=self.direction, payload="params", codec=codec, lossless=self.lossless)
+
+    @property
     def names(self) -> frozenset[str]:
         """Of the codecs that its messages may have, of 16 ASCII characters at most."""
         if not self.leaves_out:

@@ -26,18 +26,6 @@ class Residuals:
         """Replace what is kept of these by what a message has left out."""
         self._kept.update(left)
 
-    def take_back(self, decoded: Mapping[str, Tensor]) -> None:
-        """The last message has not arrived, or was refused: all of it is still to be sent.
-
-        Args:
-            decoded: what the receiver would have got.
-        """
-        for name in self._kept:
-            self._kept[name] = self._kept[name] + decoded[name]
-
-    def of(self, name: str) -> Tensor | None:
-        return self._kept.get(name)
-
     def state_dict(self) -> dict[str, Tensor]:
         return {name: kept.clone() for name, kept in self._kept.items()}
 

@@ -84,9 +84,27 @@ class Schema:
     def take(self, model: nn.Module) -> list[Tensor]:
         """Copies of all items, contiguous, on the processor."""
         state = self._state(model)
+        return [_copy(state[item.name]) for item in self.items]
+
+    def take_gradients(self, model: nn.Module, share: float) -> list[Tensor]:
+        """Of parameters `share` of their gradients, widened, zeros where there is none; of all else as `take`."""
+        state = self._state(model)
         return [
-            state[item.name].detach().to("cpu", copy=True, memory_format=torch.contiguous_format) for item in self.items
+            _gradient(item, state[item.name]).mul_(share) if item.kind == PARAMETER else _copy(state[item.name])
+            for item in self.items
         ]
+
+    def put_gradients(self, model: nn.Module, tensors: Sequence[Tensor]) -> None:
+        """The opposite: parameters that learn have these as their gradients, all else is replaced."""
+        self.require(tensors, "put_gradients")
+        state = self._state(model)
+        with torch.no_grad():
+            for item, tensor in zip(self.items, tensors, strict=True):
+                value = state[item.name]
+                if item.kind != PARAMETER:
+                    value.copy_(tensor)
+                elif value.requires_grad:
+                    value.grad = tensor.to(value, copy=True)
 
     def put(self, model: nn.Module, tensors: Sequence[Tensor]) -> None:
         """Copy `tensors`, one for each item, of any type, into the model; the opposite of `take`."""
@@ -126,6 +144,14 @@ class Schema:
             changed = sorted({item.name for item in set(found.items) ^ set(self.items)}) or ["its ties or order"]
             raise RunError(f"the model is no longer the one whose schema this is: {', '.join(changed[:8])} changed")
         return model.state_dict(keep_vars=True)
+
+
+def _copy(value: Tensor) -> Tensor:
+    return value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+
+
+def _gradient(item: Item, value: Tensor) -> Tensor:
+    return torch.zeros(item.shape, dtype=item.wide) if value.grad is None else _copy(value.grad).to(item.wide)
 
 
 def _identity(value: Tensor) -> tuple[object, ...]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
-
-from torch import Tensor, nn
 
 from compressors.payload import PayloadError
 from testbed.core.bound_rounds import BoundSchedule, RoundFacts
@@ -15,104 +13,101 @@ from testbed.core.error_bounds import mean_update_rms
 from testbed.core.errors import RunError
 from testbed.core.frame_refusals import Refusal, Refused
 from testbed.core.frames import SERVER, Frame, Kind
-from testbed.worker.clock import WAITING, PhaseClock
-from testbed.worker.server import bounding
+from testbed.worker.clock import PhaseClock
 from testbed.worker.server.average import Average
-from testbed.worker.server.connection import Gone
-from testbed.worker.server.entries import Encoded
-from testbed.worker.server.streams import Connection, Pace, gather, scatter
+from testbed.worker.server.downlink import Downlink, Updates
+from testbed.worker.server.entries import Encoded, Entry
+from testbed.worker.server.global_model import GlobalModel
+from testbed.worker.server.seats import Seats
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.wire import Facts, Wire, coded_bytes, entries_of
-from testbed.worker.stopwatch import Stopwatch
 
 MOST_RESTORES = 3
-Tensors = list[Tensor]
-Probe = Callable[[], float]
-"""The model's loss on samples that are kept for that."""
+
+
+@dataclass
+class _Told:
+    """What clients say of their updates, by their numbers."""
+
+    samples: dict[int, int] = field(default_factory=dict)
+    losses: dict[int, float] = field(default_factory=dict)
+    rms: dict[int, list[float]] = field(default_factory=dict)
+    """By item."""
+    coded_bytes: int = 0
+
+    def add(self, client: int, frame: Frame, entries: Sequence[Entry]) -> None:
+        self.samples[client], self.losses[client] = frame.samples, frame.train_loss
+        self.rms[client] = [entry.update_rms for entry in entries]
+        self.coded_bytes += coded_bytes(entries)
+
+    @property
+    def train_loss(self) -> float:
+        """Mean, weighted by samples; the same bits in whatever order they came."""
+        weighted = math.fsum(self.samples[client] * loss for client, loss in self.losses.items())
+        return weighted / sum(self.samples.values())
+
+    @property
+    def mean_rms(self) -> list[float]:
+        clients = sorted(self.samples)
+        by_item = zip(*(self.rms[client] for client in clients), strict=True)
+        return [mean_update_rms(each, [self.samples[client] for client in clients]) for each in by_item]
 
 
 class Server:
     """What stays of a server from one round to the next.
 
     Args:
-        connections: of all clients, by their numbers; who sends what cannot be used, or nothing, is taken out of them.
-        round_s: wall seconds that a round's messages may be waited for, or be under way, each way.
+        up: of updates.
+        step_s: emulated seconds of an optimizer's step, where the model takes one a round; None: as long as it takes.
     """
 
     def __init__(
         self,
-        model: nn.Module,
         wire: Wire,
         up: Coder,
-        down: Coder,
-        *,
+        downlink: Downlink,
+        model: GlobalModel,
+        seats: Seats,
         schedule: BoundSchedule,
-        probe: Probe,
-        connections: dict[int, Connection],
-        pace: Pace,
-        round_s: float,
+        *,
+        is_bounded: bool,
         clock: PhaseClock,
-        stopwatch: Stopwatch,
+        step_s: float | None,
     ) -> None:
-        self._model, self._wire, self._up, self._down = model, wire, up, down
-        self.schedule, self._probe, self.connections = schedule, probe, connections
-        self._pace, self._round_s, self._clock, self._stopwatch = pace, round_s, clock, stopwatch
-        self.values: Tensors = wire.schema.take(model)
-        """What has been averaged last."""
-        self.reference: Tensors = self.values
-        """What clients have: what was sent last, as they decode it."""
-        self._began = self._good = self.values
-        self._bounded = up.plan.bounded or down.plan.bounded
-        """Whether the schedule of bounds has anything to say."""
-        self._update_rms: list[float] = []
-        """Of each item, in the last round."""
-        self._clients = 0
-        self._losses: tuple[float | None, float | None] = (None, None)
-        self._left: dict[str, str] = {}
-        """Clients that are out, and why."""
+        """
+        Args:
+            is_bounded: whether the schedule of bounds has anything to say.
+        """
+        self._wire, self._up, self._downlink, self._model, self.seats = wire, up, downlink, model, seats
+        self.schedule, self._is_bounded, self._clock, self._step_s = schedule, is_bounded, clock, step_s
+        self._updates: Updates | None = None
+        self._samples: dict[int, int] = {}
+        """Of each client, in the last round."""
         self._note: dict[str, Any] = {}
-        self.notes: list[dict[str, Any]] = []
+        self._notes: list[dict[str, Any]] = []
         """Of rounds that have ended, for the record."""
 
-    def begin(self, round_: int, *, is_last: bool = False) -> None:
+    def begin(self, round_: int) -> None:
         """Send the model to all clients.
-
-        Args:
-            is_last: what all ranks end with, so that it goes lossless.
 
         Raises:
             RunError: there is no client any more, or the training diverges again and again.
         """
-        schedule = self.schedule
-        if schedule.restores > MOST_RESTORES:
-            raise RunError(
-                f"round {round_}: the training has diverged {schedule.restores} times in a row, the last time with all"
-                " that is sent lossless; compression does not cause it: lower the learning rate"
-            )
-        if schedule.restore:
-            self._put(self._good)
-        self._began = self.values
+        self._go_back_if_due(round_)
+        self._model.begin()
+        whole = self.schedule.restore
         with self._clock.phase("compress"):
-            encoded, found = self._encoded(round_, lossless=is_last or schedule.lossless)
-            alphas = self._alphas()
-            pieces = {
-                alpha: self._wire.pack(Kind.MODEL, SERVER, round_, encoded, Facts(alpha=alpha))
-                for alpha in set(alphas.values())
-            }
-        self._clock.mark()
-        for alpha, frame in pieces.items():
-            those = {client: self.connections[client] for client in alphas if alphas[client] == alpha}
-            for client, end in self._waiting(scatter(those, frame, deadline_s=self._deadline_s(), pace=self._pace)):
-                if isinstance(end, Refused | Gone):
-                    self._let_go(client, end)
-        self.reference = found
+            downlink = self._downlink
+            encoded = downlink.whole(round_) if whole else downlink.latest(round_, self._updates)
+        self._send(round_, encoded, self._alphas(), whole=whole)
         self._note = {
             "event": "round",
             "round": round_,
-            "alpha": schedule.alpha if self._bounded else None,
+            "alpha": self.schedule.alpha if self._is_bounded else None,
             "model_bytes": coded_bytes(encoded.entries),
+            "whole": whole,
         }
-        self._require_clients()
+        self.seats.require_some()
 
     def collect(self, round_: int) -> None:
         """Average what clients send, and make it the model.
@@ -120,170 +115,114 @@ class Server:
         Raises:
             RunError: nobody has sent anything that can be used.
         """
-        average = Average(self._wire.schema, list(self.connections))
-        losses: dict[int, float] = {}
-        rms: dict[int, list[float]] = {}
-        sent_bytes = 0
-        expected = self._wire.expected(Kind.UPDATE, round_)
-        coming = gather(self.connections, expected, deadline_s=self._deadline_s(), pace=self._pace)
-        for client, end in self._waiting(coming):
-            with self._clock.phase("decompress"):
-                try:
-                    if not isinstance(end, Frame):
-                        raise end
-                    entries = entries_of(end)
-                    tensors = self._up.decode(entries, self.reference, origin=self._wire.origin(client, round_))
-                    average.add(client, end.samples, tensors)
-                except (Refused, Gone, PayloadError, ValueError) as error:
-                    self._let_go(client, error)
-                    continue
-            losses[client] = end.train_loss
-            rms[client] = [entry.update_rms for entry in entries]
-            sent_bytes += coded_bytes(entries)
-        self._require_clients()
-        with self._clock.phase("optimizer"):
-            mean = average.mean()
-            is_change = self._up.plan.payload == "delta"
-            # moved from what has been averaged, not from what clients have: what a broadcast loses comes with the next
-            self._put(self._wire.schema.moved(self.values, mean) if is_change else mean)
-        self._end(round_, average, losses, rms, sent_bytes)
+        average, told = Average(self._wire.schema, self.seats.clients), _Told()
+        expected = self._wire.expected(Kind.UPDATE, round_, self._downlink.epoch)
+        for client, frame in self.seats.frames(expected):
+            try:
+                with self._clock.phase("decompress"):
+                    self._take(client, frame, average, told)
+            except (Refused, PayloadError) as error:
+                self.seats.let_go(client, error, expected)
+        self.seats.require_some()
+        with self._clock.phase("optimizer", self._step_s):
+            self._model.move(average.mean())
+        self._end(round_, told)
 
-    def take_over(self) -> None:
-        """The model becomes what clients have."""
-        self._put(self.reference)
-
-    def close(self) -> None:
-        for connection in self.connections.values():
-            connection.close()
+    def send_last(self, round_: int) -> None:
+        """The model as it is, bit for bit, which all ranks end with."""
+        self._go_back_if_due(round_)
+        with self._clock.phase("compress"):
+            encoded = self._downlink.whole(round_)
+        self._send(round_, encoded, dict.fromkeys(self.seats.clients, 0.0), whole=True)
+        sent = {"round": round_, "model_bytes": coded_bytes(encoded.entries), "left": dict(self.seats.left)}
+        self._notes.append({"event": "last_model"} | sent)
+        self.seats.require_some()
+        self.seats.close()
 
     def take_notes(self) -> list[dict[str, Any]]:
-        taken, self.notes = self.notes, []
+        taken, self._notes = self._notes, []
         return taken
 
     def state_dict(self) -> dict[str, Any]:
+        updates = self._updates
         return {
-            "values": self.values,
-            "began": self._began,
-            "note": self._note,
-            "reference": self.reference,
-            "good": self._good,
-            "update_rms": self._update_rms,
-            "clients": self._clients,
-            "losses": list(self._losses),
-            "left": self._left,
-            "notes": self.notes,
-            "down": self._down.state_dict(),
+            "model": self._model.state_dict(),
+            "downlink": self._downlink.state_dict(),
             "schedule": self.schedule.state_dict(),
+            "updates": None if updates is None else {"rms": updates.rms, "clients": updates.clients},
+            "samples": self._samples,
+            "left": self.seats.left,
+            "note": self._note,
+            "notes": self._notes,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._put(state["values"])
-        self._began, self._note = state["began"], state["note"]
-        self.reference, self._good = state["reference"], state["good"]
-        self._update_rms, self._clients = state["update_rms"], state["clients"]
-        self._losses = (state["losses"][0], state["losses"][1])
-        self._left, self.notes = state["left"], state["notes"]
-        self._down.load_state_dict(state["down"])
+        self._model.load_state_dict(state["model"])
+        self._downlink.load_state_dict(state["downlink"])
         self.schedule.load_state_dict(state["schedule"])
+        self._updates = None if state["updates"] is None else Updates(**state["updates"])
+        self._samples, self.seats.left = state["samples"], state["left"]
+        self._note, self._notes = state["note"], state["notes"]
 
-    def _encoded(self, round_: int, *, lossless: bool) -> tuple[Encoded, Tensors]:
-        """What to send, and what clients make of it; as tight as the schedule's probe asks for."""
-        schema, coder, schedule = self._wire.schema, self._down, self.schedule
-        is_change = coder.plan.payload == "delta"
-        values = schema.delta(self.values, self.reference) if is_change else self.values
-        measured = coder.measure(values, self.reference)
-        asks = schedule.probes and coder.plan.bounded
-        loss = self._probe() if asks and not lossless else None
-        while True:
-            bounds = None
-            if not lossless and not schedule.lossless and self._update_rms:
-                bounds = bounding.down(coder, schedule, measured, self.values, self._update_rms, self._clients)
-            origin = self._wire.origin(SERVER, round_)
-            encoded = coder.encode(values, self.reference, bounds=bounds, origin=origin, measured=measured)
-            assert encoded.tensors is not None, "asked for"
-            found = schema.moved(self.reference, encoded.tensors) if is_change else encoded.tensors
-            if loss is None or bounds is None:
-                self._losses = loss, None
-                return encoded, found
-            blurred = self._loss_of(found)
-            if schedule.accepts(loss, blurred):
-                self._losses = loss, blurred
-                return encoded, found
-            schedule.violated()
+    def _go_back_if_due(self, round_: int) -> None:
+        restores = self.schedule.restores
+        if restores > MOST_RESTORES:
+            raise RunError(
+                f"round {round_}: the training has diverged {restores} times in a row, the last time with all that is"
+                " sent lossless; compression does not cause it: lower the learning rate"
+            )
+        if self.schedule.restore:
+            self._model.go_back()
 
-    def _loss_of(self, tensors: Tensors) -> float:
-        schema = self._wire.schema
-        schema.put(self._model, tensors)
-        try:
-            return self._probe()
-        finally:
-            schema.put(self._model, self.values)
+    def _send(self, round_: int, encoded: Encoded, alphas: dict[int, float], *, whole: bool) -> None:
+        epoch = self._downlink.epoch
+        with self._clock.phase("compress"):
+            packed = {
+                alpha: self._wire.pack(
+                    Kind.MODEL, SERVER, round_, encoded, Facts(epoch=epoch, alpha=alpha), whole=whole
+                )
+                for alpha in set(alphas.values())
+            }
+        self.seats.send({client: packed[alpha] for client, alpha in alphas.items()})
+
+    def _take(self, client: int, frame: Frame, average: Average, told: _Told) -> None:
+        if frame.samples < 1:
+            raise Refused(Refusal.NUMBER, found=f"{frame.samples} samples", asked="at least 1")
+        entries = entries_of(frame)
+        origin = self._wire.origin(client, frame.round)
+        average.add(client, frame.samples, self._up.decode(entries, self._downlink.reference, origin=origin))
+        told.add(client, frame, entries)
 
     def _alphas(self) -> dict[int, float]:
-        """Of each client; 0: what it sends is to be lossless."""
-        clients = sorted(self.connections)
+        """Of each client; 0: what it sends is to be lossless. By its part in the last mean, or alike before any."""
+        clients = self.seats.clients
         if self.schedule.lossless_uplink:
             return dict.fromkeys(clients, 0.0)
-        weights = [1 / len(clients)] * len(clients)
+        samples = [self._samples.get(client, 1) for client in clients]
+        weights = [count / sum(samples) for count in samples]
         return dict(zip(clients, self.schedule.client_alphas(weights), strict=True))
 
-    def _end(
-        self,
-        round_: int,
-        average: Average,
-        losses: dict[int, float],
-        rms: dict[int, list[float]],
-        sent_bytes: int,
-    ) -> None:
-        samples = [int(average.weights[client]) for client in sorted(rms)]
-        by_item = zip(*(rms[client] for client in sorted(rms)), strict=True)
-        self._update_rms = [mean_update_rms(each, samples) for each in by_item]
-        self._clients = len(rms)
-        train_loss = math.fsum(average.weights[one] * losses[one] for one in losses) / sum(samples)
-        facts = RoundFacts(
-            round=round_,
-            train_loss=train_loss,
-            probe_loss=self._losses[0],
-            probe_loss_encoded=self._losses[1],
-            finite=all(math.isfinite(one) for one in self._update_rms),
+    def _end(self, round_: int, told: _Told) -> None:
+        rms, stepped = told.mean_rms, self._model.step_rms
+        # a step that the server takes itself averages no errors of clients' own steps
+        self._updates = (
+            Updates(rms=rms, clients=len(told.samples)) if stepped is None else Updates(rms=stepped, clients=1)
         )
-        self.schedule.advance(facts)
+        self._samples = told.samples
+        loss, loss_encoded = self._downlink.losses
+        self.schedule.advance(
+            RoundFacts(
+                round=round_,
+                train_loss=told.train_loss,
+                probe_loss=loss,
+                probe_loss_encoded=loss_encoded,
+                finite=self._model.finite,
+            )
+        )
         if self.schedule.good:
-            self._good = self._began
-        self.notes.append(
+            self._model.keep()
+        self._notes.append(
             self._note
-            | {"clients": len(rms), "train_loss": train_loss, "update_bytes": sent_bytes}
-            | {"left": dict(self._left), "bound": self.schedule.note() if self._bounded else None}
+            | {"clients": len(told.samples), "train_loss": told.train_loss, "update_bytes": told.coded_bytes}
+            | {"left": dict(self.seats.left), "bound": self.schedule.note() if self._is_bounded else None}
         )
-
-    def _put(self, tensors: Tensors) -> None:
-        """What is averaged is kept in each tensor's own type, which is what is evaluated and sent."""
-        self._wire.schema.put(self._model, tensors)
-        self.values = self._wire.schema.take(self._model)
-
-    def _waiting(self, coming: Iterator[Any]) -> Iterator[Any]:
-        """Each as it comes; what is done between two of them is no waiting."""
-        while True:
-            end = self._stopwatch.start()
-            with self._clock.phase(WAITING):
-                found = next(coming, None)
-            end()
-            if found is None:
-                return
-            yield found
-
-    def _let_go(self, client: int, why: Exception) -> None:
-        """It is out for the rest of the run; if it can still be told why, it is."""
-        connection = self.connections.pop(client)
-        self._left[str(client)] = str(why)
-        if not connection.closed and not isinstance(why, Gone):
-            refused = Refused(Refusal.TENSOR, found=str(why), asked="what its table says")
-            connection.refuse(refused, self._wire.expected(Kind.UPDATE))
-        connection.close()
-
-    def _require_clients(self) -> None:
-        if not self.connections:
-            raise RunError("no client is left", *(f"client {one}: {why}" for one, why in self._left.items()))
-
-    def _deadline_s(self) -> float:
-        return time.monotonic() + self._round_s

@@ -33,7 +33,7 @@ def gather(
     """One frame of each client, in the order in which they are whole; the kernel goes on receiving others' meanwhile.
 
     What is no frame comes once too: a client is never missing. Its connection is closed then. The tensors of a frame
-    are views of a buffer of its own. The caller's time between two frames counts against the deadline.
+    are views of a buffer of its own. The deadline is put off by the caller's time between two frames.
 
     Args:
         expected: of all; each client's sender must be the peer of its connection.
@@ -45,17 +45,17 @@ def gather(
 
 
 def scatter(
-    connections: Mapping[int, Connection], pieces: Sequence[Buffer], *, deadline_s: float, pace: Pace
+    connections: Mapping[int, Connection], frames: Mapping[int, Sequence[Buffer]], *, deadline_s: float, pace: Pace
 ) -> Iterator[tuple[int, int | Refused | Gone]]:
-    """Send the same frame to each client, all at once: a slow one delays no other.
+    """Send a frame to each client, all at once: a slow one delays no other.
 
     Args:
-        pieces: of `Frame.pack`; they must stay as they are until all have ended.
+        frames: for each client what `Frame.pack` gives; pieces must stay as they are until all have ended.
 
     Yields:
         A client, and how many bytes the kernel took for it, or why its connection is over.
     """
-    sending = {client: Sending(connection, pieces) for client, connection in connections.items()}
+    sending = {client: Sending(connections[client], pieces) for client, pieces in frames.items()}
     return drive(sending, deadline_s=deadline_s, pace=pace)
 
 

@@ -144,11 +144,12 @@ class Coder:
         olds = [None] * len(entries) if reference is None else reference
         return [self._decode(entry, old, origin) for entry, old in zip(entries, olds, strict=True)]
 
-    def take_back(self, encoded: Encoded) -> None:
-        """What was encoded last has not arrived, or was refused: with feedback it is sent again."""
-        if self.residuals is not None and encoded.tensors is not None:
-            named = zip(self.schema.items, encoded.tensors, strict=True)
-            self.residuals.take_back({item.name: tensor for item, tensor in named})
+    def forget(self) -> None:
+        """What is kept is of a model that is no more: begin anew."""
+        if self.residuals is not None:
+            self.residuals = Residuals()
+        if isinstance(self.plan.coder, OfCompressor):
+            self.plan.coder.compressor.load_state_dict({})
 
     def state_dict(self) -> dict[str, Any]:
         """Of feedback, and of a compressor that keeps something."""

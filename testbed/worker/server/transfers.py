@@ -203,7 +203,8 @@ def drive(
     The connection of what does not end well is closed, as are all that are under way where the caller stops asking.
 
     Args:
-        deadline_s: of `time.monotonic`; what has not ended by then is refused. The caller's time counts too.
+        deadline_s: of `time.monotonic`; what has not ended by then is refused. It is put off by the time that the
+            caller takes for what has ended, in which nothing could move.
         meanwhile: called a few times a window. It may close connections: they are `Gone`.
     """
     waiting = {key: transfer for key, transfer in transfers.items() if not transfer.connection.closed}
@@ -230,14 +231,14 @@ def _turns(
     check_s = time.monotonic()
     while waiting:
         now_s = time.monotonic()
-        ready = selector.select(max(0.0, min(deadline_s, check_s) - now_s))
+        ready = selector.select(max(0.0, min(deadline_s + away_s, check_s) - now_s))
         todo: list[tuple[Key, Callable[[], Done | None]]] = [(item.data, waiting[item.data].step) for item, _ in ready]
         if now_s >= check_s:
             meanwhile()
             away_s += time.monotonic() - now_s
             todo += [(key, partial(one.check_pace, now_s - away_s, pace)) for key, one in waiting.items()]
             check_s = time.monotonic() + pace.window_s / _CHECKS_A_WINDOW
-        if now_s >= deadline_s:
+        if now_s >= deadline_s + away_s:
             todo += [(key, one.expire) for key, one in waiting.items()]
         for key, move in todo:
             if key in waiting and (end := attempt(waiting[key], move)) is not None:

@@ -21,6 +21,7 @@ _PAYLOADS = {"params": Payload.PARAMS, "delta": Payload.DELTA, "grad": Payload.G
 class Facts:
     """What a frame says beside its tensors."""
 
+    epoch: int = 0
     samples: int = 0
     alpha: float = 0.0
     train_loss: float = 0.0
@@ -30,7 +31,8 @@ class Wire:
     """Of one run.
 
     Args:
-        key: the run's, which no one else has.
+        key: the run's. Ranks are told it in the clear, over the run's own network: it keeps out mistakes and whoever
+            does not listen there.
         clients: how many there are; their senders are 0 and up.
         seed: of the run.
     """
@@ -43,30 +45,40 @@ class Wire:
             for kind, payload in ((Kind.HELLO, "params"), (Kind.UPDATE, up.payload), (Kind.MODEL, down.payload))
         }
 
-    def expected(self, kind: Kind, round_: int | None = None) -> Expected:
-        """Of a frame of that kind, a hello, a model or an update, in a round."""
+    def expected(self, kind: Kind, round_: int | None = None, epoch: int | None = None) -> Expected:
+        """Of a frame of that kind, a hello, a model or an update, in a round and an epoch. A model may be whole."""
         plan = self._plans.get(kind)
         payload = Payload.NOTHING if plan is None else _PAYLOADS[plan.payload]
+        is_model = kind is Kind.MODEL
         return Expected(
             schema=self._listed[kind],
             key=self.key,
-            due=frozenset({(kind, payload)}),
-            senders=range(SERVER, SERVER + 1) if kind is Kind.MODEL else range(self.clients),
+            due=frozenset({(kind, payload), *([(kind, Payload.PARAMS)] if is_model else [])}),
+            senders=range(SERVER, SERVER + 1) if is_model else range(self.clients),
             codecs=frozenset() if plan is None else plan.names,
             round=round_,
+            epoch=epoch,
+            whole=self._listed[Kind.HELLO] if is_model else None,
         )
+
+    def is_whole(self, frame: Frame, epoch: int) -> bool:
+        """Whether a model hangs on nothing, for a client of this epoch."""
+        return frame.epoch != epoch or frame.payload is not _PAYLOADS[self._plans[Kind.MODEL].payload]
 
     def hello(self, sender: int) -> list[Buffer]:
         return Frame(kind=Kind.HELLO, sender=sender, schema_hash=self._listed[Kind.HELLO].hash).pack(self.key)
 
-    def pack(self, kind: Kind, sender: int, round_: int, encoded: Encoded, facts: Facts) -> list[Buffer]:
+    def pack(
+        self, kind: Kind, sender: int, round_: int, encoded: Encoded, facts: Facts, *, whole: bool = False
+    ) -> list[Buffer]:
         """A model or an update; its tensors are not copied."""
         return Frame(
             kind=kind,
             sender=sender,
-            schema_hash=self._listed[kind].hash,
+            schema_hash=self._listed[Kind.HELLO if whole else kind].hash,
             round=round_,
-            payload=_PAYLOADS[self._plans[kind].payload],
+            epoch=facts.epoch,
+            payload=Payload.PARAMS if whole else _PAYLOADS[self._plans[kind].payload],
             tensors=tuple(_coded(entry) for entry in encoded.entries),
             samples=facts.samples,
             alpha=facts.alpha,

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,22 +10,24 @@ from testbed.core import parameter_faults
 from testbed.core.bound_baselines import Fixed
 from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.bound_schedules import AdaptiveBound
-from testbed.core.errors import RunError
-from testbed.core.frames import Kind
+from testbed.core.errors import InputError, RunError
 from testbed.worker.server.asked import asked_plan
 from testbed.worker.server.client import Client
+from testbed.worker.server.downlink import Downlink
+from testbed.worker.server.global_model import GlobalModel, Loss
+from testbed.worker.server.local_training import LocalTraining
+from testbed.worker.server.meeting import NewWire, come, invite
+from testbed.worker.server.plan import Plan
 from testbed.worker.server.schema import Schema
+from testbed.worker.server.seats import Seats
 from testbed.worker.server.server import Server
-from testbed.worker.server.streams import Connection, Listener, Pace, connect, send
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.wire import Wire
 from testbed.worker.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.workload import Batch, Workload, parameters_crc32
 
-KEY_BYTES = 32
-_NO_PACE = Pace(least_bytes_s=0.0, window_s=60.0)
-"""Links are as slow as a run asks for; who is late is told by the deadline."""
-_PROBE_SEED = 1
+_HELD_OUT_SEED = 1
+_PATIENCE = 3
 
 
 class ParameterServer(Strategy):
@@ -35,32 +35,36 @@ class ParameterServer(Strategy):
     what came of it, of which the server makes the mean, weighted by samples.
 
     McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017,
-    arXiv:1602.05629 (FedAvg), with all clients in each round; with one local step and SGD it is data parallelism, the
-    mean of parameters being theirs after the mean gradient. Error-bounded compression of what is sent is that of
-    `testbed.core.bound_schedules`. Differs from the paper: a client's optimizer goes on from round to round, with its
-    momenta, where the paper has none.
+    arXiv:1602.05629 (FedAvg), with all clients in each round. Differs from the paper: a client's optimizer goes on from
+    round to round, with its momenta, where the paper has none. With one local step and SGD it is data parallelism: the
+    mean of parameters is theirs after the mean gradient. With `uplink.payload=grad` clients take no steps and send the
+    mean gradient of `local_steps` batches, for which the server's optimizer takes one (the paper's FedSGD): with one
+    local step data parallelism under any optimizer. Error-bounded compression of what is sent is that of
+    `testbed.core.bound_schedules`; docs/parameter-server.md has all of it.
 
-    Rank 0 is the server and trains on nothing; ranks 1 and up are clients, and the data are theirs. Both ends keep what
-    was decoded, never what was encoded, so that they agree on what a difference hangs on; the first broadcast is
-    lossless. Messages are frames over TCP (`testbed.core.frames`), one a round, direction and client, with a keyed code
+    Rank 0 is the server and trains on nothing; ranks 1 and up are clients, and the data are theirs. One worker alone
+    trains as ever. Both ends keep what was decoded, never what was encoded, so that they agree on what a difference
+    hangs on. Messages are frames over TCP (`testbed.core.frames`), one a round, direction and client, with a keyed code
     over each. Who sends what cannot be used, or nothing in time, is out, and the round goes on with the rest; without
     any client the run fails, and says why of each.
 
     What is evaluated is what the server has averaged last. Steps after the last whole round are averaged at the end,
-    after the last evaluation. All ranks end with the same parameters, those of a last broadcast.
+    after the last evaluation. All ranks end with the same parameters, those of a last broadcast, bit for bit.
     In a partition it waits: one longer than `round_timeout_s` puts the clients behind it out.
     Cost: of each client's link the model down and an update up a round, so of the server's the clients' sum, each way.
     Not simulated, and `dilation=auto` does not reckon with what is sent.
 
     Args:
         local_steps: of a client in a round.
-        uplink: how updates travel, as of `testbed.worker.server.plan.Plan`: payload (params or delta), codec,
+        uplink: how updates travel, as of `testbed.worker.server.plan.Plan`: payload (params, delta or grad), codec,
             algorithm, cutoff, dither, feedback, lossless. codec=compressor is the run's compressor; sz3 and int8_zstd
             go by `bound`. feedback=auto is what the run's compressor wants.
-        downlink: how models travel, likewise.
+        downlink: how models travel, likewise, without grad.
         bound: the schedule of error bounds, given as `{_target_: …}`.
-        probe_samples: training samples on which the server tries a broadcast before it sends it, if the schedule asks.
-        round_timeout_s: emulated seconds that a round's messages are waited for, or may be under way, each way.
+        probe_samples: training samples that nobody trains on, and on which the server tries a broadcast before it sends
+            it. Held out only where the schedule asks, and models go by bounds.
+        round_timeout_s: emulated seconds that a round's messages are waited for, or may be under way, each way. The
+            clients' training comes on top where a device says how long it takes; elsewhere it counts.
 
     Raises:
         ValueError: a parameter is not one of these.
@@ -92,81 +96,90 @@ class ParameterServer(Strategy):
         return (rank - 1, world_size - 1) if rank else None
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        name = "strategy=parameter_server"
         if not workload.computes:
-            yield f"strategy=parameter_server: {type(workload).__name__} has no parameters of its own to send"
+            yield f"{name}: {type(workload).__name__} has no parameters of its own to send"
+            return
+        plans = {}
         for direction, named in (("up", "uplink"), ("down", "downlink")):
             try:
-                asked_plan(direction, self._asked[direction], compressor)
+                plans[direction] = asked_plan(direction, self._asked[direction], compressor)
             except (ValueError, TypeError) as error:
                 instead = f"use another compressor, or strategy.{named} with another codec or payload"
                 for line in str(error).splitlines():
-                    yield f"strategy=parameter_server strategy.{named}.{line}; {instead}"
+                    yield f"{name} strategy.{named}.{line}; {instead}"
+        if "down" in plans and self._probes(plans["down"]) and not workload.can_hold_out:
+            yield (
+                f"{name} strategy.bound: {type(self.schedule).__name__} tries models on samples that are held out, of"
+                f" which {type(workload).__name__} has none; use another schedule"
+            )
+        try:
+            Schema.of(workload.model(0))
+        except InputError as error:
+            yield from (f"{name}: {type(workload).__name__}: {fault}" for fault in error.faults)
 
     def bind(self, context: WorkerContext) -> None:
         self._context, self._step = context, -1
         self._server: Server | None = None
         self._client: Client | None = None
-        self._losses: list[float] = []
-        comm = context.comm
+        comm, spec = context.comm, context.spec
         comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
         if comm.world_size == 1 or not comm.networked:
+            self._alone = LocalTraining(context, payload="params")
             return
         if not comm.address:
             raise RunError("rank 0 has no address at which clients could find the server")
-        self._plans = {
+        plans = {
             direction: asked_plan(direction, self._asked[direction], context.compressor) for direction in ("up", "down")
         }
-        if not any(plan.bounded for plan in self._plans.values()):
+        if not any(plan.bounded for plan in plans.values()):
             self.schedule = Fixed()  # nothing asks it, and it never interferes
-        key = torch.tensor(list(os.urandom(KEY_BYTES)), dtype=torch.uint8)
-        comm.broadcast(key).wait()
+        held_out: Batch = None
+        if self._probes(plans["down"]):
+            try:
+                held_out = context.workload.hold_out(self.probe_samples, spec.seed + _HELD_OUT_SEED)
+            except InputError as error:
+                raise InputError(f"strategy.probe_samples={self.probe_samples}: {error}") from error
         schema = Schema.of(context.model)
-        wire = Wire(
-            schema,
-            bytes(key.tolist()),
-            self._plans["up"],
-            self._plans["down"],
-            clients=comm.world_size - 1,
-            seed=context.spec.seed,
-        )
-        coders = {direction: Coder(schema, plan) for direction, plan in self._plans.items()}
+
+        def new_wire(key: bytes) -> Wire:
+            return Wire(schema, key, plans["up"], plans["down"], clients=comm.world_size - 1, seed=spec.seed)
+
         if comm.rank:
-            self._join(wire, coders)
+            self._join(new_wire, plans)
         else:
-            self._open(wire, coders)
+            self._open(new_wire, plans, held_out)
 
     def step(self, batch: Batch, step: int) -> StepStats:
         self._step = step
         round_, place = divmod(step, self.local_steps)
-        if place == 0:
-            self._begin(round_)
+        is_end = place == self.local_steps - 1
         if self._server is not None:
-            if place == self.local_steps - 1:
+            if place == 0:
+                self._server.begin(round_)
+            if is_end:
                 self._server.collect(round_)
             return StepStats(None)
-        loss = self._train(batch)
-        self._losses.append(loss)
-        if place == self.local_steps - 1:
-            self._end(round_)
+        if self._client is None:
+            return StepStats(self._alone.step(batch))
+        if place == 0:
+            self._client.begin(round_)
+        loss = self._training.step(batch)
+        if is_end:
+            self._client.end(round_)
         return StepStats(loss)
 
     def finish(self) -> None:
         """The round that has begun is ended, and all take over what the last one has come to."""
-        if self._server is None and self._client is None:
-            return
         rounds, left = divmod(self._step + 1, self.local_steps)
-        if left:
-            if self._server is not None:
-                self._server.collect(rounds)
-            else:
-                self._end(rounds)
-            rounds += 1
         if self._server is not None:
-            self._server.begin(rounds, is_last=True)
-            self._server.take_over()
-            self._server.close()
+            if left:
+                self._server.collect(rounds)
+            self._server.send_last(rounds + bool(left))
         elif self._client is not None:
-            self._client.begin(rounds)
+            if left:
+                self._client.end(rounds)
+            self._client.begin(rounds + bool(left))
             self._client.close()
 
     def take_notes(self) -> list[dict[str, Any]]:
@@ -174,96 +187,78 @@ class ParameterServer(Strategy):
 
     def state_dict(self) -> dict[str, Any]:
         role = self._server or self._client
-        return {"step": self._step, "losses": self._losses, "role": None if role is None else role.state_dict()}
+        return {"step": self._step, "role": None if role is None else role.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._step, self._losses = state["step"], state["losses"]
+        self._step = state["step"]
         role = self._server or self._client
         if role is not None:
             role.load_state_dict(state["role"])
 
-    def _open(self, wire: Wire, coders: Mapping[str, Coder]) -> None:
+    def _probes(self, down: Plan) -> bool:
+        return self.schedule.probes and down.bounded
+
+    def _open(self, new_wire: NewWire, plans: Mapping[str, Plan], held_out: Batch) -> None:
         """Be the server, and let all clients in."""
-        context = self._context
-        spec, comm, workload, model = context.spec, context.comm, context.workload, context.model
-        seconds = spec.timeout_s * spec.dilation
-        clients = comm.world_size - 1
-        connections: dict[int, Connection] = {}
-        with Listener(comm.address, charge=comm.charge, hello_s=seconds, most_newcomers=clients) as listener:
-            comm.broadcast(torch.tensor([listener.port])).wait()
-            for _ in listener.admit(connections, wire.expected(Kind.HELLO), deadline_s=time.monotonic() + seconds):
-                if len(connections) == clients:
-                    break
-        if missing := set(range(clients)) - set(connections):
-            for connection in connections.values():
-                connection.close()
-            ranks = ", ".join(str(client + 1) for client in sorted(missing))
-            raise RunError(f"the server waited {seconds:g} s of wall time for rank {ranks}, which did not come")
-        batch = workload.batch(0, rank=0, world_size=1, batch_size=self.probe_samples, seed=spec.seed + _PROBE_SEED)
-
-        def probe() -> float:
-            model.eval()
-            with torch.no_grad():
-                loss = float(workload.loss(model, batch))
-            model.train()
-            return loss
-
+        context, up = self._context, plans["up"]
+        wire, connections = invite(context.comm, new_wire, self._wall_s(context.spec.timeout_s))
+        model = GlobalModel(context.model, wire.schema, up.payload, context.optimizer)
+        down = Coder(wire.schema, plans["down"])
         self._server = Server(
-            model,
             wire,
-            coders["up"],
-            coders["down"],
-            schedule=self.schedule,
-            probe=probe,
-            connections=connections,
-            pace=_NO_PACE,
-            round_s=self.round_timeout_s * spec.dilation,
+            Coder(wire.schema, up),
+            Downlink(wire, down, self.schedule, model, self._loss_of(held_out)),
+            model,
+            Seats(
+                connections,
+                message_s=self._wall_s(self.round_timeout_s),
+                training_s=self._training_s(),
+                clock=context.clock,
+                stopwatch=context.comm.stopwatch,
+            ),
+            self.schedule,
+            is_bounded=up.bounded or plans["down"].bounded,
             clock=context.clock,
-            stopwatch=comm.stopwatch,
+            step_s=context.clock.times.optimizer_s if up.payload == "grad" else None,
         )
 
-    def _join(self, wire: Wire, coders: Mapping[str, Coder]) -> None:
-        """Be a client, and say hello."""
-        context, comm = self._context, self._context.comm
-        seconds = context.spec.timeout_s * context.spec.dilation
-        port = torch.zeros(1, dtype=torch.int64)
-        comm.broadcast(port).wait()
-        number, deadline_s = comm.rank - 1, time.monotonic() + seconds
-        connection = connect(comm.address, int(port), own=number, deadline_s=deadline_s, charge=comm.charge)
-        expected = wire.expected(Kind.MODEL)
-        send(connection, wire.hello(number), expected, deadline_s=deadline_s, pace=_NO_PACE)
+    def _join(self, new_wire: NewWire, plans: Mapping[str, Plan]) -> None:
+        """Be a client."""
+        context = self._context
+        wire, connection = come(context.comm, new_wire, self._wall_s(context.spec.timeout_s))
+        self._training = LocalTraining(context, plans["up"].payload)
         self._client = Client(
-            number,
+            context.comm.rank - 1,
             context.model,
             wire,
-            coders["up"],
-            coders["down"],
+            Coder(wire.schema, plans["up"]),
+            Coder(wire.schema, plans["down"]),
+            self._training,
             basis=self.schedule.basis,
             connection=connection,
-            pace=_NO_PACE,
-            round_s=self.round_timeout_s * context.spec.dilation,
+            patience_s=_PATIENCE * (self._wall_s(self.round_timeout_s) + self._training_s()),
             clock=context.clock,
-            stopwatch=comm.stopwatch,
+            stopwatch=context.comm.stopwatch,
         )
 
-    def _begin(self, round_: int) -> None:
-        role = self._server or self._client
-        if role is not None:
-            role.begin(round_)
+    def _loss_of(self, batch: Batch) -> Loss:
+        """Of the model as it is, in evaluation mode."""
+        model, workload = self._context.model, self._context.workload
 
-    def _end(self, round_: int) -> None:
-        losses, self._losses = self._losses, []
-        if self._client is not None:
-            samples = len(losses) * self._context.spec.batch_size
-            self._client.end(round_, samples=samples, train_loss=sum(losses) / len(losses))
+        def loss() -> float:
+            model.eval()
+            with torch.no_grad():
+                found = float(workload.loss(model, batch))
+            model.train()
+            return found
 
-    def _train(self, batch: Batch) -> float:
-        context, clock = self._context, self._context.clock
-        context.optimizer.zero_grad(set_to_none=True)
-        with clock.phase("forward", clock.times.forward_s):
-            loss = context.workload.loss(context.model, batch)
-        with clock.phase("backward", clock.times.backward_s):
-            loss.backward()
-        with clock.phase("optimizer", clock.times.optimizer_s):
-            context.optimizer.step()
-        return float(loss.detach())
+        return loss
+
+    def _training_s(self) -> float:
+        """Wall seconds of a client's training in a round; 0 where no device says how long it takes."""
+        profile = self._context.clock.times.profile
+        step_s = 0.0 if profile is None else profile.forward_s + profile.backward_s + profile.optimizer_s
+        return self._wall_s(self.local_steps * step_s)
+
+    def _wall_s(self, seconds: float) -> float:
+        return seconds * self._context.spec.dilation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 
 from testbed.core.bound_baselines import AdaQuantFL, DAdaQuant, Fixed, LinearDecay
 from testbed.core.bound_rounds import BoundSchedule, RoundFacts
-from testbed.core.bound_schedules import SCHEDULES, AdaptiveBound
+from testbed.core.bound_schedules import AdaptiveBound
 from testbed.core.error_bounds import RANGE, UPDATE
 
+SCHEDULES: dict[str, Callable[..., BoundSchedule]] = {
+    kind.__name__.lower().removesuffix("bound").removesuffix("decay"): kind
+    for kind in (AdaptiveBound, Fixed, LinearDecay, AdaQuantFL, DAdaQuant)
+}
 SMALL: dict[str, dict[str, Any]] = {
     "adaptive": {"patience": 2},
     "fixed": {},

@@ -25,7 +25,6 @@ from testbed.core.frames import (
     Payload,
     authentication_code,
     frame_bytes,
-    most_frame_bytes,
 )
 from testbed.core.tensor_schema import Schema, TensorSpec, schema_hash
 
@@ -116,7 +115,7 @@ def test_the_format_is_as_documented() -> None:
     assert packed[88:140] == struct.pack("!I16sddQQ", 1, b"sz3", 1e-3, 0.5, 24, 6)
     assert packed[192:-16] == b"weightbias.."
     assert packed[-16:] == authentication_code(KEY, [packed[:100], packed[100:-16]])
-    assert (HEADER_BYTES, ENTRY_BYTES, most_frame_bytes(SCHEMA)) == (88, 52, 104 + 2 * 52 + 30 + 2 * 4096)
+    assert (HEADER_BYTES, ENTRY_BYTES, frame_bytes(2, 30)) == (88, 52, 104 + 2 * 52 + 30)
 
 
 def test_tensors_are_neither_copied_when_packed_nor_when_read() -> None:
@@ -191,6 +190,27 @@ def test_faults_are_looked_for_in_one_order() -> None:
     ]
     found = [_reason(data) for data in worst]
     assert found == [Refusal.CODEC, Refusal.MAC, Refusal.SENDER, Refusal.EPOCH, Refusal.ROUND, Refusal.SCHEMA]
+
+
+def test_whole_parameters_may_have_a_schema_of_their_own_and_hang_on_nothing() -> None:
+    halves = Schema.of([TensorSpec("weight", (3, 2), "float16"), TensorSpec("bias", (3,), "bfloat16")])
+    either = dataclasses.replace(
+        EXPECTED, due=frozenset({(Kind.UPDATE, Payload.DELTA), (Kind.UPDATE, Payload.PARAMS)}), whole=halves
+    )
+    weight = dataclasses.replace(WEIGHT, raw_bytes=12)
+    whole = dataclasses.replace(
+        UPDATE, payload=Payload.PARAMS, schema_hash=halves.hash, epoch=9, tensors=(weight, BIAS)
+    )
+    assert parse(_packed(whole), either) == whole and parse(_packed(), either) == UPDATE
+    for frame, reason in (
+        (dataclasses.replace(whole, schema_hash=SCHEMA.hash), Refusal.SCHEMA),
+        (dataclasses.replace(UPDATE, schema_hash=halves.hash), Refusal.SCHEMA),
+        (dataclasses.replace(whole, tensors=(WEIGHT, BIAS)), Refusal.TABLE),
+        (dataclasses.replace(UPDATE, epoch=9), Refusal.EPOCH),
+    ):
+        with pytest.raises(Refused) as caught:
+            parse(_packed(frame), either)
+        assert caught.value.reason is reason
 
 
 def test_the_header_alone_refuses_what_must_not_be_received_and_says_how_much_comes() -> None:

@@ -6,9 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from compressors.base import Compressor
 from compressors.none import Uncompressed
 from compressors.policy import Policy
+from compressors.sz3 import SZ3
 from compressors.topk import TopK
+from testbed.worker.server.asked import asked_plan
 from testbed.worker.server.plan import Plan
 from testbed.worker.server.tensors import Coder
 from tests.unit.worker.server_models import ORIGIN, bits, one
@@ -51,19 +54,15 @@ def test_with_feedback_what_was_decoded_adds_up_to_what_was_sent(codec: str) -> 
     coder = Coder(schema, plan)
     generator = torch.Generator().manual_seed(4)
     given, got = torch.zeros(40, 48, dtype=torch.float64), torch.zeros(40, 48, dtype=torch.float64)
-    for round_number in range(6):
+    for _ in range(6):
         step = 0.02 * torch.randn(40, 48, generator=generator)
         encoded = _encode(coder, step)
         assert encoded.entries[0].update_rms == pytest.approx(float(step.square().mean().sqrt()), rel=1e-6)
         given += step
         assert encoded.tensors is not None
-        if round_number == 2:  # it does not arrive
-            coder.take_back(encoded)
-        else:
-            got += encoded.tensors[0]
-    assert coder.residuals is not None
-    left = coder.residuals.of("weight")
-    assert left is not None and float(left.abs().max()) > 1e-3
+        got += encoded.tensors[0]
+    left = coder.state_dict()["residuals"]["weight"]
+    assert float(left.abs().max()) > 1e-3
     torch.testing.assert_close(got + left, given, rtol=0, atol=1e-6)
 
 
@@ -81,6 +80,51 @@ def test_feedback_goes_on_from_a_checkpoint() -> None:
     ours, theirs = _encode(coder, steps[2]), _encode(other, steps[2])
     assert bits([ours.entries[0].payload]) == bits([theirs.entries[0].payload])
     assert bits([ours.entries[0].payload]) != bits([_encode(Coder(schema, plan), steps[2]).entries[0].payload])
+
+
+@pytest.mark.parametrize("codec", ["topk", "onebit"])
+def test_what_is_kept_is_forgotten_by_residuals_and_by_compressors_that_keep_their_own(codec: str) -> None:
+    schema, _, _ = one()
+    coders = [Coder(schema, asked_plan("up", {"codec": codec}, Uncompressed())) for _ in range(2)]
+    generator = torch.Generator().manual_seed(6)
+    steps = [torch.randn(40, 48, generator=generator) for _ in range(2)]
+    kept, forgotten = (_encode(coder, steps[0]) and coder for coder in coders)
+    forgotten.forget()
+    fresh = Coder(schema, asked_plan("up", {"codec": codec}, Uncompressed()))
+    wanted = bits([_encode(fresh, steps[1]).entries[0].payload])
+    assert bits([_encode(forgotten, steps[1]).entries[0].payload]) == wanted
+    assert bits([_encode(kept, steps[1]).entries[0].payload]) != wanted
+
+
+@pytest.mark.parametrize(
+    ("direction", "given", "compressor", "told"),
+    [
+        ("up", {"codex": "sz3"}, Uncompressed(), "codex: unknown; known: payload, codec"),
+        ("up", {"codec": "gzip"}, Uncompressed(), "codec=gzip: unknown; known: compressor, sz3"),
+        ("up", {"payload": "all"}, Uncompressed(), "payload=all: unknown; known: params, delta, grad"),
+        ("down", {"payload": "grad"}, Uncompressed(), "payload=grad: unknown; known: params, delta"),
+        ("up", {}, SZ3(error_bound=0.5), "goes by strategy.bound, not by compressor.error_bound"),
+        ("up", {}, SZ3(feedback="plain"), "goes by strategy.bound, not by compressor.error_bound or compressor.feed"),
+        ("up", {"codec": "dgc"}, Uncompressed(), "DGC wants momentum, which goes with the optimizer's own steps"),
+    ],
+)
+def test_what_a_direction_is_asked_is_refused_by_name(
+    direction: str, given: dict[str, object], compressor: Compressor, told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        asked_plan(direction, given, compressor)
+
+
+def test_feedback_is_what_the_codec_wants_that_is_asked_for_and_each_direction_has_its_own() -> None:
+    compressor = TopK()
+    up, down = (asked_plan(direction, {}, compressor) for direction in ("up", "down"))
+    assert up.feedback and not down.feedback
+    assert len({id(compressor), id(up.codec), id(down.codec)}) == 3
+    assert asked_plan("up", {"codec": "topk", "payload": "grad"}, Uncompressed()).feedback
+    assert not asked_plan("up", {"codec": "int8"}, compressor).feedback
+    assert not asked_plan("up", {"codec": "sz3"}, compressor).feedback
+    assert asked_plan("up", {}, SZ3(algorithm="interp")).algorithm == "interp"
+    assert asked_plan("up", {}, Uncompressed()).codec == "raw"
 
 
 def test_a_compressor_may_be_given_and_sends_what_it_promises() -> None:

@@ -53,7 +53,7 @@ def test_a_round_there_and_back_is_counted_to_the_byte(net: Net) -> None:
     before = dict(net.sent)
     assert before == {SERVER: 0, **dict.fromkeys(range(3), frame_bytes(0, 0))}
     model = frame_of(Kind.MODEL, SERVER)
-    ends = dict(scatter(net.server, model.pack(KEY), deadline_s=soon(), pace=PACE))
+    ends = dict(scatter(net.server, dict.fromkeys(net.server, model.pack(KEY)), deadline_s=soon(), pace=PACE))
     whole = frame_bytes(1, SMALL.raw_bytes)
     assert ends == dict.fromkeys(range(3), whole)
     for client, connection in net.clients.items():
@@ -193,9 +193,9 @@ def test_frames_come_in_the_order_in_which_they_are_whole_and_the_callers_time_i
         if paused.is_set() and rest:
             net.clients[0].socket.sendall(rest.pop())
 
-    ends = net.gather(pace=STRICT, meanwhile=meanwhile)
+    ends = net.gather(deadline_s=time.monotonic() + 1.0, pace=STRICT, meanwhile=meanwhile)
     assert next(ends) == (1, frame_of(Kind.UPDATE, 1))
-    time.sleep(2 * STRICT.window_s)  # as long as decoding takes
+    time.sleep(max(1.1, 2 * STRICT.window_s))  # as long as decoding takes
     paused.set()
     assert list(ends) == [(0, frame_of(Kind.UPDATE, 0))]
 
@@ -238,7 +238,8 @@ def test_a_client_that_reads_nothing_delays_no_other(large_net: Net) -> None:
         received[client] = receive(connection, large_net.from_server, deadline_s=soon(), pace=PACE)
 
     threads = [in_background(functools.partial(take, client)) for client in (0, 2)]
-    ends = scatter(large_net.server, model.pack(KEY), deadline_s=soon(), pace=PACE)
+    frames = dict.fromkeys(large_net.server, model.pack(KEY))
+    ends = scatter(large_net.server, frames, deadline_s=soon(), pace=PACE)
     first = dict(itertools.islice(ends, 2))
     assert first == dict.fromkeys((0, 2), frame_bytes(1, LARGE.raw_bytes))
     for thread in threads:
@@ -249,7 +250,7 @@ def test_a_client_that_reads_nothing_delays_no_other(large_net: Net) -> None:
 def test_who_reads_nothing_is_not_sent_to_for_long(large_net: Net) -> None:
     large_net.join(0)
     model = frame_of(Kind.MODEL, SERVER, LARGE)
-    ((_, end),) = scatter(large_net.server, model.pack(KEY), deadline_s=soon(), pace=STRICT)
+    ((_, end),) = scatter(large_net.server, {0: model.pack(KEY)}, deadline_s=soon(), pace=STRICT)
     assert isinstance(end, Refused) and end.reason is Refusal.SLOW and large_net.server[0].closed
 
 
