@@ -7,9 +7,10 @@ from typing import Any
 
 from torch import nn
 
-from testbed.core.frames import Kind
+from testbed.core.frames import Frame, Kind
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.server import bounding
+from testbed.worker.server.door import WholeModel
 from testbed.worker.server.streams import Connection, Pace, receive, send
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.wire import Facts, Wire, entries_of
@@ -48,19 +49,28 @@ class Client:
         self.reference = wire.schema.take(model)
         """What the server has sent last, as it was decoded: the same bits on all clients, and known to the server."""
         self._alpha = 0.0
+        self._first: Frame | None = None
+        """The whole model, which a client gets that comes back, until its round begins."""
+
+    def come_back(self) -> int:
+        """Wait to be taken in; the round that begins then."""
+        expected = WholeModel(self._wire).expected
+        self._first = receive(self._connection, expected, deadline_s=self._deadline_s(), pace=self._pace)
+        return self._first.round
 
     def begin(self, round_: int) -> None:
         """Wait for the model, and take it over."""
-        expected, end = self._wire.expected(Kind.MODEL, round_), self._stopwatch.start()
-        with self._clock.phase(WAITING):
-            frame = receive(self._connection, expected, deadline_s=self._deadline_s(), pace=self._pace)
-        end()
+        whole, self._first = self._first, None
+        frame = whole or self._receive(round_)
         schema = self._wire.schema
         with self._clock.phase("decompress"):
-            origin = self._wire.origin(frame.sender, round_)
-            found = self._down.decode(entries_of(frame), self.reference, origin=origin)
+            if whole is not None:
+                found = WholeModel(self._wire).unpack(whole)
+            else:
+                origin = self._wire.origin(frame.sender, round_)
+                found = self._down.decode(entries_of(frame), self.reference, origin=origin)
         with self._clock.phase("optimizer"):
-            is_change = self._down.plan.payload == "delta"
+            is_change = self._down.plan.payload == "delta" and whole is None
             self.reference = schema.moved(self.reference, found) if is_change else found
             schema.put(self._model, self.reference)
         self._alpha = frame.alpha
@@ -98,6 +108,13 @@ class Client:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.reference, self._alpha = state["reference"], state["alpha"]
         self._up.load_state_dict(state["up"])
+
+    def _receive(self, round_: int) -> Frame:
+        expected, end = self._wire.expected(Kind.MODEL, round_), self._stopwatch.start()
+        with self._clock.phase(WAITING):
+            frame = receive(self._connection, expected, deadline_s=self._deadline_s(), pace=self._pace)
+        end()
+        return frame
 
     def _deadline_s(self) -> float:
         """The server decides who is late: it may wait for another client as long as it will, and has to encode, too."""

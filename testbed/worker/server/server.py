@@ -14,11 +14,12 @@ from testbed.core.bound_rounds import BoundSchedule, RoundFacts
 from testbed.core.error_bounds import mean_update_rms
 from testbed.core.errors import RunError
 from testbed.core.frame_refusals import Refusal, Refused
-from testbed.core.frames import SERVER, Frame, Kind
+from testbed.core.frames import SERVER, Buffer, Frame, Kind
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.server import bounding
 from testbed.worker.server.average import Average
 from testbed.worker.server.connection import Gone
+from testbed.worker.server.door import Door
 from testbed.worker.server.entries import Encoded
 from testbed.worker.server.streams import Connection, Pace, gather, scatter
 from testbed.worker.server.tensors import Coder
@@ -36,6 +37,7 @@ class Server:
 
     Args:
         connections: of all clients, by their numbers; who sends what cannot be used, or nothing, is taken out of them.
+        door: by which who was lost comes back; None: nobody does.
         round_s: wall seconds that a round's messages may be waited for, or be under way, each way.
     """
 
@@ -53,10 +55,12 @@ class Server:
         round_s: float,
         clock: PhaseClock,
         stopwatch: Stopwatch,
+        door: Door | None = None,
     ) -> None:
         self._model, self._wire, self._up, self._down = model, wire, up, down
         self.schedule, self._probe, self.connections = schedule, probe, connections
         self._pace, self._round_s, self._clock, self._stopwatch = pace, round_s, clock, stopwatch
+        self._door = door
         self.values: Tensors = wire.schema.take(model)
         """What has been averaged last."""
         self.reference: Tensors = self.values
@@ -75,7 +79,7 @@ class Server:
         """Of rounds that have ended, for the record."""
 
     def begin(self, round_: int, *, is_last: bool = False) -> None:
-        """Send the model to all clients.
+        """Send the model to all clients, those too who have come back meanwhile.
 
         Args:
             is_last: what all ranks end with, so that it goes lossless.
@@ -92,16 +96,14 @@ class Server:
         if schedule.restore:
             self._put(self._good)
         self._began = self.values
+        newcomers = set() if self._door is None else self._door.let_in(self.connections, self._left)
         with self._clock.phase("compress"):
             encoded, found = self._encoded(round_, lossless=is_last or schedule.lossless)
-            alphas = self._alphas()
-            pieces = {
-                alpha: self._wire.pack(Kind.MODEL, SERVER, round_, encoded, Facts(alpha=alpha))
-                for alpha in set(alphas.values())
-            }
+            kinds = {client: (alpha, client in newcomers) for client, alpha in self._alphas().items()}
+            pieces = {kind: self._packed(round_, encoded, found, *kind) for kind in sorted(set(kinds.values()))}
         self._clock.mark()
-        for alpha, frame in pieces.items():
-            those = {client: self.connections[client] for client in alphas if alphas[client] == alpha}
+        for kind, frame in pieces.items():
+            those = {client: self.connections[client] for client in kinds if kinds[client] == kind}
             for client, end in self._waiting(scatter(those, frame, deadline_s=self._deadline_s(), pace=self._pace)):
                 if isinstance(end, Refused | Gone):
                     self._let_go(client, end)
@@ -153,6 +155,8 @@ class Server:
         self._put(self.reference)
 
     def close(self) -> None:
+        if self._door is not None:
+            self._door.close()
         for connection in self.connections.values():
             connection.close()
 
@@ -210,6 +214,11 @@ class Server:
                 self._losses = loss, blurred
                 return encoded, found
             schedule.violated()
+
+    def _packed(self, round_: int, encoded: Encoded, found: Tensors, alpha: float, is_new: bool) -> list[Buffer]:
+        if is_new and self._door is not None:
+            return self._door.pack(round_, found, alpha)  # what the others make of it
+        return self._wire.pack(Kind.MODEL, SERVER, round_, encoded, Facts(alpha=alpha))
 
     def _loss_of(self, tensors: Tensors) -> float:
         schema = self._wire.schema

@@ -59,14 +59,24 @@ class Wire:
     def hello(self, sender: int) -> list[Buffer]:
         return Frame(kind=Kind.HELLO, sender=sender, schema_hash=self._listed[Kind.HELLO].hash).pack(self.key)
 
-    def pack(self, kind: Kind, sender: int, round_: int, encoded: Encoded, facts: Facts) -> list[Buffer]:
-        """A model or an update; its tensors are not copied."""
+    def payload(self, kind: Kind) -> str:
+        """What parameters of a model or an update travel as."""
+        return self._plans[kind].payload
+
+    def pack(
+        self, kind: Kind, sender: int, round_: int, encoded: Encoded, facts: Facts, *, payload: Payload | None = None
+    ) -> list[Buffer]:
+        """A model or an update; its tensors are not copied.
+
+        Args:
+            payload: None: the plan's.
+        """
         return Frame(
             kind=kind,
             sender=sender,
             schema_hash=self._listed[kind].hash,
             round=round_,
-            payload=_PAYLOADS[self._plans[kind].payload],
+            payload=payload or _PAYLOADS[self._plans[kind].payload],
             tensors=tuple(_coded(entry) for entry in encoded.entries),
             samples=facts.samples,
             alpha=facts.alpha,

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,13 +13,15 @@ from testbed.core import parameter_faults
 from testbed.core.bound_baselines import Fixed
 from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.bound_schedules import AdaptiveBound
-from testbed.core.errors import RunError
-from testbed.core.frames import Kind
+from testbed.core.errors import Left, RunError
+from testbed.core.frame_refusals import Refused
 from testbed.worker.server.asked import asked_plan
 from testbed.worker.server.client import Client
+from testbed.worker.server.connection import Gone
+from testbed.worker.server.door import Door, knock, look_up
 from testbed.worker.server.schema import Schema
 from testbed.worker.server.server import Server
-from testbed.worker.server.streams import Connection, Listener, Pace, connect, send
+from testbed.worker.server.streams import Pace
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.wire import Wire
 from testbed.worker.strategy import StepStats, Strategy, WorkerContext
@@ -28,6 +31,15 @@ KEY_BYTES = 32
 _NO_PACE = Pace(least_bytes_s=0.0, window_s=60.0)
 """Links are as slow as a run asks for; who is late is told by the deadline."""
 _PROBE_SEED = 1
+
+
+@contextmanager
+def _left_once_out() -> Iterator[None]:
+    """A client that the server has put out, or that has lost it, ends alone; servers raise none of these."""
+    try:
+        yield
+    except (Gone, Refused) as error:
+        raise Left(f"this client is out: {error}") from error
 
 
 class ParameterServer(Strategy):
@@ -43,8 +55,9 @@ class ParameterServer(Strategy):
     Rank 0 is the server and trains on nothing; ranks 1 and up are clients, and the data are theirs. Both ends keep what
     was decoded, never what was encoded, so that they agree on what a difference hangs on; the first broadcast is
     lossless. Messages are frames over TCP (`testbed.core.frames`), one a round, direction and client, with a keyed code
-    over each. Who sends what cannot be used, or nothing in time, is out, and the round goes on with the rest; without
-    any client the run fails, and says why of each.
+    over each. Who sends what cannot be used, or nothing in time, is out and ends alone, and the round goes on with the
+    rest, as it does when a client dies; without any client the run fails, and says why of each. One that is started
+    again comes in before the next round, gets the whole model, and goes on from there with new momenta.
 
     What is evaluated is what the server has averaged last. Steps after the last whole round are averaged at the end,
     after the last evaluation. All ranks end with the same parameters, those of a last broadcast.
@@ -91,6 +104,9 @@ class ParameterServer(Strategy):
             return 0, 1
         return (rank - 1, world_size - 1) if rank else None
 
+    def outlives(self, rank: int) -> bool:
+        return rank > 0
+
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         if not workload.computes:
             yield f"strategy=parameter_server: {type(workload).__name__} has no parameters of its own to send"
@@ -107,8 +123,10 @@ class ParameterServer(Strategy):
         self._server: Server | None = None
         self._client: Client | None = None
         self._losses: list[float] = []
+        self._come_back: Callable[[], int] | None = None
         comm = context.comm
-        comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
+        if not comm.is_back:
+            comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
         if comm.world_size == 1 or not comm.networked:
             return
         if not comm.address:
@@ -118,23 +136,35 @@ class ParameterServer(Strategy):
         }
         if not any(plan.bounded for plan in self._plans.values()):
             self.schedule = Fixed()  # nothing asks it, and it never interferes
-        key = torch.tensor(list(os.urandom(KEY_BYTES)), dtype=torch.uint8)
-        comm.broadcast(key).wait()
+        port, key = look_up(comm) if comm.is_back else (0, self._agreed_key())
         schema = Schema.of(context.model)
         wire = Wire(
             schema,
-            bytes(key.tolist()),
+            key,
             self._plans["up"],
             self._plans["down"],
             clients=comm.world_size - 1,
             seed=context.spec.seed,
         )
         coders = {direction: Coder(schema, plan) for direction, plan in self._plans.items()}
-        if comm.rank:
-            self._join(wire, coders)
-        else:
+        if not comm.rank:
             self._open(wire, coders)
+        elif comm.is_back:
+            self._come_back = lambda: self._join(wire, coders, port).come_back()
+        else:
+            there = torch.zeros(1, dtype=torch.int64)
+            comm.broadcast(there).wait()
+            self._join(wire, coders, int(there))
 
+    @_left_once_out()
+    def first_step(self) -> int:
+        if self._come_back is None:
+            return 0
+        first = self._come_back() * self.local_steps
+        self._step = first - 1
+        return first
+
+    @_left_once_out()
     def step(self, batch: Batch, step: int) -> StepStats:
         self._step = step
         round_, place = divmod(step, self.local_steps)
@@ -150,6 +180,7 @@ class ParameterServer(Strategy):
             self._end(round_)
         return StepStats(loss)
 
+    @_left_once_out()
     def finish(self) -> None:
         """The round that has begun is ended, and all take over what the last one has come to."""
         if self._server is None and self._client is None:
@@ -187,18 +218,8 @@ class ParameterServer(Strategy):
         context = self._context
         spec, comm, workload, model = context.spec, context.comm, context.workload, context.model
         seconds = spec.timeout_s * spec.dilation
-        clients = comm.world_size - 1
-        connections: dict[int, Connection] = {}
-        with Listener(comm.address, charge=comm.charge, hello_s=seconds, most_newcomers=clients) as listener:
-            comm.broadcast(torch.tensor([listener.port])).wait()
-            for _ in listener.admit(connections, wire.expected(Kind.HELLO), deadline_s=time.monotonic() + seconds):
-                if len(connections) == clients:
-                    break
-        if missing := set(range(clients)) - set(connections):
-            for connection in connections.values():
-                connection.close()
-            ranks = ", ".join(str(client + 1) for client in sorted(missing))
-            raise RunError(f"the server waited {seconds:g} s of wall time for rank {ranks}, which did not come")
+        door = Door(comm, wire, hello_s=seconds)
+        comm.broadcast(torch.tensor([door.port])).wait()
         batch = workload.batch(0, rank=0, world_size=1, batch_size=self.probe_samples, seed=spec.seed + _PROBE_SEED)
 
         def probe() -> float:
@@ -215,25 +236,21 @@ class ParameterServer(Strategy):
             coders["down"],
             schedule=self.schedule,
             probe=probe,
-            connections=connections,
+            connections=door.let_all_in(seconds),
             pace=_NO_PACE,
             round_s=self.round_timeout_s * spec.dilation,
             clock=context.clock,
             stopwatch=comm.stopwatch,
+            door=door,
         )
 
-    def _join(self, wire: Wire, coders: Mapping[str, Coder]) -> None:
+    def _join(self, wire: Wire, coders: Mapping[str, Coder], port: int) -> Client:
         """Be a client, and say hello."""
         context, comm = self._context, self._context.comm
-        seconds = context.spec.timeout_s * context.spec.dilation
-        port = torch.zeros(1, dtype=torch.int64)
-        comm.broadcast(port).wait()
-        number, deadline_s = comm.rank - 1, time.monotonic() + seconds
-        connection = connect(comm.address, int(port), own=number, deadline_s=deadline_s, charge=comm.charge)
-        expected = wire.expected(Kind.MODEL)
-        send(connection, wire.hello(number), expected, deadline_s=deadline_s, pace=_NO_PACE)
+        deadline_s = time.monotonic() + context.spec.timeout_s * context.spec.dilation
+        connection = knock(comm, port, wire, pace=_NO_PACE, deadline_s=deadline_s)
         self._client = Client(
-            number,
+            comm.rank - 1,
             context.model,
             wire,
             coders["up"],
@@ -245,6 +262,12 @@ class ParameterServer(Strategy):
             clock=context.clock,
             stopwatch=comm.stopwatch,
         )
+        return self._client
+
+    def _agreed_key(self) -> bytes:
+        key = torch.tensor(list(os.urandom(KEY_BYTES)), dtype=torch.uint8)
+        self._context.comm.broadcast(key).wait()
+        return bytes(key.tolist())
 
     def _begin(self, round_: int) -> None:
         role = self._server or self._client
