@@ -1,7 +1,8 @@
 """The communicator: everything a worker sends passes here, is counted, and is timed.
 
-The only importer of `torch.distributed` besides the strategies that are torch's own. Collectives are issued by one
-thread, in the same order on every rank (gloo gives wrong sums without an error otherwise), and progress in gloo's own.
+The only importer of `torch.distributed` besides its store and the strategies that are torch's own. Collectives are
+issued by one thread, in the same order on every rank (gloo gives wrong sums without an error otherwise), and progress
+in gloo's own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,6 +21,7 @@ from compressors.base import Exchange
 from testbed.core.errors import RunError
 from testbed.worker.collectives.thread import CommunicationThread, Job
 from testbed.worker.collectives.transport import Peers, Waitable
+from testbed.worker.meeting import Meeting
 from testbed.worker.stopwatch import Stopwatch
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
@@ -99,6 +100,9 @@ class Communicator:
     """Whether there are others to send to."""
     address = ""
     """Of rank 0, where others may connect to it; empty where there are none."""
+    is_back = False
+    """This rank has come back in mid-run, which no process group can be joined in: it has part in no collective."""
+    meeting: Meeting | None = None
 
     def __init__(self, rank: int, world_size: int, timeout_s: float) -> None:
         self.rank = rank
@@ -130,23 +134,21 @@ class Communicator:
         comm.address = address
         timeout = datetime.timedelta(seconds=timeout_s)
         try:
-            place: Any
-            if store:
-                place = dist.FileStore(store, world_size)  # type: ignore[attr-defined]
-                place.set_timeout(timeout)
-            else:
-                place = dist.TCPStore(address, port, world_size, is_master=rank == 0, timeout=timeout)  # type: ignore[attr-defined]
+            comm.meeting = Meeting(rank, world_size, address=address, port=port, store=store, timeout_s=timeout_s)
+            place = comm.meeting.place
             dist.init_process_group("gloo", store=place, rank=rank, world_size=world_size, timeout=timeout)
         except (RuntimeError, OSError) as error:
             raise comm.error(f"rendezvous at {store or f'{address}:{port}'}", error) from error
         return comm
 
-    def close(self) -> None:
-        """Wait for all ranks, then leave."""
-        self.barrier()
+    def close(self, *, together: bool = True) -> None:
+        """Leave, once all ranks do, unless some may have gone before."""
+        if together:
+            self.barrier()
         if self._thread is not None:
             self._thread.close()
-        dist.destroy_process_group()
+        if not self.is_back:
+            dist.destroy_process_group()
 
     def run(self, exchange: Exchange) -> Pending:
         """Start what a compressor asks for; its sizes must be known."""

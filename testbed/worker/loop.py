@@ -68,8 +68,15 @@ class Training:
     def parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
 
+    @property
+    def outlived(self) -> list[int]:
+        """Ranks that the others go on without. A model that changes needs all of them when it does."""
+        if self.parts.transform.changes_the_model:
+            return []
+        return [rank for rank in range(self.comm.world_size) if self.parts.strategy.outlives(rank)]
+
     def bind(self) -> None:
-        """Have transform and strategy take their parts; all ranks at once."""
+        """Have transform and strategy take their parts; all ranks at once, but for one that comes back."""
         workload, size, seed = self.parts.workload, self.spec.batch_size, self.spec.seed
 
         def loss(model: nn.Module) -> Tensor:
@@ -93,6 +100,7 @@ class Training:
             "higher_is_better": metric and metric.higher_is_better,
             "routes": self.parts.strategy.routes(),
             "collectives": self.parts.strategy.collectives(),
+            "outlived": self.outlived,
         }
 
     def warm_up(
@@ -110,13 +118,15 @@ class Training:
     def run(self, t0_s: float) -> dict[str, Any]:
         """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the "done" event, once all else has been told."""
         time.sleep(max(0.0, t0_s - time.monotonic()))
-        self.clock.restart(t0_s)
+        first = self.parts.strategy.first_step()
+        begin_s = time.monotonic() if self.comm.is_back else t0_s  # it is not late by what it has missed
+        self.clock.restart(begin_s)
         self._queueing.take_s()
         self.comm.stopwatch.take_s()
         self._sent_bytes = self.comm.payload_bytes
-        late_s = self._since_s(t0_s)
-        self.emit({"event": "start", "t_s": late_s, "rank": self.comm.rank, "late_s": late_s})
-        for step in range(self.steps):
+        t_s, late_s = self._since_s(t0_s), self._since_s(begin_s)
+        self.emit({"event": "start", "t_s": t_s, "rank": self.comm.rank, "late_s": late_s})
+        for step in range(first, self.steps):
             self._step(step, t0_s)
         finishing_s = time.monotonic()
         self.parts.strategy.finish()

@@ -233,3 +233,4 @@ def test_a_round_goes_on_without_a_client_that_died(tmp_path: Path) -> None:
     left = rounds[-1]["left"]
     assert list(left) == ["1"] and "connection of 1 is over" in left["1"]
     assert len(outcome.losses(1)) == len(outcome.losses(3)) == 30
+    assert outcome.status == {0: 0, 1: 0, 2: -signal.SIGKILL, 3: 0} and not outcome.of("fault")

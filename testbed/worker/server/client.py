@@ -6,15 +6,16 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from testbed.core.frames import Kind
+from testbed.core.frames import Frame, Kind
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.server import bounding
 from testbed.worker.server.local_training import LocalTraining
-from testbed.worker.server.seats import NO_PACE
 from testbed.worker.server.streams import Connection, receive, send
 from testbed.worker.server.tensors import Coder
+from testbed.worker.server.transfers import NO_PACE
 from testbed.worker.server.wire import Facts, Wire, entries_of
 from testbed.worker.stopwatch import Stopwatch
 
@@ -52,16 +53,23 @@ class Client:
         self._clock, self._stopwatch = clock, stopwatch
         self.reference: Sequence[Tensor] = wire.schema.take(model)
         """What the server has sent last, as it was decoded: the same bits on all clients, and known to the server."""
-        self._epoch = 0
-        """Of that."""
+        self._epoch: int | None = 0
+        """Of that; None: of any, until the first model is there."""
         self._alpha = 0.0
+        self._first: Frame | None = None
+        """What came before its round was begun."""
+
+    def come_back(self) -> int:
+        """Wait to be let in; the round that begins then. What comes first hangs on nothing, whatever is sent later."""
+        self.reference = [torch.zeros_like(one) for one in self.reference]
+        self._epoch = None
+        self._first = self._receive(None)
+        return self._first.round
 
     def begin(self, round_: int) -> None:
         """Wait for the model, and take it over. One that is whole begins a new epoch: what was kept is forgotten."""
-        expected, end = self._wire.expected(Kind.MODEL, round_, self._epoch), self._stopwatch.start()
-        with self._clock.phase(WAITING):
-            frame = receive(self._connection, expected, deadline_s=self._deadline_s(), pace=NO_PACE)
-        end()
+        first, self._first = self._first, None
+        frame = first or self._receive(round_)
         schema = self._wire.schema
         is_whole = self._wire.is_whole(frame, self._epoch)
         with self._clock.phase("decompress"):
@@ -71,8 +79,8 @@ class Client:
             is_change = coder.plan.payload == "delta"
             self.reference = schema.moved(self.reference, found) if is_change else found
             schema.put(self._model, self.reference)
+            self._epoch = frame.epoch
             if is_whole:
-                self._epoch = frame.epoch
                 self._up.forget()
                 self._training.forget()
             self._training.begin()
@@ -94,6 +102,7 @@ class Client:
                 measured=measured,
                 decoded=False,
             )
+            assert self._epoch is not None, "a model came first"
             facts = Facts(epoch=self._epoch, samples=self._training.samples, train_loss=self._training.mean_loss)
             pieces = self._wire.pack(Kind.UPDATE, self.number, round_, encoded, facts)
         self._clock.mark()
@@ -113,6 +122,13 @@ class Client:
         self.reference, self._epoch, self._alpha = state["reference"], state["epoch"], state["alpha"]
         self._up.load_state_dict(state["up"])
         self._training.load_state_dict(state["training"])
+
+    def _receive(self, round_: int | None) -> Frame:
+        expected, end = self._wire.expected(Kind.MODEL, round_, self._epoch), self._stopwatch.start()
+        with self._clock.phase(WAITING):
+            frame = receive(self._connection, expected, deadline_s=self._deadline_s(), pace=NO_PACE)
+        end()
+        return frame
 
     def _deadline_s(self) -> float:
         return time.monotonic() + self._patience_s

@@ -13,6 +13,8 @@ from testbed.core.frames import SERVER
 from testbed.worker.server import bounding
 from testbed.worker.server.entries import Encoded
 from testbed.worker.server.global_model import GlobalModel, Loss
+from testbed.worker.server.lossless import RAW
+from testbed.worker.server.plan import Plan
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.wire import Wire
 
@@ -55,6 +57,13 @@ class Downlink:
         self.epoch += 1
         self._coder.forget()
         return encoded
+
+    def introduction(self, round_: int) -> Encoded:
+        """What the others have, bit for bit, for a client that has nothing; of the epoch and payload of `latest`, so
+        that differences can follow."""
+        plan = Plan(direction="down", payload=self._coder.plan.payload, codec=RAW)
+        coder, origin = Coder(self._wire.schema, plan), self._wire.origin(SERVER, round_)
+        return coder.encode(self.reference, None, bounds=None, origin=origin, decoded=False)
 
     def latest(self, round_: int, updates: Updates | None) -> Encoded:
         """What clients need to have the model.

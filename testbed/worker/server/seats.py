@@ -12,11 +12,10 @@ from testbed.core.frame_refusals import Refusal, Refused
 from testbed.core.frames import Buffer, Frame
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.server.connection import Gone
-from testbed.worker.server.streams import Connection, Pace, gather, scatter
+from testbed.worker.server.door import Door
+from testbed.worker.server.streams import Connection, gather, scatter
+from testbed.worker.server.transfers import NO_PACE
 from testbed.worker.stopwatch import Stopwatch
-
-NO_PACE = Pace(least_bytes_s=0.0, window_s=60.0)
-"""Links are as slow as a run asks for; who is late is told by the deadline."""
 
 
 class Seats:
@@ -24,6 +23,7 @@ class Seats:
 
     Args:
         connections: of all clients, by their numbers.
+        door: by which who was lost comes back.
         message_s: wall seconds that a round's messages may be waited for, or be under way, each way.
         training_s: wall seconds that clients train in a round, before their messages can come.
     """
@@ -31,13 +31,15 @@ class Seats:
     def __init__(
         self,
         connections: dict[int, Connection],
+        door: Door,
         *,
         message_s: float,
         training_s: float,
         clock: PhaseClock,
         stopwatch: Stopwatch,
     ) -> None:
-        self._connections, self._message_s, self._training_s = connections, message_s, training_s
+        self._connections, self._door = connections, door
+        self._message_s, self._training_s = message_s, training_s
         self._clock, self._stopwatch = clock, stopwatch
         self.left: dict[str, str] = {}
         """Clients that are out, and why."""
@@ -45,6 +47,13 @@ class Seats:
     @property
     def clients(self) -> list[int]:
         return sorted(self._connections)
+
+    def let_in(self) -> set[int]:
+        """Those who have come back since the last time; they know no model. Nobody is waited for."""
+        newcomers = self._door.let_in(self._connections)
+        for client in newcomers:
+            self.left.pop(str(client), None)
+        return newcomers
 
     def send(self, frames: Mapping[int, Sequence[Buffer]]) -> None:
         """A frame to each of these clients."""
@@ -88,6 +97,7 @@ class Seats:
             raise RunError("no client is left", *(f"client {one}: {why}" for one, why in self.left.items()))
 
     def close(self) -> None:
+        self._door.close()
         for connection in self._connections.values():
             connection.close()
 

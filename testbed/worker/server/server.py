@@ -12,7 +12,7 @@ from testbed.core.bound_rounds import BoundSchedule, RoundFacts
 from testbed.core.error_bounds import mean_update_rms
 from testbed.core.errors import RunError
 from testbed.core.frame_refusals import Refusal, Refused
-from testbed.core.frames import SERVER, Frame, Kind
+from testbed.core.frames import SERVER, Buffer, Frame, Kind
 from testbed.worker.clock import PhaseClock
 from testbed.worker.server.average import Average
 from testbed.worker.server.downlink import Downlink, Updates
@@ -88,18 +88,21 @@ class Server:
         """Of rounds that have ended, for the record."""
 
     def begin(self, round_: int) -> None:
-        """Send the model to all clients.
+        """Send the model to all clients, those too who have come back meanwhile.
 
         Raises:
             RunError: there is no client any more, or the training diverges again and again.
         """
+        newcomers = self.seats.let_in()
         self._go_back_if_due(round_)
         self._model.begin()
         whole = self.schedule.restore
         with self._clock.phase("compress"):
             downlink = self._downlink
             encoded = downlink.whole(round_) if whole else downlink.latest(round_, self._updates)
-        self._send(round_, encoded, self._alphas(), whole=whole)
+            introduction = downlink.introduction(round_) if newcomers and not whole else encoded
+            messages = {one: introduction if one in newcomers else encoded for one in self.seats.clients}
+        self._send(round_, messages, self._alphas(), whole=whole)
         self._note = {
             "event": "round",
             "round": round_,
@@ -133,7 +136,8 @@ class Server:
         self._go_back_if_due(round_)
         with self._clock.phase("compress"):
             encoded = self._downlink.whole(round_)
-        self._send(round_, encoded, dict.fromkeys(self.seats.clients, 0.0), whole=True)
+        clients = self.seats.clients
+        self._send(round_, dict.fromkeys(clients, encoded), dict.fromkeys(clients, 0.0), whole=True)
         sent = {"round": round_, "model_bytes": coded_bytes(encoded.entries), "left": dict(self.seats.left)}
         self._notes.append({"event": "last_model"} | sent)
         self.seats.require_some()
@@ -174,16 +178,19 @@ class Server:
         if self.schedule.restore:
             self._model.go_back()
 
-    def _send(self, round_: int, encoded: Encoded, alphas: dict[int, float], *, whole: bool) -> None:
-        epoch = self._downlink.epoch
+    def _send(self, round_: int, messages: dict[int, Encoded], alphas: dict[int, float], *, whole: bool) -> None:
+        """
+        Args:
+            messages: of each client, by which most are the same.
+        """
+        frames: dict[tuple[int, float], list[Buffer]] = {}
         with self._clock.phase("compress"):
-            packed = {
-                alpha: self._wire.pack(
-                    Kind.MODEL, SERVER, round_, encoded, Facts(epoch=epoch, alpha=alpha), whole=whole
-                )
-                for alpha in set(alphas.values())
-            }
-        self.seats.send({client: packed[alpha] for client, alpha in alphas.items()})
+            for client, encoded in messages.items():
+                facts = Facts(epoch=self._downlink.epoch, alpha=alphas[client])
+                if (id(encoded), facts.alpha) not in frames:
+                    packed = self._wire.pack(Kind.MODEL, SERVER, round_, encoded, facts, whole=whole)
+                    frames[id(encoded), facts.alpha] = packed
+        self.seats.send({client: frames[id(one), alphas[client]] for client, one in messages.items()})
 
     def _take(self, client: int, frame: Frame, average: Average, told: _Told) -> None:
         if frame.samples < 1:

@@ -38,6 +38,10 @@ class Pace:
         )
 
 
+NO_PACE = Pace(least_bytes_s=0.0, window_s=60.0)
+"""Links are as slow as a run asks for; who is late is told by the deadline."""
+
+
 class Transfer(ABC, Generic[Done]):
     """One frame over one connection."""
 

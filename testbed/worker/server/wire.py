@@ -61,9 +61,11 @@ class Wire:
             whole=self._listed[Kind.HELLO] if is_model else None,
         )
 
-    def is_whole(self, frame: Frame, epoch: int) -> bool:
-        """Whether a model hangs on nothing, for a client of this epoch."""
-        return frame.epoch != epoch or frame.payload is not _PAYLOADS[self._plans[Kind.MODEL].payload]
+    def is_whole(self, frame: Frame, epoch: int | None) -> bool:
+        """Whether a model is a whole one, for a client of this epoch."""
+        if frame.payload is not Payload.PARAMS:
+            return False
+        return frame.epoch != epoch or _PAYLOADS[self._plans[Kind.MODEL].payload] is not Payload.PARAMS
 
     def hello(self, sender: int) -> list[Buffer]:
         return Frame(kind=Kind.HELLO, sender=sender, schema_hash=self._listed[Kind.HELLO].hash).pack(self.key)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -10,13 +11,15 @@ from testbed.core import parameter_faults
 from testbed.core.bound_baselines import Fixed
 from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.bound_schedules import AdaptiveBound
-from testbed.core.errors import InputError, RunError
+from testbed.core.errors import InputError, Left, RunError
+from testbed.core.frame_refusals import Refused
 from testbed.worker.server.asked import asked_plan
 from testbed.worker.server.client import Client
+from testbed.worker.server.connection import Gone
+from testbed.worker.server.door import NewWire, come, invite
 from testbed.worker.server.downlink import Downlink
 from testbed.worker.server.global_model import GlobalModel, Loss
 from testbed.worker.server.local_training import LocalTraining
-from testbed.worker.server.meeting import NewWire, come, invite
 from testbed.worker.server.plan import Plan
 from testbed.worker.server.schema import Schema
 from testbed.worker.server.seats import Seats
@@ -28,6 +31,15 @@ from testbed.worker.workload import Batch, Workload, parameters_crc32
 
 _HELD_OUT_SEED = 1
 _PATIENCE = 3
+
+
+@contextmanager
+def _left_once_out() -> Iterator[None]:
+    """A client that the server has put out, or that has lost it, ends alone; servers raise none of these."""
+    try:
+        yield
+    except (Gone, Refused) as error:
+        raise Left(f"this client is out: {error}") from error
 
 
 class ParameterServer(Strategy):
@@ -45,8 +57,9 @@ class ParameterServer(Strategy):
     Rank 0 is the server and trains on nothing; ranks 1 and up are clients, and the data are theirs. One worker alone
     trains as ever. Both ends keep what was decoded, never what was encoded, so that they agree on what a difference
     hangs on. Messages are frames over TCP (`testbed.core.frames`), one a round, direction and client, with a keyed code
-    over each. Who sends what cannot be used, or nothing in time, is out, and the round goes on with the rest; without
-    any client the run fails, and says why of each.
+    over each. Who sends what cannot be used, or nothing in time, is out and ends alone, and the round goes on with the
+    rest, as it does when a client dies; without any client the run fails, and says why of each. One that is started
+    again comes in before the next round, gets what the others have, and goes on from there with new momenta.
 
     What is evaluated is what the server has averaged last. Steps after the last whole round are averaged at the end,
     after the last evaluation. All ranks end with the same parameters, those of a last broadcast, bit for bit.
@@ -95,6 +108,9 @@ class ParameterServer(Strategy):
             return 0, 1
         return (rank - 1, world_size - 1) if rank else None
 
+    def outlives(self, rank: int) -> bool:
+        return rank > 0
+
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name = "strategy=parameter_server"
         if not workload.computes:
@@ -123,7 +139,8 @@ class ParameterServer(Strategy):
         self._server: Server | None = None
         self._client: Client | None = None
         comm, spec = context.comm, context.spec
-        comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
+        if not comm.is_back:
+            comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
         if comm.world_size == 1 or not comm.networked:
             self._alone = LocalTraining(context, payload="params")
             return
@@ -150,6 +167,15 @@ class ParameterServer(Strategy):
         else:
             self._open(new_wire, plans, held_out)
 
+    @_left_once_out()
+    def first_step(self) -> int:
+        if self._client is None or not self._context.comm.is_back:
+            return 0
+        first = self._client.come_back() * self.local_steps
+        self._step = first - 1
+        return first
+
+    @_left_once_out()
     def step(self, batch: Batch, step: int) -> StepStats:
         self._step = step
         round_, place = divmod(step, self.local_steps)
@@ -169,6 +195,7 @@ class ParameterServer(Strategy):
             self._client.end(round_)
         return StepStats(loss)
 
+    @_left_once_out()
     def finish(self) -> None:
         """The round that has begun is ended, and all take over what the last one has come to."""
         rounds, left = divmod(self._step + 1, self.local_steps)
@@ -201,7 +228,8 @@ class ParameterServer(Strategy):
     def _open(self, new_wire: NewWire, plans: Mapping[str, Plan], held_out: Batch) -> None:
         """Be the server, and let all clients in."""
         context, up = self._context, plans["up"]
-        wire, connections = invite(context.comm, new_wire, self._wall_s(context.spec.timeout_s))
+        wait_s = self._wall_s(context.spec.timeout_s)
+        wire, door = invite(context.comm, new_wire, wait_s)
         model = GlobalModel(context.model, wire.schema, up.payload, context.optimizer)
         down = Coder(wire.schema, plans["down"])
         self._server = Server(
@@ -210,7 +238,8 @@ class ParameterServer(Strategy):
             Downlink(wire, down, self.schedule, model, self._loss_of(held_out)),
             model,
             Seats(
-                connections,
+                door.let_all_in(wait_s),
+                door,
                 message_s=self._wall_s(self.round_timeout_s),
                 training_s=self._training_s(),
                 clock=context.clock,

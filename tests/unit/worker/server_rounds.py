@@ -15,15 +15,17 @@ from testbed.core.bound_baselines import Fixed
 from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.frames import Kind
 from testbed.worker.clock import PhaseClock
+from testbed.worker.comm import Communicator
 from testbed.worker.server.asked import asked_plan
 from testbed.worker.server.client import Client
+from testbed.worker.server.door import Door
 from testbed.worker.server.downlink import Downlink
 from testbed.worker.server.global_model import GlobalModel, Loss
 from testbed.worker.server.local_training import LocalTraining
 from testbed.worker.server.schema import Schema
 from testbed.worker.server.seats import Seats
 from testbed.worker.server.server import Server
-from testbed.worker.server.streams import Connection, Listener, connect, send
+from testbed.worker.server.streams import Connection, connect, send
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.wire import Wire
 from testbed.worker.stopwatch import Stopwatch
@@ -78,6 +80,7 @@ class Rounds:
         message_s: float = 40.0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
+        self.dtype = dtype
         self.schedule = Fixed() if schedule is None else schedule
         self.models = [Small().to(dtype) for _ in range(clients + 1)]
         """The server's, then the clients'."""
@@ -85,8 +88,10 @@ class Rounds:
         self._given = {"up": dict(up or {}), "down": dict(down or {})}
         plans = self._plans()
         self.wire = Wire(Schema.of(self.models[0]), KEY, plans["up"], plans["down"], clients=clients, seed=0)
-        theirs: dict[int, Connection] = {}
-        ours = self._meet(clients, theirs)
+        here = cast(Communicator, SimpleNamespace(address=HOST, charge=_nothing))
+        self.door = Door(here, self.wire, hello_s=40)
+        ours = {number: self._knock(number) for number in range(clients)}
+        theirs = self.door.let_all_in(40)
         self.clients = [self._client(number, ours[number]) for number in range(clients)]
         self.connections = ours
         self.model = GlobalModel(self.models[0], self.wire.schema, plans["up"].payload, self.optimizers[0])
@@ -98,7 +103,7 @@ class Rounds:
             Coder(self.wire.schema, plans["up"]),
             self.downlink,
             self.model,
-            Seats(theirs, message_s=message_s, training_s=0.0, clock=PhaseClock(), stopwatch=Stopwatch()),
+            Seats(theirs, self.door, message_s=message_s, training_s=0.0, clock=PhaseClock(), stopwatch=Stopwatch()),
             self.schedule,
             is_bounded=plans["up"].bounded or plans["down"].bounded,
             clock=PhaseClock(),
@@ -135,17 +140,18 @@ class Rounds:
     def _plans(self) -> dict[str, Any]:
         return {direction: asked_plan(direction, self._given[direction], Uncompressed()) for direction in self._given}
 
-    def _meet(self, clients: int, theirs: dict[int, Connection]) -> dict[int, Connection]:
-        found = {}
-        with Listener(HOST, charge=_nothing, hello_s=40, most_newcomers=clients) as listener:
-            for number in range(clients):
-                found[number] = connect(HOST, listener.port, own=number, deadline_s=soon(), charge=_nothing)
-                expected = self.wire.expected(Kind.MODEL)
-                send(found[number], self.wire.hello(number), expected, deadline_s=soon(), pace=PACE)
-            for _ in listener.admit(theirs, self.wire.expected(Kind.HELLO), deadline_s=soon()):
-                if len(theirs) == clients:
-                    break
-        return found
+    def come_back(self, number: int) -> Client:
+        """A new process's client of this number, which knows nothing but how to say hello; the old one is dead."""
+        self.clients[number].close()
+        self.models[number + 1] = Small(seed=7).to(self.dtype)
+        self.optimizers[number + 1] = sgd(self.models[number + 1])
+        self.clients[number] = self._client(number, self._knock(number))
+        return self.clients[number]
+
+    def _knock(self, number: int) -> Connection:
+        connection = connect(HOST, self.door.port, own=number, deadline_s=soon(), charge=_nothing)
+        send(connection, self.wire.hello(number), self.wire.expected(Kind.MODEL), deadline_s=soon(), pace=PACE)
+        return connection
 
     def _client(self, number: int, connection: Connection) -> Client:
         model, plans = self.models[number + 1], self._plans()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,9 +13,10 @@ from compressors.none import Uncompressed
 from testbed.core.errors import InputError, RunError
 from testbed.core.spec import Part, RunSpec
 from testbed.worker.clock import PhaseClock
+from testbed.worker.meeting import Meeting
 from testbed.worker.parts import build_parts
 from testbed.worker.rehearsal import Echo
-from testbed.worker.server.meeting import invite
+from testbed.worker.server.door import invite
 from testbed.worker.server.schema import Schema
 from testbed.worker.server.wire import Wire
 from testbed.worker.strategies.parameter_server import ParameterServer
@@ -72,6 +74,7 @@ def test_an_epoch_is_over_when_the_clients_have_seen_all_samples() -> None:
 class _Unanswered(Echo):
     networked = True
     address = "127.0.0.1"
+    meeting = cast(Meeting, SimpleNamespace(put=lambda name, value: None))
 
 
 def _context(spec: RunSpec, comm: Echo) -> WorkerContext:
@@ -116,7 +119,7 @@ def test_clients_that_do_not_come_are_named() -> None:
     comm = _Unanswered(0, 3, 1.0)
     schema, plan = Schema.of(net()), plan_up(codec="raw")
     with pytest.raises(RunError, match="the server waited 0 s of wall time for rank 1, 2, which did not come"):
-        invite(comm, lambda key: Wire(schema, key, plan, plan, clients=2, seed=0), 0.0)
+        invite(comm, lambda key: Wire(schema, key, plan, plan, clients=2, seed=0), 0.0)[1].let_all_in(0.0)
     assert comm.payload_bytes == 0
 
 
