@@ -71,9 +71,10 @@ bench: setup ## The project's benchmarks: tables, docs/benchmarks.md, JSON besid
 	$(AS_ROOT) $(BIN)/python experiments/benchmarks/run.py $(BENCH)
 
 .PHONY: reproduce
-reproduce: setup ## A paper's system against its baselines, ten minutes at most: [SYSTEM=dear FULL=1]; all systems without
+reproduce: setup ## A paper's system against its baselines, ten minutes at most; [SYSTEM=dear SEEDS=1, FULL=1] have no limit
 	@trap 'scripts/own.sh experiments/reproductions docs/reproductions runs' EXIT; \
-	$(AS_ROOT) $(BIN)/python experiments/reproductions/run.py $(SYSTEM) $(if $(filter-out 0,$(FULL)),--full) $(REPRODUCE)
+	$(AS_ROOT) $(BIN)/python experiments/reproductions/run.py $(SYSTEM) \
+		$(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(SEEDS)),--seeds) $(REPRODUCE)
 
 .PHONY: lint
 lint: setup ## Style, types, import contracts, and what must not be in the tree

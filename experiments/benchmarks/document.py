@@ -32,6 +32,8 @@ ELSEWHERE = {
     ),
     **dict.fromkeys(diloco_tables.TABLES, CLONE / "docs" / "reproductions" / "diloco.md"),
     **dict.fromkeys(grace_tables.TABLES, CLONE / "docs" / "reproductions" / "grace.md"),
+    "large_batch": CLONE / "docs" / "reproductions" / "slamb.md",
+    "low_rank": CLONE / "docs" / "reproductions" / "pufferfish.md",
 }
 """Tables that stand on another page."""
 DRAWN: Mapping[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {

@@ -18,6 +18,7 @@ from experiments.benchmarks import (
     simulator,
     strategies_tables,
     system_tables,
+    weak_scaling_tables,
 )
 from experiments.benchmarks.cells import Found, by, cores, disturbed, number, percent_off, table
 from testbed.core.units import format_rate, format_time
@@ -206,6 +207,7 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     **kfac_tables.TABLES,
     **second_order_tables.TABLES,
     **grace_tables.TABLES,
+    **weak_scaling_tables.TABLES,
 }
 NAMES = (
     *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "observation"),
@@ -220,4 +222,5 @@ NAMES = (
     *kfac_tables.TABLES,
     *second_order_tables.TABLES,
     *grace_tables.TABLES,
+    *weak_scaling_tables.TABLES,
 )

@@ -15,7 +15,7 @@ from experiments.benchmarks.cells import number, table
 from experiments.reproductions import outcome, page
 from experiments.reproductions.outcome import found_of
 from experiments.reproductions.runs import Asked, Kept, ask_all, make
-from experiments.reproductions.system import FOLDER, PAGES, System, find_systems
+from experiments.reproductions.system import FOLDER, PAGES, System, Trial, find_systems
 from testbed.core.errors import (
     EXIT_COMPLETED,
     EXIT_FAILED,
@@ -52,7 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         systems = find_systems(asked.system)
         contents, failures = [], []
         for system in systems:
-            content, failed = reproduce(system, places, full=asked.full, making=not asked.tables, share=asked.share)
+            content, failed = reproduce(
+                system, places, full=asked.full, seeds=asked.seeds, making=not asked.tables, share=asked.share
+            )
             contents.append(content)
             failures += failed
     except LonghaulError as error:
@@ -74,7 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="run.py", description="One paper's system against its baselines.")
     parser.add_argument("system", nargs="?", metavar="SYSTEM", help="a folder beside this file; all without")
-    parser.add_argument("--full", action="store_true", help="all cases, arms and repeats, however long they take")
+    extent = parser.add_mutually_exclusive_group()
+    extent.add_argument("--full", action="store_true", help="all cases, arms and repeats, however long they take")
+    extent.add_argument("--seeds", action="store_true", help="the usual cases and arms with all repeats, likewise")
     parser.add_argument("--tables", action="store_true", help="make no run: write what those that are there say")
     parser.add_argument("--share", action="store_true", help="beside other runs on this machine")
     parser.add_argument("--runs", type=Path, default=RUNS_ROOT, metavar="DIR", help="where runs are kept")
@@ -89,7 +93,7 @@ def _say(text: str) -> None:
 
 
 def reproduce(
-    system: System, places: Places, *, full: bool, making: bool, share: bool
+    system: System, places: Places, *, full: bool = False, seeds: bool = False, making: bool, share: bool
 ) -> tuple[dict[str, Any], list[str]]:
     """The content of the result, and what could not be made.
 
@@ -98,10 +102,11 @@ def reproduce(
         MachineError: this machine cannot make it now.
         Interrupted: somebody stopped it.
     """
-    kept, asked = Kept(places.runs), ask_all(system.trials(full))
+    kept, asked = Kept(places.runs), ask_all(_trials(system, full=full, seeds=seeds))
     lacking = [one for one in asked if not kept.is_done(one)]
     _say(f"{system.name}: {plan_line(lacking, len(asked))}")
-    failures = _make(lacking, places.runs, most_s=None if full else MOST_S, share=share) if making and lacking else []
+    most_s = None if full or seeds else MOST_S
+    failures = _make(lacking, places.runs, most_s=most_s, share=share) if making and lacking else []
     found = [found_of(system, one.trial, kept.find(one)) for one in [*asked, *_beyond(system, asked, kept)]]
     content = outcome.result(system, found)
     folder = places.results / system.folder
@@ -115,6 +120,13 @@ def reproduce(
         give_to_caller(path)
     _say("\n" + page.cases_table(system, found) + "\n")
     return content, failures
+
+
+def _trials(system: System, *, full: bool, seeds: bool) -> list[Trial]:
+    if not seeds:
+        return system.trials(full)
+    usual = {(trial.case, trial.arm, trial.kind) for trial in system.trials(False)}
+    return [trial for trial in system.trials(True) if (trial.case, trial.arm, trial.kind) in usual]
 
 
 def _beyond(system: System, asked: Sequence[Asked], kept: Kept) -> list[Asked]:

@@ -30,6 +30,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         page.section("Summary", page.table(("", "value"), _summary_rows(summary))),
         *drawn,
         *_changes(record),
+        *_departures(record),
         *_tuning(record),
         *_plan(record),
         *_transforms(record),
@@ -53,6 +54,15 @@ def _changes(record: Record) -> Iterator[str]:
     if record.of_kind("change") or (record.spec and record.spec.events):
         table = page.table(changes.HEADINGS, changes.rows(record))
         yield page.section("Changes while it went on", page.note(changes.remark(record)), table)
+
+
+def _departures(record: Record) -> Iterator[str]:
+    """Nothing where all workers stayed."""
+    if left := record.of_kind("left"):
+        remark = "Workers that were killed, failed, or were put out by the others, which went on without them."
+        rows = ((f"{one['t_s']:.3f} s", one.get("rank"), one.get("node"), one.get("message")) for one in left)
+        table = page.table(("time", "rank", "node", "why"), rows)
+        yield page.section("Workers that left", page.note(remark), table)
 
 
 def _tuning(record: Record) -> Iterator[str]:

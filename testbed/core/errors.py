@@ -4,7 +4,8 @@
     ├── InputError      2  what was asked is not possible; one line a fault, all at once
     ├── MachineError    3  the machine lacks something; the cure is in the line
     └── RunError        4  the run failed
-        └── Interrupted 4  somebody stopped it (Ctrl-C, SIGTERM)
+        ├── Interrupted 4  somebody stopped it (Ctrl-C, SIGTERM)
+        └── Left        6  one rank ends and the others go on; of a worker alone, never of a run
 
 A run that completes but may not be believed ends with 5 (`EXIT_INVALID`); that is a verdict, not an error.
 """
@@ -18,6 +19,8 @@ EXIT_INPUT = 2
 EXIT_MACHINE = 3
 EXIT_FAILED = 4
 EXIT_INVALID = 5
+EXIT_LEFT = 6
+"""Between a worker and the orchestrator only."""
 EXIT_INTERRUPTED = 130
 """Between a run and its supervisor only; a user sees 4."""
 
@@ -52,6 +55,12 @@ class RunError(LonghaulError):
 
 class Interrupted(RunError):
     """The run was stopped from outside."""
+
+
+class Left(RunError):
+    """This rank has no part in the run any more, which goes on without it."""
+
+    exit_status = EXIT_LEFT
 
 
 def raise_input_faults(faults: Iterable[str]) -> None:

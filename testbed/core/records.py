@@ -23,6 +23,14 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        worker does; how many neighbours travel together, none where factors stay where they are
     damping            rank, step, name, asked, taken
                        a factor of K-FAC that could not be inverted with the damping asked, in double precision either
+    round              rank, step, round, clients, train_loss, alpha, whole, model_bytes, update_bytes, left{}, bound{}
+                       of strategy=parameter_server, from the server after the last step of a round: how many updates
+                       are in the mean, what the tensors took as coded, of the model once and of all updates; `whole`:
+                       the model hung on nothing sent before, and clients began anew; `left`: clients that are out,
+                       and why; `alpha` of the round and `bound`, what its schedule made of it, are
+                       null where no codec goes by bounds
+    last_model         rank, step, round, model_bytes, left{}
+                       likewise, of the model that all ranks end with, sent after the last step
     transform          rank, step, parameters_before, parameters, factorised[{layer, rank, full_rank, elements,
                        factor_elements, lost_share}], kept{}
                        of transform=pufferfish and the like, from rank 0 after the step in which the model changed:
@@ -32,10 +40,11 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
     done               rank, steps, finish_s, finish_payload_bytes, parameters_crc32
                        `finish_*`: what the strategy still had to do after the last step; in no step event
     model              rank, parameters, dense_bytes_step, metric_name, metric_target, higher_is_better, routes,
-                       collectives
+                       collectives, outlived[]
                        from rank 0, once; `dense_bytes_step`: what all ranks would send in one step of uncompressed
                        ring data parallel; `metric_*` are null where there is none; `routes`: of each bucket the
-                       compressor's Route as text, `collectives`: what carries it; null where the strategy has none
+                       compressor's Route as text, `collectives`: what carries it; null where the strategy has none;
+                       `outlived`: ranks that the others go on without
     measurement        stage, name, from, to, rate_bit_s, rtt_s, rtt_max_s, delay_s, probes, probes_span_s, burst
                        stage "idle" is before anything else, "busy" beside the workers' warm-up; `rtt_s`, and one way
                        `delay_s`: median of the probes, their mean where jitter was asked
@@ -67,6 +76,8 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        one of the spec's `events` took effect at `t_s`, asked for at `asked_s`; `what` as in
                        `core.schedule`; `name` of a link, of a "set" with its direction and the fields of LinkProfile
                        `before` and `after`, in base units of emulated time; `cause`: what the user wrote
+    left               rank, node, message  a worker was killed, failed, or was put out by the others, and the run goes
+                       on without it; who is started again has another `start` event
     fault              rank, node, message
 
 `wire_bytes`, `packets`, `drops` of a link, `cpu_s` of a node, `throttled_s`, `cpu_pressure_s`, `softnet_*`,
@@ -99,6 +110,7 @@ SUMMARY_KEYS: dict[str, tuple[str, ...] | None] = {
     "workload": None,
     "device": None,
     "workers": None,
+    "workers_at_end": None,
     "dilation": None,
     "scale": None,
     "seed": None,

@@ -15,7 +15,10 @@
     {"event": "transform", ...}             ->      from rank 0, what became of the model's layers
     {"event": "payload", ...}               ->      from a user's script by its hook, once a backward; not timed
     {"event": "done", "rank": 0, ...}       ->      all steps taken, all evaluations told
+    {"event": "leaving", "rank": 2, "message": ...} others go on without this rank, and why; it ends with status 6
     {"event": "fault", "rank": 0, "message": ...}   before a non-zero exit, where the worker can still speak
+
+A rank that comes back in mid-run is told so by its welcome; once it is "warm" it hears "go" at once.
 
 `t_s` in a worker's events is emulated seconds since `t0_s`: (CLOCK_MONOTONIC - t0_s) / dilation. Containers share the
 kernel's monotonic clock, so the events of all ranks and of the collector lie on one axis.
@@ -62,6 +65,8 @@ class Welcome:
     store: str = ""
     """A file at which ranks find each other in place of rank 0's port: over the emulated links, with their round trips,
     64 ranks would take 14 s."""
+    is_back: bool = False
+    """Whether the others are in the midst of the run, which this rank had left."""
     event: str = "welcome"
 
 

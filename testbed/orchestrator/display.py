@@ -89,8 +89,8 @@ class Display:
         """Take in one row of `core.records`."""
         try:
             self._progress.add(event)
-            if event.get("event") == "fault":
-                self._say(f"fault: rank {event.get('rank')} on {event.get('node')}: {event.get('message')}")
+            if event.get("event") in ("fault", "left"):
+                self._say(f"{event['event']}: rank {event.get('rank')} on {event.get('node')}: {event.get('message')}")
             elif event.get("event") == "change":
                 self._change(event)
         except (TypeError, ValueError, AttributeError, OverflowError):

@@ -27,7 +27,8 @@ def final_table(summary: Mapping[str, Any], run_path: Path) -> RenderableType:
 
 def _title(summary: Mapping[str, Any]) -> str:
     names = [str(summary.get(key) or MISSING) for key in ("topo", "workload", "strategy", "compressor", "device")]
-    workers = summary.get("workers")
+    workers, at_end = summary.get("workers"), summary.get("workers_at_end")
+    workers = workers if at_end in (None, workers) else f"{workers} (at the end {at_end})"
     kind = str(summary.get("kind") or MISSING)
     if summary.get("dilation") not in (None, 1):
         kind += f", dilation {spoken(summary.get('dilation'))}"

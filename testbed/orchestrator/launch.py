@@ -22,9 +22,12 @@ from testbed.orchestrator.emulation.container import Container, Sandbox
 from testbed.orchestrator.emulation.network import WORKER_INTERFACE, Network
 from testbed.orchestrator.messages import checked_message
 from testbed.orchestrator.programs import MASTER_PORT, Program
+from testbed.orchestrator.roll import Roll
 from testbed.orchestrator.zygote import PAUSE, Process, Zygote, interpreter_environment
 
 _POLL_S = 0.1
+_LOOK_S = 1.0
+"""Between two looks for who was killed while the others keep on talking, where they go on without it."""
 _BLAME_S = 1.0
 """How long a worker's complaint waits for news of one that was killed."""
 _LOG_TAIL_LINES, _LOG_TAIL_BYTES = 3, 2000
@@ -60,9 +63,10 @@ class Workers:
         self._zygote = zygote
         self._channels: dict[str, Channel] = {}
         self._messages: queue.SimpleQueue[tuple[str, Message]] = queue.SimpleQueue()
-        self._done: set[str] = set()
-        self._away: set[str] = set()
-        """Nodes that an event took away."""
+        self._roll = Roll(self.nodes, patience_s=spec.timeout_s * spec.dilation)
+        self._restarted: set[str] = set()
+        self._t0_s: float | None = None
+        self._looked_s = 0.0
         self.containers: dict[str, Container] = {}
         self._processes: dict[str, Process] = {}
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -128,15 +132,22 @@ class Workers:
         container = self.containers[node]
         container.kill()
         self._processes[node].wait(_LEAVE_TIMEOUT_S)
+        if self._outlives(node):
+            self._roll.lose(node, self._end_of(node, self._processes[node].exit_code() or 0))
         container.wait(_LEAVE_TIMEOUT_S)
         container.delete()
         self._channels.pop(node, None)
+        self._restarted.add(node)
         self._start(container)
-        self._away.discard(node)
+        self._roll.come_back(node)
 
     def _take_away(self, node: str) -> None:
         if not self.program.loss_is_fault:
-            self._away.add(node)
+            self._roll.leave(node)
+
+    def _outlives(self, node: str) -> bool:
+        """Whether the others go on without it; before the first step all must be there."""
+        return self._t0_s is not None and self._roll.outlives(node)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -183,6 +194,7 @@ class Workers:
                     master_port=MASTER_PORT,
                     store=f"{STORE_IN_NODE}/ranks",
                     profile=self._profile,
+                    is_back=node in self._restarted,
                 )
             )
             for message in channel.messages():
@@ -193,6 +205,7 @@ class Workers:
         self._tell(self.nodes[:: max(1, len(self.nodes) // count)], {"event": "busy"})
 
     def go(self, t0_s: float) -> None:
+        self._t0_s = t0_s
         self._tell(self.nodes, {"event": "go", "t0_s": t0_s})
 
     def _tell(self, nodes: Sequence[str], message: Message) -> None:
@@ -205,22 +218,41 @@ class Workers:
             raise RunError(f"a worker did not take the word {message['event']!r}: {error}") from error
 
     def next_message(self) -> tuple[str, Message] | None:
-        """The next message of any worker, or None after a moment without.
+        """The next message of any worker, or of one that was lost; None after a moment without.
 
         Raises:
-            RunError: a worker reported a fault or ended before it was done; says which, how, and its last words.
+            RunError: a worker without which the run cannot go on reported a fault, or ended before it was done; says
+                which, how, and its last words.
         """
+        if self._roll.may_lose and time.monotonic() - self._looked_s > _LOOK_S:
+            self._look_for_dead(killed_only=True)
+        if (lost := self._roll.take_loss()) is not None:
+            return lost
         try:
             node, message = self._messages.get(timeout=_POLL_S)
         except queue.Empty:
             self._look_for_dead()
             return None
-        if message["event"] == "fault":
+        return (node, message) if self._is_for_the_record(node, message) else None
+
+    def _is_for_the_record(self, node: str, message: Message) -> bool:
+        """What follows for the run from what a worker says."""
+        event = message["event"]
+        if event in ("fault", "leaving") and self._outlives(node):
+            self._roll.lose(node, message["message"])
+            if event == "fault":
+                self.containers[node].kill()  # whatever it does yet, it is no part of the run
+            return False
+        if event in ("fault", "leaving"):
             self._look_for_killed()
-            raise RunError(f"worker {self.nodes.index(node)} on {node}: {message['message']}")
-        if message["event"] == "done":
-            self._done.add(node)
-        return node, message
+            said = [f"worker {self.nodes.index(node)} on {node}: {message['message']}", *self._roll.told_losses]
+            raise RunError("; ".join(said))
+        if event == "warm" and self._t0_s is not None:  # it has come back
+            with contextlib.suppress(OSError):  # and gone again
+                self._channels[node].send({"event": "go", "t0_s": self._t0_s})
+            return False
+        self._roll.hear(node, message)
+        return True
 
     def _look_for_killed(self) -> None:
         """A worker that was killed says nothing, while those that lost it complain: it is the one to name."""
@@ -232,18 +264,24 @@ class Workers:
     def _look_for_dead(self, *, killed_only: bool = False) -> None:
         if self._zygote is not None and self._zygote.failure is not None:
             raise RunError(self._zygote.failure)
+        self._looked_s = time.monotonic()
         dead = []
         for rank, node in enumerate(self.nodes):
-            code = self._processes[node].exit_code() if node not in self._done | self._away else None
+            code = None if self._roll.has_ended(node) else self._processes[node].exit_code()
             if code == 0 and not self.program.is_told_when_done:
-                self._done.add(node)
+                self._roll.finish(node)
             elif code is not None and (code < 0 or not killed_only):
-                dead.append((rank, node, code))
-        if not dead:
-            return
-        rank, node, code = min(dead, key=lambda found: (found[2] >= 0, found[0]))
+                if self._outlives(node):
+                    self._roll.lose(node, self._end_of(node, code))
+                else:
+                    dead.append((rank, node, code))
+        if dead:
+            rank, node, code = min(dead, key=lambda found: (found[2] >= 0, found[0]))
+            raise RunError(f"worker {rank} on {node} {self._end_of(node, code)}")
+
+    def _end_of(self, node: str, code: int) -> str:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        raise RunError(f"worker {rank} on {node} {how} before it was done; its last words: {self._last_words(node)}")
+        return f"{how} before it was done; its last words: {self._last_words(node)}"
 
     def _last_words(self, node: str) -> str:
         with self.run.log(node).open("rb") as log:
@@ -253,7 +291,7 @@ class Workers:
 
     @property
     def all_done(self) -> bool:
-        return len(self._done | self._away) == len(self.nodes)
+        return self._roll.all_done
 
     def wait_for_exit(self, timeout_s: float) -> None:
         """Give the workers time to leave their process group; who does not is killed on leaving the context."""

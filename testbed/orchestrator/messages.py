@@ -119,12 +119,25 @@ FIELDS: dict[str, dict[str, Any]] = {
         "factorised": _factorised,
         "kept": _reasons,
     },
+    "round": {
+        "t_s": _number,
+        "step": _count,
+        "round": _count,
+        "clients": _count,
+        "train_loss": _number,
+        "model_bytes": _count,
+        "update_bytes": _count,
+        "alpha": _or_none(_number),
+        "left": _reasons,
+    },
+    "last_model": {"t_s": _number, "step": _count, "round": _count, "model_bytes": _count, "left": _reasons},
     "damping": {"t_s": _number, "step": _count, "name": _text, "asked": _number, "taken": _number},
     "done": {"steps": _count, "parameters_crc32": _or_none(_count)},
+    "leaving": {"message": _text},
     "fault": {"message": _text},
 }
 """Of each message the fields it must have; others are kept as they are."""
-_OPTIONAL = {"t_s": _number}
+_OPTIONAL = {"t_s": _number, "outlived": _counts}
 
 
 def checked_message(message: Message, rank: int) -> Message:

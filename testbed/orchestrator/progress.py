@@ -115,6 +115,9 @@ class Progress:
         self.t_s = number(event.get("t_s")) if number(event.get("t_s")) is not None else self.t_s
         if kind == "step":
             self._step(event)
+        elif kind == "left" and (rank := number(event.get("rank"))) is not None:
+            self.steps_of_rank.pop(int(rank), None)
+            self.loss_of_rank.pop(int(rank), None)
         elif kind == "evaluation":
             self.metric_name = str(event.get("name") or "metric")
             self.metric = number(event.get("value"))

@@ -1,7 +1,8 @@
 """The communicator: everything a worker sends passes here, is counted, and is timed.
 
-The only importer of `torch.distributed` besides the strategies that are torch's own. Collectives are issued by one
-thread, in the same order on every rank (gloo gives wrong sums without an error otherwise), and progress in gloo's own.
+The only importer of `torch.distributed` besides its store and the strategies that are torch's own. Collectives are
+issued by one thread, in the same order on every rank (gloo gives wrong sums without an error otherwise), and progress
+in gloo's own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,6 +21,7 @@ from compressors.base import Exchange
 from testbed.core.errors import RunError
 from testbed.worker.collectives.thread import CommunicationThread, Job
 from testbed.worker.collectives.transport import Peers, Waitable
+from testbed.worker.meeting import Meeting
 from testbed.worker.stopwatch import Stopwatch
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
@@ -97,6 +98,11 @@ class Communicator:
 
     networked = True
     """Whether there are others to send to."""
+    address = ""
+    """Of rank 0, where others may connect to it; empty where there are none."""
+    is_back = False
+    """This rank has come back in mid-run, which no process group can be joined in: it has part in no collective."""
+    meeting: Meeting | None = None
 
     def __init__(self, rank: int, world_size: int, timeout_s: float) -> None:
         self.rank = rank
@@ -125,25 +131,24 @@ class Communicator:
         """
         os.environ["GLOO_SOCKET_IFNAME"] = interface
         comm = cls(rank, world_size, timeout_s)
+        comm.address = address
         timeout = datetime.timedelta(seconds=timeout_s)
         try:
-            place: Any
-            if store:
-                place = dist.FileStore(store, world_size)  # type: ignore[attr-defined]
-                place.set_timeout(timeout)
-            else:
-                place = dist.TCPStore(address, port, world_size, is_master=rank == 0, timeout=timeout)  # type: ignore[attr-defined]
+            comm.meeting = Meeting(rank, world_size, address=address, port=port, store=store, timeout_s=timeout_s)
+            place = comm.meeting.place
             dist.init_process_group("gloo", store=place, rank=rank, world_size=world_size, timeout=timeout)
         except (RuntimeError, OSError) as error:
             raise comm.error(f"rendezvous at {store or f'{address}:{port}'}", error) from error
         return comm
 
-    def close(self) -> None:
-        """Wait for all ranks, then leave."""
-        self.barrier()
+    def close(self, *, together: bool = True) -> None:
+        """Leave, once all ranks do, unless some may have gone before."""
+        if together:
+            self.barrier()
         if self._thread is not None:
             self._thread.close()
-        dist.destroy_process_group()
+        if not self.is_back:
+            dist.destroy_process_group()
 
     def run(self, exchange: Exchange) -> Pending:
         """Start what a compressor asks for; its sizes must be known."""
@@ -201,11 +206,11 @@ class Communicator:
             "exchange of sizes", lambda: dist.all_to_all_single(theirs, ours, async_op=True), lambda: [theirs]
         )
 
-    def broadcast(self, tensor: Tensor, *, source: int = 0) -> Pending:
-        """Overwrite `tensor` with the one of rank `source`."""
+    def broadcast(self, tensor: Tensor, *, source: int = 0, control: bool = False) -> Pending:
+        """Overwrite `tensor` with the one of rank `source`; `control`: it is none of the algorithm's data."""
         if self.world_size == 1:
             return self._done([tensor])
-        self.count((self.world_size - 1) * tensor.nbytes)
+        self.count((self.world_size - 1) * tensor.nbytes, control=control)
         return self._collective(
             f"broadcast of {tensor.nbytes} bytes",
             lambda: dist.broadcast(tensor, source, async_op=True),
@@ -253,10 +258,11 @@ class Communicator:
         if other:
             raise CollectiveError(f"rank {self.rank}: {what} differs from that of rank {', '.join(map(str, other))}")
 
-    def count(self, all_ranks_bytes: int) -> None:
+    def count(self, all_ranks_bytes: int, *, control: bool = False) -> None:
         """Charge this rank its part of what all ranks together send; parts are whole and add up exactly."""
-        whole, extra = divmod(all_ranks_bytes, self.world_size)
-        self.charge(whole + (self.rank < extra))
+        part = (all_ranks_bytes + self.world_size - 1 - self.rank) // self.world_size
+        self.control_bytes += part if control else 0
+        self.charge(0 if control else part)
 
     def charge(self, sent_bytes: int) -> None:
         """Count what this rank sent; called from two threads."""

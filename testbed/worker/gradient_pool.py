@@ -10,11 +10,13 @@ docs/replay.md says how the values were chosen, and how they compare with gradie
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import functools
 import math
 import mmap
 import os
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +31,7 @@ ALIGNMENT = 16
 
 _SEED = 2015
 _MAP_FIXED, _MAP_NORESERVE, _PROT_NONE = 0x10, 0x4000, 0
+_SEAL_S = 10.0
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
 _LIBC.mmap.argtypes = (
@@ -53,8 +56,7 @@ class GradientPool:
             for band in range(BANDS):
                 fill(values[band], band)
             del values
-        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, seals)
+        seal(self._fd, _SEAL_S)
         self._largest = -1
         self._gradients: list[Tensor] = []
         self._parameters = torch.empty(0)
@@ -98,6 +100,25 @@ class GradientPool:
 def gradient_pool() -> GradientPool:
     """This process's pool, or the one it was forked with."""
     return GradientPool()
+
+
+def seal(fd: int, patience_s: float) -> None:
+    """Let no process write to its pages any more.
+
+    Raises:
+        OSError: its pages are in use for longer than `patience_s`.
+    """
+    seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+            return
+        except OSError as error:
+            # no mapping is left that could write, but the kernel may hold pages for a moment, as while it moves them
+            if error.errno != errno.EBUSY or time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.01)
 
 
 def _map(address: int | None, size_bytes: int, protection: int, flags: int, fd: int, offset_bytes: int) -> int:

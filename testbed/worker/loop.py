@@ -70,8 +70,15 @@ class Training:
         """That learn."""
         return sum(p.numel() for p in trained(self.model))
 
+    @property
+    def outlived(self) -> list[int]:
+        """Ranks that the others go on without. A model that changes needs all of them when it does."""
+        if self.parts.transform.changes_the_model:
+            return []
+        return [rank for rank in range(self.comm.world_size) if self.parts.strategy.outlives(rank)]
+
     def bind(self) -> None:
-        """Have transform and strategy take their parts; all ranks at once."""
+        """Have transform and strategy take their parts; all ranks at once, but for one that comes back."""
         workload, size, seed = self.parts.workload, self.spec.batch_size, self.spec.seed
 
         def loss(model: nn.Module) -> Tensor:
@@ -98,6 +105,7 @@ class Training:
             "higher_is_better": metric and metric.higher_is_better,
             "routes": self.parts.strategy.routes(),
             "collectives": self.parts.strategy.collectives(),
+            "outlived": self.outlived,
         }
 
     def warm_up(
@@ -115,16 +123,19 @@ class Training:
     def run(self, t0_s: float) -> dict[str, Any]:
         """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the "done" event, once all else has been told."""
         time.sleep(max(0.0, t0_s - time.monotonic()))
-        self.clock.restart(t0_s)
+        first = self.parts.strategy.first_step()
+        begin_s = time.monotonic() if self.comm.is_back else t0_s  # it is not late by what it has missed
+        self.clock.restart(begin_s)
         self._queueing.take_s()
         self.comm.stopwatch.take_s()
         self._sent_bytes = self.comm.payload_bytes
-        late_s = self._since_s(t0_s)
-        self.emit({"event": "start", "t_s": late_s, "rank": self.comm.rank, "late_s": late_s})
-        for step in range(self.steps):
+        t_s, late_s = self._since_s(t0_s), self._since_s(begin_s)
+        self.emit({"event": "start", "t_s": t_s, "rank": self.comm.rank, "late_s": late_s})
+        for step in range(first, self.steps):
             self._step(step, t0_s)
         finishing_s = time.monotonic()
         self.parts.strategy.finish()
+        self._tell_notes(self.steps - 1, self._since_s(t0_s))
         done = {
             "event": "done",
             "t_s": self._since_s(t0_s),
@@ -153,10 +164,14 @@ class Training:
         self.comm.step = step + 1
         started_s = time.monotonic()
         # Paced, drawing a batch is part of what the strategy's forward is given.
+        part = self.parts.strategy.part(rank, self.comm.world_size)
         with self.clock.phase("forward", None if self.clock.times.forward_s is None else 0.0):
-            batch = self.parts.workload.batch(
-                step, rank=rank, world_size=self.comm.world_size, batch_size=spec.batch_size, seed=spec.seed
-            )
+            batch = None
+            if part is not None:
+                place, parts = part
+                batch = self.parts.workload.batch(
+                    step, rank=place, world_size=parts, batch_size=spec.batch_size, seed=spec.seed
+                )
         # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
         is_last = step + 1 == self.steps
         due = is_last or (self.parts.workload.metric is not None and (step + 1) % spec.evaluate_every == 0)
@@ -167,7 +182,7 @@ class Training:
                 self.parts.strategy.settle()
             changed = self._transform(step) if self.parts.transform.looks_after(step) else None
         ended_s = time.monotonic()
-        if not math.isfinite(stats.loss):
+        if stats.loss is not None and not math.isfinite(stats.loss):
             raise RunError(f"rank {rank}: the loss of step {step + 1} is {stats.loss}; the training has diverged")
         if is_last:
             self.clock.end_stretch()
@@ -189,7 +204,7 @@ class Training:
                 "late_s": self.clock.take_late_s() if self.clock.is_paced else None,
                 "queued_s": self._queueing.take_s(under_way=self.comm.stopwatch.is_running) / spec.dilation,
                 "payload_bytes": self._take_sent_bytes(),
-                "samples": spec.batch_size,
+                "samples": 0 if part is None else spec.batch_size,
             }
         )
         if changed is not None and rank == 0:
@@ -198,11 +213,14 @@ class Training:
 
     def _after(self, step: int, t_s: float, *, is_due: bool) -> None:
         """What follows from a step that ended at `t_s`."""
+        self._tell_notes(step, t_s)
+        if self._evaluations is not None and is_due:
+            self._evaluations.start(step + 1, t_s)
+
+    def _tell_notes(self, step: int, t_s: float) -> None:
         notes, self._notes = [*self._notes, *self.parts.strategy.take_notes()], []
         for note in notes:
             self.emit({"t_s": t_s, "rank": self.comm.rank, "step": step + 1, **note})
-        if self._evaluations is not None and is_due:
-            self._evaluations.start(step + 1, t_s)
 
     def _transform(self, step: int) -> dict[str, Any] | None:
         """Change the model after `step`, if its transform says so, and build anew what hangs on it; what came of it.

@@ -30,7 +30,8 @@ class Parts:
 
     def steps(self, spec: RunSpec) -> int:
         """Optimizer steps of the run."""
-        return spec.steps or math.ceil((spec.epochs or 0) * self.workload.samples() / (spec.batch_size * spec.workers))
+        training = sum(self.strategy.part(rank, spec.workers) is not None for rank in range(spec.workers))
+        return spec.steps or math.ceil((spec.epochs or 0) * self.workload.samples() / (spec.batch_size * training))
 
 
 def changed_parts(spec: RunSpec, transform: Transform) -> Parts:
@@ -78,7 +79,7 @@ def build_parts(spec: RunSpec) -> Parts:
         name = spec.workload.name
         faults += [f"{asked}: workload={name} learns nothing; leave it out" for asked in spec.asked_of_models]
     if not faults:
-        faults += _transform_faults(spec, Parts(**built))
+        faults += [*_transform_faults(spec, Parts(**built)), *_join_faults(spec, Parts(**built))]
     if faults:
         raise InputError(*faults)
     return Parts(**built)
@@ -106,3 +107,16 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
             f"{name}: adds to gradients or changes learning rates, but compressor={spec.compressor.name} takes over"
             " the optimizer; use another compressor"
         )
+
+
+def _join_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
+    """Of events that start a node again, one line each."""
+    ranks = {node.name: rank for rank, node in enumerate(spec.topology.nodes)}
+    for change in spec.events if spec.program == "training" else ():
+        if change.kind != "join" or change.node is None:
+            continue
+        where = f"events: {change.node} cannot join at {change.t_s:g} s"
+        if not parts.strategy.outlives(ranks[change.node]):
+            yield f"{where}: strategy={spec.strategy.name} does not go on without it, nor take it in again"
+        elif parts.transform.changes_the_model:
+            yield f"{where}: transform={spec.transform.name} changes the model, which all ranks do at once"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError, RunError
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, Left, LonghaulError, RunError
 from testbed.core.profile import Profile
 from testbed.core.spec import RunSpec
 from testbed.core.telemetry import KEPT_MODEL, SOCKET_IN_NODE, Channel, Welcome, connect
@@ -55,6 +55,9 @@ def run() -> int:
     welcome, emit = Welcome(**message), _one_at_a_time(channel.send)
     try:
         _train(welcome, emit, Orders(channel))
+    except Left as error:
+        _tell(emit, {"event": "leaving", "rank": welcome.rank, "node": node, "message": str(error)})
+        _leave(f"rank {welcome.rank}: {error}", error.exit_status)
     except BaseException as error:
         traceback.print_exc()
         text = str(error) if isinstance(error, LonghaulError) else f"{type(error).__name__}: {error}"
@@ -88,6 +91,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders) -> None:
     from testbed.worker.leaving import leave_in_peace
     from testbed.worker.loop import Training
     from testbed.worker.parts import build_parts
+    from testbed.worker.returning import come_back
     from testbed.worker.warm_up import turn
 
     spec = RunSpec.from_json(welcome.spec)
@@ -95,15 +99,15 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders) -> None:
     faults = list(_mismatches(spec, welcome))
     if faults:
         raise RunError(*faults)
-    comm = Communicator.connect(
-        rank=welcome.rank,
-        world_size=welcome.world_size,
-        address=welcome.master_address,
-        port=welcome.master_port,
-        interface=welcome.interface,
-        timeout_s=spec.timeout_s * spec.dilation,
-        store=welcome.store,
-    )
+    place: dict[str, Any] = {
+        "rank": welcome.rank,
+        "world_size": welcome.world_size,
+        "address": welcome.master_address,
+        "port": welcome.master_port,
+        "timeout_s": spec.timeout_s * spec.dilation,
+        "store": welcome.store,
+    }
+    comm = come_back(**place) if welcome.is_back else Communicator.connect(**place, interface=welcome.interface)
     leave_in_peace()
     profile = None if welcome.profile is None else Profile.from_json(welcome.profile)
     training = Training(spec, parts, comm, emit, profile)
@@ -116,7 +120,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders) -> None:
         kept_model.keep(parts.transform.kept(training.model), Path(welcome.store).with_name(KEPT_MODEL))
     emit(done)
     orders.leaving = True
-    comm.close()
+    comm.close(together=not training.outlived)
 
 
 def _mismatches(spec: RunSpec, welcome: Welcome) -> list[str]:

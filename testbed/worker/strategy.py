@@ -63,8 +63,8 @@ class Beside:
 
 @dataclass(frozen=True)
 class StepStats:
-    loss: float
-    """Of this rank's batch, before the step."""
+    loss: float | None
+    """Of this rank's batch, before the step; None of a rank that has no batches."""
 
 
 class Strategy(ABC):
@@ -77,6 +77,18 @@ class Strategy(ABC):
     cycle_steps: int = 1
     """In so many steps each of `layouts` is reduced once."""
 
+    def outlives(self, rank: int) -> bool:
+        """Whether all others go on when this rank is gone, and take it in again when it is started anew.
+
+        Of a strategy of which that is true of any rank, no rank may take part in a collective after `bind`. A rank that
+        comes back has `comm.is_back`: its `bind` may not have one either. Never of rank 0.
+        """
+        return False
+
+    def part(self, rank: int, world_size: int) -> tuple[int, int] | None:
+        """Which part of the data this rank trains on: its place among so many; None: on none of it."""
+        return rank, world_size
+
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         """Combinations this strategy cannot run, one line each."""
         yield from ()
@@ -84,6 +96,10 @@ class Strategy(ABC):
     @abstractmethod
     def bind(self, context: WorkerContext) -> None:
         """Take the parts of this run. Collectives are allowed; all ranks bind at once."""
+
+    def first_step(self) -> int:
+        """The step to begin with: 0, but for a rank that comes back, which waits here until the others take it in."""
+        return 0
 
     @abstractmethod
     def step(self, batch: Batch, step: int) -> StepStats:

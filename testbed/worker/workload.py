@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from testbed.core.errors import InputError
+
 Batch = Any
 """What `loss` takes; opaque to strategies."""
 
@@ -32,6 +34,9 @@ class Workload(ABC):
     """None: nothing is learnt, and there is nothing to evaluate."""
     computes: ClassVar[bool] = True
     """False: it does no arithmetic, so that a device must say how long it takes, and its losses mean nothing."""
+
+    can_hold_out: ClassVar[bool] = False
+    """Whether `hold_out` is there."""
 
     def faults(self) -> list[str]:
         """What the data lack on this machine, as far as can be told quickly; asked before anything is built."""
@@ -71,6 +76,17 @@ class Workload(ABC):
         may come late in the one and early in the other. For the same seed and global batch size the union of the parts
         does not depend on `world_size`.
         """
+
+    def hold_out(self, samples: int, seed: int) -> Batch:
+        """So many training samples, which `batch` gives no more from here on; `samples` counts them still.
+
+        All ranks that train call it, before they do. Drawn at random, the same ones for the same seed; none of those
+        that `evaluate` goes by. Once more, it begins anew.
+
+        Raises:
+            InputError: there are no more than that.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no samples that it could hold out")
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
@@ -117,11 +133,16 @@ def parameters_crc32(model: nn.Module) -> int:
 
 
 class Shuffle:
-    """The order of samples: one permutation per epoch, joined end to end, cut into global batches."""
+    """The order of samples: one permutation per epoch, joined end to end, cut into global batches.
 
-    def __init__(self, samples: int, seed: int) -> None:
+    Args:
+        left: numbers of the samples there are, if they are not all those below `samples`, but as many.
+    """
+
+    def __init__(self, samples: int, seed: int, left: Tensor | None = None) -> None:
         self.samples = samples
         self.seed = seed
+        self._left = left
         self._epochs: dict[int, Tensor] = {}
 
     def indices(self, step: int, *, rank: int, world_size: int, batch_size: int) -> Tensor:
@@ -136,5 +157,33 @@ class Shuffle:
         if epoch not in self._epochs:
             generator = torch.Generator().manual_seed((self.seed << 20) + epoch)
             self._epochs = {e: order for e, order in self._epochs.items() if e == epoch - 1}
-            self._epochs[epoch] = torch.randperm(self.samples, generator=generator)
+            order = torch.randperm(self.samples, generator=generator)
+            self._epochs[epoch] = order if self._left is None else self._left[order]
         return self._epochs[epoch]
+
+
+class NumberedWorkload(Workload):
+    """One whose training samples have numbers, from 0, and are drawn in the order of a `Shuffle`."""
+
+    can_hold_out = True
+    _shuffle: Shuffle | None = None
+    _left: Tensor | None = None
+    """Numbers of those that are not held out, if some are."""
+
+    @abstractmethod
+    def picked(self, numbers: Tensor) -> Batch:
+        """These training samples, as `evaluate` would see them."""
+
+    def numbers(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Tensor:
+        """Of the samples of `batch`."""
+        if self._shuffle is None or self._shuffle.seed != seed:
+            samples = self.samples() if self._left is None else len(self._left)
+            self._shuffle = Shuffle(samples, seed, self._left)
+        return self._shuffle.indices(step, rank=rank, world_size=world_size, batch_size=batch_size)
+
+    def hold_out(self, samples: int, seed: int) -> Batch:
+        if samples >= (total := self.samples()):
+            raise InputError(f"{samples} samples cannot be held out of {total}; some must be left to train on")
+        order = torch.randperm(total, generator=torch.Generator().manual_seed(seed))
+        self._left, self._shuffle = order[samples:], None
+        return self.picked(order[:samples])

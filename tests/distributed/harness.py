@@ -23,7 +23,8 @@ from testbed.core.topology import Topology
 from topologies import lan, two_regions
 
 Workers = dict[int, subprocess.Popen[bytes]]
-OnEvent = Callable[[dict[str, Any], Workers], None]
+OnEvent = Callable[[dict[str, Any], Workers], int | None]
+"""Returns a rank that has ended and is to be started again."""
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "experiments" / "conf"
 HANG_S = 250.0
@@ -156,6 +157,7 @@ def run(
         workers = {rank: _start(rank, log, path, python_path) for rank, log in logs.items()}
         store = str(folder / "ranks") if spec.keeps_model else ""
         conversation = _Conversation(spec, listener, port, on_event, store)
+        conversation.start = lambda rank: _start(rank, logs[rank], path, python_path)
         outcome = Outcome(conversation.events)
         try:
             conversation.hold(workers, time.monotonic() + limit_s)
@@ -179,7 +181,7 @@ def _start(rank: int, log: Path, socket_path: str, python_path: Path) -> subproc
         "LONGHAUL_NODE": str(rank),
     }
     command = [sys.executable, "-m", "testbed.worker", "run"]
-    with log.open("wb") as file:
+    with log.open("ab") as file:
         return subprocess.Popen(command, cwd=log.parent, env=environment, stdout=file, stderr=file)
 
 
@@ -202,6 +204,9 @@ class _Conversation:
         self.store = store
         self.channels: list[Channel] = []
         self.events: list[dict[str, Any]] = []
+        self.start: Callable[[int], subprocess.Popen[bytes]] | None = None
+        self._known: set[int] = set()
+        self._t0_s = 0.0
         self._selector = DefaultSelector()
         self._selector.register(listener, EVENT_READ, None)
         self._warm = 0
@@ -234,16 +239,23 @@ class _Conversation:
 
     def _answer(self, message: dict[str, Any], channel: Channel, workers: Workers) -> None:
         if message["event"] == "hello":
-            _welcome(self.spec, channel, int(message["node"]), self.port, self.store)
+            rank = int(message["node"])
+            _welcome(self.spec, channel, rank, self.port, self.store, is_back=rank in self._known)
+            self._known.add(rank)
             return
         self.events.append(message)
         if message["event"] == "warm":
             self._warm += 1
             if self._warm == self.spec.workers:
-                for each in self.channels:
-                    each.send({"event": "go", "t0_s": time.monotonic() + 0.3})
-        if self.on_event is not None:
-            self.on_event(message, workers)
+                self._t0_s = time.monotonic() + 0.3
+            if self._warm >= self.spec.workers:
+                for each in self.channels if self._warm == self.spec.workers else [channel]:
+                    each.send({"event": "go", "t0_s": self._t0_s})
+        again = None if self.on_event is None else self.on_event(message, workers)
+        if again is not None:
+            assert self.start is not None
+            workers[again].wait()
+            workers[again] = self.start(again)
 
 
 def _lines(channel: Channel, selector: BaseSelector) -> list[dict[str, Any]]:
@@ -263,7 +275,7 @@ def _lines(channel: Channel, selector: BaseSelector) -> list[dict[str, Any]]:
     return messages
 
 
-def _welcome(spec: RunSpec, channel: Channel, rank: int, port: int, store: str) -> None:
+def _welcome(spec: RunSpec, channel: Channel, rank: int, port: int, store: str, *, is_back: bool) -> None:
     channel.send_welcome(
         Welcome(
             spec=spec.to_json(),
@@ -273,5 +285,6 @@ def _welcome(spec: RunSpec, channel: Channel, rank: int, port: int, store: str) 
             master_address="127.0.0.1",
             master_port=port,
             store=store,
+            is_back=is_back,
         )
     )

@@ -27,7 +27,7 @@ def _at_step(step: int, signal_number: int, rank: int, at_s: list[float]) -> OnE
 @pytest.mark.parametrize(
     ("strategy", "params"),
     [
-        *(pytest.param(strategy, {}, id=strategy) for strategy in STRATEGIES),
+        *(pytest.param(strategy, {}, id=strategy) for strategy in STRATEGIES if strategy != "parameter_server"),
         pytest.param("dear", {"collective": "hierarchical"}, id="dear over regions"),
     ],
 )

@@ -35,6 +35,7 @@ COMBINED: dict[str, dict[str, Any]] = {
     "slamb": {"strategy": "slamb", "strategy_params": {"sync_every": 2}},
     "spd_kfac": {"strategy": "spd_kfac"},
     "pad_kfac": {"strategy": "pad_kfac"},
+    "parameter_server": {"strategy": "parameter_server", "strategy_params": {"local_steps": 2}},
 }
 
 

@@ -78,6 +78,16 @@ def test_strategies_and_compressors_begin_anew_with_the_changed_model(
     assert all(b < 2 * a for a, b in itertools.pairwise(found.losses(0)[WARM_UP:]))
 
 
+def test_rounds_of_a_server_begin_anew_with_the_changed_model(tmp_path: Path) -> None:
+    found = run(spec(strategy="parameter_server", strategy_params={"local_steps": 2}, workers=3), tmp_path)
+    check(found, ranks=3)
+    rounds = [(event["step"], event["round"], event["clients"]) for event in found.of("round")]
+    # what is left of a round is averaged before the switch, and at the end
+    assert rounds == [(2, 0, 2), (3, 1, 2), (5, 0, 2), (6, 1, 2)]
+    full, changed = (event["model_bytes"] for event in found.of("last_model"))
+    assert (full, changed) == (4 * FULL, 4 * (FULL - SAVED))
+
+
 def test_powerfish_sends_the_factors_as_they_are(tmp_path: Path) -> None:
     found = run(spec(compressor="powersgd", transform_params={"compress_after": False}), tmp_path)
     check(found)

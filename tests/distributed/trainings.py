@@ -84,9 +84,11 @@ def train(case: Case, comm: Communicator, folder: Path) -> dict[str, Any]:
     context.clock.restart(time.monotonic())
     for step in range(case.begin, case.end):
         comm.step = step + 1
-        batch = parts.workload.batch(
-            step, rank=comm.rank, world_size=comm.world_size, batch_size=spec.batch_size, seed=spec.seed
-        )
+        batch, part = None, strategy.part(comm.rank, comm.world_size)
+        if part is not None:
+            batch = parts.workload.batch(
+                step, rank=part[0], world_size=part[1], batch_size=spec.batch_size, seed=spec.seed
+            )
         losses.append(strategy.step(batch, step).loss)
     strategy.settle()
     if case.save:

@@ -76,12 +76,17 @@ def _scaled(full: bool) -> Iterator[Trial]:
     for case, name in (MODELS if full else _QUICK_MODELS).items():
         for workers in SCALED_WORKERS:
             for arm, model in (("Pufferfish", f"{name}-pufferfish"), (REFERENCE, name)):
-                asked = (
-                    *("topo=lan", f"topo.lan_rate='{SCALED_RATE}'", f"workers={workers}", "steps=4"),
-                    *("workload=replay", f"workload.model={model}", f"batch_size={BATCH_SIZE}"),
-                    *("evaluate_every=1000", "device=paced", f"device.step_s={step_s(model):.4f}"),
-                )
+                asked = scaled_overrides(model, workers, steps=4)
                 yield Trial(f"{case}, {workers} workers", arm, "simulated", asked, _PREDICTION_S)
+
+
+def scaled_overrides(model: str, workers: int, steps: int) -> tuple[str, ...]:
+    """Of a run in which nothing is learnt, emulated or simulated."""
+    return (
+        *("topo=lan", f"topo.lan_rate='{SCALED_RATE}'", f"workers={workers}", f"steps={steps}"),
+        *("workload=replay", f"workload.model={model}", f"batch_size={BATCH_SIZE}"),
+        *("evaluate_every=1000", "device=paced", f"device.step_s={step_s(model):.4f}"),
+    )
 
 
 def step_s(model: str) -> float:

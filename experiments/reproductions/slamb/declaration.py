@@ -59,15 +59,20 @@ def _emulated(full: bool) -> Iterator[Trial]:
 
 def _simulated(full: bool) -> Iterator[Trial]:
     for workers in SCALES if full else _QUICK_SCALES:
-        asked = (
-            *("topo=lan", f"topo.lan_rate='{SIMULATED_RATE_BIT_S / 1e9:g} Gbit/s'", f"workers={workers}"),
-            *("workload=replay", f"workload.model={BERT.name}", f"workload.tokens={BERT.tokens}", "steps=1"),
-            *(f"batch_size={SAMPLES}", "device=paced", f"device.step_s={worker_s():.4g}"),
-            "device.codec_speedup=100",  # copying into buckets is no work of this machine's processor there
-        )
         for arm in _SIMULATED:
-            bucket = ("strategy.bucket_size='25 MiB'",) if arm == "LAMB" else ()
-            yield Trial(_case(workers), arm, "simulated", (*asked, *ARMS[arm], *bucket), _PREDICTION_S)
+            yield Trial(_case(workers), arm, "simulated", bert_overrides(workers, arm, steps=1), _PREDICTION_S)
+
+
+def bert_overrides(workers: int, arm: str, steps: int) -> tuple[str, ...]:
+    """Of a run of BERT-large, emulated or simulated."""
+    return (
+        *("topo=lan", f"topo.lan_rate='{SIMULATED_RATE_BIT_S / 1e9:g} Gbit/s'", f"workers={workers}"),
+        *("workload=replay", f"workload.model={BERT.name}", f"workload.tokens={BERT.tokens}", f"steps={steps}"),
+        *(f"batch_size={SAMPLES}", "device=paced", f"device.step_s={worker_s():.4g}"),
+        "device.codec_speedup=100",  # copying into buckets is no work of this machine's processor there
+        *ARMS[arm],
+        *(("strategy.bucket_size='25 MiB'",) if arm == "LAMB" else ()),
+    )
 
 
 def _case(workers: int) -> str:

@@ -229,4 +229,5 @@ class Collector:
 
 
 def _since(now: float | None, zero: float | None) -> float | None:
-    return None if now is None or zero is None else now - zero
+    """A container that was started again counts from nothing."""
+    return None if now is None or zero is None else now - zero if now >= zero else now

@@ -27,6 +27,7 @@ a second of a change, or while a link is down, against nothing.
 | an interface that is not emulated in a node | - | any | likewise |
 | ranks that ended with different parameters | - | any | they trained different models |
 | a rank that began late; not of paced runs | 50 ms | 0.5 s | the first step holds its lateness |
+| a worker that the others went on without, if no event took it | any | - | fewer workers did the rest |
 | the collector's lateness | 1 s | - | its intervals are not what they say |
 
 Not judged: drops of a link's own queue (`drops` of `link` events), since a full queue drops on a real link too; rounds
@@ -48,6 +49,7 @@ from testbed.orchestrator.observation.asked import Asked
 from testbed.orchestrator.observation.lateness_rules import Lateness
 from testbed.orchestrator.observation.link_rules import DelayLines, Event, Finding, Rates, RoundTrips
 from testbed.orchestrator.observation.machine_rules import LEAST_WATCHED_S, Backlogs, Bypass, Cores, Ranks
+from testbed.orchestrator.observation.member_rules import Departures
 from testbed.orchestrator.observation.unknowns import Unknowns
 
 
@@ -65,10 +67,11 @@ class Judge:
         self._bypass = Bypass({node.name for node in spec.topology.nodes})
         self._ranks = Ranks()
         self._lateness = Lateness()
+        self._departures = Departures()
         self._rules = (
             *(self._rates, self._round_trips, self._delay_lines),
             *(self._cores, self._backlogs, self._bypass, self._ranks),
-            *(self._lateness, self._unknowns),
+            *(self._lateness, self._departures, self._unknowns),
         )
         self._nothing: dict[str, None] = {}
         """Measurements that gave nothing, in words."""
@@ -125,6 +128,7 @@ class Judge:
         yield from self._backlogs.findings()
         yield from self._bypass.findings(self._ended)
         yield from self._ranks.findings(is_paced=self._lateness.is_known)
+        yield from self._departures.findings()
         yield from self._unknown()
 
     def _unknown(self) -> Iterator[Finding]:

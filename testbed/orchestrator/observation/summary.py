@@ -55,6 +55,7 @@ def summarise(
     is_ours = "strategy" not in spec or spec["strategy"]["name"] not in PROGRAMS.values()
     summary["unknowns"] = [*unknowns, *unseeded(spec, network)]
     summary["steps"] = len(steps) if record.has_events and is_ours else None
+    summary["workers_at_end"] = workers - len(record.left) if workers and record.has_events else None
     summary["time_s"] = record.end_s(steps) if steps else record.end_of_run_s
     summary["step_time_s"] = _distribution(record.step_durations_s(steps))
     summary["phase_s"] = record.phase_means_s(steps)
@@ -90,6 +91,10 @@ class _Record:
     hook_elements: dict[int, int] = field(default_factory=dict)
     """Gradient entries it reduced, by rank."""
     end_of_run_s: float | None = None
+    left: set[int] = field(default_factory=set)
+    """Ranks that the run went on without, and that have not come back."""
+    missed: set[int] = field(default_factory=set)
+    """Ranks that have left, whether or not they came back."""
 
     @classmethod
     def read(cls, run: RunDir) -> _Record:
@@ -105,6 +110,11 @@ class _Record:
         kind, t_s = event["event"], float(event["t_s"])
         if kind == "step":
             self.steps.setdefault(int(event["rank"]), {})[int(event["step"])] = event
+        elif kind == "left":
+            self.left.add(int(event["rank"]))
+            self.missed.add(int(event["rank"]))
+        elif kind == "start":
+            self.left.discard(int(event["rank"]))
         elif kind == "evaluation":
             self.evaluations.append(_Evaluation(t_s, int(event["rank"]), event["name"], _finite(event["value"])))
         elif kind == "model":
@@ -119,10 +129,9 @@ class _Record:
             self.wire_bytes[event["name"], event["from"], event["to"]] = _finite(event["wire_bytes"])
 
     def common_steps(self, workers: int) -> list[int]:
-        """Numbers of the steps that every rank finished, in order."""
-        if not workers:
-            return []
-        return sorted(set.intersection(*(set(self.steps.get(rank, {})) for rank in range(workers))))
+        """Numbers of the steps that every rank finished, but for those that have left meanwhile, in order."""
+        stayed = [set(self.steps.get(rank, {})) for rank in range(workers) if rank not in self.missed]
+        return sorted(set.intersection(*stayed)) if stayed else []
 
     def of_step(self, step: int) -> Iterator[dict[str, Any]]:
         """The step's events of all ranks."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from testbed.core.errors import InputError
 from testbed.core.parameter_faults import choice, fraction, number, raise_all
-from testbed.worker.workload import Metric, Shuffle, Workload
+from testbed.worker.workload import Metric, NumberedWorkload
 
 CONTEXT = 64
 """Bytes that a prediction can see."""
@@ -29,7 +29,7 @@ _LEAST_BYTES = 1_000_000
 OPTIMIZERS = ("adamw", "sgd")
 
 
-class Bytelm(Workload):
+class Bytelm(NumberedWorkload):
     """A transformer of 0.67 million parameters that predicts the next byte of the Python standard library's source.
 
     Three blocks of width 128 (Vaswani et al., "Attention Is All You Need", NeurIPS 2017), normalised before each part,
@@ -62,7 +62,6 @@ class Bytelm(Workload):
         self.learning_rate = learning_rate
         self.optimizer_name = optimizer
         self.momentum = momentum
-        self._shuffle: Shuffle | None = None
 
     def faults(self) -> list[str]:
         return corpus_faults(library())
@@ -98,10 +97,11 @@ class Bytelm(Workload):
 
     def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Tensor:
         """Sequences of one byte more than the context: what is seen, and what is to be predicted."""
-        if self._shuffle is None or self._shuffle.seed != seed:
-            self._shuffle = Shuffle(self.samples(), seed)
-        chosen = self._shuffle.indices(step, rank=rank, world_size=world_size, batch_size=batch_size)
-        return _sequences(_corpus().train, chosen)
+        chosen = self.numbers(step, rank=rank, world_size=world_size, batch_size=batch_size, seed=seed)
+        return self.picked(chosen)
+
+    def picked(self, numbers: Tensor) -> Tensor:
+        return _sequences(_corpus().train, numbers)
 
     def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
         """Nats per byte."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from testbed.core.errors import InputError
 from testbed.core.parameter_faults import fraction, number, raise_all
-from testbed.worker.workload import Metric, Shuffle, Workload
+from testbed.worker.workload import Metric, NumberedWorkload
 
 TRAIN_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 TEST_FILE = "test_batch.bin"
@@ -28,7 +28,7 @@ _BLOCKS = 3
 _EVALUATED_AT_ONCE = 100
 
 
-class Cifar10(Workload):
+class Cifar10(NumberedWorkload):
     """CIFAR-10's images of 32 x 32 pixels, and a residual network of 20 layers and 0.27 million parameters.
 
     Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009: the binary version's six files, which
@@ -67,7 +67,6 @@ class Cifar10(Workload):
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.weight_decay = weight_decay
-        self._shuffle: Shuffle | None = None
 
     def faults(self) -> list[str]:
         return file_faults(self.path)
@@ -98,14 +97,17 @@ class Cifar10(Workload):
         return len(_data(self.path)[0][0])
 
     def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> tuple[Tensor, Tensor]:
-        if self._shuffle is None or self._shuffle.seed != seed:
-            self._shuffle = Shuffle(self.samples(), seed)
-        chosen = self._shuffle.indices(step, rank=rank, world_size=world_size, batch_size=batch_size)
+        chosen = self.numbers(step, rank=rank, world_size=world_size, batch_size=batch_size, seed=seed)
         # all of the global batch is drawn for, so that images do not depend on the number of workers
         place = slice(rank * batch_size, (rank + 1) * batch_size)
         draws = _draws(seed, step, world_size * batch_size)[place]
         pixels, labels = _data(self.path)[0]
         return _scaled(_cropped(pixels[chosen], draws)), labels[chosen]
+
+    def picked(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """Neither cropped nor mirrored."""
+        pixels, labels = _data(self.path)[0]
+        return _scaled(pixels[numbers]), labels[numbers]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch

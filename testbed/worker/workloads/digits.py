@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.parameter_faults import fraction, number, raise_all
-from testbed.worker.workload import Metric, Shuffle, Workload
+from testbed.worker.workload import Metric, NumberedWorkload
 
 _TEST_SAMPLES = 360
 _MEAN, _DEVIATION = 4.88, 6.02
@@ -21,7 +21,7 @@ _SHA256 = "68aea062d35a127749050fa0e52dca09d6569ac08092c925610e0954e172dde2"
 """Of the 1797 rows as unsigned bytes, 64 pixels from 0 to 16 and the digit."""
 
 
-class Digits(Workload):
+class Digits(NumberedWorkload):
     """Handwritten digits of 8 x 8 pixels, and a convolutional network of 1.09 million parameters.
 
     Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998; the 1797
@@ -42,7 +42,6 @@ class Digits(Workload):
         raise_all(number("learning_rate", learning_rate, above=0, below=10), fraction("momentum", momentum))
         self.learning_rate = learning_rate
         self.momentum = momentum
-        self._shuffle: Shuffle | None = None
 
     def preload(self) -> None:
         _data()
@@ -76,11 +75,12 @@ class Digits(Workload):
         return len(_data()[0][0])
 
     def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> tuple[Tensor, Tensor]:
-        if self._shuffle is None or self._shuffle.seed != seed:
-            self._shuffle = Shuffle(self.samples(), seed)
-        chosen = self._shuffle.indices(step, rank=rank, world_size=world_size, batch_size=batch_size)
+        chosen = self.numbers(step, rank=rank, world_size=world_size, batch_size=batch_size, seed=seed)
+        return self.picked(chosen)
+
+    def picked(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
         images, digits = _data()[0]
-        return images[chosen], digits[chosen]
+        return images[numbers], digits[numbers]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, digits = batch

@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 from testbed.core.parameter_faults import fraction, number, raise_all
 from testbed.worker.glyph_images import CHARACTERS, TRAIN_IMAGES, font_faults, glyph_images
-from testbed.worker.workload import Metric, Shuffle, Workload
+from testbed.worker.workload import Metric, NumberedWorkload
 
 _MEAN, _DEVIATION = 76.0, 58.8
 """Of training pixels, about."""
 _EVALUATED_AT_ONCE = 250
 
 
-class Glyphs(Workload):
+class Glyphs(NumberedWorkload):
     """Characters of 45 classes, rendered from Debian's fonts, and a convolutional network of 0.33 million parameters.
 
     40,000 images of 32 x 32 pixels to train on and 10,000 to test on, the same for every seed; a fifth of the test
@@ -42,7 +42,6 @@ class Glyphs(Workload):
         raise_all(number("learning_rate", learning_rate, above=0, below=10), fraction("momentum", momentum))
         self.learning_rate = learning_rate
         self.momentum = momentum
-        self._shuffle: Shuffle | None = None
 
     def faults(self) -> list[str]:
         return font_faults()
@@ -89,11 +88,12 @@ class Glyphs(Workload):
         return TRAIN_IMAGES
 
     def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> tuple[Tensor, Tensor]:
-        if self._shuffle is None or self._shuffle.seed != seed:
-            self._shuffle = Shuffle(self.samples(), seed)
-        chosen = self._shuffle.indices(step, rank=rank, world_size=world_size, batch_size=batch_size)
+        chosen = self.numbers(step, rank=rank, world_size=world_size, batch_size=batch_size, seed=seed)
+        return self.picked(chosen)
+
+    def picked(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
         pixels, labels = _data()[0]
-        return _scaled(pixels[chosen]), labels[chosen]
+        return _scaled(pixels[numbers]), labels[numbers]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch

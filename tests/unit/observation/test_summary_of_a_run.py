@@ -152,3 +152,20 @@ def test_a_part_of_the_wire_does_not_pass_for_the_whole(tmp_path: Path) -> None:
 def test_an_unknown_verdict_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="verdict 'good'"):
         summary_of(make_run(tmp_path), verdict="good")
+
+
+def test_of_a_run_that_went_on_without_a_rank_steps_are_those_of_the_rest(tmp_path: Path) -> None:
+    run = make_run(tmp_path, steps=10)
+    assert summary_of(run)["workers_at_end"] == 4
+    kept = [json.loads(line) for line in run.events.read_text().splitlines()]
+    kept = [event for event in kept if not (event["event"] == "step" and event["rank"] == 3 and event["step"] > 4)]
+
+    def told(*more: dict[str, Any]) -> tuple[Any, Any]:
+        run.events.write_text("".join(json.dumps(event) + "\n" for event in [*kept, *more]))
+        summary = summary_of(run)
+        return summary["steps"], summary["workers_at_end"]
+
+    left = {"event": "left", "t_s": 4.5, "rank": 3, "node": "virginia-1", "message": "was ended by SIGKILL"}
+    assert told() == (4, 4)
+    assert told(left) == (10, 3)
+    assert told(left, {"event": "start", "t_s": 8.0, "rank": 3, "late_s": 0.0}) == (10, 4)

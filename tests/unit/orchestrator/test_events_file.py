@@ -155,10 +155,14 @@ def test_nodes_crash_leave_and_join() -> None:
     assert said(changes) == [(3, "leave", "eu-0"), (3, "leave", "us-1"), (5, "join", "eu-0")]
 
 
-def test_members_are_fixed_unless_the_workload_is_a_script() -> None:
-    lines = faults({"at": "3 s", "leave": "eu-0"}, {"at": "5 s", "join": "eu-0"})
-    assert len(lines) == 2
-    assert all("workload=digits trains with a fixed set of workers" in line for line in lines)
+def test_only_scripts_are_asked_to_leave() -> None:
+    (line,) = faults({"at": "3 s", "leave": "eu-0"})
+    assert "workload=digits is not asked to leave, only workload=script is; any takes crash" in line
+
+
+def test_whether_a_training_takes_one_in_again_is_for_its_strategy_to_say() -> None:
+    changes = compiled({"at": "3 s", "crash": "eu-0"}, {"at": "5 s", "join": "eu-0"})
+    assert said(changes) == [(3, "crash", "eu-0"), (5, "join", "eu-0")]
 
 
 def test_only_who_is_away_can_join_and_only_who_is_there_can_go() -> None:
@@ -330,10 +334,10 @@ def test_a_rate_that_a_links_queue_cannot_hold_is_refused() -> None:
 
 def test_faults_of_events_come_with_those_of_other_keys(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        compose(["events=[{at: 10 s, crash: nobody},{at: 1 s, join: oregon-0}]", "steps=0"])
+        compose(["events=[{at: 10 s, crash: nobody},{at: 1 s, leave: oregon-0}]", "steps=0"])
     assert [fault.split(":")[0] for fault in caught.value.faults] == [
         "events, entry 1 (crash)",
-        "events, entry 2 (join)",
+        "events, entry 2 (leave)",
         "steps=0",
     ]
     with pytest.raises(InputError) as caught:

@@ -52,6 +52,14 @@ def test_runs_of_an_earlier_full_call_stay_in_the_result(places: Places) -> None
     assert len(content["runs"]["candidate"]) == 2
 
 
+def test_all_seeds_of_the_usual_arms_can_be_asked_for(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    unusual = trial(arm="slow", kind="simulated", seed=1)
+    for one in TRIALS:
+        make_run(places.runs, one, step_s=2.0)
+    reproduce(system([*TRIALS, unusual]), places, seeds=True, making=False, share=False)
+    assert f"{len(TRIALS)} of {len(TRIALS)} runs are there" in capsys.readouterr().out
+
+
 def test_what_lacks_is_told_in_runs_times_seconds() -> None:
     asked = ask_all(TRIALS[:5])
     assert plan_line(asked[1:], 5) == (

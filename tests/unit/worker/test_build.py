@@ -18,6 +18,7 @@ from compressors.base import Compressor, Context, Layout, Traits
 from compressors.feedback import take_momentum
 from compressors.topk import TopK
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
+from testbed.core.schedule import Change
 from testbed.core.spec import Part, RunSpec
 from testbed.worker import kept_model
 from testbed.worker.build import build
@@ -233,3 +234,19 @@ def test_parts_in_lists_are_built_and_all_their_faults_named() -> None:
         "compressor.rules[0].codec.density=2: must be in (0, 1]",
         "compressor.rules[2].codec.density=3: must be in (0, 1]",
     )
+
+
+def test_only_ranks_that_a_strategy_outlives_may_join_again() -> None:
+    nodes = [node.name for node in lan.build(workers=2).nodes]
+    events = tuple(Change(t_s=t_s, kind=kind, node=node) for t_s, kind in ((1, "crash"), (2, "join")) for node in nodes)
+    server = Part("parameter_server", "testbed.worker.strategies.parameter_server.ParameterServer")
+    _, answer = _check(_spec(events=events))
+    assert answer["faults"] == [
+        f"events: {node} cannot join at 2 s: strategy=ddp does not go on without it, nor take it in again"
+        for node in nodes
+    ]
+    _, answer = _check(_spec(events=events, strategy=server))
+    assert [fault.split(":")[1] for fault in answer["faults"]] == [f" {nodes[0]} cannot join at 2 s"]
+    changing = Part("pufferfish", "testbed.worker.transforms.pufferfish.Pufferfish")
+    _, answer = _check(_spec(events=events, strategy=server, transform=changing))
+    assert any(f"{nodes[1]} cannot join at 2 s: transform=pufferfish" in fault for fault in answer["faults"])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from testbed.core.errors import InputError
 from testbed.worker.workload import Shuffle
 from testbed.worker.workloads.digits import Digits
 
@@ -24,6 +25,21 @@ def test_an_epoch_need_not_end_with_a_batch() -> None:
     drawn = torch.cat([shuffle.indices(step, rank=0, world_size=1, batch_size=4) for step in range(5)])
     assert drawn[:10].sort().values.tolist() == list(range(10)) == drawn[10:].sort().values.tolist()
     assert drawn[:10].tolist() != drawn[10:].tolist()
+
+
+def test_what_is_held_out_is_trained_on_by_nobody_and_the_rest_is_as_ever() -> None:
+    digits, again = Digits(), Digits()
+    images, labels = digits.hold_out(37, seed=3)
+    assert len(images) == len(labels) == 37
+    assert torch.equal(again.hold_out(37, seed=3)[0], images) and not torch.equal(again.hold_out(37, 4)[0], images)
+    left = {image.numpy().tobytes() for image in digits.batch(0, rank=0, world_size=1, batch_size=1400, seed=0)[0]}
+    everything = Digits().batch(0, rank=0, world_size=1, batch_size=1437, seed=0)[0]
+    kept = {image.numpy().tobytes() for image in images}
+    assert not left & kept and left | kept == {image.numpy().tobytes() for image in everything}
+    two = [digits.batch(20, rank=rank, world_size=2, batch_size=50, seed=0)[0] for rank in range(2)]
+    assert torch.equal(torch.cat(two), digits.batch(20, rank=0, world_size=1, batch_size=100, seed=0)[0])
+    with pytest.raises(InputError, match="1437 samples cannot be held out of 1437"):
+        digits.hold_out(1437, seed=0)
 
 
 def test_a_global_batch_does_not_depend_on_the_number_of_workers() -> None:

@@ -1,0 +1,108 @@
+"""Bounds on the error of lossy compression, of each tensor in each direction. Arithmetic alone.
+
+The errors of a quantiser with the absolute bound e are about uniform on [-e, e], of root mean square e / sqrt(3). So
+with e = sqrt(3) alpha u, where u is the root mean square of a tensor's update, alpha is the noise's size in terms of
+the update's: what training has learnt in a round against what compression has blurred. Bounds relative to the range of
+values, as compressors offer them themselves, follow the largest value alone: one outlier loosens them for all others.
+
+How tight alpha has to be is what `testbed.core.bound_schedules` decides. Of no paper: those on adaptive bounds that say
+how they set theirs say it of other quantities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from testbed.core.parameter_faults import number, raise_all, whole
+
+UPDATE, RANGE = "update", "range"
+"""What alpha is a share of: the noise's root mean square of the update's, or the bound of the range of values."""
+BASES = (UPDATE, RANGE)
+RHO = 0.1
+"""No bound is looser than so much of the range of values."""
+
+
+def uplink_bound(alpha: float, update_rms: float, value_range: float, *, rho: float = RHO) -> float | None:
+    """The absolute bound of what a client sends of a tensor: min(sqrt(3) alpha u, rho range).
+
+    Args:
+        update_rms: root mean square of the client's values less those it was sent (u).
+        value_range: of the parameters: the largest less the smallest.
+
+    Returns:
+        None: nothing has changed, and only that is to be said. 0: all values are equal, or the bound is too small for
+        a float; to be sent exactly.
+
+    Raises:
+        ValueError: a number is not finite, or out of its range: training has gone wrong before compression could.
+    """
+    raise_all(
+        number("alpha", alpha, above=0, below=math.inf),
+        number("update_rms", update_rms, least=0, below=math.inf),
+        number("value_range", value_range, least=0, below=math.inf),
+        number("rho", rho, above=0, most=1),
+    )
+    if update_rms == 0:
+        return None
+    return min(math.sqrt(3) * alpha * update_rms, rho * value_range)
+
+
+def downlink_bound(
+    alpha: float, update_rms: float, clients: int, value_range: float, *, rho: float = RHO
+) -> float | None:
+    """The absolute bound of what the server sends of a tensor: min(sqrt(3) alpha u / sqrt(K), rho range).
+
+    A client's error is averaged away with those of the K - 1 others, the server's reaches all: hence the root of K.
+
+    Args:
+        update_rms: `mean_update_rms` of the clients.
+        clients: that took part in the round (K).
+
+    Returns, Raises:
+        As `uplink_bound`.
+    """
+    raise_all(whole("clients", clients, 1))
+    return uplink_bound(alpha / math.sqrt(clients), update_rms, value_range, rho=rho)
+
+
+def range_bound(share: float, value_range: float) -> float:
+    """The absolute bound that is `share` of the range of values, as compressors call relative (REL).
+
+    Raises:
+        ValueError: a number is not finite, or out of its range.
+    """
+    raise_all(
+        number("share", share, above=0, below=math.inf), number("value_range", value_range, least=0, below=math.inf)
+    )
+    return share * value_range
+
+
+def share_of_levels(levels: int) -> float:
+    """The share of the range at which a quantiser's bins, of twice the bound, divide it into so many.
+
+    Raises:
+        ValueError: not one level at least.
+    """
+    raise_all(whole("levels", levels, 1))
+    return 0.5 / levels
+
+
+def mean_update_rms(update_rms: Sequence[float], samples: Sequence[int]) -> float:
+    """Of the clients whose frames were decoded, weighted by the samples that each has trained on.
+
+    Raises:
+        ValueError: not one weight for each, no samples at all, or a number is not finite or below 0.
+    """
+    raise_all(
+        _pairs_fault(len(update_rms), len(samples), "samples"),
+        *(number(f"update_rms[{at}]", value, least=0, below=math.inf) for at, value in enumerate(update_rms)),
+        *(whole(f"samples[{at}]", count, 0) for at, count in enumerate(samples)),
+    )
+    if (total := sum(samples)) == 0:
+        raise ValueError(f"samples={list(samples)}: nobody has trained; there is no mean update")
+    return math.fsum(value * count for value, count in zip(update_rms, samples, strict=True)) / total
+
+
+def _pairs_fault(values: int, others: int, named: str) -> str | None:
+    return None if values == others else f"{named}: {others} of them, for {values} clients"

@@ -1,0 +1,69 @@
+"""From what a user asks of a direction, and the run's compressor, to the plan of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from compressors.base import Compressor
+from compressors.none import Uncompressed
+from compressors.sz3 import SZ3
+from testbed.worker.laws import catalogue
+from testbed.worker.server.plan import CODECS, Plan
+
+_DEFAULT_BOUND = SZ3().error_bound
+_RUNS_OWN = "compressor"
+"""Of a direction's `codec`: that of the run."""
+_AUTO = "auto"
+"""Feedback where the run's compressor wants it, of what is sent up."""
+
+
+def asked_plan(direction: str, given: Mapping[str, Any], compressor: Compressor) -> Plan:
+    """How a direction of a strategy's parameters is to travel.
+
+    Args:
+        given: the user's settings of it.
+        compressor: the run's.
+
+    Raises:
+        ValueError: with every fault, one a line.
+    """
+    asked = {"payload": "delta", "codec": _RUNS_OWN, "feedback": _AUTO} | dict(given)
+    known = ("payload", "codec", "algorithm", "cutoff", "dither", "feedback", "lossless")
+    if unknown := [name for name in asked if name not in known]:
+        raise ValueError("\n".join(f"{name}: unknown; known: {', '.join(known)}" for name in unknown))
+    codec = asked["codec"]
+    if codec == _RUNS_OWN:
+        codec = _codec_of(compressor)
+        if isinstance(compressor, SZ3):
+            asked.setdefault("algorithm", compressor.algorithm)
+    elif isinstance(codec, str) and codec not in CODECS:
+        codec = _named(codec)
+    asked["codec"] = copy.deepcopy(codec)  # of each direction its own, since some keep a state
+    if asked["feedback"] == _AUTO:
+        keeps = isinstance(codec, Compressor) and codec.uses_feedback
+        asked["feedback"] = keeps and direction == "up" and asked["payload"] != "params"
+    if asked["feedback"] and isinstance(codec, Compressor) and codec.feedback_kind not in ("plain", "off"):
+        raise ValueError(
+            f"feedback: {type(codec).__name__} wants {codec.feedback_kind}, which goes with the optimizer's own steps"
+        )
+    return Plan(direction=direction, **asked)
+
+
+def _named(name: str) -> Compressor:
+    """The compressor of that name, as a user would get it."""
+    if name not in catalogue.names():
+        raise ValueError(f"codec={name}: unknown; known: {', '.join((_RUNS_OWN, *CODECS, *catalogue.names()))}")
+    part = catalogue.part(name)
+    built: Compressor = catalogue.built(part.target, part.params)
+    return built
+
+
+def _codec_of(compressor: Compressor) -> str | Compressor:
+    """The codec that the run's compressor stands for."""
+    if isinstance(compressor, SZ3):
+        if compressor.error_bound != _DEFAULT_BOUND or compressor.feedback != "auto":
+            raise ValueError("codec=sz3: goes by strategy.bound, not by compressor.error_bound or compressor.feedback")
+        return "sz3"
+    return "raw" if isinstance(compressor, Uncompressed) else compressor

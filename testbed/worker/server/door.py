@@ -1,0 +1,122 @@
+"""How clients come in to a server: all of them before the first round, and whoever comes back before a later one.
+
+Rank 0 listens, tells the others where, and the run's key, and puts both down at the meeting of all ranks for those who
+come later.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import torch
+
+from testbed.core.errors import Left, RunError
+from testbed.core.frames import Kind
+from testbed.worker.comm import Communicator
+from testbed.worker.server.streams import Connection, Listener, connect, send
+from testbed.worker.server.transfers import NO_PACE
+from testbed.worker.server.wire import Wire
+
+NewWire = Callable[[bytes], Wire]
+"""Of the run's key."""
+_KEY_BYTES, _PORT_BYTES = 32, 2
+_PLACE = "parameter_server"
+"""At the meeting."""
+
+
+class Door:
+    """The server's; open until `close`."""
+
+    def __init__(self, comm: Communicator, wire: Wire, *, hello_s: float) -> None:
+        """
+        Args:
+            hello_s: wall seconds that a newcomer has to say hello.
+
+        Raises:
+            RunError: nothing can listen at the server's address.
+        """
+        self._wire = wire
+        self._listener = Listener(comm.address, charge=comm.charge, hello_s=hello_s, most_newcomers=wire.clients)
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    def let_all_in(self, wait_s: float) -> dict[int, Connection]:
+        """The connections of all clients, by their numbers.
+
+        Args:
+            wait_s: wall seconds that they have to come.
+
+        Raises:
+            RunError: somebody did not; names who.
+        """
+        connections: dict[int, Connection] = {}
+        deadline_s = time.monotonic() + wait_s
+        for _ in self._listener.admit(connections, self._wire.expected(Kind.HELLO), deadline_s=deadline_s):
+            if len(connections) == self._wire.clients:
+                return connections
+        for connection in connections.values():
+            connection.close()
+        self.close()
+        ranks = ", ".join(str(client + 1) for client in range(self._wire.clients) if client not in connections)
+        raise RunError(f"the server waited {wait_s:g} s of wall time for rank {ranks}, which did not come")
+
+    def let_in(self, connections: dict[int, Connection]) -> set[int]:
+        """Put those who have come since the last time into `connections`; their numbers. Nobody is waited for."""
+        admitted = self._listener.admit(connections, self._wire.expected(Kind.HELLO), deadline_s=0.0)
+        return {hello.sender for hello in admitted}
+
+    def close(self) -> None:
+        """May be called twice."""
+        self._listener.close()
+
+
+def invite(comm: Communicator, new_wire: NewWire, wait_s: float) -> tuple[Wire, Door]:
+    """Be the server.
+
+    Args:
+        wait_s: wall seconds that a newcomer has to say hello.
+    """
+    key = os.urandom(_KEY_BYTES)
+    wire = new_wire(key)
+    door = Door(comm, wire, hello_s=wait_s)
+    told = key + door.port.to_bytes(_PORT_BYTES, "big")
+    assert comm.meeting is not None, "ranks that have connected have met"
+    comm.meeting.put(_PLACE, told)
+    comm.broadcast(torch.frombuffer(bytearray(told), dtype=torch.uint8), control=True).wait()
+    return wire, door
+
+
+def come(comm: Communicator, new_wire: NewWire, wait_s: float) -> tuple[Wire, Connection]:
+    """Be a client, and say hello: be let in at once, or, having come back, when the next round begins.
+
+    Args:
+        wait_s: wall seconds.
+
+    Raises:
+        Gone, Refused: the server is not there, or does not listen, by then.
+        Left: having come back: nobody has said where it is.
+    """
+    heard = _looked_up(comm) if comm.is_back else _told(comm)
+    wire, port = new_wire(heard[:_KEY_BYTES]), int.from_bytes(heard[_KEY_BYTES:], "big")
+    number, deadline_s = comm.rank - 1, time.monotonic() + wait_s
+    connection = connect(comm.address, port, own=number, deadline_s=deadline_s, charge=comm.charge)
+    send(connection, wire.hello(number), wire.expected(Kind.MODEL), deadline_s=deadline_s, pace=NO_PACE)
+    return wire, connection
+
+
+def _told(comm: Communicator) -> bytes:
+    told = torch.zeros(_KEY_BYTES + _PORT_BYTES, dtype=torch.uint8)
+    comm.broadcast(told, control=True).wait()
+    return bytes(told.tolist())
+
+
+def _looked_up(comm: Communicator) -> bytes:
+    assert comm.meeting is not None, "who has come back is at the meeting"
+    try:
+        return comm.meeting.get(_PLACE)
+    except RuntimeError as error:
+        raise Left(f"rank {comm.rank}: came back, and found no server: {error}") from error

@@ -1,0 +1,101 @@
+"""What the server sends, and what clients have of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from testbed.core.bound_rounds import BoundSchedule
+from testbed.core.frames import SERVER
+from testbed.worker.server import bounding
+from testbed.worker.server.entries import Encoded
+from testbed.worker.server.global_model import GlobalModel, Loss
+from testbed.worker.server.lossless import RAW
+from testbed.worker.server.plan import Plan
+from testbed.worker.server.tensors import Coder
+from testbed.worker.server.wire import Wire
+
+
+@dataclass(frozen=True, kw_only=True)
+class Updates:
+    """What bounds of the next model follow from."""
+
+    rms: list[float]
+    """Root mean square of the last round's updates, by item."""
+    clients: int
+    """Whose errors average out in them."""
+
+
+class Downlink:
+    """Mostly what has changed, or parameters within bounds, as tight as the schedule's probe asks for. A whole model,
+    bit for bit, and hanging on nothing, begins a new epoch: clients forget what they kept of the last one.
+
+    Args:
+        coder: of all but whole models.
+        probe: the loss of what the model is, on samples that nobody trains on.
+    """
+
+    def __init__(self, wire: Wire, coder: Coder, schedule: BoundSchedule, model: GlobalModel, probe: Loss) -> None:
+        self._wire, self._coder, self._schedule = wire, coder, schedule
+        self._model, self._probe = model, probe
+        self._exact = Coder(wire.schema, coder.plan.whole)
+        self.reference: Sequence[Tensor] = model.values
+        """What clients have: what was sent last, as they decode it."""
+        self.epoch = 0
+        """How many whole models there were."""
+        self.losses: tuple[float | None, float | None] = (None, None)
+        """Of the model before it was encoded, and of what clients make of it, where the probe was asked."""
+
+    def whole(self, round_: int) -> Encoded:
+        """The model as it is."""
+        encoded = self._exact.encode(self._model.values, None, bounds=None, origin=self._wire.origin(SERVER, round_))
+        assert encoded.tensors is not None, "asked for"
+        self.reference, self.losses = encoded.tensors, (None, None)
+        self.epoch += 1
+        self._coder.forget()
+        return encoded
+
+    def introduction(self, round_: int) -> Encoded:
+        """What the others have, bit for bit, for a client that has nothing; of the epoch and payload of `latest`, so
+        that differences can follow."""
+        plan = Plan(direction="down", payload=self._coder.plan.payload, codec=RAW)
+        coder, origin = Coder(self._wire.schema, plan), self._wire.origin(SERVER, round_)
+        return coder.encode(self.reference, None, bounds=None, origin=origin, decoded=False)
+
+    def latest(self, round_: int, updates: Updates | None) -> Encoded:
+        """What clients need to have the model.
+
+        Args:
+            updates: None: none is known, and nothing is lost.
+        """
+        schema, coder, schedule = self._wire.schema, self._coder, self._schedule
+        is_change = coder.plan.payload == "delta"
+        values = schema.delta(self._model.values, self.reference) if is_change else self._model.values
+        measured = coder.measure(values, self.reference)
+        asks = schedule.probes and coder.plan.bounded
+        loss = self._probe() if asks and not schedule.lossless else None
+        origin = self._wire.origin(SERVER, round_)
+        while True:
+            bounds = None
+            if not schedule.lossless and updates is not None:
+                bounds = bounding.down(coder, schedule, measured, self._model.values, updates.rms, updates.clients)
+            encoded = coder.encode(values, self.reference, bounds=bounds, origin=origin, measured=measured)
+            assert encoded.tensors is not None, "asked for"
+            found = schema.moved(self.reference, encoded.tensors) if is_change else encoded.tensors
+            blurred = None if loss is None or bounds is None else self._model.loss_of(found, self._probe)
+            if loss is None or blurred is None or schedule.accepts(loss, blurred):
+                self.reference, self.losses = found, (loss, blurred)
+                return encoded
+            schedule.violated()
+
+    def state_dict(self) -> dict[str, Any]:
+        own = {"reference": list(self.reference), "epoch": self.epoch, "losses": list(self.losses)}
+        return own | {"coder": self._coder.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.reference, self.epoch = state["reference"], state["epoch"]
+        self.losses = (state["losses"][0], state["losses"][1])
+        self._coder.load_state_dict(state["coder"])

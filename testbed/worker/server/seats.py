@@ -1,0 +1,113 @@
+"""The clients of a server: who takes part, what comes from each, and why others are out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from testbed.core.errors import RunError
+from testbed.core.frame_reading import Expected
+from testbed.core.frame_refusals import Refusal, Refused
+from testbed.core.frames import Buffer, Frame
+from testbed.worker.clock import WAITING, PhaseClock
+from testbed.worker.server.connection import Gone
+from testbed.worker.server.door import Door
+from testbed.worker.server.streams import Connection, gather, scatter
+from testbed.worker.server.transfers import NO_PACE
+from testbed.worker.stopwatch import Stopwatch
+
+
+class Seats:
+    """Who sends what cannot be used, or nothing in time, is out for the rest of the run.
+
+    Args:
+        connections: of all clients, by their numbers.
+        door: by which who was lost comes back.
+        message_s: wall seconds that a round's messages may be waited for, or be under way, each way.
+        training_s: wall seconds that clients train in a round, before their messages can come.
+    """
+
+    def __init__(
+        self,
+        connections: dict[int, Connection],
+        door: Door,
+        *,
+        message_s: float,
+        training_s: float,
+        clock: PhaseClock,
+        stopwatch: Stopwatch,
+    ) -> None:
+        self._connections, self._door = connections, door
+        self._message_s, self._training_s = message_s, training_s
+        self._clock, self._stopwatch = clock, stopwatch
+        self.left: dict[str, str] = {}
+        """Clients that are out, and why."""
+
+    @property
+    def clients(self) -> list[int]:
+        return sorted(self._connections)
+
+    def let_in(self) -> set[int]:
+        """Those who have come back since the last time; they know no model. Nobody is waited for."""
+        newcomers = self._door.let_in(self._connections)
+        for client in newcomers:
+            self.left.pop(str(client), None)
+        return newcomers
+
+    def send(self, frames: Mapping[int, Sequence[Buffer]]) -> None:
+        """A frame to each of these clients."""
+        self._clock.mark()
+        deadline_s = time.monotonic() + self._message_s
+        for client, end in self._waiting(scatter(self._connections, frames, deadline_s=deadline_s, pace=NO_PACE)):
+            if isinstance(end, Refused | Gone):
+                self.let_go(client, end)
+
+    def frames(self, expected: Expected) -> Iterator[tuple[int, Frame]]:
+        """One of each client, as they come, but of those that are out by then.
+
+        Args:
+            expected: of each.
+        """
+        deadline_s = time.monotonic() + self._training_s + self._message_s
+        for client, end in self._waiting(gather(self._connections, expected, deadline_s=deadline_s, pace=NO_PACE)):
+            if isinstance(end, Frame):
+                yield client, end
+            else:
+                self.let_go(client, end)
+
+    def let_go(self, client: int, why: Exception, expected: Expected | None = None) -> None:
+        """
+        Args:
+            expected: of what it has sent, if that is why, and it is to be told.
+        """
+        connection = self._connections.pop(client)
+        self.left[str(client)] = str(why)
+        if expected is not None and not connection.closed:
+            refused = why if isinstance(why, Refused) else Refused(Refusal.TENSOR, found=str(why), asked="sound")
+            connection.refuse(refused, expected)
+        connection.close()
+
+    def require_some(self) -> None:
+        """
+        Raises:
+            RunError: all are out; says why of each.
+        """
+        if not self._connections:
+            raise RunError("no client is left", *(f"client {one}: {why}" for one, why in self.left.items()))
+
+    def close(self) -> None:
+        self._door.close()
+        for connection in self._connections.values():
+            connection.close()
+
+    def _waiting(self, coming: Iterator[Any]) -> Iterator[Any]:
+        """Each as it comes; what is done between two of them is no waiting."""
+        while True:
+            end = self._stopwatch.start()
+            with self._clock.phase(WAITING):
+                found = next(coming, None)
+            end()
+            if found is None:
+                return
+            yield found

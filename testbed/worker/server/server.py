@@ -1,0 +1,235 @@
+"""The server's part of a round: it sends the model to all clients, and averages what they make of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from compressors.payload import PayloadError
+from testbed.core.bound_rounds import BoundSchedule, RoundFacts
+from testbed.core.error_bounds import mean_update_rms
+from testbed.core.errors import RunError
+from testbed.core.frame_refusals import Refusal, Refused
+from testbed.core.frames import SERVER, Buffer, Frame, Kind
+from testbed.worker.clock import PhaseClock
+from testbed.worker.server.average import Average
+from testbed.worker.server.downlink import Downlink, Updates
+from testbed.worker.server.entries import Encoded, Entry
+from testbed.worker.server.global_model import GlobalModel
+from testbed.worker.server.seats import Seats
+from testbed.worker.server.tensors import Coder
+from testbed.worker.server.wire import Facts, Wire, coded_bytes, entries_of
+
+MOST_RESTORES = 3
+
+
+@dataclass
+class _Told:
+    """What clients say of their updates, by their numbers."""
+
+    samples: dict[int, int] = field(default_factory=dict)
+    losses: dict[int, float] = field(default_factory=dict)
+    rms: dict[int, list[float]] = field(default_factory=dict)
+    """By item."""
+    coded_bytes: int = 0
+
+    def add(self, client: int, frame: Frame, entries: Sequence[Entry]) -> None:
+        self.samples[client], self.losses[client] = frame.samples, frame.train_loss
+        self.rms[client] = [entry.update_rms for entry in entries]
+        self.coded_bytes += coded_bytes(entries)
+
+    @property
+    def train_loss(self) -> float:
+        """Mean, weighted by samples; the same bits in whatever order they came."""
+        weighted = math.fsum(self.samples[client] * loss for client, loss in self.losses.items())
+        return weighted / sum(self.samples.values())
+
+    @property
+    def mean_rms(self) -> list[float]:
+        clients = sorted(self.samples)
+        by_item = zip(*(self.rms[client] for client in clients), strict=True)
+        return [mean_update_rms(each, [self.samples[client] for client in clients]) for each in by_item]
+
+
+class Server:
+    """What stays of a server from one round to the next.
+
+    Args:
+        up: of updates.
+        step_s: emulated seconds of an optimizer's step, where the model takes one a round; None: as long as it takes.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        up: Coder,
+        downlink: Downlink,
+        model: GlobalModel,
+        seats: Seats,
+        schedule: BoundSchedule,
+        *,
+        is_bounded: bool,
+        clock: PhaseClock,
+        step_s: float | None,
+    ) -> None:
+        """
+        Args:
+            is_bounded: whether the schedule of bounds has anything to say.
+        """
+        self._wire, self._up, self._downlink, self._model, self.seats = wire, up, downlink, model, seats
+        self.schedule, self._is_bounded, self._clock, self._step_s = schedule, is_bounded, clock, step_s
+        self._updates: Updates | None = None
+        self._samples: dict[int, int] = {}
+        """Of each client, in the last round."""
+        self._note: dict[str, Any] = {}
+        self._notes: list[dict[str, Any]] = []
+        """Of rounds that have ended, for the record."""
+
+    def begin(self, round_: int) -> None:
+        """Send the model to all clients, those too who have come back meanwhile.
+
+        Raises:
+            RunError: there is no client any more, or the training diverges again and again.
+        """
+        newcomers = self.seats.let_in()
+        self._go_back_if_due(round_)
+        self._model.begin()
+        whole = self.schedule.restore
+        with self._clock.phase("compress"):
+            downlink = self._downlink
+            encoded = downlink.whole(round_) if whole else downlink.latest(round_, self._updates)
+            introduction = downlink.introduction(round_) if newcomers and not whole else encoded
+            messages = {one: introduction if one in newcomers else encoded for one in self.seats.clients}
+        self._send(round_, messages, self._alphas(), whole=whole)
+        self._note = {
+            "event": "round",
+            "round": round_,
+            "alpha": self.schedule.alpha if self._is_bounded else None,
+            "model_bytes": coded_bytes(encoded.entries),
+            "whole": whole,
+        }
+        self.seats.require_some()
+
+    def collect(self, round_: int) -> None:
+        """Average what clients send, and make it the model.
+
+        Raises:
+            RunError: nobody has sent anything that can be used.
+        """
+        average, told = Average(self._wire.schema, self.seats.clients), _Told()
+        expected = self._wire.expected(Kind.UPDATE, round_, self._downlink.epoch)
+        for client, frame in self.seats.frames(expected):
+            try:
+                with self._clock.phase("decompress"):
+                    self._take(client, frame, average, told)
+            except (Refused, PayloadError) as error:
+                self.seats.let_go(client, error, expected)
+        self.seats.require_some()
+        with self._clock.phase("optimizer", self._step_s):
+            self._model.move(average.mean())
+        self._end(round_, told)
+
+    def send_last(self, round_: int) -> None:
+        """The model as it is, bit for bit, which all ranks end with."""
+        self._go_back_if_due(round_)
+        with self._clock.phase("compress"):
+            encoded = self._downlink.whole(round_)
+        clients = self.seats.clients
+        self._send(round_, dict.fromkeys(clients, encoded), dict.fromkeys(clients, 0.0), whole=True)
+        sent = {"round": round_, "model_bytes": coded_bytes(encoded.entries), "left": dict(self.seats.left)}
+        self._notes.append({"event": "last_model"} | sent)
+        self.seats.require_some()
+        self.seats.close()
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        taken, self._notes = self._notes, []
+        return taken
+
+    def state_dict(self) -> dict[str, Any]:
+        updates = self._updates
+        return {
+            "model": self._model.state_dict(),
+            "downlink": self._downlink.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "updates": None if updates is None else {"rms": updates.rms, "clients": updates.clients},
+            "samples": self._samples,
+            "left": self.seats.left,
+            "note": self._note,
+            "notes": self._notes,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._model.load_state_dict(state["model"])
+        self._downlink.load_state_dict(state["downlink"])
+        self.schedule.load_state_dict(state["schedule"])
+        self._updates = None if state["updates"] is None else Updates(**state["updates"])
+        self._samples, self.seats.left = state["samples"], state["left"]
+        self._note, self._notes = state["note"], state["notes"]
+
+    def _go_back_if_due(self, round_: int) -> None:
+        restores = self.schedule.restores
+        if restores > MOST_RESTORES:
+            raise RunError(
+                f"round {round_}: the training has diverged {restores} times in a row, the last time with all that is"
+                " sent lossless; compression does not cause it: lower the learning rate"
+            )
+        if self.schedule.restore:
+            self._model.go_back()
+
+    def _send(self, round_: int, messages: dict[int, Encoded], alphas: dict[int, float], *, whole: bool) -> None:
+        """
+        Args:
+            messages: of each client, by which most are the same.
+        """
+        frames: dict[tuple[int, float], list[Buffer]] = {}
+        with self._clock.phase("compress"):
+            for client, encoded in messages.items():
+                facts = Facts(epoch=self._downlink.epoch, alpha=alphas[client])
+                if (id(encoded), facts.alpha) not in frames:
+                    packed = self._wire.pack(Kind.MODEL, SERVER, round_, encoded, facts, whole=whole)
+                    frames[id(encoded), facts.alpha] = packed
+        self.seats.send({client: frames[id(one), alphas[client]] for client, one in messages.items()})
+
+    def _take(self, client: int, frame: Frame, average: Average, told: _Told) -> None:
+        if frame.samples < 1:
+            raise Refused(Refusal.NUMBER, found=f"{frame.samples} samples", asked="at least 1")
+        entries = entries_of(frame)
+        origin = self._wire.origin(client, frame.round)
+        average.add(client, frame.samples, self._up.decode(entries, self._downlink.reference, origin=origin))
+        told.add(client, frame, entries)
+
+    def _alphas(self) -> dict[int, float]:
+        """Of each client; 0: what it sends is to be lossless. By its part in the last mean, or alike before any."""
+        clients = self.seats.clients
+        if self.schedule.lossless_uplink:
+            return dict.fromkeys(clients, 0.0)
+        samples = [self._samples.get(client, 1) for client in clients]
+        weights = [count / sum(samples) for count in samples]
+        return dict(zip(clients, self.schedule.client_alphas(weights), strict=True))
+
+    def _end(self, round_: int, told: _Told) -> None:
+        rms, stepped = told.mean_rms, self._model.step_rms
+        # a step that the server takes itself averages no errors of clients' own steps
+        self._updates = (
+            Updates(rms=rms, clients=len(told.samples)) if stepped is None else Updates(rms=stepped, clients=1)
+        )
+        self._samples = told.samples
+        loss, loss_encoded = self._downlink.losses
+        self.schedule.advance(
+            RoundFacts(
+                round=round_,
+                train_loss=told.train_loss,
+                probe_loss=loss,
+                probe_loss_encoded=loss_encoded,
+                finite=self._model.finite,
+            )
+        )
+        if self.schedule.good:
+            self._model.keep()
+        self._notes.append(
+            self._note
+            | {"clients": len(told.samples), "train_loss": told.train_loss, "update_bytes": told.coded_bytes}
+            | {"left": dict(self.seats.left), "bound": self.schedule.note() if self._is_bounded else None}
+        )

@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from compressors.base import Compressor
+from testbed.core import parameter_faults
+from testbed.core.bound_baselines import Fixed
+from testbed.core.bound_rounds import BoundSchedule
+from testbed.core.bound_schedules import AdaptiveBound
+from testbed.core.errors import InputError, Left, RunError
+from testbed.core.frame_refusals import Refused
+from testbed.worker.server.asked import asked_plan
+from testbed.worker.server.client import Client
+from testbed.worker.server.connection import Gone
+from testbed.worker.server.door import NewWire, come, invite
+from testbed.worker.server.downlink import Downlink
+from testbed.worker.server.global_model import GlobalModel, Loss
+from testbed.worker.server.local_training import LocalTraining
+from testbed.worker.server.plan import Plan
+from testbed.worker.server.schema import Schema
+from testbed.worker.server.seats import Seats
+from testbed.worker.server.server import Server
+from testbed.worker.server.tensors import Coder
+from testbed.worker.server.wire import Wire
+from testbed.worker.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.workload import Batch, Workload, parameters_crc32
+
+_HELD_OUT_SEED = 1
+_PATIENCE = 3
+
+
+@contextmanager
+def _left_once_out() -> Iterator[None]:
+    """A client that the server has put out, or that has lost it, ends alone; servers raise none of these."""
+    try:
+        yield
+    except (Gone, Refused) as error:
+        raise Left(f"this client is out: {error}") from error
+
+
+class ParameterServer(Strategy):
+    """Rounds of a server and its clients: all get the server's model, take `local_steps` steps by themselves, and send
+    what came of it, of which the server makes the mean, weighted by samples.
+
+    McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017,
+    arXiv:1602.05629 (FedAvg), with all clients in each round. Differs from the paper: a client's optimizer goes on from
+    round to round, with its momenta, where the paper has none. With one local step and SGD it is data parallelism: the
+    mean of parameters is theirs after the mean gradient. With `uplink.payload=grad` clients take no steps and send the
+    mean gradient of `local_steps` batches, for which the server's optimizer takes one (the paper's FedSGD): with one
+    local step data parallelism under any optimizer. Error-bounded compression of what is sent is that of
+    `testbed.core.bound_schedules`; docs/parameter-server.md has all of it.
+
+    Rank 0 is the server and trains on nothing; ranks 1 and up are clients, and the data are theirs. One worker alone
+    trains as ever. Both ends keep what was decoded, never what was encoded, so that they agree on what a difference
+    hangs on. Messages are frames over TCP (`testbed.core.frames`), one a round, direction and client, with a keyed code
+    over each. Who sends what cannot be used, or nothing in time, is out and ends alone, and the round goes on with the
+    rest, as it does when a client dies; without any client the run fails, and says why of each. One that is started
+    again comes in before the next round, gets what the others have, and goes on from there with new momenta.
+
+    What is evaluated is what the server has averaged last. Steps after the last whole round are averaged at the end,
+    after the last evaluation. All ranks end with the same parameters, those of a last broadcast, bit for bit.
+    In a partition it waits: one longer than `round_timeout_s` puts the clients behind it out.
+    Cost: of each client's link the model down and an update up a round, so of the server's the clients' sum, each way.
+    Not simulated, and `dilation=auto` does not reckon with what is sent.
+
+    Args:
+        local_steps: of a client in a round.
+        uplink: how updates travel, as of `testbed.worker.server.plan.Plan`: payload (params, delta or grad), codec,
+            algorithm, cutoff, dither, feedback, lossless. codec=compressor is the run's compressor; sz3 and int8_zstd
+            go by `bound`. feedback=auto is what the run's compressor wants.
+        downlink: how models travel, likewise, without grad.
+        bound: the schedule of error bounds, given as `{_target_: …}`.
+        probe_samples: training samples that nobody trains on, and on which the server tries a broadcast before it sends
+            it. Held out only where the schedule asks, and models go by bounds.
+        round_timeout_s: emulated seconds that a round's messages are waited for, or may be under way, each way. The
+            clients' training comes on top where a device says how long it takes; elsewhere it counts.
+
+    Raises:
+        ValueError: a parameter is not one of these.
+    """
+
+    def __init__(
+        self,
+        *,
+        local_steps: int = 10,
+        uplink: Mapping[str, Any] | None = None,
+        downlink: Mapping[str, Any] | None = None,
+        bound: BoundSchedule | None = None,
+        probe_samples: int = 200,
+        round_timeout_s: float = 120.0,
+    ) -> None:
+        self.schedule: BoundSchedule = AdaptiveBound() if bound is None else bound
+        self._asked = {"up": dict(uplink or {}), "down": dict(downlink or {})}
+        parameter_faults.raise_all(
+            parameter_faults.whole("local_steps", local_steps, 1),
+            parameter_faults.whole("probe_samples", probe_samples, 1),
+            parameter_faults.number("round_timeout_s", round_timeout_s, above=0, below=float("inf")),
+            None if hasattr(self.schedule, "client_alphas") else f"bound={bound!r}: must be a schedule of bounds",
+        )
+        self.local_steps, self.probe_samples, self.round_timeout_s = local_steps, probe_samples, round_timeout_s
+
+    def part(self, rank: int, world_size: int) -> tuple[int, int] | None:
+        if world_size == 1:
+            return 0, 1
+        return (rank - 1, world_size - 1) if rank else None
+
+    def outlives(self, rank: int) -> bool:
+        return rank > 0
+
+    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        name = "strategy=parameter_server"
+        if not workload.computes:
+            yield f"{name}: {type(workload).__name__} has no parameters of its own to send"
+            return
+        plans = {}
+        for direction, named in (("up", "uplink"), ("down", "downlink")):
+            try:
+                plans[direction] = asked_plan(direction, self._asked[direction], compressor)
+            except (ValueError, TypeError) as error:
+                instead = f"use another compressor, or strategy.{named} with another codec or payload"
+                for line in str(error).splitlines():
+                    yield f"{name} strategy.{named}.{line}; {instead}"
+        if "down" in plans and self._probes(plans["down"]) and not workload.can_hold_out:
+            yield (
+                f"{name} strategy.bound: {type(self.schedule).__name__} tries models on samples that are held out, of"
+                f" which {type(workload).__name__} has none; use another schedule"
+            )
+        try:
+            Schema.of(workload.model(0))
+        except InputError as error:
+            yield from (f"{name}: {type(workload).__name__}: {fault}" for fault in error.faults)
+
+    def bind(self, context: WorkerContext) -> None:
+        self._context, self._step = context, -1
+        self._server: Server | None = None
+        self._client: Client | None = None
+        comm, spec = context.comm, context.spec
+        if not comm.is_back:
+            comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
+        if comm.world_size == 1 or not comm.networked:
+            self._alone = LocalTraining(context, payload="params")
+            return
+        if not comm.address:
+            raise RunError("rank 0 has no address at which clients could find the server")
+        plans = {
+            direction: asked_plan(direction, self._asked[direction], context.compressor) for direction in ("up", "down")
+        }
+        if not any(plan.bounded for plan in plans.values()):
+            self.schedule = Fixed()  # nothing asks it, and it never interferes
+        held_out: Batch = None
+        if self._probes(plans["down"]):
+            try:
+                held_out = context.workload.hold_out(self.probe_samples, spec.seed + _HELD_OUT_SEED)
+            except InputError as error:
+                raise InputError(f"strategy.probe_samples={self.probe_samples}: {error}") from error
+        schema = Schema.of(context.model)
+
+        def new_wire(key: bytes) -> Wire:
+            return Wire(schema, key, plans["up"], plans["down"], clients=comm.world_size - 1, seed=spec.seed)
+
+        if comm.rank:
+            self._join(new_wire, plans)
+        else:
+            self._open(new_wire, plans, held_out)
+
+    @_left_once_out()
+    def first_step(self) -> int:
+        if self._client is None or not self._context.comm.is_back:
+            return 0
+        first = self._client.come_back() * self.local_steps
+        self._step = first - 1
+        return first
+
+    @_left_once_out()
+    def step(self, batch: Batch, step: int) -> StepStats:
+        self._step = step
+        round_, place = divmod(step, self.local_steps)
+        is_end = place == self.local_steps - 1
+        if self._server is not None:
+            if place == 0:
+                self._server.begin(round_)
+            if is_end:
+                self._server.collect(round_)
+            return StepStats(None)
+        if self._client is None:
+            return StepStats(self._alone.step(batch))
+        if place == 0:
+            self._client.begin(round_)
+        loss = self._training.step(batch)
+        if is_end:
+            self._client.end(round_)
+        return StepStats(loss)
+
+    @_left_once_out()
+    def finish(self) -> None:
+        """The round that has begun is ended, and all take over what the last one has come to."""
+        rounds, left = divmod(self._step + 1, self.local_steps)
+        if self._server is not None:
+            if left:
+                self._server.collect(rounds)
+            self._server.send_last(rounds + bool(left))
+        elif self._client is not None:
+            if left:
+                self._client.end(rounds)
+            self._client.begin(rounds + bool(left))
+            self._client.close()
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        return [] if self._server is None else self._server.take_notes()
+
+    def state_dict(self) -> dict[str, Any]:
+        role = self._server or self._client
+        return {"step": self._step, "role": None if role is None else role.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._step = state["step"]
+        role = self._server or self._client
+        if role is not None:
+            role.load_state_dict(state["role"])
+
+    def _probes(self, down: Plan) -> bool:
+        return self.schedule.probes and down.bounded
+
+    def _open(self, new_wire: NewWire, plans: Mapping[str, Plan], held_out: Batch) -> None:
+        """Be the server, and let all clients in."""
+        context, up = self._context, plans["up"]
+        wait_s = self._wall_s(context.spec.timeout_s)
+        wire, door = invite(context.comm, new_wire, wait_s)
+        model = GlobalModel(context.model, wire.schema, up.payload, context.optimizer)
+        down = Coder(wire.schema, plans["down"])
+        self._server = Server(
+            wire,
+            Coder(wire.schema, up),
+            Downlink(wire, down, self.schedule, model, self._loss_of(held_out)),
+            model,
+            Seats(
+                door.let_all_in(wait_s),
+                door,
+                message_s=self._wall_s(self.round_timeout_s),
+                training_s=self._training_s(),
+                clock=context.clock,
+                stopwatch=context.comm.stopwatch,
+            ),
+            self.schedule,
+            is_bounded=up.bounded or plans["down"].bounded,
+            clock=context.clock,
+            step_s=context.clock.times.optimizer_s if up.payload == "grad" else None,
+        )
+
+    def _join(self, new_wire: NewWire, plans: Mapping[str, Plan]) -> None:
+        """Be a client."""
+        context = self._context
+        wire, connection = come(context.comm, new_wire, self._wall_s(context.spec.timeout_s))
+        self._training = LocalTraining(context, plans["up"].payload)
+        self._client = Client(
+            context.comm.rank - 1,
+            context.model,
+            wire,
+            Coder(wire.schema, plans["up"]),
+            Coder(wire.schema, plans["down"]),
+            self._training,
+            basis=self.schedule.basis,
+            connection=connection,
+            patience_s=_PATIENCE * (self._wall_s(self.round_timeout_s) + self._training_s()),
+            clock=context.clock,
+            stopwatch=context.comm.stopwatch,
+        )
+
+    def _loss_of(self, batch: Batch) -> Loss:
+        """Of the model as it is, in evaluation mode."""
+        model, workload = self._context.model, self._context.workload
+
+        def loss() -> float:
+            model.eval()
+            with torch.no_grad():
+                found = float(workload.loss(model, batch))
+            model.train()
+            return found
+
+        return loss
+
+    def _training_s(self) -> float:
+        """Wall seconds of a client's training in a round; 0 where no device says how long it takes."""
+        profile = self._context.clock.times.profile
+        step_s = 0.0 if profile is None else profile.forward_s + profile.backward_s + profile.optimizer_s
+        return self._wall_s(self.local_steps * step_s)
+
+    def _wall_s(self, seconds: float) -> float:
+        return seconds * self._context.spec.dilation

@@ -1,0 +1,46 @@
+"""A client of a parameter server that is killed in its container, and one that is started again: the run goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.emulation.support import Longhaul, gone_within, host_state
+
+WORKERS, LOCAL_STEPS, ROUNDS = 4, 2, 12
+STEPS = LOCAL_STEPS * ROUNDS
+NODE = "site-2-0"
+# a raw model takes 0.7 s of such a link, and the server's has two or three each way: rounds go on for half a minute
+ASKED = ("topo=star", "topo.rate='50 Mbit/s'", "workload=digits", f"workers={WORKERS}", "evaluate_every=12")
+SERVER = ("strategy=parameter_server", f"strategy.local_steps={LOCAL_STEPS}", f"steps={STEPS}")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("comes_back", [False, True], ids=["for good", "and back"])
+def test_a_run_outlives_the_crash_of_a_client(comes_back: bool, machine_lock: None, tmp_path: Path) -> None:
+    before = host_state()
+    events = tmp_path / "crash.yaml"
+    again = f"- at: 6 s\n  join: {NODE}\n" if comes_back else ""
+    events.write_text(f"- at: 5 s\n  crash: {NODE}\n{again}")
+    longhaul = Longhaul(tmp_path / "runs", *ASKED, *SERVER, f"events={events}")
+    assert longhaul.wait() in (0, 5), longhaul.said
+    run, summary = longhaul.run, longhaul.summary()
+    gone_within(run.run_id)
+    assert host_state() == before
+    assert summary["status"] == "completed"
+    assert (summary["steps"], summary["workers_at_end"]) == (STEPS, WORKERS if comes_back else WORKERS - 1)
+    assert not any(reason.startswith("worker ") for reason in summary["reasons"]), "an event asked for it"
+
+    found = list(run.read_events())
+    (left,) = (event for event in found if event["event"] == "left")
+    assert (left["rank"], left["node"]) == (2, NODE) and "was ended by SIGKILL" in left["message"]
+    rounds = [event for event in found if event["event"] == "round"]
+    assert [event["round"] for event in rounds] == list(range(ROUNDS))
+    clients = [event["clients"] for event in rounds]
+    assert clients[0] == WORKERS - 1 and WORKERS - 2 in clients
+    assert clients[-1] == (WORKERS - 1 if comes_back else WORKERS - 2)
+    done = [event for event in found if event["event"] == "done"]
+    assert {event["rank"] for event in done} == ({0, 1, 2, 3} if comes_back else {0, 1, 3})
+    assert len({event["parameters_crc32"] for event in done}) == 1
+    assert sum(event["event"] == "start" for event in found) == WORKERS + comes_back

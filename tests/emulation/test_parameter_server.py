@@ -1,0 +1,38 @@
+"""A server and its clients in containers, over the uplinks of a star: what is sent is what crosses the server's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.emulation.support import Longhaul, gone_within
+
+WORKERS, STEPS, LOCAL_STEPS = 4, 12, 3
+
+
+@pytest.mark.parametrize("compressor", ["none", "sz3"])
+def test_rounds_over_a_star_send_what_they_say(compressor: str, machine_lock: None, tmp_path: Path) -> None:
+    asked = ("topo=star", "topo.rate='50 Mbit/s'", "workload=digits", f"workers={WORKERS}", f"steps={STEPS}")
+    server = ("strategy=parameter_server", f"strategy.local_steps={LOCAL_STEPS}", f"compressor={compressor}")
+    longhaul = Longhaul(tmp_path / "runs", *asked, *server, "evaluate_every=6")
+    assert longhaul.wait() in (0, 5), longhaul.said
+    run = longhaul.run
+    gone_within(run.run_id)
+    assert longhaul.summary()["status"] == "completed"
+    events = list(run.read_events())
+    rounds = [event for event in events if event["event"] == "round"]
+    assert [event["round"] for event in rounds] == [0, 1, 2, 3]
+    assert all(event["clients"] == WORKERS - 1 and not event["left"] for event in rounds)
+    raw_bytes = 4 * next(event["parameters"] for event in events if event["event"] == "model")
+    for event in rounds:
+        share = event["update_bytes"] / ((WORKERS - 1) * raw_bytes)
+        assert share < 0.5 if compressor == "sz3" else share == 1
+    steps = [event for event in events if event["event"] == "step"]
+    assert all((event["loss"] is None) == (event["rank"] == 0) for event in steps)
+    done = [event for event in events if event["event"] == "done"]
+    assert len({event["parameters_crc32"] for event in done}) == 1
+    sent = sum(event["payload_bytes"] for event in steps if event["rank"] == 0)
+    sent += sum(event["finish_payload_bytes"] for event in done if event["rank"] == 0)
+    wire = [e["wire_bytes"] for e in events if e["event"] == "link" and e["wan"] and e["from"] == "site-0"]
+    assert sent < wire[-1] < 1.15 * sent + 2**20

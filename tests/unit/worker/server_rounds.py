@@ -1,0 +1,196 @@
+"""A server and its clients over loopback, all in one thread: what they send fits into what the kernel keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from compressors.none import Uncompressed
+from testbed.core.bound_baselines import Fixed
+from testbed.core.bound_rounds import BoundSchedule
+from testbed.core.frames import Kind
+from testbed.worker.clock import PhaseClock
+from testbed.worker.comm import Communicator
+from testbed.worker.server.asked import asked_plan
+from testbed.worker.server.client import Client
+from testbed.worker.server.door import Door
+from testbed.worker.server.downlink import Downlink
+from testbed.worker.server.global_model import GlobalModel, Loss
+from testbed.worker.server.local_training import LocalTraining
+from testbed.worker.server.schema import Schema
+from testbed.worker.server.seats import Seats
+from testbed.worker.server.server import Server
+from testbed.worker.server.streams import Connection, connect, send
+from testbed.worker.server.tensors import Coder
+from testbed.worker.server.wire import Wire
+from testbed.worker.stopwatch import Stopwatch
+from testbed.worker.strategy import WorkerContext
+from tests.unit.worker.server_models import bits
+from tests.unit.worker.server_net import HOST, KEY, PACE, soon
+
+WIDTH = 48
+SZ3: dict[str, Any] = {"codec": "sz3", "cutoff": 100}
+PARAMS: dict[str, Any] = {"payload": "params"}
+
+
+class Small(nn.Module):
+    """With a weight that is large enough to travel lossy, and buffers that are averaged and that are not."""
+
+    def __init__(self, seed: int = 1) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.norm = nn.BatchNorm1d(WIDTH)
+        self.linear = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return cast(Tensor, self.linear(self.norm(inputs)))
+
+
+class Regression:
+    """A workload, as far as training asks for one."""
+
+    def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
+        return (model(batch) - batch.flip(1)).square().mean()
+
+
+def batch_of(client: int, step: int, samples: int = 8) -> Tensor:
+    return torch.randn(samples, WIDTH, generator=torch.Generator().manual_seed(1000 * client + step))
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+class Rounds:
+    """A server of `clients` clients, and all that passes between them."""
+
+    def __init__(
+        self,
+        *,
+        clients: int = 2,
+        up: Mapping[str, Any] | None = None,
+        down: Mapping[str, Any] | None = None,
+        schedule: BoundSchedule | None = None,
+        probe: Loss | None = None,
+        message_s: float = 40.0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.dtype = dtype
+        self.schedule = Fixed() if schedule is None else schedule
+        self.models = [Small().to(dtype) for _ in range(clients + 1)]
+        """The server's, then the clients'."""
+        self.optimizers = [sgd(model) for model in self.models]
+        self._given = {"up": dict(up or {}), "down": dict(down or {})}
+        plans = self._plans()
+        self.wire = Wire(Schema.of(self.models[0]), KEY, plans["up"], plans["down"], clients=clients, seed=0)
+        here = cast(Communicator, SimpleNamespace(address=HOST, charge=_nothing))
+        self.door = Door(here, self.wire, hello_s=40)
+        ours = {number: self._knock(number) for number in range(clients)}
+        theirs = self.door.let_all_in(40)
+        self.clients = [self._client(number, ours[number]) for number in range(clients)]
+        self.connections = ours
+        self.model = GlobalModel(self.models[0], self.wire.schema, plans["up"].payload, self.optimizers[0])
+        down_coder = Coder(self.wire.schema, plans["down"])
+        probing = self.loss if probe is None else probe
+        self.downlink = Downlink(self.wire, down_coder, self.schedule, self.model, probing)
+        self.server = Server(
+            self.wire,
+            Coder(self.wire.schema, plans["up"]),
+            self.downlink,
+            self.model,
+            Seats(theirs, self.door, message_s=message_s, training_s=0.0, clock=PhaseClock(), stopwatch=Stopwatch()),
+            self.schedule,
+            is_bounded=plans["up"].bounded or plans["down"].bounded,
+            clock=PhaseClock(),
+            step_s=None,
+        )
+
+    def loss(self) -> float:
+        """Of the server's model, on samples of nobody."""
+        with torch.no_grad():
+            return float(Regression().loss(self.models[0].eval(), batch_of(99, 0)))
+
+    def round(self, number: int, *, steps: int = 1, clients: Sequence[int] | None = None) -> dict[str, Any]:
+        """What the server notes of it.
+
+        Args:
+            clients: those that take part; the others do not even read what they are sent.
+        """
+        self.server.begin(number)
+        taking = [self.clients[one] for one in (range(len(self.clients)) if clients is None else clients)]
+        for client in taking:
+            client.begin(number)
+            for step in range(steps):
+                client._training.step(batch_of(client.number, number * steps + step))
+            client.end(number)
+        self.server.collect(number)
+        (note,) = self.server.take_notes()
+        return note
+
+    def close(self) -> None:
+        self.server.seats.close()
+        for client in self.clients:
+            client.close()
+
+    def _plans(self) -> dict[str, Any]:
+        return {direction: asked_plan(direction, self._given[direction], Uncompressed()) for direction in self._given}
+
+    def come_back(self, number: int) -> Client:
+        """A new process's client of this number, which knows nothing but how to say hello; the old one is dead."""
+        self.clients[number].close()
+        self.models[number + 1] = Small(seed=7).to(self.dtype)
+        self.optimizers[number + 1] = sgd(self.models[number + 1])
+        self.clients[number] = self._client(number, self._knock(number))
+        return self.clients[number]
+
+    def _knock(self, number: int) -> Connection:
+        connection = connect(HOST, self.door.port, own=number, deadline_s=soon(), charge=_nothing)
+        send(connection, self.wire.hello(number), self.wire.expected(Kind.MODEL), deadline_s=soon(), pace=PACE)
+        return connection
+
+    def _client(self, number: int, connection: Connection) -> Client:
+        model, plans = self.models[number + 1], self._plans()
+        context = SimpleNamespace(
+            spec=SimpleNamespace(batch_size=8),
+            workload=Regression(),
+            model=model,
+            optimizer=self.optimizers[number + 1],
+            clock=PhaseClock(),
+        )
+        return Client(
+            number,
+            model,
+            self.wire,
+            Coder(self.wire.schema, plans["up"]),
+            Coder(self.wire.schema, plans["down"]),
+            LocalTraining(cast(WorkerContext, context), plans["up"].payload),
+            basis=self.schedule.basis,
+            connection=connection,
+            patience_s=40.0,
+            clock=PhaseClock(),
+            stopwatch=Stopwatch(),
+        )
+
+
+def _nothing(sent_bytes: int) -> None:
+    pass
+
+
+@contextmanager
+def rounds(**given: Any) -> Iterator[Rounds]:
+    made = Rounds(**given)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def agree(played: Rounds) -> None:
+    """Clients hold the bits that the server believes they hold."""
+    held = bits(played.downlink.reference)
+    assert all(bits(client.reference) == held for client in played.clients)

@@ -1,0 +1,134 @@
+"""What the strategy refuses before a run, and how a server and its clients meet."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import nn
+
+from compressors.none import Uncompressed
+from testbed.core.errors import InputError, RunError
+from testbed.core.spec import Part, RunSpec
+from testbed.worker.clock import PhaseClock
+from testbed.worker.meeting import Meeting
+from testbed.worker.parts import build_parts
+from testbed.worker.rehearsal import Echo
+from testbed.worker.server.door import invite
+from testbed.worker.server.schema import Schema
+from testbed.worker.server.wire import Wire
+from testbed.worker.strategies.parameter_server import ParameterServer
+from testbed.worker.strategy import WorkerContext
+from testbed.worker.workload import Workload, parameters_crc32
+from testbed.worker.workloads.digits import Digits
+from tests.unit.worker.server_models import net, plan_up
+from topologies import lan
+
+PROBING: dict[str, Any] = {"downlink": {"codec": "sz3"}}
+
+
+class Odd(Workload):
+    """Has no samples that it could hold out, and a buffer that cannot travel."""
+
+    metric = None
+
+    def model(self, seed: int) -> nn.Module:
+        model = nn.Linear(2, 2)
+        model.register_buffer("spectrum", torch.zeros(2, dtype=torch.complex64))
+        return model
+
+    optimizer = samples = batch = loss = evaluate = Digits.optimizer  # type: ignore[assignment]
+
+
+def _faults(strategy: ParameterServer, workload: Workload) -> list[str]:
+    return list(strategy.faults(Uncompressed(), workload, 3))
+
+
+def test_what_cannot_be_served_is_refused_before_the_run() -> None:
+    assert not _faults(ParameterServer(**PROBING), Digits())
+    told = "\n".join(_faults(ParameterServer(**PROBING, uplink={"codec": "powersgd"}), Odd()))
+    assert "strategy=parameter_server strategy.uplink.codec=PowerSGD: works among all ranks" in told
+    assert "strategy.bound: AdaptiveBound tries models on samples that are held out, of which Odd has none" in told
+    assert "strategy=parameter_server: Odd: spectrum: is of torch.complex64" in told
+    assert "held out" not in "\n".join(_faults(ParameterServer(), Odd())), "nothing goes by bounds"
+
+
+def _spec(**given: Any) -> RunSpec:
+    return RunSpec(
+        topology=lan.build(workers=4),
+        workload=Part("digits", "testbed.worker.workloads.digits.Digits", {}),
+        strategy=Part("parameter_server", "testbed.worker.strategies.parameter_server.ParameterServer", {}),
+        compressor=Part("none", "compressors.none.Uncompressed", {}),
+        device=Part("native", "testbed.core.device.Native", {}),
+        **given,
+    )
+
+
+def test_an_epoch_is_over_when_the_clients_have_seen_all_samples() -> None:
+    spec = _spec(epochs=2, batch_size=32)
+    assert build_parts(spec).steps(spec) == 30  # of 3 clients: 2 * 1437 / 96
+
+
+class _Unanswered(Echo):
+    networked = True
+    address = "127.0.0.1"
+    meeting = cast(Meeting, SimpleNamespace(put=lambda name, value: None))
+
+
+def _context(spec: RunSpec, comm: Echo) -> WorkerContext:
+    parts = build_parts(spec)
+    model = parts.workload.model(0)
+    return WorkerContext(
+        spec=spec,
+        workload=parts.workload,
+        model=model,
+        optimizer=parts.workload.optimizer(model.parameters()),
+        compressor=Uncompressed(),
+        comm=comm,
+        clock=PhaseClock(),
+    )
+
+
+@pytest.fixture
+def _told_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Echo, "broadcast", lambda self, tensor, **given: self._done([tensor]), raising=False)
+
+
+def test_where_nothing_is_sent_a_step_is_one_of_plain_training_whatever_compresses() -> None:
+    """As times are measured, with a compressor that stands for the run's."""
+    strategy = ParameterServer(uplink={"dither": True, "codec": "compressor"}, **PROBING)
+    context = _context(_spec(steps=4), Echo(0, 4, 1.0))
+    strategy.bind(context)
+    workload, model = Digits(), Digits().model(0)
+    optimizer = workload.optimizer(model.parameters())
+    for step in range(2):
+        batch = workload.batch(step, rank=0, world_size=1, batch_size=8, seed=0)
+        optimizer.zero_grad()
+        loss = workload.loss(model, batch)
+        loss.backward()
+        optimizer.step()
+        assert strategy.step(batch, step).loss == float(loss.detach())
+    strategy.finish()
+    assert parameters_crc32(model) == parameters_crc32(context.model)
+
+
+@pytest.mark.usefixtures("_told_to_nobody")
+def test_clients_that_do_not_come_are_named() -> None:
+    comm = _Unanswered(0, 3, 1.0)
+    schema, plan = Schema.of(net()), plan_up(codec="raw")
+    with pytest.raises(RunError, match="the server waited 0 s of wall time for rank 1, 2, which did not come"):
+        invite(comm, lambda key: Wire(schema, key, plan, plan, clients=2, seed=0), 0.0)[1].let_all_in(0.0)
+    assert comm.payload_bytes == 0
+
+
+@pytest.mark.usefixtures("_told_to_nobody")
+def test_more_samples_than_there_are_cannot_be_held_out_and_no_address_is_an_error() -> None:
+    strategy = ParameterServer(probe_samples=5000, **PROBING)
+    comm = _Unanswered(0, 4, 1.0)
+    with pytest.raises(InputError, match=r"strategy.probe_samples=5000: 5000 samples cannot be held out of 1437"):
+        strategy.bind(_context(_spec(steps=4), comm))
+    comm.address = ""
+    with pytest.raises(RunError, match="rank 0 has no address"):
+        strategy.bind(_context(_spec(steps=4), comm))

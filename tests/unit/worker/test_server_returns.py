@@ -1,0 +1,91 @@
+"""Clients that come back in mid-run: what they are told, and that from then on they hold the bits of the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from testbed.core.bound_baselines import Fixed
+from testbed.core.errors import RunError
+from testbed.worker.server.connection import Gone
+from testbed.worker.server.schema import PARAMETER
+from tests.unit.worker.server_rounds import SZ3, agree, batch_of, rounds
+
+
+@pytest.mark.parametrize("down", [{}, SZ3, {"payload": "params", **SZ3}], ids=["delta", "delta, sz3", "params, sz3"])
+def test_who_comes_back_gets_what_the_others_have_and_goes_on_with_them(down: dict[str, Any]) -> None:
+    with rounds(clients=3, up=SZ3, down=down, schedule=Fixed(alpha=0.1)) as played:
+        for number in range(3):
+            played.round(number)
+        played.clients[1].close()
+        note = played.round(3, clients=[0, 2])
+        assert note["clients"] == 2 and list(note["left"]) == ["1"]
+
+        back = played.come_back(1)
+        played.server.begin(4)
+        assert back.come_back() == 4
+        for client in played.clients:
+            client.begin(4)
+        agree(played)
+        for client in played.clients:
+            client._training.step(batch_of(client.number, 4))
+            client.end(4)
+        played.server.collect(4)
+        (note,) = played.server.take_notes()
+        assert note["clients"] == 3 and not note["left"] and not note["whole"]
+        assert played.round(5)["clients"] == 3
+        agree(played)
+
+
+def test_of_halves_it_gets_what_differences_have_made_of_them() -> None:
+    with rounds(dtype=torch.float16) as played:
+        schema, first = played.wire.schema, played.model.values
+        for number in range(3):
+            played.server.begin(number)
+            for client in played.clients:
+                client.begin(number)
+            played.model.move(
+                [
+                    torch.full(item.shape, 1e-5) if item.kind == PARAMETER else value
+                    for item, value in zip(schema.items, first, strict=True)
+                ]
+            )
+        back = played.come_back(1)
+        played.server.begin(3)
+        back.come_back()
+        for client in played.clients:
+            client.begin(3)
+        agree(played)
+        (place,) = (at for at, item in enumerate(schema.items) if item.name == "linear.weight")
+        assert back.reference[place].dtype == torch.float32
+
+
+def test_who_comes_back_while_it_was_not_missed_takes_its_own_place() -> None:
+    with rounds(clients=2) as played:
+        played.round(0)
+        back = played.come_back(0)
+        played.server.begin(1)
+        assert back.come_back() == 1
+        for client in played.clients:
+            client.begin(1)
+        agree(played)
+
+
+def test_after_the_last_model_nobody_is_let_in() -> None:
+    with rounds(clients=2) as played:
+        played.round(0)
+        played.server.send_last(1)
+        for client in played.clients:
+            client.begin(1)
+        with pytest.raises(Gone):
+            played.come_back(0).come_back()
+
+
+def test_a_server_waits_for_nobody_without_clients() -> None:
+    with rounds(clients=1) as played:
+        played.round(0)
+        played.clients[0].close()
+        with pytest.raises(RunError, match="no client is left"):
+            played.round(1, clients=[])

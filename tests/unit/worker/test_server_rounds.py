@@ -1,0 +1,154 @@
+"""Whole rounds of a server and its clients: what both ends agree on, and what a round outlives."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from compressors.topk import TopK
+from testbed.core.bound_baselines import DAdaQuant, Fixed
+from testbed.core.errors import RunError
+from testbed.core.frame_refusals import Refusal
+from testbed.core.frames import Kind
+from testbed.worker.server.connection import Gone
+from testbed.worker.server.entries import Encoded
+from testbed.worker.server.wire import Facts
+from tests.unit.worker.server_rounds import PARAMS, SZ3, Regression, Small, agree, batch_of, rounds, sgd
+
+
+def test_what_a_broadcast_loses_comes_with_the_next() -> None:
+    """Top-k down, without feedback: what was left out is still in what the server has."""
+    with rounds(down={"codec": TopK(density=0.25), "cutoff": 100}) as played:
+        for number in range(3):
+            played.round(number)
+            agree(played)
+        place = [item.name for item in played.wire.schema.items].index("linear.weight")
+        moved = played.model.values[place].clone()
+        for number in range(3, 12):
+            played.server.begin(number)
+            for client in played.clients:
+                client.begin(number)
+                client._training.step(batch_of(client.number, number))
+                _put(client._model, client.reference, client)  # nothing is learnt any more
+                client.end(number)
+            played.server.collect(number)
+        left = (played.downlink.reference[place] - moved).norm() / moved.norm()
+        assert float(left) < 1e-3
+
+
+def _put(model: Any, tensors: Any, client: Any) -> None:
+    client._wire.schema.put(model, tensors)
+
+
+@pytest.mark.parametrize("change", ["bits", "samples", "table"])
+def test_an_update_that_cannot_be_used_is_refused_by_name_and_the_round_goes_on(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with rounds(clients=3, up=SZ3, schedule=Fixed(alpha=0.01)) as played:
+        played.round(0)
+        bad = played.clients[1]
+        pack = played.wire.pack
+
+        def damaged(
+            kind: Kind, sender: int, round_: int, encoded: Encoded, facts: Facts, *, whole: bool = False
+        ) -> Any:
+            if sender == bad.number and kind is Kind.UPDATE:
+                facts = dataclasses.replace(facts, samples=0) if change == "samples" else facts
+                entries = list(encoded.entries)
+                place = max(range(len(entries)), key=lambda one: entries[one].raw_bytes)
+                if change == "bits":  # signed by the key all the same
+                    payload = entries[place].payload.clone()
+                    payload[:8] = torch.tensor([0, 0, 192, 127] * 2, dtype=torch.uint8)
+                    entries[place] = dataclasses.replace(entries[place], payload=payload)
+                if change == "table":
+                    entries[place] = dataclasses.replace(entries[place], codec="raw", bound=0.0)
+                encoded = dataclasses.replace(encoded, entries=entries)
+            return pack(kind, sender, round_, encoded, facts, whole=whole)
+
+        monkeypatch.setattr(played.wire, "pack", damaged)
+        note = played.round(1)
+        assert note["clients"] == 2 and list(note["left"]) == ["1"]
+        told = {"bits": "linear.weight: a range", "samples": "0 samples", "table": "linear.weight: "}[change]
+        assert told in note["left"]["1"]
+        with pytest.raises(Gone) as caught:
+            bad.begin(2)
+        assert caught.value.reason is (Refusal.NUMBER if change == "samples" else Refusal.TENSOR)
+        assert told in str(caught.value)
+        after = played.round(2, clients=[0, 2])
+        assert after["clients"] == 2 and after["left"] == note["left"]
+
+
+def test_who_says_nothing_by_the_deadline_is_out() -> None:
+    with rounds(clients=2, message_s=0.2) as played:
+        played.server.begin(0)
+        played.clients[0].begin(0)
+        played.clients[0]._training.step(batch_of(0, 0))
+        played.clients[0].end(0)
+        played.server.collect(0)
+        (note,) = played.server.take_notes()
+        assert note["clients"] == 1 and "late" in note["left"]["1"]
+        played.server.begin(1)
+        with pytest.raises(RunError, match=r"(?s)no client is left\n.*client 0: .*late"):
+            played.server.collect(1)
+
+
+@pytest.mark.parametrize("payload", ["params", "delta", "grad"])
+def test_running_statistics_are_averaged_and_counters_are_a_clients_own(payload: str) -> None:
+    with rounds(clients=2, up={"payload": payload}, down={"payload": "params"}) as played:
+        played.round(0, steps=2)
+        names = [item.name for item in played.wire.schema.items]
+        after = dict(zip(names, played.model.values, strict=True))
+        means = [model.norm.running_mean for model in played.models[1:]]
+        torch.testing.assert_close(after["norm.running_mean"], (means[0] + means[1]) / 2)
+        assert not torch.equal(means[0], means[1])
+        assert after["norm.num_batches_tracked"].tolist() == 2
+        assert bool((after["norm.running_var"] > 0).all())
+        assert torch.equal(played.models[0].norm.running_var, after["norm.running_var"])
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_mean_gradient_is_what_the_servers_optimizer_steps_by(steps: int) -> None:
+    """Of all batches of a round, at the parameters that were sent; clients' own parameters never move."""
+    model = Small()
+    optimizer = sgd(model)
+    with rounds(clients=2, up={"payload": "grad"}, down=PARAMS) as played:
+        for number in range(3):
+            played.round(number, steps=steps)
+            optimizer.zero_grad()
+            for client in range(2):
+                for step in range(steps):
+                    loss = Regression().loss(model, batch_of(client, number * steps + step))
+                    (loss / (2 * steps)).backward()
+            optimizer.step()
+            for (name, found), wanted in zip(played.models[0].named_parameters(), model.parameters(), strict=True):
+                torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6, msg=name)
+        assert not any(one.state for one in played.optimizers[1:])
+        assert all(state["momentum_buffer"] is not None for state in played.optimizers[0].state.values())
+
+
+def test_bounds_of_a_model_follow_from_the_step_that_the_server_took() -> None:
+    with rounds(up={"payload": "grad"}, down=SZ3, schedule=Fixed(alpha=0.1, basis="update")) as played:
+        before = played.model.values
+        played.round(0)
+        place = [item.name for item in played.wire.schema.items].index("linear.weight")
+        change = float((played.model.values[place] - before[place]).square().mean().sqrt())
+        assert played.model.step_rms is not None
+        assert played.model.step_rms[place] == pytest.approx(change, rel=1e-5)
+        played.server.begin(1)
+        lost = float((played.downlink.reference[place] - played.model.values[place]).abs().max())
+        assert 0.5 * math.sqrt(3) * 0.1 * change < lost <= 1.001 * math.sqrt(3) * 0.1 * change
+
+
+def test_who_weighs_more_in_the_mean_is_asked_for_more_levels() -> None:
+    with rounds(clients=2, up=SZ3, schedule=DAdaQuant(levels=8)) as played:
+        played.clients[1]._training._context.spec.batch_size = 64
+        played.round(0)
+        played.server.begin(1)
+        for client in played.clients:
+            client.begin(1)
+        ours, theirs = (client._alpha for client in played.clients)
+        assert ours > theirs > 0
