@@ -45,7 +45,8 @@ class Item:
 
 @dataclass(frozen=True)
 class Schema:
-    """The items of a model's `state_dict`, sorted by name, without parameters that do not learn; what has several names travels once, by the first of them.
+    """The items of a model's `state_dict`, sorted by name, without parameters that do not learn; what has several names
+    travels once, by the first of them.
 
     Statistics travel lossless and are averaged, so that a variance stays above 0. Discrete items travel lossless; after
     a round each is the one of the client with most samples, of equals the one with the lowest number: a value that some
