@@ -73,14 +73,14 @@ def test_who_comes_back_while_it_was_not_missed_takes_its_own_place() -> None:
         agree(played)
 
 
-def test_after_the_last_model_nobody_is_let_in() -> None:
+def test_with_the_last_model_nobody_is_let_in() -> None:
     with rounds(clients=2) as played:
         played.round(0)
+        back = played.come_back(0)
         played.server.send_last(1)
-        for client in played.clients:
-            client.begin(1)
+        played.clients[1].begin(1)
         with pytest.raises(Gone):
-            played.come_back(0).come_back()
+            back.come_back()
 
 
 def test_a_server_waits_for_nobody_without_clients() -> None:
