@@ -23,12 +23,13 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        worker does; how many neighbours travel together, none where factors stay where they are
     damping            rank, step, name, asked, taken
                        a factor of K-FAC that could not be inverted with the damping asked, in double precision either
-    round              rank, step, round, clients, train_loss, alpha, whole, model_bytes, update_bytes, left{}, bound{}
+    round              rank, step, round, clients, train_loss, alpha, whole, back[], model_bytes,
+                       update_bytes, left{}, bound{}
                        of strategy=parameter_server, from the server after the last step of a round: how many updates
                        are in the mean, what the tensors took as coded, of the model once and of all updates; `whole`:
-                       the model hung on nothing sent before, and clients began anew; `left`: clients that are out,
-                       and why; `alpha` of the round and `bound`, what its schedule made of it, are
-                       null where no codec goes by bounds
+                       the model hung on nothing sent before, and clients began anew; `back`: clients that have come
+                       back, and got a model of their own; `left`: clients that are out, and why; `alpha` of the round
+                       and `bound`, what its schedule made of it, are null where no codec goes by bounds
     last_model         rank, step, round, model_bytes, left{}
                        likewise, of the model that all ranks end with, sent after the last step
     transform          rank, step, parameters_before, parameters, factorised[{layer, rank, full_rank, elements,
@@ -76,8 +77,9 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        one of the spec's `events` took effect at `t_s`, asked for at `asked_s`; `what` as in
                        `core.schedule`; `name` of a link, of a "set" with its direction and the fields of LinkProfile
                        `before` and `after`, in base units of emulated time; `cause`: what the user wrote
-    left               rank, node, message  a worker was killed, failed, or was put out by the others, and the run goes
-                       on without it; who is started again has another `start` event
+    left               rank, node, message, late
+                       a worker was killed, failed, or was put out by the others, and the run goes on without it; who
+                       is started again has another `start` event; `late`: it came back, and training had ended
     fault              rank, node, message
 
 `wire_bytes`, `packets`, `drops` of a link, `cpu_s` of a node, `throttled_s`, `cpu_pressure_s`, `softnet_*`,

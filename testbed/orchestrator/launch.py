@@ -20,6 +20,7 @@ from testbed.core.spec import RunSpec
 from testbed.core.telemetry import STORE_IN_NODE, Channel, Welcome
 from testbed.orchestrator.emulation.container import Container, Sandbox
 from testbed.orchestrator.emulation.network import WORKER_INTERFACE, Network
+from testbed.orchestrator.last_words import ended, last_words
 from testbed.orchestrator.messages import checked_message
 from testbed.orchestrator.programs import MASTER_PORT, Program
 from testbed.orchestrator.roll import Roll
@@ -30,7 +31,6 @@ _LOOK_S = 1.0
 """Between two looks for who was killed while the others keep on talking, where they go on without it."""
 _BLAME_S = 1.0
 """How long a worker's complaint waits for news of one that was killed."""
-_LOG_TAIL_LINES, _LOG_TAIL_BYTES = 3, 2000
 _STARTS_AT_ONCE = 4
 _LEAVE_TIMEOUT_S = 5.0
 
@@ -62,7 +62,7 @@ class Workers:
         self._profile = (run.read_json(run.profiles) or {}).get("device_profile")
         self._zygote = zygote
         self._channels: dict[str, Channel] = {}
-        self._messages: queue.SimpleQueue[tuple[str, Message]] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[tuple[str, Channel, Message]] = queue.SimpleQueue()
         self._roll = Roll(self.nodes, patience_s=spec.timeout_s * spec.dilation)
         self._restarted: set[str] = set()
         self._t0_s: float | None = None
@@ -165,7 +165,7 @@ class Workers:
             try:
                 self._hear(node, channel)
             except ValueError as error:
-                self._messages.put((node, {"event": "fault", "message": f"sent {error}"}))
+                self._messages.put((node, channel, {"event": "fault", "message": f"sent {error}"}))
 
     def _node_of(self, connection: socket.socket) -> str | None:
         """By the process at the other end, which the kernel names; what it says of itself does not count."""
@@ -198,7 +198,7 @@ class Workers:
                 )
             )
             for message in channel.messages():
-                self._messages.put((node, checked_message(message, self.nodes.index(node))))
+                self._messages.put((node, channel, checked_message(message, self.nodes.index(node))))
 
     def busy(self, count: int) -> None:
         """All are warm: have `count` of them, spread over all, compute until they are to go."""
@@ -228,10 +228,14 @@ class Workers:
             self._look_for_dead(killed_only=True)
         if (lost := self._roll.take_loss()) is not None:
             return lost
+        if self._roll.forsaken:
+            raise RunError("; ".join([f"{self.nodes[0]} neither went on nor ended alone", *self._roll.told_losses]))
         try:
-            node, message = self._messages.get(timeout=_POLL_S)
+            node, channel, message = self._messages.get(timeout=_POLL_S)
         except queue.Empty:
             self._look_for_dead()
+            return None
+        if channel is not self._channels.get(node):  # of a process that is no more
             return None
         return (node, message) if self._is_for_the_record(node, message) else None
 
@@ -239,7 +243,7 @@ class Workers:
         """What follows for the run from what a worker says."""
         event = message["event"]
         if event in ("fault", "leaving") and self._outlives(node):
-            self._roll.lose(node, message["message"])
+            self._roll.lose(node, message["message"], says_so=event == "leaving")
             if event == "fault":
                 self.containers[node].kill()  # whatever it does yet, it is no part of the run
             return False
@@ -280,14 +284,7 @@ class Workers:
             raise RunError(f"worker {rank} on {node} {self._end_of(node, code)}")
 
     def _end_of(self, node: str, code: int) -> str:
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        return f"{how} before it was done; its last words: {self._last_words(node)}"
-
-    def _last_words(self, node: str) -> str:
-        with self.run.log(node).open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
-            lines = log.read().decode(errors="replace").strip().splitlines()
-        return " | ".join(lines[-_LOG_TAIL_LINES:]) or "none"
+        return f"{ended(code)} before it was done; its last words: {last_words(self.run.log(node))}"
 
     @property
     def all_done(self) -> bool:

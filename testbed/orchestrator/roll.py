@@ -16,13 +16,15 @@ class Roll:
 
     Args:
         nodes: by rank.
-        patience_s: wall seconds after the end of rank 0 in which all that it goes on without are to be done too.
+        patience_s: wall seconds after the end of rank 0 in which all that it goes on without are to be done too, and in
+            which it is to end itself once they are all gone.
     """
 
     def __init__(self, nodes: Sequence[str], patience_s: float) -> None:
         self._nodes = nodes
         self._patience_s = patience_s
         self._patient_until_s: float | None = None
+        self._alone_since_s: float | None = None
         self._lock = threading.Lock()
         self._done: set[str] = set()
         self._away: set[str] = set()
@@ -65,15 +67,21 @@ class Roll:
             self._away.add(node)
             self._late.discard(node)
 
-    def lose(self, node: str, why: str) -> None:
-        """It has gone by itself, or was killed. Told once, until it comes back."""
+    def lose(self, node: str, why: str, *, says_so: bool = False) -> None:
+        """It has gone by itself, or was killed. Told once, until it comes back; not of who is done.
+
+        Args:
+            says_so: it is out, and has told why. Having come back, it was too late to be in the run again.
+        """
         with self._lock:
-            if node in self._away:
+            if node in self._away or node in self._done:
                 return
+            late = says_so and node in self._late
             self._away.add(node)
             self._late.discard(node)
             rank = self._nodes.index(node)
-            self._losses.append((node, {"event": "left", "rank": rank, "node": node, "message": why}))
+            event = {"event": "left", "rank": rank, "node": node, "message": why, "late": late}
+            self._losses.append((node, event))
             self.told_losses.append(f"worker {rank} on {node} had left: {why}")
 
     def take_loss(self) -> tuple[str, Event] | None:
@@ -91,6 +99,17 @@ class Roll:
 
     def has_ended(self, node: str) -> bool:
         return node in self._done or node in self._away
+
+    @property
+    def forsaken(self) -> bool:
+        """Whether rank 0 has been alone for longer than it may take to say so."""
+        with self._lock:
+            alone = self.may_lose and self._nodes[0] not in self._done and self._outlived <= self._away
+            if not alone:
+                self._alone_since_s = None
+            elif self._alone_since_s is None:
+                self._alone_since_s = time.monotonic()
+            return self._alone_since_s is not None and time.monotonic() - self._alone_since_s > self._patience_s
 
     @property
     def all_done(self) -> bool:

@@ -99,7 +99,7 @@ class Communicator:
     networked = True
     """Whether there are others to send to."""
     address = ""
-    """Of rank 0, where others may connect to it; empty where there are none."""
+    """Of rank 0, for connections besides; empty where nobody is."""
     is_back = False
     """This rank has come back in mid-run, which no process group can be joined in: it has part in no collective."""
     meeting: Meeting | None = None
@@ -135,8 +135,7 @@ class Communicator:
         timeout = datetime.timedelta(seconds=timeout_s)
         try:
             comm.meeting = Meeting(rank, world_size, address=address, port=port, store=store, timeout_s=timeout_s)
-            place = comm.meeting.place
-            dist.init_process_group("gloo", store=place, rank=rank, world_size=world_size, timeout=timeout)
+            dist.init_process_group("gloo", store=comm.meeting.place, rank=rank, world_size=world_size, timeout=timeout)
         except (RuntimeError, OSError) as error:
             raise comm.error(f"rendezvous at {store or f'{address}:{port}'}", error) from error
         return comm

@@ -8,27 +8,30 @@ from testbed.core.units import format_time
 from testbed.orchestrator.observation.link_rules import Event, Finding
 
 MOST_REASON_CHARACTERS = 300
+_BEFORE_S = 1.0
+"""That a departure may be recorded before the crash it comes from."""
 
 
 class Departures:
-    """Of strategies that outlive a worker; of all others such a run fails."""
+    """Of strategies that outlive a worker; of all others such a run fails. Who came back too late was gone by then."""
 
     def __init__(self) -> None:
         self._left: list[Event] = []
-        self._asked: dict[str, int] = {}
-        """How often a node was to go."""
+        self._asked: dict[str, list[float]] = {}
+        """When a node was to go."""
 
     def add(self, event: Event) -> None:
-        if event["event"] == "left":
+        if event["event"] == "left" and not event["late"]:
             self._left.append(event)
         elif event["event"] == "change" and event["what"] == "crash":
-            self._asked[event["node"]] = self._asked.get(event["node"], 0) + 1
+            self._asked.setdefault(event["node"], []).append(event["t_s"])
 
     def findings(self) -> Iterator[Finding]:
-        asked = dict(self._asked)
+        asked = {node: sorted(times) for node, times in self._asked.items()}
         for event in self._left:
-            if asked.get(event["node"], 0):
-                asked[event["node"]] -= 1
+            times = asked.get(event["node"], [])
+            if times and times[0] <= event["t_s"] + _BEFORE_S:
+                times.pop(0)
                 continue
             why = event["message"].replace("\n", "; ")[:MOST_REASON_CHARACTERS]
             at = format_time(max(0.0, event["t_s"]))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from testbed.core.errors import RunError
 from testbed.core.frame_reading import Expected
 from testbed.core.frame_refusals import Refusal, Refused
-from testbed.core.frames import Frame, Kind
+from testbed.core.frames import SERVER, Frame, Kind
 
 _MOST_BUFFERS = 64
 """Of one write; the kernel takes up to 1024."""
@@ -55,7 +55,9 @@ class Connection:
 
     @property
     def name(self) -> str:
-        return "a newcomer" if self.peer is None else f"{self.peer}"
+        if self.peer is None:
+            return "a newcomer"
+        return "the server" if self.peer == SERVER else f"client {self.peer}"
 
     def read(self, into: memoryview) -> int:
         """How many bytes of `into` are filled; 0 where nothing is there yet.

@@ -68,8 +68,8 @@ class LocalTraining:
 
     def state_dict(self) -> dict[str, Any]:
         """But for model and optimizer."""
-        gradients = {name: p.grad for name, p in self._context.model.named_parameters() if p.grad is not None}
-        return {"losses": self._losses, "gradients": gradients if self.payload == "grad" else {}}
+        gradients = {name: p.grad.clone() for name, p in self._context.model.named_parameters() if p.grad is not None}
+        return {"losses": list(self._losses), "gradients": gradients if self.payload == "grad" else {}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._losses = state["losses"]

@@ -109,6 +109,7 @@ class Server:
             "alpha": self.schedule.alpha if self._is_bounded else None,
             "model_bytes": coded_bytes(encoded.entries),
             "whole": whole,
+            "back": sorted(newcomers),
         }
         self.seats.require_some()
 
@@ -155,9 +156,9 @@ class Server:
             "schedule": self.schedule.state_dict(),
             "updates": None if updates is None else {"rms": updates.rms, "clients": updates.clients},
             "samples": self._samples,
-            "left": self.seats.left,
-            "note": self._note,
-            "notes": self._notes,
+            "left": dict(self.seats.left),
+            "note": dict(self._note),
+            "notes": list(self._notes),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -201,11 +202,13 @@ class Server:
         told.add(client, frame, entries)
 
     def _alphas(self) -> dict[int, float]:
-        """Of each client; 0: what it sends is to be lossless. By its part in the last mean, or alike before any."""
+        """Of each client; 0: what it sends is to be lossless. By its part in the last mean, as others on average
+        if it had none, or alike before any."""
         clients = self.seats.clients
         if self.schedule.lossless_uplink:
             return dict.fromkeys(clients, 0.0)
-        samples = [self._samples.get(client, 1) for client in clients]
+        usual = max(1, sum(self._samples.values()) // max(1, len(self._samples)))
+        samples = [self._samples.get(client, usual) for client in clients]
         weights = [count / sum(samples) for count in samples]
         return dict(zip(clients, self.schedule.client_alphas(weights), strict=True))
 

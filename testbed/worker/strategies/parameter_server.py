@@ -134,6 +134,7 @@ class ParameterServer(Strategy):
         except InputError as error:
             yield from (f"{name}: {type(workload).__name__}: {fault}" for fault in error.faults)
 
+    @_left_once_out()
     def bind(self, context: WorkerContext) -> None:
         self._context, self._step = context, -1
         self._server: Server | None = None

@@ -165,7 +165,14 @@ def test_of_a_run_that_went_on_without_a_rank_steps_are_those_of_the_rest(tmp_pa
         summary = summary_of(run)
         return summary["steps"], summary["workers_at_end"]
 
-    left = {"event": "left", "t_s": 4.5, "rank": 3, "node": "virginia-1", "message": "was ended by SIGKILL"}
+    left = {
+        "event": "left",
+        "t_s": 4.5,
+        "rank": 3,
+        "node": "virginia-1",
+        "message": "was ended by SIGKILL",
+        "late": False,
+    }
     assert told() == (4, 4)
     assert told(left) == (10, 3)
     assert told(left, {"event": "start", "t_s": 8.0, "rank": 3, "late_s": 0.0}) == (10, 4)

@@ -62,8 +62,12 @@ class Launched(Workers):
         if begun:
             self.go(0.0)
 
-    def say(self, rank: int, message: dict[str, Any]) -> None:
-        self._messages.put((self.nodes[rank], {"rank": rank, **message}))
+    def say(self, rank: int, message: dict[str, Any], *, by: Any = None) -> None:
+        """
+        Args:
+            by: another process's channel than the node's own.
+        """
+        self._messages.put((self.nodes[rank], by or self.fakes[rank], {"rank": rank, **message}))
 
     def hear(self) -> list[tuple[int, str]]:
         """What comes for the record, until there is nothing new for a moment."""
@@ -179,6 +183,54 @@ def test_one_that_is_not_back_in_time_keeps_nobody(tmp_path: Path) -> None:
         workers.say(rank, {"event": "done"})
     assert [rank for rank, _ in workers.hear()] == [2, 1, 0]
     assert workers.all_done
+
+
+def test_one_that_says_it_is_too_late_was_late_and_one_that_breaks_was_not(tmp_path: Path) -> None:
+    workers = Launched(tmp_path)
+    for node, event in ((1, "leaving"), (2, "fault")):
+        workers.crash(workers.nodes[node])
+        workers.join(workers.nodes[node])
+        workers._channels[workers.nodes[node]] = workers.fakes[node]  # type: ignore[assignment]
+        workers.say(node, {"event": event, "message": "the server is over"})
+    found = []
+    while (received := workers.next_message()) is not None or len(found) < 4:
+        found += [received[1]] if received is not None else []
+    assert [(one["rank"], one["late"]) for one in found] == [(1, False), (2, False), (1, True), (2, False)]
+
+
+def test_what_the_process_before_had_said_is_not_of_the_one_that_came_back(tmp_path: Path) -> None:
+    workers = Launched(tmp_path)
+    workers.crash(workers.nodes[2])
+    workers.join(workers.nodes[2])
+    fake: Any = workers.fakes[2]
+    workers._channels[workers.nodes[2]] = fake
+    workers.hear()
+    for message in ({"event": "fault", "message": "nan"}, {"event": "done"}, {"event": "warm"}):
+        workers.say(2, message, by=Fake())
+        assert workers.hear() == []
+    assert fake.code is None and not workers.all_done
+
+
+def test_who_is_done_is_not_lost_any_more(tmp_path: Path) -> None:
+    workers = Launched(tmp_path)
+    for rank in (0, 1, 2):
+        workers.say(rank, {"event": "done"})
+        workers.hear()
+    workers._is_for_the_record(workers.nodes[2], {"event": "fault", "message": "nan"})
+    assert workers.all_done and workers.next_message() is None
+
+
+def test_a_server_that_stays_alone_without_a_word_ends_the_run(tmp_path: Path) -> None:
+    workers = Launched(tmp_path, timeout_s=0.01)
+    for rank in (1, 2):
+        workers.say(rank, {"event": "leaving", "message": "this client is out"})
+
+    def listen() -> None:
+        while not workers.all_done:
+            workers.hear()
+
+    with pytest.raises(RunError, match=r"neither went on nor ended alone; worker 1 on .* had left: this client is out"):
+        listen()
 
 
 def test_one_that_hangs_is_not_waited_for_longer_than_a_time_out_after_the_server(tmp_path: Path) -> None:

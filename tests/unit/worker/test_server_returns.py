@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from testbed.core.bound_baselines import Fixed
+from testbed.core.bound_baselines import DAdaQuant, Fixed
 from testbed.core.errors import RunError
 from testbed.worker.server.connection import Gone
 from testbed.worker.server.schema import PARAMETER
@@ -62,6 +62,19 @@ def test_of_halves_it_gets_what_differences_have_made_of_them() -> None:
         assert back.reference[place].dtype == torch.float32
 
 
+def test_its_bound_is_that_of_the_others_where_bounds_go_by_weights() -> None:
+    with rounds(clients=3, up=SZ3, schedule=DAdaQuant(levels=64)) as played:
+        played.round(0)
+        played.clients[1].close()
+        played.round(1, clients=[0, 2])
+        back = played.come_back(1)
+        played.server.begin(2)
+        back.come_back()
+        for client in played.clients:
+            client.begin(2)
+        assert {client._alpha for client in played.clients} == {played.clients[0]._alpha}
+
+
 def test_who_comes_back_while_it_was_not_missed_takes_its_own_place() -> None:
     with rounds(clients=2) as played:
         played.round(0)
@@ -73,14 +86,14 @@ def test_who_comes_back_while_it_was_not_missed_takes_its_own_place() -> None:
         agree(played)
 
 
-def test_after_the_last_model_nobody_is_let_in() -> None:
+def test_with_the_last_model_nobody_is_let_in() -> None:
     with rounds(clients=2) as played:
         played.round(0)
+        back = played.come_back(0)
         played.server.send_last(1)
-        for client in played.clients:
-            client.begin(1)
+        played.clients[1].begin(1)
         with pytest.raises(Gone):
-            played.come_back(0).come_back()
+            back.come_back()
 
 
 def test_a_server_waits_for_nobody_without_clients() -> None:
