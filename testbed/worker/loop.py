@@ -129,7 +129,8 @@ class Training:
         self._queueing.take_s()
         self.comm.stopwatch.take_s()
         self._sent_bytes = self.comm.payload_bytes
-        t_s, late_s = self._since_s(t0_s), self._since_s(begin_s)
+        t_s = self._since_s(t0_s)
+        late_s = self._since_s(begin_s) if self.comm.is_back else t_s
         self.emit({"event": "start", "t_s": t_s, "rank": self.comm.rank, "late_s": late_s})
         for step in range(first, self.steps):
             self._step(step, t0_s)

@@ -231,6 +231,6 @@ def test_a_round_goes_on_without_a_client_that_died(tmp_path: Path) -> None:
     rounds = outcome.of("round")
     assert len(rounds) == 15 and rounds[0]["clients"] == 3 and rounds[-1]["clients"] == 2
     left = rounds[-1]["left"]
-    assert list(left) == ["1"] and "connection of 1 is over" in left["1"]
+    assert list(left) == ["1"] and "connection of client 1 is over" in left["1"]
     assert len(outcome.losses(1)) == len(outcome.losses(3)) == 30
     assert outcome.status == {0: 0, 1: 0, 2: -signal.SIGKILL, 3: 0} and not outcome.of("fault")
