@@ -62,7 +62,7 @@ class Payload(IntEnum):
     """There are none; a text may be."""
     PARAMS = 1
     DELTA = 2
-    """To be added to the reference of the frame's epoch."""
+    """To be added to the reference of the frame's epoch; by a client that has come back, and has none, to nothing."""
     GRAD = 3
 
 
