@@ -10,6 +10,8 @@ from torch import nn
 from testbed.core.frames import Kind
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.server import bounding
+from testbed.worker.server.gated import GatedCoder
+from testbed.worker.server.spent import Spent
 from testbed.worker.server.streams import Connection, Pace, receive, send
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.wire import Facts, Wire, entries_of
@@ -48,6 +50,8 @@ class Client:
         self.reference = wire.schema.take(model)
         """What the server has sent last, as it was decoded: the same bits on all clients, and known to the server."""
         self._alpha = 0.0
+        self._gate = up if isinstance(up, GatedCoder) else None
+        self._decode_s = 0.0
 
     def begin(self, round_: int) -> None:
         """Wait for the model, and take it over."""
@@ -55,10 +59,13 @@ class Client:
         with self._clock.phase(WAITING):
             frame = receive(self._connection, expected, deadline_s=self._deadline_s(), pace=self._pace)
         end()
+        if self._gate is not None:
+            self._gate.arrived(frame.decode_s)
         schema = self._wire.schema
         with self._clock.phase("decompress"):
-            origin = self._wire.origin(frame.sender, round_)
+            origin, spent = self._wire.origin(frame.sender, round_), Spent(self._clock.dilation)
             found = self._down.decode(entries_of(frame), self.reference, origin=origin)
+            self._decode_s = spent.seconds()
         with self._clock.phase("optimizer"):
             is_change = self._down.plan.payload == "delta"
             self.reference = schema.moved(self.reference, found) if is_change else found
@@ -81,9 +88,11 @@ class Client:
                 measured=measured,
                 decoded=False,
             )
-            facts = Facts(samples=samples, train_loss=train_loss)
+            facts = Facts(samples=samples, train_loss=train_loss, decode_s=self._decode_s)
             pieces = self._wire.pack(Kind.UPDATE, self.number, round_, encoded, facts)
         self._clock.mark()
+        if self._gate is not None:
+            self._gate.sends([self._connection])
         expected, end = self._wire.expected(Kind.MODEL), self._stopwatch.start()
         with self._clock.phase(WAITING):
             send(self._connection, pieces, expected, deadline_s=self._deadline_s(), pace=self._pace)
@@ -91,6 +100,9 @@ class Client:
 
     def close(self) -> None:
         self._connection.close()
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        return [] if self._gate is None else self._gate.take_notes()
 
     def state_dict(self) -> dict[str, Any]:
         return {"reference": self.reference, "alpha": self._alpha, "up": self._up.state_dict()}

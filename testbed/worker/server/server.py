@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -19,7 +20,10 @@ from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.server import bounding
 from testbed.worker.server.average import Average
 from testbed.worker.server.connection import Gone
-from testbed.worker.server.entries import Encoded
+from testbed.worker.server.decoders import Decoded, Decoders
+from testbed.worker.server.entries import Encoded, Entry
+from testbed.worker.server.gated import GatedCoder
+from testbed.worker.server.heard import Heard, decode_s
 from testbed.worker.server.streams import Connection, Pace, gather, scatter
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.wire import Facts, Wire, coded_bytes, entries_of
@@ -36,6 +40,7 @@ class Server:
 
     Args:
         connections: of all clients, by their numbers; who sends what cannot be used, or nothing, is taken out of them.
+        decoders: threads beside this one that decode what clients send; see `Decoders`.
         round_s: wall seconds that a round's messages may be waited for, or be under way, each way.
     """
 
@@ -53,8 +58,11 @@ class Server:
         round_s: float,
         clock: PhaseClock,
         stopwatch: Stopwatch,
+        decoders: int = 0,
     ) -> None:
         self._model, self._wire, self._up, self._down = model, wire, up, down
+        self._gate = down if isinstance(down, GatedCoder) else None
+        self._decoders, self._decode_s = Decoders(decoders, clock), 0.0
         self.schedule, self._probe, self.connections = schedule, probe, connections
         self._pace, self._round_s, self._clock, self._stopwatch = pace, round_s, clock, stopwatch
         self.values: Tensors = wire.schema.take(model)
@@ -96,10 +104,12 @@ class Server:
             encoded, found = self._encoded(round_, lossless=is_last or schedule.lossless)
             alphas = self._alphas()
             pieces = {
-                alpha: self._wire.pack(Kind.MODEL, SERVER, round_, encoded, Facts(alpha=alpha))
+                alpha: self._wire.pack(Kind.MODEL, SERVER, round_, encoded, Facts(alpha=alpha, decode_s=self._decode_s))
                 for alpha in set(alphas.values())
             }
         self._clock.mark()
+        if self._gate is not None:
+            self._gate.sends(self.connections.values())
         for alpha, frame in pieces.items():
             those = {client: self.connections[client] for client in alphas if alphas[client] == alpha}
             for client, end in self._waiting(scatter(those, frame, deadline_s=self._deadline_s(), pace=self._pace)):
@@ -121,32 +131,29 @@ class Server:
             RunError: nobody has sent anything that can be used.
         """
         average = Average(self._wire.schema, list(self.connections))
-        losses: dict[int, float] = {}
-        rms: dict[int, list[float]] = {}
-        sent_bytes = 0
+        found: dict[int, Heard] = {}
         expected = self._wire.expected(Kind.UPDATE, round_)
         coming = gather(self.connections, expected, deadline_s=self._deadline_s(), pace=self._pace)
-        for client, end in self._waiting(coming):
+        for client, end in self._decoders.each(self._waiting(coming), partial(self._decode, round_)):
             with self._clock.phase("decompress"):
                 try:
-                    if not isinstance(end, Frame):
+                    if not isinstance(end, Decoded):
                         raise end
-                    entries = entries_of(end)
-                    tensors = self._up.decode(entries, self.reference, origin=self._wire.origin(client, round_))
-                    average.add(client, end.samples, tensors)
+                    average.add(client, end.frame.samples, end.tensors)
                 except (Refused, Gone, PayloadError, ValueError) as error:
                     self._let_go(client, error)
                     continue
-            losses[client] = end.train_loss
-            rms[client] = [entry.update_rms for entry in entries]
-            sent_bytes += coded_bytes(entries)
+            found[client] = Heard.of(end)
         self._require_clients()
         with self._clock.phase("optimizer"):
             mean = average.mean()
             is_change = self._up.plan.payload == "delta"
             # moved from what has been averaged, not from what clients have: what a broadcast loses comes with the next
             self._put(self._wire.schema.moved(self.values, mean) if is_change else mean)
-        self._end(round_, average, losses, rms, sent_bytes)
+        if self._gate is not None:
+            self._gate.arrived(max(one.model_decode_s for one in found.values()))
+        self._decode_s = decode_s(found.values(), self._decoders.count)
+        self._end(round_, average, found)
 
     def take_over(self) -> None:
         """The model becomes what clients have."""
@@ -155,10 +162,11 @@ class Server:
     def close(self) -> None:
         for connection in self.connections.values():
             connection.close()
+        self._decoders.close()
 
     def take_notes(self) -> list[dict[str, Any]]:
         taken, self.notes = self.notes, []
-        return taken
+        return taken if self._gate is None else [*self._gate.take_notes(), *taken]
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -193,6 +201,8 @@ class Server:
         values = schema.delta(self.values, self.reference) if is_change else self.values
         measured = coder.measure(values, self.reference)
         asks = schedule.probes and coder.plan.bounded
+        if self._gate is not None and self._update_rms and not lossless:
+            asks = asks and not self._gate.skips(round_)
         loss = self._probe() if asks and not lossless else None
         while True:
             bounds = None
@@ -211,6 +221,10 @@ class Server:
                 return encoded, found
             schedule.violated()
 
+    def _decode(self, round_: int, client: int, frame: Frame) -> tuple[list[Entry], Tensors]:
+        entries = entries_of(frame)
+        return entries, self._up.decode(entries, self.reference, origin=self._wire.origin(client, round_))
+
     def _loss_of(self, tensors: Tensors) -> float:
         schema = self._wire.schema
         schema.put(self._model, tensors)
@@ -227,19 +241,12 @@ class Server:
         weights = [1 / len(clients)] * len(clients)
         return dict(zip(clients, self.schedule.client_alphas(weights), strict=True))
 
-    def _end(
-        self,
-        round_: int,
-        average: Average,
-        losses: dict[int, float],
-        rms: dict[int, list[float]],
-        sent_bytes: int,
-    ) -> None:
-        samples = [int(average.weights[client]) for client in sorted(rms)]
-        by_item = zip(*(rms[client] for client in sorted(rms)), strict=True)
+    def _end(self, round_: int, average: Average, found: dict[int, Heard]) -> None:
+        samples = [int(average.weights[client]) for client in sorted(found)]
+        by_item = zip(*(found[client].update_rms for client in sorted(found)), strict=True)
         self._update_rms = [mean_update_rms(each, samples) for each in by_item]
-        self._clients = len(rms)
-        train_loss = math.fsum(average.weights[one] * losses[one] for one in losses) / sum(samples)
+        self._clients = len(found)
+        train_loss = math.fsum(average.weights[one] * found[one].train_loss for one in found) / sum(samples)
         facts = RoundFacts(
             round=round_,
             train_loss=train_loss,
@@ -252,7 +259,8 @@ class Server:
             self._good = self._began
         self.notes.append(
             self._note
-            | {"clients": len(rms), "train_loss": train_loss, "update_bytes": sent_bytes}
+            | {"clients": len(found), "train_loss": train_loss}
+            | {"update_bytes": sum(one.coded_bytes for one in found.values())}
             | {"left": dict(self._left), "bound": self.schedule.note() if self._bounded else None}
         )
 

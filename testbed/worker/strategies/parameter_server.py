@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -12,10 +13,14 @@ from testbed.core import parameter_faults
 from testbed.core.bound_baselines import Fixed
 from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.bound_schedules import AdaptiveBound
+from testbed.core.break_even import Gate
 from testbed.core.errors import RunError
 from testbed.core.frames import Kind
 from testbed.worker.server.asked import asked_plan
 from testbed.worker.server.client import Client
+from testbed.worker.server.codecs import OfCompressor
+from testbed.worker.server.gated import GatedCoder, can_gate
+from testbed.worker.server.plan import Plan
 from testbed.worker.server.schema import Schema
 from testbed.worker.server.server import Server
 from testbed.worker.server.streams import Connection, Listener, Pace, connect, send
@@ -28,6 +33,7 @@ KEY_BYTES = 32
 _NO_PACE = Pace(least_bytes_s=0.0, window_s=60.0)
 """Links are as slow as a run asks for; who is late is told by the deadline."""
 _PROBE_SEED = 1
+MOST_DECODERS = 64
 
 
 class ParameterServer(Strategy):
@@ -61,6 +67,9 @@ class ParameterServer(Strategy):
         bound: the schedule of error bounds, given as `{_target_: …}`.
         probe_samples: training samples on which the server tries a broadcast before it sends it, if the schedule asks.
         round_timeout_s: emulated seconds that a round's messages are waited for, or may be under way, each way.
+        gate: whether what compression would bring no faster travels raw, by what a sender measures; or a
+            `testbed.core.break_even.Gate`, given as `{_target_: …}`. Two runs then differ as their times do.
+        decoders: threads with which the server decodes what clients send while more of it arrives; 0: its only one.
 
     Raises:
         ValueError: a parameter is not one of these.
@@ -75,6 +84,8 @@ class ParameterServer(Strategy):
         bound: BoundSchedule | None = None,
         probe_samples: int = 200,
         round_timeout_s: float = 120.0,
+        gate: bool | Gate = False,
+        decoders: int = 0,
     ) -> None:
         self.schedule: BoundSchedule = AdaptiveBound() if bound is None else bound
         self._asked = {"up": dict(uplink or {}), "down": dict(downlink or {})}
@@ -82,9 +93,12 @@ class ParameterServer(Strategy):
             parameter_faults.whole("local_steps", local_steps, 1),
             parameter_faults.whole("probe_samples", probe_samples, 1),
             parameter_faults.number("round_timeout_s", round_timeout_s, above=0, below=float("inf")),
+            parameter_faults.whole("decoders", decoders, 0, MOST_DECODERS),
+            None if isinstance(gate, bool | Gate) else f"gate={gate!r}: must be true, false, or a break_even.Gate",
             None if hasattr(self.schedule, "client_alphas") else f"bound={bound!r}: must be a schedule of bounds",
         )
         self.local_steps, self.probe_samples, self.round_timeout_s = local_steps, probe_samples, round_timeout_s
+        self.gate, self.decoders = (Gate() if gate is True else gate or None), decoders
 
     def part(self, rank: int, world_size: int) -> tuple[int, int] | None:
         if world_size == 1:
@@ -96,7 +110,12 @@ class ParameterServer(Strategy):
             yield f"strategy=parameter_server: {type(workload).__name__} has no parameters of its own to send"
         for direction, named in (("up", "uplink"), ("down", "downlink")):
             try:
-                asked_plan(direction, self._asked[direction], compressor)
+                plan = asked_plan(direction, self._asked[direction], compressor)
+                if direction == "up" and self.decoders and isinstance(plan.coder, OfCompressor):
+                    codec = type(plan.coder.compressor).__name__
+                    raise ValueError(
+                        f"codec={codec}: is decoded by one thread alone, strategy.decoders={self.decoders}"
+                    )
             except (ValueError, TypeError) as error:
                 instead = f"use another compressor, or strategy.{named} with another codec or payload"
                 for line in str(error).splitlines():
@@ -129,7 +148,8 @@ class ParameterServer(Strategy):
             clients=comm.world_size - 1,
             seed=context.spec.seed,
         )
-        coders = {direction: Coder(schema, plan) for direction, plan in self._plans.items()}
+        sends = "up" if comm.rank else "down"
+        coders = {direction: self._coder(schema, plan, direction == sends) for direction, plan in self._plans.items()}
         if comm.rank:
             self._join(wire, coders)
         else:
@@ -170,7 +190,8 @@ class ParameterServer(Strategy):
             self._client.close()
 
     def take_notes(self) -> list[dict[str, Any]]:
-        return [] if self._server is None else self._server.take_notes()
+        role = self._server or self._client
+        return [] if role is None else role.take_notes()
 
     def state_dict(self) -> dict[str, Any]:
         role = self._server or self._client
@@ -181,6 +202,11 @@ class ParameterServer(Strategy):
         role = self._server or self._client
         if role is not None:
             role.load_state_dict(state["role"])
+
+    def _coder(self, schema: Schema, plan: Plan, sends: bool) -> Coder:
+        if self.gate is None or not sends or not can_gate(plan):
+            return Coder(schema, plan)
+        return GatedCoder(schema, plan, copy.deepcopy(self.gate), dilation=self._context.spec.dilation)
 
     def _open(self, wire: Wire, coders: Mapping[str, Coder]) -> None:
         """Be the server, and let all clients in."""
@@ -208,13 +234,15 @@ class ParameterServer(Strategy):
             model.train()
             return loss
 
+        down = coders["down"]
         self._server = Server(
             model,
             wire,
             coders["up"],
-            coders["down"],
+            down,
             schedule=self.schedule,
-            probe=probe,
+            probe=down.counted(probe) if isinstance(down, GatedCoder) else probe,
+            decoders=self.decoders,
             connections=connections,
             pace=_NO_PACE,
             round_s=self.round_timeout_s * spec.dilation,
