@@ -261,8 +261,29 @@ def _move(call: Any, descriptor: int, tensor: Tensor, offset: int) -> None:
 
 
 _ours = CodecProcess()
-encode, decode = _ours.encode, _ours.decode
-"""By this process's helper."""
+_of_thread = threading.local()
+
+
+def use(process: CodecProcess) -> None:
+    """From here on this thread's calls go to `process`, which its maker closes: other threads do not wait for them."""
+    _of_thread.process = process
+
+
+def encode(codec: str, source: Tensor, capacity: int, /, **parameters: Any) -> Tensor:
+    """By this thread's helper, which is the process's unless it has one of its own; see `CodecProcess.encode`."""
+    return _current().encode(codec, source, capacity, **parameters)
+
+
+def decode(codec: str, source: Tensor, size: int, /, **parameters: Any) -> Tensor:
+    """Likewise; see `CodecProcess.decode`."""
+    return _current().decode(codec, source, size, **parameters)
+
+
+def _current() -> CodecProcess:
+    found: CodecProcess = getattr(_of_thread, "process", _ours)
+    return found
+
+
 atexit.register(_ours.close)
 os.register_at_fork(after_in_child=_ours.forget)
 
@@ -282,5 +303,5 @@ def floats(payload: Tensor, codec: str, numel: int) -> Tensor:
 
 
 def cpu_s() -> float:
-    """CPU seconds this process's helpers have used."""
-    return _ours.cpu_s
+    """CPU seconds that this thread's helpers have used."""
+    return _current().cpu_s

@@ -41,6 +41,8 @@ class RoundFacts:
     """Of what clients made of that; None: not asked for, or broadcast raw."""
     finite: bool = True
     """Whether all new parameters are."""
+    raw: bool = False
+    """Nothing was compressed in either direction, whatever the schedule allowed: the round says nothing of alpha."""
     violations: int = 0
     """Of this round, those told by `violated` among them."""
 

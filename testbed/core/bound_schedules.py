@@ -67,7 +67,8 @@ class AdaptiveBound:
     - After a round: the running loss is G = memory G + (1 - memory) loss. After a refusal the count of steady rounds
       begins anew. Otherwise, where G > (1 - plateau) G of `patience` (phi) rounds ago, alpha is multiplied by
       `decrease`, unless it was for that reason in the last `patience` rounds. Otherwise the round was steady; from
-      `patience` steady ones on, alpha is multiplied by `increase` (gamma) in each.
+      `patience` steady ones on, alpha is multiplied by `increase` (gamma) in each. A round in which all went raw
+      changes neither alpha nor the count.
     - G > divergence * its least + slack in two rounds in a row, or anything not finite, but for what the probe has
       refused: alpha is `alpha_min`, the next round is raw both ways, and begins with the last good state. The running
       loss goes back with it, and the count of steady rounds begins anew.
@@ -164,7 +165,7 @@ class AdaptiveBound:
         why = DIVERGENCE
         if facts.finite and math.isfinite(loss) and (facts.probe_loss is None or math.isfinite(facts.probe_loss)):
             self._follow(loss)
-            adapted = self._adapt(refused > 0)
+            adapted = STEADY if facts.raw and not refused else self._adapt(refused > 0)
             why = DIVERGENCE if state.bad >= _BAD_ROUNDS else adapted
         self._turn(why == DIVERGENCE)
         self._note = {

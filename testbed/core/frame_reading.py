@@ -97,7 +97,7 @@ def read_header(data: Buffer, expected: Expected) -> Header:
         raise Refused(Refusal.LENGTH, found=f"{len(data)} bytes", asked=f"{HEADER_BYTES} or more")
     raw = bytes(data[:HEADER_BYTES])
     magic, version, kind, payload, reason, sender, round_, epoch, *rest = HEADER.unpack(raw)
-    tensors, payload_bytes, schema_hash, samples, alpha, train_loss = rest
+    tensors, payload_bytes, schema_hash, samples, alpha, train_loss, decode_s = rest
     if magic != MAGIC:
         raise Refused(Refusal.MAGIC, found=magic, asked=MAGIC)
     if version != VERSION:
@@ -114,6 +114,7 @@ def read_header(data: Buffer, expected: Expected) -> Header:
         samples=samples,
         alpha=alpha,
         train_loss=train_loss,
+        decode_s=decode_s,
         reason=REFUSALS.get(reason),
     )
     _check_place(frame, expected)
@@ -235,7 +236,7 @@ def _check_entry(tensor: Coded, coded_bytes: int, schema: Schema) -> None:
 
 
 def _check_numbers(frame: Frame) -> None:
-    magnitudes = [("alpha", frame.alpha)]
+    magnitudes = [("alpha", frame.alpha), ("decode seconds", frame.decode_s)]
     for tensor in frame.tensors:
         magnitudes += [(f"bound of tensor {tensor.index}", tensor.bound)]
         magnitudes += [(f"update RMS of tensor {tensor.index}", tensor.update_rms)]

@@ -4,14 +4,15 @@ All numbers are in network byte order. A frame is a header, a table, a payload, 
 
 | part | bytes | holds |
 |---|---|---|
-| header | 88 | magic `LHMS`, version u8, kind u8, payload kind u8, reason u8, sender u32, round u32, epoch u32, |
-|        |    | tensors u32, payload bytes u64, schema hash 32 bytes, samples u64, alpha f64, train loss f64 |
+| header | 96 | magic `LHMS`, version u8, kind u8, payload kind u8, reason u8, sender u32, round u32, epoch u32, |
+|        |    | tensors u32, payload bytes u64, schema hash 32 bytes, samples u64, alpha f64, train loss f64, |
+|        |    | decode seconds f64 |
 | table | 52 a tensor | index u32, codec (ASCII, zeros behind it) 16 bytes, bound f64, update RMS f64, raw bytes u64, |
 |       |             | coded bytes u64 |
 | payload | their sum | tensors as coded, in the order of the table; in a frame without tensors a text in UTF-8 |
 | code | 16 | BLAKE2b keyed by the run's key |
 
-so that a frame of n tensors is 104 + 52 n bytes longer than they are as coded: `frame_bytes`. Nothing in it is pickled.
+so that a frame of n tensors is 112 + 52 n bytes longer than they are as coded: `frame_bytes`. Nothing in it is pickled.
 `testbed.core.frame_reading` reads what others have sent.
 """
 
@@ -34,7 +35,7 @@ MOST_EXTRA_BYTES = 4096
 """By which a codec may make a tensor longer than it is raw; what is longer is sent raw."""
 MOST_TEXT_BYTES = 4096
 CODEC_CHARACTERS = 16
-HEADER = struct.Struct(f"!4sBBBBIIIIQ{HASH_BYTES}sQdd")
+HEADER = struct.Struct(f"!4sBBBBIIIIQ{HASH_BYTES}sQddd")
 ENTRY = struct.Struct(f"!I{CODEC_CHARACTERS}sddQQ")
 HEADER_BYTES, ENTRY_BYTES, MAC_BYTES = HEADER.size, ENTRY.size, 16
 NO_REASON = 0
@@ -92,6 +93,7 @@ class Frame:
             epoch is whole and exact, and hangs on nothing: whoever takes it forgets what it kept of those before.
         samples: the weight of an update in the mean.
         alpha: noise over update, root mean squares: what bounds follow from in this round.
+        decode_s: emulated seconds that the sender takes to decode what the receiver sends; 0: it does not say.
     """
 
     kind: Kind
@@ -104,6 +106,7 @@ class Frame:
     samples: int = 0
     alpha: float = 0.0
     train_loss: float = 0.0
+    decode_s: float = 0.0
     reason: Refusal | None = None
     text: str = ""
 
@@ -125,7 +128,8 @@ class Frame:
         try:
             header = HEADER.pack(
                 *(MAGIC, VERSION, self.kind, self.payload, reason, self.sender, self.round, self.epoch),
-                *(len(coded), sum(map(len, payload)), self.schema_hash, self.samples, self.alpha, self.train_loss),
+                *(len(coded), sum(map(len, payload)), self.schema_hash, self.samples),
+                *(self.alpha, self.train_loss, self.decode_s),
             )
             table = [
                 ENTRY.pack(one.index, _codec_field(one.codec), one.bound, one.update_rms, one.raw_bytes, view.nbytes)

@@ -32,6 +32,11 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        and `bound`, what its schedule made of it, are null where no codec goes by bounds
     last_model         rank, step, round, model_bytes, left{}
                        likewise, of the model that all ranks end with, sent after the last step
+    gate               rank, step, round, direction, compress, why, raw_s, compressed_s
+                       of strategy.gate, from whoever sends: clients "up", the server "down", to all clients; whether
+                       the round's message is compressed, and what it is predicted to take raw and compressed, decoding
+                       included, null until both were measured; `why` is "measuring", "pays", "no gain", or "probe" (it
+                       would not pay, and is measured again)
     transform          rank, step, parameters_before, parameters, factorised[{layer, rank, full_rank, elements,
                        factor_elements, lost_share}], kept{}
                        of transform=pufferfish and the like, from rank 0 after the step in which the model changed:

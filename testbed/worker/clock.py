@@ -25,6 +25,7 @@ class _Open:
     name: str
     remaining_s: float | None
     """Emulated seconds it has still to take; None: as many as it takes CPU seconds."""
+    waits: bool
 
 
 class PhaseClock:
@@ -52,21 +53,23 @@ class PhaseClock:
         return self.times.forward_s is not None
 
     @contextmanager
-    def phase(self, name: str, seconds: float | None = None) -> Iterator[None]:
+    def phase(self, name: str, seconds: float | None = None, *, waits: bool = False) -> Iterator[None]:
         """Spend time in `name`; the phase around it is suspended.
 
         Args:
             seconds: emulated; without, the CPU seconds it takes.
+            waits: for what somebody else does, which takes as long as it takes; that of `WAITING` always does.
         """
+        waits = waits or name == WAITING
         self._charge()
-        self._open.append(_Open(name, seconds))
+        self._open.append(_Open(name, seconds, waits))
         entered_s = time.monotonic()
         if not self.is_paced:
             self._due_s = entered_s  # nothing is late, so nothing is to be made good
         try:
             yield
         finally:
-            if name == WAITING:
+            if waits:
                 self._resume(entered_s)
             else:
                 self._spend_cpu()
@@ -137,7 +140,7 @@ class PhaseClock:
         if self._open:
             current = self._open[-1]
             self._cpu_seconds[current.name] = self._cpu_seconds.get(current.name, 0.0) + spent_s
-            if current.remaining_s is None and current.name != WAITING:
+            if current.remaining_s is None and not current.waits:
                 self._due_s += self.dilation * spent_s
                 if self.dilation > 1:
                     time.sleep(max(0.0, self._due_s - time.monotonic()))

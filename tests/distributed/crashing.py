@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from testbed.worker.server.client import Client
 from testbed.worker.server.connection import Connection
-from testbed.worker.server.door import NewWire
-from testbed.worker.server.plan import Plan
 from testbed.worker.strategies.parameter_server import ParameterServer
+from testbed.worker.strategy import WorkerContext
 
 DIES, STALE, WAITS = 2, 3, 1
 """Ranks: is killed in the midst of an upload; sends yesterday's round; waits until the first is back."""
@@ -23,10 +22,11 @@ _BACK = Path("back")
 
 
 class Crashing(ParameterServer):
-    def _join(self, new_wire: NewWire, plans: Mapping[str, Plan]) -> None:
-        super()._join(new_wire, plans)
-        assert self._client is not None
-        rank, is_back = self._context.rank, self._context.comm.is_back
+    def bind(self, context: WorkerContext) -> None:
+        super().bind(context)
+        if self._client is None:
+            return
+        rank, is_back = context.rank, context.comm.is_back
         self._client.end = _going_wrong(self._client, rank, is_back)  # type: ignore[method-assign]
         if is_back:
             _BACK.touch()  # its hello is on its way, which is all that the server looks for

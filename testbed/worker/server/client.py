@@ -12,11 +12,13 @@ from torch import Tensor, nn
 from testbed.core.frames import Frame, Kind
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.server import bounding
+from testbed.worker.server.gated import GatedCoder
 from testbed.worker.server.local_training import LocalTraining
+from testbed.worker.server.spent import Spent
 from testbed.worker.server.streams import Connection, receive, send
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.transfers import NO_PACE
-from testbed.worker.server.wire import Facts, Wire, entries_of
+from testbed.worker.server.wire import Facts, Wire, entries_of, is_compressed
 from testbed.worker.stopwatch import Stopwatch
 
 
@@ -58,6 +60,9 @@ class Client:
         self._alpha = 0.0
         self._first: Frame | None = None
         """What came before its round was begun."""
+        self._gate = up if isinstance(up, GatedCoder) else None
+        self._decode_s = 0.0
+        """Emulated seconds that decoding the model took; 0 where nothing of it was compressed."""
 
     def come_back(self) -> int:
         """Wait to be let in; the round that begins then. What comes first hangs on nothing, whatever is sent later."""
@@ -70,11 +75,15 @@ class Client:
         """Wait for the model, and take it over. One that is whole begins a new epoch: what was kept is forgotten."""
         first, self._first = self._first, None
         frame = first or self._receive(round_)
-        schema = self._wire.schema
+        if self._gate is not None:
+            self._gate.arrived(frame.decode_s)
+        schema, entries = self._wire.schema, entries_of(frame)
         is_whole = self._wire.is_whole(frame, self._epoch)
         with self._clock.phase("decompress"):
             coder, reference = (self._exact, None) if is_whole else (self._down, self.reference)
-            found = coder.decode(entries_of(frame), reference, origin=self._wire.origin(frame.sender, round_))
+            spent = Spent(self._clock.dilation)
+            found = coder.decode(entries, reference, origin=self._wire.origin(frame.sender, round_))
+            self._decode_s = spent.seconds() if is_compressed(entries) else 0.0
         with self._clock.phase("optimizer"):
             is_change = coder.plan.payload == "delta"
             self.reference = schema.moved(self.reference, found) if is_change else found
@@ -103,9 +112,12 @@ class Client:
                 decoded=False,
             )
             assert self._epoch is not None, "a model came first"
-            facts = Facts(epoch=self._epoch, samples=self._training.samples, train_loss=self._training.mean_loss)
+            samples, train_loss = self._training.samples, self._training.mean_loss
+            facts = Facts(epoch=self._epoch, samples=samples, train_loss=train_loss, decode_s=self._decode_s)
             pieces = self._wire.pack(Kind.UPDATE, self.number, round_, encoded, facts)
         self._clock.mark()
+        if self._gate is not None:
+            self._gate.sends([self._connection])
         expected, end = self._wire.expected(Kind.MODEL), self._stopwatch.start()
         with self._clock.phase(WAITING):
             send(self._connection, pieces, expected, deadline_s=self._deadline_s(), pace=NO_PACE)
@@ -113,6 +125,9 @@ class Client:
 
     def close(self) -> None:
         self._connection.close()
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        return [] if self._gate is None else self._gate.take_notes()
 
     def state_dict(self) -> dict[str, Any]:
         own = {"reference": list(self.reference), "epoch": self._epoch, "alpha": self._alpha}

@@ -12,11 +12,12 @@ from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.frames import SERVER
 from testbed.worker.server import bounding
 from testbed.worker.server.entries import Encoded
+from testbed.worker.server.gated import GatedCoder
 from testbed.worker.server.global_model import GlobalModel, Loss
 from testbed.worker.server.lossless import RAW
 from testbed.worker.server.plan import Plan
 from testbed.worker.server.tensors import Coder
-from testbed.worker.server.wire import Wire
+from testbed.worker.server.wire import Wire, is_compressed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,19 +43,22 @@ class Downlink:
         self._wire, self._coder, self._schedule = wire, coder, schedule
         self._model, self._probe = model, probe
         self._exact = Coder(wire.schema, coder.plan.whole)
+        self.gate = coder if isinstance(coder, GatedCoder) else None
         self.reference: Sequence[Tensor] = model.values
         """What clients have: what was sent last, as they decode it."""
         self.epoch = 0
         """How many whole models there were."""
         self.losses: tuple[float | None, float | None] = (None, None)
         """Of the model before it was encoded, and of what clients make of it, where the probe was asked."""
+        self.is_compressed = False
+        """Whether anything of what was sent last is."""
 
     def whole(self, round_: int) -> Encoded:
         """The model as it is."""
         encoded = self._exact.encode(self._model.values, None, bounds=None, origin=self._wire.origin(SERVER, round_))
         assert encoded.tensors is not None, "asked for"
         self.reference, self.losses = encoded.tensors, (None, None)
-        self.epoch += 1
+        self.epoch, self.is_compressed = self.epoch + 1, is_compressed(encoded.entries)
         self._coder.forget()
         return encoded
 
@@ -75,7 +79,7 @@ class Downlink:
         is_change = coder.plan.payload == "delta"
         values = schema.delta(self._model.values, self.reference) if is_change else self._model.values
         measured = coder.measure(values, self.reference)
-        asks = schedule.probes and coder.plan.bounded
+        asks = schedule.probes and coder.plan.bounded and not self._skips(round_, updates)
         loss = self._probe() if asks and not schedule.lossless else None
         origin = self._wire.origin(SERVER, round_)
         while True:
@@ -88,14 +92,22 @@ class Downlink:
             blurred = None if loss is None or bounds is None else self._model.loss_of(found, self._probe)
             if loss is None or blurred is None or schedule.accepts(loss, blurred):
                 self.reference, self.losses = found, (loss, blurred)
+                self.is_compressed = is_compressed(encoded.entries)
                 return encoded
             schedule.violated()
 
     def state_dict(self) -> dict[str, Any]:
         own = {"reference": list(self.reference), "epoch": self.epoch, "losses": list(self.losses)}
-        return own | {"coder": self._coder.state_dict()}
+        return own | {"is_compressed": self.is_compressed, "coder": self._coder.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.reference, self.epoch = state["reference"], state["epoch"]
         self.losses = (state["losses"][0], state["losses"][1])
+        self.is_compressed = state["is_compressed"]
         self._coder.load_state_dict(state["coder"])
+
+    def _skips(self, round_: int, updates: Updates | None) -> bool:
+        """Whether the gate has it travel raw; not asked of what is lossless anyway."""
+        if self.gate is None or updates is None or self._schedule.lossless:
+            return False
+        return self.gate.skips(round_)

@@ -48,6 +48,10 @@ class Seats:
     def clients(self) -> list[int]:
         return sorted(self._connections)
 
+    @property
+    def connections(self) -> list[Connection]:
+        return list(self._connections.values())
+
     def let_in(self) -> set[int]:
         """Those who have come back since the last time; they know no model. Nobody is waited for."""
         newcomers = self._door.let_in(self._connections)

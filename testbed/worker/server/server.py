@@ -2,55 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from compressors.payload import PayloadError
+from torch import Tensor
+
 from testbed.core.bound_rounds import BoundSchedule, RoundFacts
-from testbed.core.error_bounds import mean_update_rms
 from testbed.core.errors import RunError
 from testbed.core.frame_refusals import Refusal, Refused
 from testbed.core.frames import SERVER, Buffer, Frame, Kind
 from testbed.worker.clock import PhaseClock
 from testbed.worker.server.average import Average
+from testbed.worker.server.decoders import Decoded, Decoders
 from testbed.worker.server.downlink import Downlink, Updates
 from testbed.worker.server.entries import Encoded, Entry
 from testbed.worker.server.global_model import GlobalModel
 from testbed.worker.server.seats import Seats
 from testbed.worker.server.tensors import Coder
+from testbed.worker.server.told import Told
 from testbed.worker.server.wire import Facts, Wire, coded_bytes, entries_of
 
 MOST_RESTORES = 3
-
-
-@dataclass
-class _Told:
-    """What clients say of their updates, by their numbers."""
-
-    samples: dict[int, int] = field(default_factory=dict)
-    losses: dict[int, float] = field(default_factory=dict)
-    rms: dict[int, list[float]] = field(default_factory=dict)
-    """By item."""
-    coded_bytes: int = 0
-
-    def add(self, client: int, frame: Frame, entries: Sequence[Entry]) -> None:
-        self.samples[client], self.losses[client] = frame.samples, frame.train_loss
-        self.rms[client] = [entry.update_rms for entry in entries]
-        self.coded_bytes += coded_bytes(entries)
-
-    @property
-    def train_loss(self) -> float:
-        """Mean, weighted by samples; the same bits in whatever order they came."""
-        weighted = math.fsum(self.samples[client] * loss for client, loss in self.losses.items())
-        return weighted / sum(self.samples.values())
-
-    @property
-    def mean_rms(self) -> list[float]:
-        clients = sorted(self.samples)
-        by_item = zip(*(self.rms[client] for client in clients), strict=True)
-        return [mean_update_rms(each, [self.samples[client] for client in clients]) for each in by_item]
 
 
 class Server:
@@ -58,6 +29,7 @@ class Server:
 
     Args:
         up: of updates.
+        decoders: of what clients send.
         step_s: emulated seconds of an optimizer's step, where the model takes one a round; None: as long as it takes.
     """
 
@@ -71,18 +43,24 @@ class Server:
         schedule: BoundSchedule,
         *,
         is_bounded: bool,
+        is_gated: bool,
+        decoders: Decoders,
         clock: PhaseClock,
         step_s: float | None,
     ) -> None:
         """
         Args:
             is_bounded: whether the schedule of bounds has anything to say.
+            is_gated: whether anybody may send raw what it has set bounds for.
         """
         self._wire, self._up, self._downlink, self._model, self.seats = wire, up, downlink, model, seats
-        self.schedule, self._is_bounded, self._clock, self._step_s = schedule, is_bounded, clock, step_s
+        self.schedule, self._is_bounded, self._is_gated = schedule, is_bounded, is_gated
+        self._decoders, self._clock, self._step_s = decoders, clock, step_s
         self._updates: Updates | None = None
         self._samples: dict[int, int] = {}
         """Of each client, in the last round."""
+        self._decode_s = 0.0
+        """Emulated seconds that decoding the last round's updates takes, were they all compressed."""
         self._note: dict[str, Any] = {}
         self._notes: list[dict[str, Any]] = []
         """Of rounds that have ended, for the record."""
@@ -119,15 +97,19 @@ class Server:
         Raises:
             RunError: nobody has sent anything that can be used.
         """
-        average, told = Average(self._wire.schema, self.seats.clients), _Told()
+        average, told = Average(self._wire.schema, self.seats.clients), Told()
         expected = self._wire.expected(Kind.UPDATE, round_, self._downlink.epoch)
-        for client, frame in self.seats.frames(expected):
-            try:
+        for client, end in self._decoders.each(self.seats.frames(expected), self._decode):
+            if isinstance(end, Decoded):
                 with self._clock.phase("decompress"):
-                    self._take(client, frame, average, told)
-            except (Refused, PayloadError) as error:
-                self.seats.let_go(client, error, expected)
+                    average.add(client, end.frame.samples, end.tensors)
+                told.add(client, end)
+            else:
+                self.seats.let_go(client, end, expected)
         self.seats.require_some()
+        if self._downlink.gate is not None:
+            self._downlink.gate.arrived(told.model_decode_s)
+        self._decode_s = told.decode_s(self._decoders.count)
         with self._clock.phase("optimizer", self._step_s):
             self._model.move(average.mean())
         self._end(round_, told)
@@ -142,11 +124,16 @@ class Server:
         sent = {"round": round_, "model_bytes": coded_bytes(encoded.entries), "left": dict(self.seats.left)}
         self._notes.append({"event": "last_model"} | sent)
         self.seats.require_some()
+        self.close()
+
+    def close(self) -> None:
         self.seats.close()
+        self._decoders.close()
 
     def take_notes(self) -> list[dict[str, Any]]:
         taken, self._notes = self._notes, []
-        return taken
+        gate = self._downlink.gate
+        return taken if gate is None else [*gate.take_notes(), *taken]
 
     def state_dict(self) -> dict[str, Any]:
         updates = self._updates
@@ -187,19 +174,20 @@ class Server:
         frames: dict[tuple[int, float], list[Buffer]] = {}
         with self._clock.phase("compress"):
             for client, encoded in messages.items():
-                facts = Facts(epoch=self._downlink.epoch, alpha=alphas[client])
+                facts = Facts(epoch=self._downlink.epoch, alpha=alphas[client], decode_s=self._decode_s)
                 if (id(encoded), facts.alpha) not in frames:
                     packed = self._wire.pack(Kind.MODEL, SERVER, round_, encoded, facts, whole=whole)
                     frames[id(encoded), facts.alpha] = packed
+        if self._downlink.gate is not None:
+            self._downlink.gate.sends(self.seats.connections)
         self.seats.send({client: frames[id(one), alphas[client]] for client, one in messages.items()})
 
-    def _take(self, client: int, frame: Frame, average: Average, told: _Told) -> None:
+    def _decode(self, client: int, frame: Frame) -> tuple[list[Entry], list[Tensor]]:
         if frame.samples < 1:
             raise Refused(Refusal.NUMBER, found=f"{frame.samples} samples", asked="at least 1")
         entries = entries_of(frame)
         origin = self._wire.origin(client, frame.round)
-        average.add(client, frame.samples, self._up.decode(entries, self._downlink.reference, origin=origin))
-        told.add(client, frame, entries)
+        return entries, self._up.decode(entries, self._downlink.reference, origin=origin)
 
     def _alphas(self) -> dict[int, float]:
         """Of each client; 0: what it sends is to be lossless. By its part in the last mean, as others on average
@@ -212,7 +200,7 @@ class Server:
         weights = [count / sum(samples) for count in samples]
         return dict(zip(clients, self.schedule.client_alphas(weights), strict=True))
 
-    def _end(self, round_: int, told: _Told) -> None:
+    def _end(self, round_: int, told: Told) -> None:
         rms, stepped = told.mean_rms, self._model.step_rms
         # a step that the server takes itself averages no errors of clients' own steps
         self._updates = (
@@ -227,6 +215,7 @@ class Server:
                 probe_loss=loss,
                 probe_loss_encoded=loss_encoded,
                 finite=self._model.finite,
+                raw=self._is_gated and not (self._downlink.is_compressed or told.decoding_s),
             )
         )
         if self.schedule.good:

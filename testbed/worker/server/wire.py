@@ -9,6 +9,7 @@ from testbed.core.frame_reading import Expected
 from testbed.core.frames import SERVER, Buffer, Coded, Frame, Kind, Payload
 from testbed.core.tensor_schema import Schema as ListedSchema
 from testbed.core.tensor_schema import TensorSpec
+from testbed.worker.server import lossless
 from testbed.worker.server.codecs import Origin
 from testbed.worker.server.entries import Encoded, Entry
 from testbed.worker.server.plan import Plan
@@ -25,6 +26,7 @@ class Facts:
     samples: int = 0
     alpha: float = 0.0
     train_loss: float = 0.0
+    decode_s: float = 0.0
 
 
 class Wire:
@@ -85,6 +87,7 @@ class Wire:
             samples=facts.samples,
             alpha=facts.alpha,
             train_loss=facts.train_loss,
+            decode_s=facts.decode_s,
         ).pack(self.key)
 
     def origin(self, sender: int, round_: int) -> Origin:
@@ -110,6 +113,11 @@ def entries_of(frame: Frame) -> list[Entry]:
 
 def coded_bytes(entries: Sequence[Entry]) -> int:
     return sum(entry.coded_bytes for entry in entries)
+
+
+def is_compressed(entries: Sequence[Entry]) -> bool:
+    """Whether any went through a codec, and not as it is or not at all."""
+    return any(not entry.exact or entry.codec == lossless.ZSTD for entry in entries)
 
 
 def _coded(entry: Entry) -> Coded:

@@ -4,33 +4,28 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-
 from compressors.base import Compressor
 from testbed.core import parameter_faults
 from testbed.core.bound_baselines import Fixed
 from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.bound_schedules import AdaptiveBound
+from testbed.core.break_even import Gate
 from testbed.core.errors import InputError, Left, RunError
 from testbed.core.frame_refusals import Refused
 from testbed.worker.server.asked import asked_plan
 from testbed.worker.server.client import Client
+from testbed.worker.server.codecs import OfCompressor
 from testbed.worker.server.connection import Gone
-from testbed.worker.server.door import NewWire, come, invite
-from testbed.worker.server.downlink import Downlink
-from testbed.worker.server.global_model import GlobalModel, Loss
 from testbed.worker.server.local_training import LocalTraining
 from testbed.worker.server.plan import Plan
 from testbed.worker.server.schema import Schema
-from testbed.worker.server.seats import Seats
 from testbed.worker.server.server import Server
-from testbed.worker.server.tensors import Coder
-from testbed.worker.server.wire import Wire
+from testbed.worker.server.service import Service
 from testbed.worker.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.workload import Batch, Workload, parameters_crc32
 
 _HELD_OUT_SEED = 1
-_PATIENCE = 3
+_MOST_DECODERS = 64
 
 
 @contextmanager
@@ -78,6 +73,9 @@ class ParameterServer(Strategy):
             it. Held out only where the schedule asks, and models go by bounds.
         round_timeout_s: emulated seconds that a round's messages are waited for, or may be under way, each way. The
             clients' training comes on top where a device says how long it takes; elsewhere it counts.
+        gate: whether what compression would bring no faster travels raw, by what a sender measures; or a
+            `testbed.core.break_even.Gate`, given as `{_target_: …}`. Two runs then differ as their times do.
+        decoders: threads with which the server decodes what clients send while more of it arrives; 0: its only one.
 
     Raises:
         ValueError: a parameter is not one of these.
@@ -92,6 +90,8 @@ class ParameterServer(Strategy):
         bound: BoundSchedule | None = None,
         probe_samples: int = 200,
         round_timeout_s: float = 120.0,
+        gate: bool | Gate = False,
+        decoders: int = 0,
     ) -> None:
         self.schedule: BoundSchedule = AdaptiveBound() if bound is None else bound
         self._asked = {"up": dict(uplink or {}), "down": dict(downlink or {})}
@@ -99,9 +99,12 @@ class ParameterServer(Strategy):
             parameter_faults.whole("local_steps", local_steps, 1),
             parameter_faults.whole("probe_samples", probe_samples, 1),
             parameter_faults.number("round_timeout_s", round_timeout_s, above=0, below=float("inf")),
+            parameter_faults.whole("decoders", decoders, 0, _MOST_DECODERS),
+            None if isinstance(gate, bool | Gate) else f"gate={gate!r}: must be true, false, or a break_even.Gate",
             None if hasattr(self.schedule, "client_alphas") else f"bound={bound!r}: must be a schedule of bounds",
         )
         self.local_steps, self.probe_samples, self.round_timeout_s = local_steps, probe_samples, round_timeout_s
+        self.gate, self.decoders = (Gate() if gate is True else gate or None), decoders
 
     def part(self, rank: int, world_size: int) -> tuple[int, int] | None:
         if world_size == 1:
@@ -124,6 +127,12 @@ class ParameterServer(Strategy):
                 instead = f"use another compressor, or strategy.{named} with another codec or payload"
                 for line in str(error).splitlines():
                     yield f"{name} strategy.{named}.{line}; {instead}"
+        coder = plans["up"].coder if self.decoders and "up" in plans else None
+        if isinstance(coder, OfCompressor):
+            yield (
+                f"{name} strategy.decoders={self.decoders}: what {type(coder.compressor).__name__} sends is decoded by"
+                " one thread alone; use 0, or strategy.uplink with another codec"
+            )
         if "down" in plans and self._probes(plans["down"]) and not workload.can_hold_out:
             yield (
                 f"{name} strategy.bound: {type(self.schedule).__name__} tries models on samples that are held out, of"
@@ -139,7 +148,7 @@ class ParameterServer(Strategy):
         self._context, self._step = context, -1
         self._server: Server | None = None
         self._client: Client | None = None
-        comm, spec = context.comm, context.spec
+        comm = context.comm
         if not comm.is_back:
             comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
         if comm.world_size == 1 or not comm.networked:
@@ -152,21 +161,22 @@ class ParameterServer(Strategy):
         }
         if not any(plan.bounded for plan in plans.values()):
             self.schedule = Fixed()  # nothing asks it, and it never interferes
-        held_out: Batch = None
-        if self._probes(plans["down"]):
-            try:
-                held_out = context.workload.hold_out(self.probe_samples, spec.seed + _HELD_OUT_SEED)
-            except InputError as error:
-                raise InputError(f"strategy.probe_samples={self.probe_samples}: {error}") from error
-        schema = Schema.of(context.model)
-
-        def new_wire(key: bytes) -> Wire:
-            return Wire(schema, key, plans["up"], plans["down"], clients=comm.world_size - 1, seed=spec.seed)
-
+        held_out = self._hold_out() if self._probes(plans["down"]) else None
+        service = Service(
+            context,
+            plans["up"],
+            plans["down"],
+            self.schedule,
+            gate=self.gate,
+            decoders=self.decoders,
+            local_steps=self.local_steps,
+            round_timeout_s=self.round_timeout_s,
+        )
         if comm.rank:
-            self._join(new_wire, plans)
+            self._training = LocalTraining(context, plans["up"].payload)
+            self._client = service.client(self._training)
         else:
-            self._open(new_wire, plans, held_out)
+            self._server = service.server(held_out)
 
     @_left_once_out()
     def first_step(self) -> int:
@@ -211,7 +221,8 @@ class ParameterServer(Strategy):
             self._client.close()
 
     def take_notes(self) -> list[dict[str, Any]]:
-        return [] if self._server is None else self._server.take_notes()
+        role = self._server or self._client
+        return [] if role is None else role.take_notes()
 
     def state_dict(self) -> dict[str, Any]:
         role = self._server or self._client
@@ -226,69 +237,8 @@ class ParameterServer(Strategy):
     def _probes(self, down: Plan) -> bool:
         return self.schedule.probes and down.bounded
 
-    def _open(self, new_wire: NewWire, plans: Mapping[str, Plan], held_out: Batch) -> None:
-        """Be the server, and let all clients in."""
-        context, up = self._context, plans["up"]
-        wait_s = self._wall_s(context.spec.timeout_s)
-        wire, door = invite(context.comm, new_wire, wait_s)
-        model = GlobalModel(context.model, wire.schema, up.payload, context.optimizer)
-        down = Coder(wire.schema, plans["down"])
-        self._server = Server(
-            wire,
-            Coder(wire.schema, up),
-            Downlink(wire, down, self.schedule, model, self._loss_of(held_out)),
-            model,
-            Seats(
-                door.let_all_in(wait_s),
-                door,
-                message_s=self._wall_s(self.round_timeout_s),
-                training_s=self._training_s(),
-                clock=context.clock,
-                stopwatch=context.comm.stopwatch,
-            ),
-            self.schedule,
-            is_bounded=up.bounded or plans["down"].bounded,
-            clock=context.clock,
-            step_s=context.clock.times.optimizer_s if up.payload == "grad" else None,
-        )
-
-    def _join(self, new_wire: NewWire, plans: Mapping[str, Plan]) -> None:
-        """Be a client."""
-        context = self._context
-        wire, connection = come(context.comm, new_wire, self._wall_s(context.spec.timeout_s))
-        self._training = LocalTraining(context, plans["up"].payload)
-        self._client = Client(
-            context.comm.rank - 1,
-            context.model,
-            wire,
-            Coder(wire.schema, plans["up"]),
-            Coder(wire.schema, plans["down"]),
-            self._training,
-            basis=self.schedule.basis,
-            connection=connection,
-            patience_s=_PATIENCE * (self._wall_s(self.round_timeout_s) + self._training_s()),
-            clock=context.clock,
-            stopwatch=context.comm.stopwatch,
-        )
-
-    def _loss_of(self, batch: Batch) -> Loss:
-        """Of the model as it is, in evaluation mode."""
-        model, workload = self._context.model, self._context.workload
-
-        def loss() -> float:
-            model.eval()
-            with torch.no_grad():
-                found = float(workload.loss(model, batch))
-            model.train()
-            return found
-
-        return loss
-
-    def _training_s(self) -> float:
-        """Wall seconds of a client's training in a round; 0 where no device says how long it takes."""
-        profile = self._context.clock.times.profile
-        step_s = 0.0 if profile is None else profile.forward_s + profile.backward_s + profile.optimizer_s
-        return self._wall_s(self.local_steps * step_s)
-
-    def _wall_s(self, seconds: float) -> float:
-        return seconds * self._context.spec.dilation
+    def _hold_out(self) -> Batch:
+        try:
+            return self._context.workload.hold_out(self.probe_samples, self._context.spec.seed + _HELD_OUT_SEED)
+        except InputError as error:
+            raise InputError(f"strategy.probe_samples={self.probe_samples}: {error}") from error

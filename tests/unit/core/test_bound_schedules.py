@@ -83,6 +83,25 @@ def test_two_percent_in_three_rounds_are_no_plateau(fall: float, why: str) -> No
     assert notes[-1]["why"] == why
 
 
+def test_rounds_that_went_raw_say_nothing_of_alpha_but_where_they_diverge() -> None:
+    schedule = AdaptiveBound(alpha=0.1, patience=1)
+
+    def told(losses: list[float], start: int, *, raw: bool) -> list[float]:
+        alphas = []
+        for at, loss in enumerate(losses, start):
+            schedule.advance(RoundFacts(round=at, train_loss=loss, raw=raw))
+            alphas.append(schedule.alpha)
+        return alphas
+
+    assert told([8.0, 7.0], 0, raw=False) == pytest.approx([0.125, 0.15625])
+    assert told([6.0, 5.0, 5.0, 5.0, 5.0], 2, raw=True) == pytest.approx([0.15625] * 5)
+    schedule.violated()
+    schedule.advance(RoundFacts(round=7, train_loss=4.0, raw=True))  # it was tried, and was refused
+    note = schedule.note()
+    assert note is not None and note["why"] == "violation"
+    assert told([50.0, 50.0], 8, raw=True)[-1] == 0.01 and schedule.restore
+
+
 def test_held_out_samples_accept_what_they_hardly_see() -> None:
     schedule = AdaptiveBound()
     assert [schedule.accepts(1.0, encoded) for encoded in (0.1, 1.0, 1.0209, 1.0211)] == [True, True, True, False]

@@ -52,6 +52,7 @@ UPDATE = Frame(
     samples=100,
     alpha=0.3,
     train_loss=1.25,
+    decode_s=0.5,
 )
 WHERE = {"version": 4, "kind": 5, "payload": 6, "reason": 7, "tensors": 20, "payload_bytes": 24}
 
@@ -103,7 +104,7 @@ def test_sizes_are_known_beforehand(
     tensors = (dataclasses.replace(BIAS, data=data[1]), weight)
     frame = dataclasses.replace(UPDATE, tensors=tensors, alpha=alpha, train_loss=loss, samples=samples)
     packed = _packed(frame)
-    assert len(packed) == frame_bytes(2, sum(map(len, data))) == 104 + 52 * 2 + sum(map(len, data))
+    assert len(packed) == frame_bytes(2, sum(map(len, data))) == 112 + 52 * 2 + sum(map(len, data))
     assert parse(packed, EXPECTED) == frame
 
 
@@ -111,11 +112,11 @@ def test_the_format_is_as_documented() -> None:
     packed = _packed()
     assert packed[:24] == b"LHMS" + bytes([1, 3, 2, 0]) + struct.pack("!4I", 3, 7, 6, 2)
     assert packed[24:64] == struct.pack("!Q", 12) + SCHEMA.hash
-    assert packed[64:88] == struct.pack("!Qdd", 100, 0.3, 1.25)
-    assert packed[88:140] == struct.pack("!I16sddQQ", 1, b"sz3", 1e-3, 0.5, 24, 6)
-    assert packed[192:-16] == b"weightbias.."
+    assert packed[64:96] == struct.pack("!Qddd", 100, 0.3, 1.25, 0.5)
+    assert packed[96:148] == struct.pack("!I16sddQQ", 1, b"sz3", 1e-3, 0.5, 24, 6)
+    assert packed[200:-16] == b"weightbias.."
     assert packed[-16:] == authentication_code(KEY, [packed[:100], packed[100:-16]])
-    assert (HEADER_BYTES, ENTRY_BYTES, frame_bytes(2, 30)) == (88, 52, 104 + 2 * 52 + 30)
+    assert (HEADER_BYTES, ENTRY_BYTES, frame_bytes(2, 30)) == (96, 52, 112 + 2 * 52 + 30)
 
 
 def test_tensors_are_neither_copied_when_packed_nor_when_read() -> None:
@@ -125,7 +126,7 @@ def test_tensors_are_neither_copied_when_packed_nor_when_read() -> None:
     assert bytes(pieces[1]) == b"Weight"
     received = bytearray(_packed())
     frame = parse(received, EXPECTED)
-    received[192:193] = b"W"
+    received[200:201] = b"W"
     assert bytes(frame.tensors[0].data) == b"Weight"
 
 

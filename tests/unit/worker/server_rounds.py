@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,15 +14,19 @@ from torch import Tensor, nn
 from compressors.none import Uncompressed
 from testbed.core.bound_baselines import Fixed
 from testbed.core.bound_rounds import BoundSchedule
+from testbed.core.break_even import Gate
 from testbed.core.frames import Kind
 from testbed.worker.clock import PhaseClock
 from testbed.worker.comm import Communicator
 from testbed.worker.server.asked import asked_plan
 from testbed.worker.server.client import Client
+from testbed.worker.server.decoders import Decoders
 from testbed.worker.server.door import Door
 from testbed.worker.server.downlink import Downlink
+from testbed.worker.server.gated import GatedCoder, can_gate
 from testbed.worker.server.global_model import GlobalModel, Loss
 from testbed.worker.server.local_training import LocalTraining
+from testbed.worker.server.plan import Plan
 from testbed.worker.server.schema import Schema
 from testbed.worker.server.seats import Seats
 from testbed.worker.server.server import Server
@@ -78,9 +83,11 @@ class Rounds:
         schedule: BoundSchedule | None = None,
         probe: Loss | None = None,
         message_s: float = 40.0,
+        gate: Gate | None = None,
+        decoders: int = 0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        self.dtype = dtype
+        self.dtype, self.gate = dtype, gate
         self.schedule = Fixed() if schedule is None else schedule
         self.models = [Small().to(dtype) for _ in range(clients + 1)]
         """The server's, then the clients'."""
@@ -95,7 +102,7 @@ class Rounds:
         self.clients = [self._client(number, ours[number]) for number in range(clients)]
         self.connections = ours
         self.model = GlobalModel(self.models[0], self.wire.schema, plans["up"].payload, self.optimizers[0])
-        down_coder = Coder(self.wire.schema, plans["down"])
+        down_coder = self._sending(plans["down"])
         probing = self.loss if probe is None else probe
         self.downlink = Downlink(self.wire, down_coder, self.schedule, self.model, probing)
         self.server = Server(
@@ -106,6 +113,8 @@ class Rounds:
             Seats(theirs, self.door, message_s=message_s, training_s=0.0, clock=PhaseClock(), stopwatch=Stopwatch()),
             self.schedule,
             is_bounded=plans["up"].bounded or plans["down"].bounded,
+            is_gated=gate is not None,
+            decoders=Decoders(decoders, PhaseClock()),
             clock=PhaseClock(),
             step_s=None,
         )
@@ -129,11 +138,11 @@ class Rounds:
                 client._training.step(batch_of(client.number, number * steps + step))
             client.end(number)
         self.server.collect(number)
-        (note,) = self.server.take_notes()
+        (note,) = (note for note in self.server.take_notes() if note["event"] == "round")
         return note
 
     def close(self) -> None:
-        self.server.seats.close()
+        self.server.close()
         for client in self.clients:
             client.close()
 
@@ -147,6 +156,11 @@ class Rounds:
         self.optimizers[number + 1] = sgd(self.models[number + 1])
         self.clients[number] = self._client(number, self._knock(number))
         return self.clients[number]
+
+    def _sending(self, plan: Plan) -> Coder:
+        if self.gate is None or not can_gate(plan):
+            return Coder(self.wire.schema, plan)
+        return GatedCoder(self.wire.schema, plan, deepcopy(self.gate), dilation=1.0)
 
     def _knock(self, number: int) -> Connection:
         connection = connect(HOST, self.door.port, own=number, deadline_s=soon(), charge=_nothing)
@@ -166,7 +180,7 @@ class Rounds:
             number,
             model,
             self.wire,
-            Coder(self.wire.schema, plans["up"]),
+            self._sending(plans["up"]),
             Coder(self.wire.schema, plans["down"]),
             LocalTraining(cast(WorkerContext, context), plans["up"].payload),
             basis=self.schedule.basis,

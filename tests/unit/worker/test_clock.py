@@ -57,6 +57,16 @@ def test_under_dilation_computing_takes_its_cpu_time_and_waiting_its_share(time:
     assert clock.take() == pytest.approx({"forward": 0.02, "exposed_communication": 0.1})
 
 
+def test_waiting_for_a_thread_of_ones_own_is_waiting_under_another_name(time: FakeTime) -> None:
+    clock = _paced(dilation=4.0)
+    with clock.phase("decompress", waits=True):
+        time.work(0.01)
+        time.sleep(0.39)
+    with clock.phase("optimizer"):
+        time.work(0.02)
+    assert clock.take() == pytest.approx({"decompress": 0.1, "optimizer": 0.02})
+
+
 def test_a_stopwatch_counts_overlapping_intervals_once(time: FakeTime) -> None:
     watch = Stopwatch()
     first = watch.start()

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from testbed.core.bound_baselines import DAdaQuant, Fixed
+from testbed.core.break_even import MEASURING, NO_GAIN, PROBE, Gate
 from testbed.core.errors import RunError
 from testbed.worker.server.connection import Gone
 from testbed.worker.server.schema import PARAMETER
@@ -102,3 +103,51 @@ def test_a_server_waits_for_nobody_without_clients() -> None:
         played.clients[0].close()
         with pytest.raises(RunError, match="no client is left"):
             played.round(1, clients=[])
+
+
+@pytest.mark.parametrize("down", [SZ3, {"payload": "params", **SZ3}], ids=["delta", "params"])
+def test_beside_a_gate_and_decoders_who_comes_back_decides_anew_and_holds_the_same_bits(down: dict[str, Any]) -> None:
+    """Nothing ever pays, and every third message is compressed all the same."""
+    gate, up = Gate(margin=1e-9, probe_every=3), SZ3 | {"feedback": True}
+    with rounds(clients=2, up=up, down=down, schedule=Fixed(alpha=0.1), gate=gate, decoders=2) as played:
+        for number in range(5):
+            played.round(number)
+        whys = [note["why"] for note in played.clients[0].take_notes()]
+        assert whys == [MEASURING, MEASURING, NO_GAIN, NO_GAIN, PROBE]
+
+        back = played.come_back(1)
+        played.server.begin(5)
+        assert back.come_back() == 5
+        for client in played.clients:
+            client.begin(5)
+            client._training.step(batch_of(client.number, 5))
+            client.end(5)
+        played.server.collect(5)
+        agree(played)
+        noted = {note["event"]: note for note in played.server.take_notes()}
+        assert noted["gate"]["why"] == PROBE and noted["round"]["clients"] == 2
+        for number in range(6, 9):
+            assert played.round(number)["clients"] == 2
+            agree(played)
+        assert [note["why"] for note in back.take_notes()] == [MEASURING, MEASURING, NO_GAIN, NO_GAIN]
+
+
+def test_a_codec_is_not_measured_by_who_got_something_else() -> None:
+    """The only client has come back, and got what hangs on nothing instead."""
+    with rounds(clients=1, down=SZ3, schedule=Fixed(alpha=0.1), gate=Gate()) as played:
+        played.round(0)
+        played.round(1)
+        back = played.come_back(0)
+        played.server.begin(2)
+        assert back.come_back() == 2
+        back.begin(2)
+        back._training.step(batch_of(0, 2))
+        back.end(2)
+        played.server.collect(2)
+        gate, round_ = played.server.take_notes()
+        assert gate["why"] == MEASURING and gate["compress"] and round_["clients"] == 1
+        assert played.downlink.gate is not None
+        measured = played.downlink.gate.state_dict()["gate"]
+        assert measured["ratio"] is None and measured["rate_bit_s"] is not None
+        played.round(3)
+        assert played.downlink.gate.state_dict()["gate"]["ratio"] > 1

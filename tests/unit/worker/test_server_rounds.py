@@ -11,6 +11,8 @@ import torch
 
 from compressors.topk import TopK
 from testbed.core.bound_baselines import DAdaQuant, Fixed
+from testbed.core.bound_schedules import AdaptiveBound
+from testbed.core.break_even import Gate
 from testbed.core.errors import RunError
 from testbed.core.frame_refusals import Refusal
 from testbed.core.frames import Kind
@@ -152,3 +154,27 @@ def test_who_weighs_more_in_the_mean_is_asked_for_more_levels() -> None:
             client.begin(1)
         ours, theirs = (client._alpha for client in played.clients)
         assert ours > theirs > 0
+
+
+def test_the_schedule_is_told_of_rounds_in_which_a_gate_let_nothing_be_compressed() -> None:
+    """A client's gate compresses in rounds 0 to 2, the server's from 1 to 3, until each has measured; then never."""
+    gate, schedule = Gate(margin=1e-9, probe_every=100), AdaptiveBound(alpha=0.1, patience=1, plateau=0.0)
+    with rounds(clients=1, up=SZ3, down=SZ3, schedule=schedule, gate=gate, probe=lambda: 1.0) as played:
+        for client in played.clients:
+            client._training.step = _falling(client._training.step)  # type: ignore[method-assign]
+        alphas = [played.round(number)["bound"]["alpha"] for number in range(6)]
+        compressed = [note["compress"] for note in played.clients[0].take_notes()]
+        assert compressed == [True, True, False, False, False, False]
+    assert alphas[:3] == pytest.approx([0.1 * 1.25**rounds_ for rounds_ in (1, 2, 3)])
+    assert alphas[3:] == [alphas[2]] * 3
+
+
+def _falling(step: Any) -> Any:
+    losses = iter(1 / (1 + round_) for round_ in range(100))
+
+    def taken(batch: torch.Tensor) -> float:
+        step(batch)
+        step.__self__._losses[-1] = next(losses)
+        return float(step.__self__._losses[-1])
+
+    return taken

@@ -15,7 +15,7 @@ import pytest
 
 from testbed.core.frame_reading import parse
 from testbed.core.frame_refusals import Refusal, Refused
-from testbed.core.frames import SERVER, Frame, Kind, frame_bytes
+from testbed.core.frames import HEADER_BYTES, SERVER, Frame, Kind, frame_bytes
 from testbed.core.tensor_schema import Schema, TensorSpec
 from testbed.worker.server.streams import Gone, Pace, receive, scatter, send
 from tests.unit.worker.server_net import (
@@ -70,7 +70,7 @@ def test_a_round_there_and_back_is_counted_to_the_byte(net: Net) -> None:
 
 HALF = len(packed(frame_of(Kind.UPDATE, 1))) // 2
 OTHER = Schema.of([TensorSpec("weight", (2, 2), "float32")])
-TEN_GB = bytearray(packed(frame_of(Kind.UPDATE, 1))[:88])
+TEN_GB = bytearray(packed(frame_of(Kind.UPDATE, 1))[:HEADER_BYTES])
 TEN_GB[24:32] = struct.pack("!Q", 10 * 10**9)
 
 

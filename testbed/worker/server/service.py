@@ -1,0 +1,126 @@
+"""Either end of a parameter server, made of what a run asks for."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import KW_ONLY, dataclass
+
+import torch
+
+from testbed.core.bound_rounds import BoundSchedule
+from testbed.core.break_even import Gate
+from testbed.worker.server.client import Client
+from testbed.worker.server.decoders import Decoders
+from testbed.worker.server.door import come, invite
+from testbed.worker.server.downlink import Downlink
+from testbed.worker.server.gated import GatedCoder, can_gate
+from testbed.worker.server.global_model import GlobalModel, Loss
+from testbed.worker.server.local_training import LocalTraining
+from testbed.worker.server.plan import Plan
+from testbed.worker.server.schema import Schema
+from testbed.worker.server.seats import Seats
+from testbed.worker.server.server import Server
+from testbed.worker.server.tensors import Coder
+from testbed.worker.server.wire import Wire
+from testbed.worker.strategy import WorkerContext
+from testbed.worker.workload import Batch
+
+_PATIENCE = 3
+
+
+@dataclass(frozen=True)
+class Service:
+    """What all ranks know of it. Parameters are those of the strategy."""
+
+    context: WorkerContext
+    up: Plan
+    down: Plan
+    schedule: BoundSchedule
+    _: KW_ONLY
+    gate: Gate | None
+    decoders: int
+    local_steps: int
+    round_timeout_s: float
+
+    def server(self, held_out: Batch) -> Server:
+        """With all clients, who are let in.
+
+        Args:
+            held_out: what models are tried on.
+        """
+        context, wait_s = self.context, self._wall_s(self.context.spec.timeout_s)
+        wire, door = invite(context.comm, self._wire, wait_s)
+        model = GlobalModel(context.model, wire.schema, self.up.payload, context.optimizer)
+        down, loss = self._sending(wire.schema, self.down), self._loss_of(held_out)
+        probe = down.counted(loss) if isinstance(down, GatedCoder) else loss
+        return Server(
+            wire,
+            Coder(wire.schema, self.up),
+            Downlink(wire, down, self.schedule, model, probe),
+            model,
+            Seats(
+                door.let_all_in(wait_s),
+                door,
+                message_s=self._wall_s(self.round_timeout_s),
+                training_s=self._training_s(),
+                clock=context.clock,
+                stopwatch=context.comm.stopwatch,
+            ),
+            self.schedule,
+            is_bounded=self.up.bounded or self.down.bounded,
+            is_gated=self.gate is not None,
+            decoders=Decoders(self.decoders, context.clock),
+            clock=context.clock,
+            step_s=context.clock.times.optimizer_s if self.up.payload == "grad" else None,
+        )
+
+    def client(self, training: LocalTraining) -> Client:
+        """One that has said hello."""
+        context = self.context
+        wire, connection = come(context.comm, self._wire, self._wall_s(context.spec.timeout_s))
+        return Client(
+            context.comm.rank - 1,
+            context.model,
+            wire,
+            self._sending(wire.schema, self.up),
+            Coder(wire.schema, self.down),
+            training,
+            basis=self.schedule.basis,
+            connection=connection,
+            patience_s=_PATIENCE * (self._wall_s(self.round_timeout_s) + self._training_s()),
+            clock=context.clock,
+            stopwatch=context.comm.stopwatch,
+        )
+
+    def _wire(self, key: bytes) -> Wire:
+        context = self.context
+        schema, clients = Schema.of(context.model), context.comm.world_size - 1
+        return Wire(schema, key, self.up, self.down, clients=clients, seed=context.spec.seed)
+
+    def _sending(self, schema: Schema, plan: Plan) -> Coder:
+        """Of whoever sends by `plan`."""
+        if self.gate is None or not can_gate(plan):
+            return Coder(schema, plan)
+        return GatedCoder(schema, plan, copy.deepcopy(self.gate), dilation=self.context.spec.dilation)
+
+    def _loss_of(self, batch: Batch) -> Loss:
+        """Of the model as it is, in evaluation mode."""
+        model, workload = self.context.model, self.context.workload
+
+        def loss() -> float:
+            model.eval()
+            with torch.no_grad():
+                found = float(workload.loss(model, batch))
+            model.train()
+            return found
+
+        return loss
+
+    def _training_s(self) -> float:
+        """Wall seconds of a client's training in a round; 0 where no device says how long it takes."""
+        profile = self.context.clock.times.profile
+        step_s = 0.0 if profile is None else profile.forward_s + profile.backward_s + profile.optimizer_s
+        return self._wall_s(self.local_steps * step_s)
+
+    def _wall_s(self, seconds: float) -> float:
+        return seconds * self.context.spec.dilation
