@@ -65,16 +65,16 @@ class AdaptiveBound:
     - Before a broadcast: it is refused if the loss on held-out samples is not finite after it, or rises by more than
       tolerance * loss + slack; then alpha is multiplied by `decrease` (beta). The third refusal sends it raw.
     - After a round: the running loss is G = memory G + (1 - memory) loss. After a refusal the count of steady rounds
-      begins anew. Otherwise, where G > (1 - plateau) G of `patience` (phi) rounds ago, alpha is multiplied by
-      `decrease`, unless it was for that reason in the last `patience` rounds. Otherwise the round was steady; from
-      `patience` steady ones on, alpha is multiplied by `increase` (gamma) in each. A round in which all went raw
-      changes neither alpha nor the count.
+      begins anew. Otherwise, where G > (1 - plateau) G of `window` rounds ago, alpha is multiplied by `decrease`,
+      unless it was for that reason in the last `window` rounds. Otherwise the round was steady; from `patience` (phi)
+      steady ones on, alpha is multiplied by `increase` (gamma) in each. A round in which all went raw changes neither
+      alpha nor the count. Over a few rounds alone a loss stands still by chance.
     - G > divergence * its least + slack in two rounds in a row, or anything not finite, but for what the probe has
       refused: alpha is `alpha_min`, the next round is raw both ways, and begins with the last good state. The running
       loss goes back with it, and the count of steady rounds begins anew.
 
-    The first broadcast is raw, since no update is known. The probe sees what the broadcast loses, not what uplinks do,
-    and parameters alone bear alpha above 1: with updates as payload, more is noise that nobody notices.
+    The first broadcast is raw, since no update is known. The probe sees what the broadcast loses, not what uplinks do;
+    that alpha may be above 1 rests on their feedback. It begins tight: what is lost early delays all that follows.
 
     Args:
         alpha: noise / update, both as root mean squares, in the first round.
@@ -92,12 +92,13 @@ class AdaptiveBound:
     def __init__(
         self,
         *,
-        alpha: float = 0.3,
+        alpha: float = 0.7,
         alpha_min: float = 0.01,
-        alpha_max: float = 1.0,
+        alpha_max: float = 4.0,
         decrease: float = 0.5,
-        increase: float = 1.25,
+        increase: float = 1.04,
         patience: int = 3,
+        window: int = 10,
         tolerance: float = 0.02,
         slack: float = 1e-3,
         memory: float = 0.7,
@@ -109,6 +110,7 @@ class AdaptiveBound:
             number("decrease", decrease, above=0, below=1),
             number("increase", increase, above=1, below=math.inf),
             whole("patience", patience, 1),
+            whole("window", window, 1),
             number("tolerance", tolerance, least=0, below=math.inf),
             number("slack", slack, least=0, below=math.inf),
             fraction("memory", memory),
@@ -116,7 +118,7 @@ class AdaptiveBound:
             number("divergence", divergence, above=1, below=math.inf),
         )
         self._limits, self._decrease, self._increase = (alpha_min, alpha_max), decrease, increase
-        self._patience, self._memory, self._plateau = patience, memory, plateau
+        self._patience, self._window, self._memory, self._plateau = patience, window, memory, plateau
         self._tolerance, self._slack, self._divergence = tolerance, slack, divergence
         self._state = _State(alpha, alpha)
         self._note: dict[str, Any] | None = None
@@ -194,7 +196,7 @@ class AdaptiveBound:
         state = self._state
         running = with_running(state.running, loss, self._memory)
         # as far back as a plateau looks, from before the rounds that a divergence takes back
-        state.running, now = running[-self._patience - 1 - _BAD_ROUNDS :], running[-1]
+        state.running, now = running[-self._window - 1 - _BAD_ROUNDS :], running[-1]
         state.least = now if state.least is None else min(state.least, now)
         state.bad = state.bad + 1 if now > self._divergence * state.least + self._slack else 0
 
@@ -205,7 +207,7 @@ class AdaptiveBound:
             state.steady, why = 0, VIOLATION
         elif state.cooling <= 0 and self._stands():
             self._tighten()
-            state.cooling, state.steady, why = self._patience, 0, PLATEAU
+            state.cooling, state.steady, why = self._window, 0, PLATEAU
         else:
             state.steady += 1
             if state.steady >= self._patience and state.alpha < self._limits[1]:
@@ -215,7 +217,7 @@ class AdaptiveBound:
 
     def _stands(self) -> bool:
         """Whether the running loss does."""
-        running, back = self._state.running, self._patience + 1
+        running, back = self._state.running, self._window + 1
         return len(running) >= back and running[-1] > (1 - self._plateau) * running[-back]
 
     def _tighten(self) -> None:

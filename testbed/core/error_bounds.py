@@ -66,6 +66,20 @@ def downlink_bound(
     return uplink_bound(alpha / math.sqrt(clients), update_rms, value_range, rho=rho)
 
 
+def pooled_rms(rms: Sequence[float], counts: Sequence[int]) -> float:
+    """Root mean square of the elements of several tensors together.
+
+    Bounds that follow from one u for all tensors are one step for all: of the steps that cost as many bits, those with
+    the least squared error, as long as steps are small.
+
+    Args:
+        rms: of each tensor.
+        counts: its elements.
+    """
+    total = sum(counts)
+    return math.sqrt(math.fsum(n * u * u for n, u in zip(counts, rms, strict=True)) / total) if total else 0.0
+
+
 def range_bound(share: float, value_range: float) -> float:
     """The absolute bound that is `share` of the range of values, as compressors call relative (REL).
 

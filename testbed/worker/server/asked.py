@@ -10,13 +10,13 @@ from compressors.base import Compressor
 from compressors.none import Uncompressed
 from compressors.sz3 import SZ3
 from testbed.worker.laws import catalogue
-from testbed.worker.server.plan import CODECS, Plan
+from testbed.worker.server.plan import BOUNDED, CODECS, Plan
 
 _DEFAULT_BOUND = SZ3().error_bound
 _RUNS_OWN = "compressor"
 """Of a direction's `codec`: that of the run."""
 _AUTO = "auto"
-"""Feedback where the run's compressor wants it, of what is sent up."""
+"""Feedback where the compressor wants it, and of codecs that go by bounds; of what is sent up."""
 
 
 def asked_plan(direction: str, given: Mapping[str, Any], compressor: Compressor) -> Plan:
@@ -42,8 +42,8 @@ def asked_plan(direction: str, given: Mapping[str, Any], compressor: Compressor)
         codec = _named(codec)
     asked["codec"] = copy.deepcopy(codec)  # of each direction its own, since some keep a state
     if asked["feedback"] == _AUTO:
-        keeps = isinstance(codec, Compressor) and codec.uses_feedback
-        asked["feedback"] = keeps and direction == "up" and asked["payload"] != "params"
+        keeps = codec.uses_feedback if isinstance(codec, Compressor) else codec in BOUNDED
+        asked["feedback"] = keeps and direction == "up"
     if asked["feedback"] and isinstance(codec, Compressor) and codec.feedback_kind not in ("plain", "off"):
         raise ValueError(
             f"feedback: {type(codec).__name__} wants {codec.feedback_kind}, which goes with the optimizer's own steps"

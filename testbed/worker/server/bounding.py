@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from testbed.core.bound_rounds import BoundSchedule
-from testbed.core.error_bounds import RANGE, downlink_bound, range_bound, uplink_bound
+from testbed.core.error_bounds import RANGE, downlink_bound, pooled_rms, range_bound, uplink_bound
 from testbed.worker.server.tensors import Coder, Measured
 
 Bounds = dict[str, float | None]
@@ -21,12 +21,11 @@ def up(coder: Coder, basis: str, alpha: float, measured: Sequence[Measured], par
         measured: of what is sent.
         parameters: as they are now, whatever is sent of them; or gradients, where these are.
     """
+    if basis == RANGE:
+        return _of_ranges(coder, alpha, measured)
     return {
-        item.name: range_bound(alpha, one.high - one.low)
-        if basis == RANGE
-        else uplink_bound(alpha, one.update_rms, _range(tensor))
-        for item, one, tensor in zip(coder.schema.items, measured, parameters, strict=True)
-        if coder.may_lose(item)
+        name: uplink_bound(alpha, rms, value_range)
+        for name, rms, value_range in _of_updates(coder, [one.update_rms for one in measured], parameters)
     }
 
 
@@ -44,13 +43,34 @@ def down(
         update_rms: mean of the last round's clients, by item.
         clients: that took part in it, whose errors average out.
     """
+    if schedule.basis == RANGE:
+        return _of_ranges(coder, schedule.alpha, measured)
     return {
-        item.name: range_bound(schedule.alpha, one.high - one.low)
-        if schedule.basis == RANGE
-        else downlink_bound(schedule.alpha, rms, clients, _range(tensor))
-        for item, one, tensor, rms in zip(coder.schema.items, measured, parameters, update_rms, strict=True)
+        name: downlink_bound(schedule.alpha, rms, clients, value_range)
+        for name, rms, value_range in _of_updates(coder, update_rms, parameters)
+    }
+
+
+def _of_ranges(coder: Coder, alpha: float, measured: Sequence[Measured]) -> Bounds:
+    return {
+        item.name: range_bound(alpha, one.high - one.low)
+        for item, one in zip(coder.schema.items, measured, strict=True)
         if coder.may_lose(item)
     }
+
+
+def _of_updates(
+    coder: Coder, update_rms: Sequence[float], parameters: Sequence[Tensor]
+) -> list[tuple[str, float, float]]:
+    """(name, root mean square of the update, range of values) of each tensor that may lose something. The update is
+    that of all of them together; 0 where the tensor's own is."""
+    lossy = [
+        (item, rms, tensor)
+        for item, rms, tensor in zip(coder.schema.items, update_rms, parameters, strict=True)
+        if coder.may_lose(item)
+    ]
+    pooled = pooled_rms([rms for _, rms, _ in lossy], [item.numel for item, _, _ in lossy])
+    return [(item.name, pooled if rms else 0.0, _range(tensor)) for item, rms, tensor in lossy]
 
 
 def _range(tensor: Tensor) -> float:

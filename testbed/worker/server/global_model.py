@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from compressors.parts.chunks import root_mean_square
 from testbed.worker.server.entries import not_finite
-from testbed.worker.server.schema import PARAMETER, Schema
+from testbed.worker.server.lossless import same_bits
+from testbed.worker.server.schema import PARAMETER, Item, Schema
 
 Loss = Callable[[], float]
 
@@ -37,16 +38,23 @@ class GlobalModel:
         """A round does."""
         self._began = self.values
 
-    def move(self, mean: Sequence[Tensor]) -> None:
+    def move(self, mean: Sequence[Tensor], reference: Sequence[Tensor]) -> None:
         """By what the round's clients have sent, on average.
 
-        Deltas are added to what has been averaged, not to what clients have: what one broadcast loses comes with the
-        next.
+        What clients have changed is added to what has been averaged, not to what they had: what a broadcast loses is
+        no progress of theirs, and comes with the next. Of parameters it is what they sent less what they had.
+
+        Args:
+            reference: what they had, as they decoded it.
         """
         if self._payload == "grad":
             self._step(mean)
+        elif self._payload == "delta":
+            self._put(self.schema.moved(self.values, mean))
         else:
-            self._put(self.schema.moved(self.values, mean) if self._payload == "delta" else mean)
+            self._put(
+                [self._progress(*three) for three in zip(self.schema.items, mean, reference, self.values, strict=True)]
+            )
 
     def keep(self) -> None:
         """The state in which this round began is one to go back to."""
@@ -87,6 +95,12 @@ class GlobalModel:
             root_mean_square(one.view(-1)) if item.kind == PARAMETER and item.numel else 0.0
             for item, one in zip(self.schema.items, change, strict=True)
         ]
+
+    def _progress(self, item: Item, mean: Tensor, had: Tensor, value: Tensor) -> Tensor:
+        """The mean itself, to the bit, where clients had all of the model."""
+        if item.kind != PARAMETER or same_bits(had, value):
+            return mean
+        return value.to(item.wide) + (mean.to(item.wide) - had.to(item.wide))
 
     def _put(self, tensors: Sequence[Tensor]) -> None:
         self.schema.put(self._model, tensors)

@@ -16,8 +16,10 @@ from testbed.worker.server.codecs import Codec, Fp16, Int8Zstd, OfCompressor, Sz
 
 PAYLOADS = {"up": ("params", "delta", "grad"), "down": ("params", "delta")}
 LOSSLESS = ("zstd", "raw")
-CODECS = ("sz3", "int8_zstd", "fp16", *LOSSLESS)
-"""Those with an absolute bound, and the plain ones; all else is a compressor."""
+BOUNDED = ("sz3", "int8_zstd")
+"""Those with an absolute bound."""
+CODECS = (*BOUNDED, "fp16", *LOSSLESS)
+"""All that are the server's own; all else is a compressor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +94,7 @@ class Plan:
         yield flag("feedback", self.feedback)
         if not isinstance(self.codec, Compressor):
             yield choice("codec", self.codec, [*CODECS, *catalogue.names()])
-        if self.feedback is True and self.payload == "params":
-            yield "feedback=True: parameters have nothing to catch up with; use payload=delta"
-        elif self.feedback is True and self.direction == "down":
+        if self.feedback is True and self.direction == "down":
             yield "feedback=True: the server's next delta has what this one loses; it would be added twice"
 
     def _codec_faults(self) -> Iterator[str | None]:

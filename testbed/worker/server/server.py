@@ -111,7 +111,7 @@ class Server:
             self._downlink.gate.arrived(told.model_decode_s)
         self._decode_s = told.decode_s(self._decoders.count)
         with self._clock.phase("optimizer", self._step_s):
-            self._model.move(average.mean())
+            self._model.move(average.mean(), self._downlink.reference)
         self._end(round_, told)
 
     def send_last(self, round_: int) -> None:

@@ -60,8 +60,13 @@ def _play(schedule: BoundSchedule, rounds: Iterable[tuple[float, bool, int]], st
     return seen
 
 
+def _lively(**given: Any) -> AdaptiveBound:
+    """Which goes up and down within a few rounds."""
+    return AdaptiveBound(**{"alpha": 0.3, "alpha_max": 1.0, "increase": 1.25, "window": 3} | given)
+
+
 def test_a_loss_that_falls_lets_alpha_rise_from_the_third_round_on_to_its_most() -> None:
-    notes = _advance(AdaptiveBound(), [0.9**at for at in range(9)])
+    notes = _advance(_lively(), [0.9**at for at in range(9)])
     assert _told(notes, "alpha")[:5] == pytest.approx([0.3, 0.3, 0.375, 0.46875, 0.5859375])
     assert _told(notes, "alpha")[7:] == [1.0, 1.0]
     assert _told(notes, "why") == ["steady"] * 2 + ["exploration"] * 6 + ["steady"]
@@ -70,21 +75,21 @@ def test_a_loss_that_falls_lets_alpha_rise_from_the_third_round_on_to_its_most()
 
 
 def test_a_loss_that_stands_still_halves_alpha_once_in_three_rounds() -> None:
-    notes = _advance(AdaptiveBound(), [1.0] * 10)
+    notes = _advance(_lively(), [1.0] * 10)
     halved = [0.1875, 0.1875, 0.1875, 0.09375, 0.09375, 0.09375, 0.046875]
     assert _told(notes, "alpha") == pytest.approx([0.3, 0.3, 0.375, *halved])
     assert [at for at, why in enumerate(_told(notes, "why")) if why == "plateau"] == [3, 6, 9]
-    assert _told(_advance(AdaptiveBound(), [1.0] * 60), "alpha")[-1] == 0.01
+    assert _told(_advance(_lively(), [1.0] * 60), "alpha")[-1] == 0.01
 
 
 @pytest.mark.parametrize(("fall", "why"), [(0.981, "plateau"), (0.979, "exploration")])
 def test_two_percent_in_three_rounds_are_no_plateau(fall: float, why: str) -> None:
-    notes = _advance(AdaptiveBound(memory=0.0), [1.0, 1.0, 1.0, fall])
+    notes = _advance(_lively(memory=0.0), [1.0, 1.0, 1.0, fall])
     assert notes[-1]["why"] == why
 
 
 def test_rounds_that_went_raw_say_nothing_of_alpha_but_where_they_diverge() -> None:
-    schedule = AdaptiveBound(alpha=0.1, patience=1)
+    schedule = _lively(alpha=0.1, patience=1)
 
     def told(losses: list[float], start: int, *, raw: bool) -> list[float]:
         alphas = []
@@ -103,7 +108,7 @@ def test_rounds_that_went_raw_say_nothing_of_alpha_but_where_they_diverge() -> N
 
 
 def test_held_out_samples_accept_what_they_hardly_see() -> None:
-    schedule = AdaptiveBound()
+    schedule = _lively()
     assert [schedule.accepts(1.0, encoded) for encoded in (0.1, 1.0, 1.0209, 1.0211)] == [True, True, True, False]
     assert [schedule.accepts(0.0, encoded) for encoded in (0.0009, 0.0011)] == [True, False]
     assert not any(schedule.accepts(1.0, encoded) for encoded in (math.nan, math.inf, -math.inf))
@@ -111,7 +116,7 @@ def test_held_out_samples_accept_what_they_hardly_see() -> None:
 
 
 def test_a_broadcast_that_is_refused_is_tightened_and_after_three_times_sent_raw() -> None:
-    schedule = AdaptiveBound()
+    schedule = _lively()
     assert schedule.lossless and not schedule.lossless_uplink  # no update is known yet
     _advance(schedule, [1.0])
     assert not schedule.lossless
@@ -129,7 +134,7 @@ def test_a_broadcast_that_is_refused_is_tightened_and_after_three_times_sent_raw
 
 
 def test_one_refusal_sends_what_is_accepted_then() -> None:
-    schedule = AdaptiveBound()
+    schedule = _lively()
     _advance(schedule, [1.0])
     schedule.violated()
     assert (schedule.alpha, schedule.lossless) == (0.15, False)
@@ -140,7 +145,7 @@ def test_one_refusal_sends_what_is_accepted_then() -> None:
 
 
 def test_a_running_loss_far_above_its_least_twice_in_a_row_goes_back_raw() -> None:
-    schedule = AdaptiveBound(memory=0.0)
+    schedule = _lively(memory=0.0)
     goods, restores = [], []
     for at, loss in enumerate([1.0, 0.5, 0.8, 0.6, 0.8, 0.9]):  # 0.8 > 1.5 * 0.5, once; then 0.8 and 0.9
         _advance(schedule, [loss], start=at)
@@ -157,7 +162,7 @@ def test_a_running_loss_far_above_its_least_twice_in_a_row_goes_back_raw() -> No
 
 
 def test_what_went_wrong_is_forgotten_once_it_was_taken_back() -> None:
-    schedule = AdaptiveBound()
+    schedule = _lively()
     assert _advance(schedule, [1.0, 1.0, 1.0, 1.0, 10.0, 10.0])[-1]["why"] == "divergence"
     assert schedule.restores == 1
     after = _advance(schedule, [1.0, 1.0], start=6)
@@ -176,7 +181,7 @@ def test_what_went_wrong_is_forgotten_once_it_was_taken_back() -> None:
     ],
 )
 def test_what_is_not_finite_goes_back_at_once_and_says_how_often_in_a_row(facts: dict[str, Any]) -> None:
-    schedule = AdaptiveBound()
+    schedule = _lively()
     _advance(schedule, [1.0, 0.9])
     for at in (2, 3):
         schedule.advance(RoundFacts(round=at, **facts))
@@ -188,14 +193,14 @@ def test_what_is_not_finite_goes_back_at_once_and_says_how_often_in_a_row(facts:
 
 
 def test_a_loss_near_zero_is_no_divergence() -> None:
-    schedule = AdaptiveBound(memory=0.0)
+    schedule = _lively(memory=0.0)
     assert "divergence" not in _told(_advance(schedule, [1e-5, 5e-4, 9e-4, 2e-4, 8e-4]), "why")
-    assert _advance(AdaptiveBound(memory=0.0, slack=0.0), [1e-5, 5e-4, 9e-4])[-1]["why"] == "divergence"
+    assert _advance(_lively(memory=0.0, slack=0.0), [1e-5, 5e-4, 9e-4])[-1]["why"] == "divergence"
 
 
 @given(rounds=ROUNDS)
 def test_alpha_stays_within_its_limits_whatever_comes(rounds: list[tuple[float, bool, int]]) -> None:
-    schedule = AdaptiveBound(alpha_min=0.07, alpha_max=0.9, patience=2)
+    schedule = _lively(alpha_min=0.07, alpha_max=0.9, patience=2)
     for said in _play(schedule, rounds):
         alphas = [said[0], *[value for value in said[4:-4] if isinstance(value, float)], said[-4]["alpha"]]
         assert all(0.07 <= alpha <= 0.9 for alpha in alphas)
@@ -298,7 +303,7 @@ def test_ratios_of_losses_need_losses_from_zero_up(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "params", "faults"),
     [
-        ("adaptive", {"alpha": 2, "alpha_min": 0, "increase": 1, "decrease": 1, "patience": 0}, 5),
+        ("adaptive", {"alpha": 5, "alpha_min": 0, "increase": 1, "decrease": 1, "patience": 0, "window": 0}, 6),
         ("adaptive", {"alpha": 0.2, "alpha_min": 0.5, "alpha_max": 0.3}, 2),
         ("adaptive", {"tolerance": -1, "slack": math.nan, "memory": 1, "plateau": 1, "divergence": 1}, 5),
         ("fixed", {"alpha": 0, "basis": "norm"}, 2),

@@ -30,7 +30,6 @@ def test_all_faults_are_told_at_once() -> None:
     ("params", "told"),
     [
         ({"direction": "down", "payload": "grad"}, "payload=grad: unknown; known: params, delta"),
-        ({"feedback": True}, "use payload=delta"),
         ({"direction": "down", "payload": "delta", "feedback": True}, "would be added twice"),
         ({"payload": "delta", "feedback": True, "codec": "raw"}, "codec=raw loses nothing"),
         ({"dither": True, "codec": "fp16"}, "codec=fp16 does not round to even steps"),
@@ -122,7 +121,10 @@ def test_feedback_is_what_the_codec_wants_that_is_asked_for_and_each_direction_h
     assert len({id(compressor), id(up.codec), id(down.codec)}) == 3
     assert asked_plan("up", {"codec": "topk", "payload": "grad"}, Uncompressed()).feedback
     assert not asked_plan("up", {"codec": "int8"}, compressor).feedback
-    assert not asked_plan("up", {"codec": "sz3"}, compressor).feedback
+    for payload in ("params", "delta", "grad"):
+        assert asked_plan("up", {"codec": "sz3", "payload": payload}, compressor).feedback
+    assert not asked_plan("down", {"codec": "sz3"}, compressor).feedback
+    assert not asked_plan("up", {"codec": "fp16"}, compressor).feedback
     assert asked_plan("up", {}, SZ3(algorithm="interp")).algorithm == "interp"
     assert asked_plan("up", {}, Uncompressed()).codec == "raw"
 

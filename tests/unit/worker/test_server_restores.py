@@ -99,7 +99,7 @@ def test_what_the_probe_objects_to_is_sent_tighter_and_then_exactly() -> None:
         objected.append(1.0)
         return float(len(objected))  # each time worse
 
-    with rounds(down=SZ3, schedule=AdaptiveBound(), probe=probe) as played:
+    with rounds(down=SZ3, schedule=AdaptiveBound(alpha=0.3), probe=probe) as played:
         first = played.round(0)
         assert not objected and first["bound"]["lossless"], "no update is known yet"
         note = played.round(1)
@@ -113,7 +113,7 @@ def test_what_the_probe_objects_to_is_sent_tighter_and_then_exactly() -> None:
 
 def test_one_objection_tightens_what_is_sent() -> None:
     answers = iter([1.0, 2.0, 1.0])
-    with rounds(down=SZ3, schedule=AdaptiveBound(), probe=lambda: next(answers)) as played:
+    with rounds(down=SZ3, schedule=AdaptiveBound(alpha=0.3), probe=lambda: next(answers)) as played:
         played.round(0)
         note = played.round(1)
         assert (note["bound"]["violations"], note["bound"]["lossless"]) == (1, False)

@@ -51,7 +51,8 @@ def test_of_halves_it_gets_what_differences_have_made_of_them() -> None:
                 [
                     torch.full(item.shape, 1e-5) if item.kind == PARAMETER else value
                     for item, value in zip(schema.items, first, strict=True)
-                ]
+                ],
+                played.downlink.reference,
             )
         back = played.come_back(1)
         played.server.begin(3)

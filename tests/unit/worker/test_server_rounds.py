@@ -42,6 +42,26 @@ def test_what_a_broadcast_loses_comes_with_the_next() -> None:
         assert float(left) < 1e-3
 
 
+def test_what_a_broadcast_of_parameters_loses_is_no_progress_of_clients() -> None:
+    """They send parameters as they have them; what those lack of the server's model is not taken for a step."""
+    with rounds(up=PARAMS, down={**PARAMS, **SZ3}, schedule=Fixed(alpha=0.05)) as played:
+        for number in range(2):
+            played.round(number)
+        place = [item.name for item in played.wire.schema.items].index("linear.weight")
+        before = played.model.values[place].clone()
+        for number in range(2, 8):
+            played.server.begin(number)
+            for client in played.clients:
+                client.begin(number)
+                client._training.step(batch_of(client.number, number))
+                _put(client._model, client.reference, client)  # nothing is learnt any more
+                client.end(number)
+            played.server.collect(number)
+        lost = (played.downlink.reference[place] - before).norm() / before.norm()
+        moved = (played.model.values[place] - before).norm() / before.norm()
+        assert float(moved) < 1e-6 < 1e-2 < float(lost)
+
+
 def _put(model: Any, tensors: Any, client: Any) -> None:
     client._wire.schema.put(model, tensors)
 
@@ -158,7 +178,10 @@ def test_who_weighs_more_in_the_mean_is_asked_for_more_levels() -> None:
 
 def test_the_schedule_is_told_of_rounds_in_which_a_gate_let_nothing_be_compressed() -> None:
     """A client's gate compresses in rounds 0 to 2, the server's from 1 to 3, until each has measured; then never."""
-    gate, schedule = Gate(margin=1e-9, probe_every=100), AdaptiveBound(alpha=0.1, patience=1, plateau=0.0)
+    gate, schedule = (
+        Gate(margin=1e-9, probe_every=100),
+        AdaptiveBound(alpha=0.1, patience=1, plateau=0.0, increase=1.25),
+    )
     with rounds(clients=1, up=SZ3, down=SZ3, schedule=schedule, gate=gate, probe=lambda: 1.0) as played:
         for client in played.clients:
             client._training.step = _falling(client._training.step)  # type: ignore[method-assign]
