@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from experiments.benchmarks import (
+    break_even_chart,
+    break_even_tables,
     compression_tables,
     dear_bell,
     dear_tables,
@@ -32,6 +34,7 @@ ELSEWHERE = {
     ),
     **dict.fromkeys(diloco_tables.TABLES, CLONE / "docs" / "reproductions" / "diloco.md"),
     **dict.fromkeys(grace_tables.TABLES, CLONE / "docs" / "reproductions" / "grace.md"),
+    **dict.fromkeys(break_even_tables.TABLES, CLONE / "docs" / "parameter-server.md"),
     "large_batch": CLONE / "docs" / "reproductions" / "slamb.md",
     "low_rank": CLONE / "docs" / "reproductions" / "pufferfish.md",
 }
@@ -39,6 +42,7 @@ ELSEWHERE = {
 DRAWN: Mapping[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {
     "dear": (CLONE / "docs" / "figures" / "dear-bell.svg", dear_bell.draw),
     "kfac": (CLONE / "docs" / "figures" / "kfac-rates.svg", kfac_chart.draw),
+    "break_even": (CLONE / "docs" / "figures" / "break-even.svg", break_even_chart.draw),
 }
 """Figures of a benchmark's points."""
 SHORT: dict[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {

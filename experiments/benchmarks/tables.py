@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from experiments.benchmarks import (
+    break_even_tables,
     compression_tables,
     dear_tables,
     diloco_tables,
@@ -208,6 +209,7 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     **second_order_tables.TABLES,
     **grace_tables.TABLES,
     **weak_scaling_tables.TABLES,
+    **break_even_tables.TABLES,
 }
 NAMES = (
     *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "observation"),
@@ -223,4 +225,5 @@ NAMES = (
     *second_order_tables.TABLES,
     *grace_tables.TABLES,
     *weak_scaling_tables.TABLES,
+    *break_even_tables.TABLES,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from testbed.core.parameter_faults import fraction, number, raise_all, whole
@@ -95,6 +95,9 @@ class ServerRound:
     down: Codec
     decoders: int = 1
     """Threads with which the server decompresses, each as fast as one alone (p)."""
+    overlaps: bool = False
+    """Whether they decompress one client's update while others' arrive, as where these come one after another. Where
+    all arrive at once, at the end, nothing is left to hide behind."""
 
     def __post_init__(self) -> None:
         raise_all(
@@ -103,24 +106,33 @@ class ServerRound:
             whole("decoders", self.decoders, 1),
         )
 
-    def raw_s(self, clients: int) -> float:
+    def raw_s(self, clients: float) -> float:
         return 2 * clients * self._link_s
 
-    def compressed_s(self, clients: int) -> float:
-        return self._once_s + clients * (self._link_s * self._left + self._decoding_s)
+    def compressed_s(self, clients: float) -> float:
+        return self._once_s + clients * self._each_s
 
     @property
     def crossing(self) -> Crossing:
-        gained_s = self._link_s * (2 - self._left) - self._decoding_s
+        gained_s = 2 * self._link_s - self._each_s
         return Crossing(self._once_s / gained_s if gained_s > 0 else math.inf)
+
+    def break_even_bit_s(self, clients: float) -> float:
+        """The link's rate below which a round of so many is shorter with compression, where nothing overlaps; 0: at
+        none."""
+        apart = replace(self, overlaps=False)
+        codec_s = apart._once_s + clients * self._decoding_s
+        left = 1 / self.up.ratio + 1 / self.down.ratio
+        return max(0.0, 8 * self.size_bytes * clients * (2 - left) / codec_s)
 
     @property
     def _link_s(self) -> float:
         return 8 * self.size_bytes / self.rate_bit_s
 
     @property
-    def _left(self) -> float:
-        return 1 / self.up.ratio + 1 / self.down.ratio
+    def _update_s(self) -> float:
+        """On the server's link, of one client."""
+        return self._link_s / self.up.ratio
 
     @property
     def _decoding_s(self) -> float:
@@ -128,10 +140,18 @@ class ServerRound:
         return self.size_bytes / (self.decoders * self.up.decompress_bytes_s)
 
     @property
+    def _each_s(self) -> float:
+        """What each client adds."""
+        update = self._update_s, self._decoding_s
+        return self._link_s / self.down.ratio + (max(update) if self.overlaps else sum(update))
+
+    @property
     def _once_s(self) -> float:
-        """What does not grow with the clients: theirs to compress and decompress, the server's to compress."""
+        """What does not grow with the clients: theirs to compress and decompress, the server's to compress; and of
+        what overlaps the first update's way or the last one's decoding."""
         ours = 1 / self.up.compress_bytes_s + 1 / self.down.compress_bytes_s + 1 / self.down.decompress_bytes_s
-        return self.size_bytes * ours
+        ends_s = min(self._update_s, self._decoding_s) if self.overlaps else 0.0
+        return self.size_bytes * ours + ends_s
 
 
 def scaled_rate_bit_s(rate_bit_s: float, size_bytes: float, smaller_bytes: float) -> float:

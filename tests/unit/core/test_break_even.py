@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -75,12 +76,40 @@ def test_from_how_many_clients_on_it_pays(gbit_s: float, decoders: int, told: st
         assert crossing.clients == pytest.approx(9.88, abs=0.01)
 
 
-@given(v_c=SPEEDS, v_d=SPEEDS, up=RATIOS, down=RATIOS, rate=st.floats(1e6, 1e11), decoders=st.integers(1, 64))
+def test_what_is_decoded_while_more_arrives_costs_the_longer_of_the_two() -> None:
+    apart, overlapping, once_s = _round(1), replace(_round(1), overlaps=True), 2 * 1.66667 + 0.90909
+    # by hand: an update is 0.717 s on the link and takes 0.909 s to decompress
+    assert overlapping.compressed_s(3) == pytest.approx(once_s + 3 * (0.71685 + 0.90909) + 0.71685, rel=1e-5)
+    assert overlapping.compressed_s(1) == pytest.approx(apart.compressed_s(1))
+    quick = replace(overlapping, up=replace(SZ3, decompress_bytes_s=5500 * MB))  # 0.0909 s: the link is the longer
+    assert quick.compressed_s(3) == pytest.approx(once_s + 3 * 2 * 0.71685 + 0.09091, rel=1e-5)
+    assert replace(_round(10, 4), overlaps=True).crossing.clients < _round(10, 4).crossing.clients
+
+
+def test_at_its_break_even_rate_so_many_clients_take_as_long_either_way() -> None:
+    rate_bit_s = _round(10, 4).break_even_bit_s(32)
+    at = replace(_round(10, 4), rate_bit_s=rate_bit_s)
+    assert at.crossing.clients == pytest.approx(32)
+    assert replace(at, overlaps=True).break_even_bit_s(32) == pytest.approx(rate_bit_s)
+    assert replace(at, up=_codec(300, 550, 0.5)).break_even_bit_s(32) == 0
+
+
+@given(
+    v_c=SPEEDS,
+    v_d=SPEEDS,
+    up=RATIOS,
+    down=RATIOS,
+    rate=st.floats(1e6, 1e11),
+    decoders=st.integers(1, 64),
+    overlaps=st.booleans(),
+)
 def test_above_the_crossing_and_there_alone_a_round_with_compression_is_shorter(
-    v_c: float, v_d: float, up: float, down: float, rate: float, decoders: int
+    v_c: float, v_d: float, up: float, down: float, rate: float, decoders: int, overlaps: bool
 ) -> None:
     codecs = [Codec(compress_bytes_s=v_c, decompress_bytes_s=v_d, ratio=ratio) for ratio in (up, down)]
-    one = ServerRound(size_bytes=MB, rate_bit_s=rate, up=codecs[0], down=codecs[1], decoders=decoders)
+    one = ServerRound(
+        size_bytes=MB, rate_bit_s=rate, up=codecs[0], down=codecs[1], decoders=decoders, overlaps=overlaps
+    )
     crossing = one.crossing
     assert crossing.clients > 0
     for clients in (1, 2, 7, 50, 10**4):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from testbed.core.error_bounds import (
     downlink_bound,
     mean_update_rms,
+    pooled_rms,
     range_bound,
     share_of_levels,
     uplink_bound,
@@ -28,6 +29,11 @@ def test_alpha_is_the_noise_in_terms_of_the_update() -> None:
 def test_the_server_is_four_clients_as_exact_as_one_of_sixteen() -> None:
     assert downlink_bound(0.3, 0.01, 16, 1.0) == pytest.approx(0.0051961524 / 4)
     assert downlink_bound(0.3, 0.01, 1, 1.0) == uplink_bound(0.3, 0.01, 1.0)
+
+
+def test_one_step_for_several_tensors_goes_by_all_their_elements() -> None:
+    assert pooled_rms([3.0, 0.0], [16, 20]) == pytest.approx(2.0)
+    assert pooled_rms([0.5], [7]) == 0.5 and pooled_rms([], []) == 0.0
 
 
 def test_no_bound_is_looser_than_a_tenth_of_the_range() -> None:
