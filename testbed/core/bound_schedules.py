@@ -94,7 +94,7 @@ class AdaptiveBound:
         *,
         alpha: float = 0.7,
         alpha_min: float = 0.01,
-        alpha_max: float = 2.0,
+        alpha_max: float = 1.0,
         decrease: float = 0.5,
         increase: float = 1.04,
         patience: int = 3,

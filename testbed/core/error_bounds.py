@@ -1,7 +1,7 @@
 """Bounds on the error of lossy compression, of each tensor in each direction. Arithmetic alone.
 
 The errors of a quantiser with the absolute bound e are about uniform on [-e, e], of root mean square e / sqrt(3). So
-with e = sqrt(3) alpha u, where u is the root mean square of a tensor's update, alpha is the noise's size in terms of
+with e = sqrt(3) alpha u, where u is the root mean square of an update, alpha is the noise's size in terms of
 the update's: what training has learnt in a round against what compression has blurred. Bounds relative to the range of
 values, as compressors offer them themselves, follow the largest value alone: one outlier loosens them for all others.
 
@@ -23,11 +23,14 @@ RHO = 0.1
 """No bound is looser than so much of the range of values."""
 
 
-def uplink_bound(alpha: float, update_rms: float, value_range: float, *, rho: float = RHO) -> float | None:
-    """The absolute bound of what a client sends of a tensor: min(sqrt(3) alpha u, rho range).
+def update_bound(alpha: float, update_rms: float, value_range: float, *, rho: float = RHO) -> float | None:
+    """The absolute bound of a message's tensor, up or down: min(sqrt(3) alpha u, rho range).
+
+    A client's error is averaged away with those of the others, the server's reaches all; but what is lost comes later,
+    by feedback, and a mean of late updates is as late. So both directions have the same bound.
 
     Args:
-        update_rms: root mean square of the client's values less those it was sent (u).
+        update_rms: root mean square of clients' values less those they were sent (u).
         value_range: of the parameters: the largest less the smallest.
 
     Returns:
@@ -46,24 +49,6 @@ def uplink_bound(alpha: float, update_rms: float, value_range: float, *, rho: fl
     if update_rms == 0:
         return None
     return min(math.sqrt(3) * alpha * update_rms, rho * value_range)
-
-
-def downlink_bound(
-    alpha: float, update_rms: float, clients: int, value_range: float, *, rho: float = RHO
-) -> float | None:
-    """The absolute bound of what the server sends of a tensor: min(sqrt(3) alpha u / sqrt(K), rho range).
-
-    A client's error is averaged away with those of the K - 1 others, the server's reaches all: hence the root of K.
-
-    Args:
-        update_rms: `mean_update_rms` of the clients.
-        clients: that took part in the round (K).
-
-    Returns, Raises:
-        As `uplink_bound`.
-    """
-    raise_all(whole("clients", clients, 1))
-    return uplink_bound(alpha / math.sqrt(clients), update_rms, value_range, rho=rho)
 
 
 def pooled_rms(rms: Sequence[float], counts: Sequence[int]) -> float:

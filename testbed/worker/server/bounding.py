@@ -6,48 +6,34 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from testbed.core.bound_rounds import BoundSchedule
-from testbed.core.error_bounds import RANGE, downlink_bound, pooled_rms, range_bound, uplink_bound
+from testbed.core.error_bounds import RANGE, pooled_rms, range_bound, update_bound
 from testbed.worker.server.tensors import Coder, Measured
 
 Bounds = dict[str, float | None]
 """By name; of tensors that may lose something. Those whose update is nothing have None."""
 
 
-def up(coder: Coder, basis: str, alpha: float, measured: Sequence[Measured], parameters: Sequence[Tensor]) -> Bounds:
-    """Of what a client sends.
-
+def bounds_of(
+    coder: Coder,
+    basis: str,
+    alpha: float,
+    measured: Sequence[Measured],
+    parameters: Sequence[Tensor],
+    update_rms: Sequence[float] | None = None,
+) -> Bounds:
+    """
     Args:
+        basis: what alpha is a share of.
         measured: of what is sent.
         parameters: as they are now, whatever is sent of them; or gradients, where these are.
+        update_rms: by item, where it is not that of what is sent: of what the server sends, mean of the last round's
+            clients.
     """
     if basis == RANGE:
         return _of_ranges(coder, alpha, measured)
+    rms = [one.update_rms for one in measured] if update_rms is None else update_rms
     return {
-        name: uplink_bound(alpha, rms, value_range)
-        for name, rms, value_range in _of_updates(coder, [one.update_rms for one in measured], parameters)
-    }
-
-
-def down(
-    coder: Coder,
-    schedule: BoundSchedule,
-    measured: Sequence[Measured],
-    parameters: Sequence[Tensor],
-    update_rms: Sequence[float],
-    clients: int,
-) -> Bounds:
-    """Of what the server sends.
-
-    Args:
-        update_rms: mean of the last round's clients, by item.
-        clients: that took part in it, whose errors average out.
-    """
-    if schedule.basis == RANGE:
-        return _of_ranges(coder, schedule.alpha, measured)
-    return {
-        name: downlink_bound(schedule.alpha, rms, clients, value_range)
-        for name, rms, value_range in _of_updates(coder, update_rms, parameters)
+        name: update_bound(alpha, one, value_range) for name, one, value_range in _of_updates(coder, rms, parameters)
     }
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from testbed.core.frames import Frame, Kind
 from testbed.worker.clock import WAITING, PhaseClock
-from testbed.worker.server import bounding
+from testbed.worker.server.bounding import bounds_of
 from testbed.worker.server.gated import GatedCoder
 from testbed.worker.server.local_training import LocalTraining
 from testbed.worker.server.spent import Spent
@@ -102,7 +102,7 @@ class Client:
             values = self._training.result(schema, self.reference)
             measured = coder.measure(values, self.reference)
             ranged = schema.take(self._model) if coder.plan.payload == "delta" else values
-            bounds = bounding.up(coder, self._basis, self._alpha, measured, ranged) if self._alpha else None
+            bounds = bounds_of(coder, self._basis, self._alpha, measured, ranged) if self._alpha else None
             encoded = coder.encode(
                 values,
                 self.reference,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.frames import SERVER
-from testbed.worker.server import bounding
+from testbed.worker.server.bounding import bounds_of
 from testbed.worker.server.entries import Encoded
 from testbed.worker.server.gated import GatedCoder
 from testbed.worker.server.global_model import GlobalModel, Loss
@@ -18,16 +17,6 @@ from testbed.worker.server.lossless import RAW
 from testbed.worker.server.plan import Plan
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.wire import Wire, is_compressed
-
-
-@dataclass(frozen=True, kw_only=True)
-class Updates:
-    """What bounds of the next model follow from."""
-
-    rms: list[float]
-    """Root mean square of the last round's updates, by item."""
-    clients: int
-    """Whose errors average out in them."""
 
 
 class Downlink:
@@ -69,23 +58,23 @@ class Downlink:
         coder, origin = Coder(self._wire.schema, plan), self._wire.origin(SERVER, round_)
         return coder.encode(self.reference, None, bounds=None, origin=origin, decoded=False)
 
-    def latest(self, round_: int, updates: Updates | None) -> Encoded:
+    def latest(self, round_: int, update_rms: Sequence[float] | None) -> Encoded:
         """What clients need to have the model.
 
         Args:
-            updates: None: none is known, and nothing is lost.
+            update_rms: root mean square of the last round's updates, by item; None: none is known, and nothing is lost.
         """
         schema, coder, schedule = self._wire.schema, self._coder, self._schedule
         is_change = coder.plan.payload == "delta"
         values = schema.delta(self._model.values, self.reference) if is_change else self._model.values
         measured = coder.measure(values, self.reference)
-        asks = schedule.probes and coder.plan.bounded and not self._skips(round_, updates)
+        asks = schedule.probes and coder.plan.bounded and not self._skips(round_, update_rms)
         loss = self._probe() if asks and not schedule.lossless else None
         origin = self._wire.origin(SERVER, round_)
         while True:
             bounds = None
-            if not schedule.lossless and updates is not None:
-                bounds = bounding.down(coder, schedule, measured, self._model.values, updates.rms, updates.clients)
+            if not schedule.lossless and update_rms is not None:
+                bounds = bounds_of(coder, schedule.basis, schedule.alpha, measured, self._model.values, update_rms)
             encoded = coder.encode(values, self.reference, bounds=bounds, origin=origin, measured=measured)
             assert encoded.tensors is not None, "asked for"
             found = schema.moved(self.reference, encoded.tensors) if is_change else encoded.tensors
@@ -106,8 +95,8 @@ class Downlink:
         self.is_compressed = state["is_compressed"]
         self._coder.load_state_dict(state["coder"])
 
-    def _skips(self, round_: int, updates: Updates | None) -> bool:
+    def _skips(self, round_: int, update_rms: Sequence[float] | None) -> bool:
         """Whether the gate has it travel raw; not asked of what is lossless anyway."""
-        if self.gate is None or updates is None or self._schedule.lossless:
+        if self.gate is None or update_rms is None or self._schedule.lossless:
             return False
         return self.gate.skips(round_)

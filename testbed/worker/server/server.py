@@ -13,7 +13,7 @@ from testbed.core.frames import SERVER, Buffer, Frame, Kind
 from testbed.worker.clock import PhaseClock
 from testbed.worker.server.average import Average
 from testbed.worker.server.decoders import Decoded, Decoders
-from testbed.worker.server.downlink import Downlink, Updates
+from testbed.worker.server.downlink import Downlink
 from testbed.worker.server.entries import Encoded, Entry
 from testbed.worker.server.global_model import GlobalModel
 from testbed.worker.server.seats import Seats
@@ -56,7 +56,7 @@ class Server:
         self._wire, self._up, self._downlink, self._model, self.seats = wire, up, downlink, model, seats
         self.schedule, self._is_bounded, self._is_gated = schedule, is_bounded, is_gated
         self._decoders, self._clock, self._step_s = decoders, clock, step_s
-        self._updates: Updates | None = None
+        self._update_rms: list[float] | None = None
         self._samples: dict[int, int] = {}
         """Of each client, in the last round."""
         self._decode_s = 0.0
@@ -77,7 +77,7 @@ class Server:
         whole = self.schedule.restore
         with self._clock.phase("compress"):
             downlink = self._downlink
-            encoded = downlink.whole(round_) if whole else downlink.latest(round_, self._updates)
+            encoded = downlink.whole(round_) if whole else downlink.latest(round_, self._update_rms)
             introduction = downlink.introduction(round_) if newcomers and not whole else encoded
             messages = {one: introduction if one in newcomers else encoded for one in self.seats.clients}
         self._send(round_, messages, self._alphas(), whole=whole)
@@ -136,12 +136,11 @@ class Server:
         return taken if gate is None else [*gate.take_notes(), *taken]
 
     def state_dict(self) -> dict[str, Any]:
-        updates = self._updates
         return {
             "model": self._model.state_dict(),
             "downlink": self._downlink.state_dict(),
             "schedule": self.schedule.state_dict(),
-            "updates": None if updates is None else {"rms": updates.rms, "clients": updates.clients},
+            "update_rms": self._update_rms,
             "samples": self._samples,
             "left": dict(self.seats.left),
             "note": dict(self._note),
@@ -152,7 +151,7 @@ class Server:
         self._model.load_state_dict(state["model"])
         self._downlink.load_state_dict(state["downlink"])
         self.schedule.load_state_dict(state["schedule"])
-        self._updates = None if state["updates"] is None else Updates(**state["updates"])
+        self._update_rms = state["update_rms"]
         self._samples, self.seats.left = state["samples"], state["left"]
         self._note, self._notes = state["note"], state["notes"]
 
@@ -201,11 +200,8 @@ class Server:
         return dict(zip(clients, self.schedule.client_alphas(weights), strict=True))
 
     def _end(self, round_: int, told: Told) -> None:
-        rms, stepped = told.mean_rms, self._model.step_rms
-        # a step that the server takes itself averages no errors of clients' own steps
-        self._updates = (
-            Updates(rms=rms, clients=len(told.samples)) if stepped is None else Updates(rms=stepped, clients=1)
-        )
+        stepped = self._model.step_rms
+        self._update_rms = told.mean_rms if stepped is None else stepped
         self._samples = told.samples
         loss, loss_encoded = self._downlink.losses
         self.schedule.advance(

@@ -9,26 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.core.error_bounds import (
-    downlink_bound,
     mean_update_rms,
     pooled_rms,
     range_bound,
     share_of_levels,
-    uplink_bound,
+    update_bound,
 )
 
 POSITIVE = st.floats(min_value=1e-6, max_value=1e6)
 
 
 def test_alpha_is_the_noise_in_terms_of_the_update() -> None:
-    bound = uplink_bound(0.3, 0.01, 1.0)
+    bound = update_bound(0.3, 0.01, 1.0)
     assert bound == pytest.approx(0.0051961524)
     assert bound / math.sqrt(3) == pytest.approx(0.3 * 0.01)  # root mean square of what is uniform on [-e, e]
-
-
-def test_the_server_is_four_clients_as_exact_as_one_of_sixteen() -> None:
-    assert downlink_bound(0.3, 0.01, 16, 1.0) == pytest.approx(0.0051961524 / 4)
-    assert downlink_bound(0.3, 0.01, 1, 1.0) == uplink_bound(0.3, 0.01, 1.0)
 
 
 def test_one_step_for_several_tensors_goes_by_all_their_elements() -> None:
@@ -37,36 +31,29 @@ def test_one_step_for_several_tensors_goes_by_all_their_elements() -> None:
 
 
 def test_no_bound_is_looser_than_a_tenth_of_the_range() -> None:
-    assert uplink_bound(0.3, 0.01, 0.04) == pytest.approx(0.004)
-    assert uplink_bound(0.3, 0.01, 0.04, rho=0.05) == pytest.approx(0.002)
-    assert downlink_bound(0.3, 0.01, 4, 0.02) == pytest.approx(0.002)
+    assert update_bound(0.3, 0.01, 0.04) == pytest.approx(0.004)
+    assert update_bound(0.3, 0.01, 0.04, rho=0.05) == pytest.approx(0.002)
 
 
 def test_what_has_not_changed_is_not_sent_and_what_is_constant_is_exact() -> None:
-    assert uplink_bound(0.3, 0.0, 1.0) is None
-    assert downlink_bound(0.3, 0.0, 4, 1.0) is None
-    assert uplink_bound(0.3, 0.01, 0.0) == 0.0
+    assert update_bound(0.3, 0.0, 1.0) is None
+    assert update_bound(0.3, 0.01, 0.0) == 0.0
 
 
-@given(alpha=POSITIVE, wider=st.floats(min_value=1, max_value=100), update=POSITIVE, clients=st.integers(1, 1000))
-def test_a_larger_alpha_or_update_loosens_and_more_clients_tighten(
-    alpha: float, wider: float, update: float, clients: int
-) -> None:
-    bound = downlink_bound(alpha, update, clients, 10.0)
+@given(alpha=POSITIVE, wider=st.floats(min_value=1, max_value=100), update=POSITIVE)
+def test_a_larger_alpha_or_update_loosens(alpha: float, wider: float, update: float) -> None:
+    bound = update_bound(alpha, update, 10.0)
     assert bound is not None
-    assert (downlink_bound(alpha * wider, update, clients, 10.0) or 0) >= bound
-    assert (downlink_bound(alpha, update * wider, clients, 10.0) or 0) >= bound
-    assert (downlink_bound(alpha, update, clients + 1, 10.0) or 0) <= bound <= 1.0
+    assert bound <= (update_bound(alpha * wider, update, 10.0) or 0) <= 1.0
+    assert bound <= (update_bound(alpha, update * wider, 10.0) or 0) <= 1.0
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0])
 def test_what_is_not_finite_is_no_bound(bad: float) -> None:
     with pytest.raises(ValueError, match=r"alpha=.*\nupdate_rms=.*\nvalue_range="):
-        uplink_bound(bad, bad, bad)
+        update_bound(bad, bad, bad)
     with pytest.raises(ValueError, match=r"share=.*\nvalue_range="):
         range_bound(bad, bad)
-    with pytest.raises(ValueError, match=r"clients=0"):
-        downlink_bound(0.3, 0.1, 0, 1.0)
 
 
 def test_of_the_range_a_bound_is_a_share_or_half_a_bin() -> None:

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from testbed.core.bound_baselines import Fixed
 from testbed.core.error_bounds import RANGE, UPDATE
-from testbed.worker.server import bounding
+from testbed.worker.server.bounding import bounds_of
 from testbed.worker.server.plan import Plan
 from testbed.worker.server.schema import Schema
 from testbed.worker.server.tensors import Coder, Measured
@@ -35,19 +34,17 @@ def _rms(coder: Coder, by_name: dict[str, float]) -> list[float]:
 def test_one_step_for_all_tensors_that_travel_lossy_but_those_that_have_not_changed(coder: Coder) -> None:
     rms = _rms(coder, {"0.weight": 0.04, "1.weight": 0.02, "2.weight": 0.0})
     measured = [Measured(one, -1.0, 1.0) for one in rms]
-    bounds = bounding.up(coder, UPDATE, 0.5, measured, _values(coder))
+    bounds = bounds_of(coder, UPDATE, 0.5, measured, _values(coder))
     assert set(bounds) == set(WEIGHTS)
     pooled = math.sqrt((64 * 0.04**2 + 192 * 0.02**2) / (64 + 192 + 192))
     assert bounds["0.weight"] == bounds["1.weight"] == pytest.approx(math.sqrt(3) * 0.5 * pooled)
     assert bounds["2.weight"] is None
-    down = bounding.down(coder, Fixed(alpha=0.5, basis=UPDATE), measured, _values(coder), rms, 4)
-    assert down["0.weight"] == pytest.approx((bounds["0.weight"] or 0) / 2)
+    told = bounds_of(coder, UPDATE, 0.5, measured, _values(coder), [2 * one for one in rms])
+    assert told["0.weight"] == pytest.approx(2 * (bounds["0.weight"] or 0)), "of clients' updates, not of what is sent"
 
 
 def test_a_share_of_the_range_is_each_tensors_own(coder: Coder) -> None:
     measured = [Measured(0.1, -1.0, 1.0 + at) for at in range(len(coder.schema.items))]
-    bounds = bounding.up(coder, RANGE, 0.05, measured, _values(coder))
+    bounds = bounds_of(coder, RANGE, 0.05, measured, _values(coder))
     places = [at for at, item in enumerate(coder.schema.items) if item.name in WEIGHTS]
     assert [bounds[name] for name in WEIGHTS] == pytest.approx([0.05 * (2.0 + at) for at in places])
-    down = bounding.down(coder, Fixed(alpha=0.05), measured, _values(coder), [0.1] * len(measured), 4)
-    assert down == bounds
