@@ -32,6 +32,11 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        and `bound`, what its schedule made of it, are null where no codec goes by bounds
     last_model         rank, step, round, model_bytes, left{}
                        likewise, of the model that all ranks end with, sent after the last step
+    region_round       rank, step, round, region, clients, train_loss, model_bytes, update_bytes, sent_bytes, back[],
+                       left{}
+                       of strategy.region_servers, from the server of a region after the last step of a round: as of
+                       `round`, of the region's clients alone; `model_bytes`: of the model that came, and went to each
+                       of them; `sent_bytes`: what the tensors of their mean took as coded, which went up
     gate               rank, step, round, direction, compress, why, raw_s, compressed_s
                        of strategy.gate, from whoever sends: clients "up", the server "down", to all clients; whether
                        the round's message is compressed, and what it is predicted to take raw and compressed, decoding

@@ -72,6 +72,10 @@ def _reasons(value: object) -> bool:
     return isinstance(value, dict) and all(_text(key) and _text(reason) for key, reason in value.items())
 
 
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
 def _or_none(check: Any) -> Any:
     return lambda value: value is None or check(value)
 
@@ -95,7 +99,7 @@ FIELDS: dict[str, dict[str, Any]] = {
         "dense_bytes_step": _number,
         "metric_name": _or_none(_text),
         "metric_target": _or_none(_number),
-        "higher_is_better": _or_none(lambda value: isinstance(value, bool)),
+        "higher_is_better": _or_none(_flag),
     },
     "start": {"late_s": _number},
     "step": _STEP,
@@ -129,6 +133,28 @@ FIELDS: dict[str, dict[str, Any]] = {
         "update_bytes": _count,
         "alpha": _or_none(_number),
         "left": _reasons,
+    },
+    "region_round": {
+        "t_s": _number,
+        "step": _count,
+        "round": _count,
+        "region": _text,
+        "clients": _count,
+        "train_loss": _number,
+        "model_bytes": _count,
+        "update_bytes": _count,
+        "sent_bytes": _count,
+        "left": _reasons,
+    },
+    "gate": {
+        "t_s": _number,
+        "step": _count,
+        "round": _count,
+        "direction": _text,
+        "compress": _flag,
+        "why": _text,
+        "raw_s": _or_none(_number),
+        "compressed_s": _or_none(_number),
     },
     "last_model": {"t_s": _number, "step": _count, "round": _count, "model_bytes": _count, "left": _reasons},
     "damping": {"t_s": _number, "step": _count, "name": _text, "asked": _number, "taken": _number},

@@ -63,6 +63,8 @@ def build_parts(spec: RunSpec) -> Parts:
             built[kind] = build(kind, getattr(spec, kind), base)
         except InputError as error:
             faults += error.faults
+    if "strategy" in built:
+        built["strategy"].place(spec.topology)
     if "compressor" in built:
         faults += [f"compressor={spec.compressor.name}: {fault}" for fault in built["compressor"].faults(spec.workers)]
     if {"workload", "device"} <= built.keys() and built["device"].computes and not built["workload"].computes:
@@ -118,5 +120,7 @@ def _join_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
         where = f"events: {change.node} cannot join at {change.t_s:g} s"
         if not parts.strategy.outlives(ranks[change.node]):
             yield f"{where}: strategy={spec.strategy.name} does not go on without it, nor take it in again"
+        elif not parts.strategy.takes_back(ranks[change.node]):
+            yield f"{where}: strategy={spec.strategy.name} goes on without it, and does not take it in again"
         elif parts.transform.changes_the_model:
             yield f"{where}: transform={spec.transform.name} changes the model, which all ranks do at once"

@@ -14,6 +14,7 @@ from compressors.base import Compressor, Layout
 from testbed.core.kfac_plan import FactoredLayer
 from testbed.core.profile import Collective, WorkTimes
 from testbed.core.spec import RunSpec
+from testbed.core.topology import Topology
 from testbed.worker.clock import PhaseClock
 from testbed.worker.comm import Communicator
 from testbed.worker.workload import Batch, Workload
@@ -77,13 +78,21 @@ class Strategy(ABC):
     cycle_steps: int = 1
     """In so many steps each of `layouts` is reduced once."""
 
+    def place(self, topology: Topology) -> None:
+        """Be told where ranks are. Whoever builds a run's parts does so first, before anything else is asked."""
+        return
+
     def outlives(self, rank: int) -> bool:
-        """Whether all others go on when this rank is gone, and take it in again when it is started anew.
+        """Whether all others go on when this rank is gone.
 
         Of a strategy of which that is true of any rank, no rank may take part in a collective after `bind`. A rank that
         comes back has `comm.is_back`: its `bind` may not have one either. Never of rank 0.
         """
         return False
+
+    def takes_back(self, rank: int) -> bool:
+        """Whether they take it in again when it is started anew. Of none that they do not outlive."""
+        return self.outlives(rank)
 
     def part(self, rank: int, world_size: int) -> tuple[int, int] | None:
         """Which part of the data this rank trains on: its place among so many; None: on none of it."""

@@ -22,26 +22,34 @@ _BACK = Path("back")
 
 
 class Crashing(ParameterServer):
+    dies, stale, waits = DIES, STALE, WAITS
+
     def bind(self, context: WorkerContext) -> None:
         super().bind(context)
         if self._client is None:
             return
         rank, is_back = context.rank, context.comm.is_back
-        self._client.end = _going_wrong(self._client, rank, is_back)  # type: ignore[method-assign]
+        self._client.end = _going_wrong(self, self._client, rank, is_back)  # type: ignore[method-assign]
         if is_back:
             _BACK.touch()  # its hello is on its way, which is all that the server looks for
 
 
-def _going_wrong(client: Client, rank: int, is_back: bool):  # type: ignore[no-untyped-def]
+class CrashingInRegion(Crashing):
+    """Of two regions of two and three workers: a client of the second one's server dies."""
+
+    dies, stale, waits = 4, -1, 1
+
+
+def _going_wrong(who: Crashing, client: Client, rank: int, is_back: bool):  # type: ignore[no-untyped-def]
     end = client.end
 
     def wrongly(round_: int) -> None:
-        if rank == DIES and round_ == DEATH and not is_back:
+        if rank == who.dies and round_ == DEATH and not is_back:
             Connection.write = _half_and_die  # type: ignore[method-assign]
-        if rank == WAITS and round_ == PAUSE:
+        if rank == who.waits and round_ == PAUSE:
             while not _BACK.exists():
                 time.sleep(0.02)
-        end(round_ - 1 if rank == STALE and round_ == YESTERDAY else round_)
+        end(round_ - 1 if rank == who.stale and round_ == YESTERDAY else round_)
 
     return wrongly
 

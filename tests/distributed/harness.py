@@ -20,6 +20,8 @@ import yaml
 from testbed.core.spec import Part, RunSpec
 from testbed.core.telemetry import Channel, Welcome
 from testbed.core.topology import Topology
+from testbed.orchestrator.messages import checked_message
+from tests.unit.worker.test_collectives import topology as of_regions
 from topologies import lan, two_regions
 
 Workers = dict[int, subprocess.Popen[bytes]]
@@ -51,13 +53,23 @@ def topology(route: str, workers: int) -> Topology:
 
 
 def make_spec(
-    strategy: str = "ddp", compressor: str = "none", workers: int = 2, *, route: str = "gather", **given: Any
+    strategy: str = "ddp",
+    compressor: str = "none",
+    workers: int = 2,
+    *,
+    route: str = "gather",
+    regions: Sequence[int] = (),
+    **given: Any,
 ) -> RunSpec:
+    """
+    Args:
+        regions: workers of each, in place of those of `route`.
+    """
     fields: dict[str, Any] = {"steps": 5, "batch_size": 32, "evaluate_every": 1000, "timeout_s": TIMEOUT_S} | given
     if isinstance(fields.get("transform"), dict):  # as JSON
         fields["transform"] = Part(**fields["transform"])
     return RunSpec(
-        topology=topology(route, workers),
+        topology=of_regions(tuple(regions)) if regions else topology(route, workers),
         workload=part("workload", "digits", fields.pop("workload_params", None)),
         strategy=part("strategy", strategy, fields.pop("strategy_params", None)),
         compressor=part("compressor", compressor, fields.pop("compressor_params", None)),
@@ -243,6 +255,7 @@ class _Conversation:
             _welcome(self.spec, channel, rank, self.port, self.store, is_back=rank in self._known)
             self._known.add(rank)
             return
+        checked_message(message, message["rank"])  # as whoever runs them does
         self.events.append(message)
         if message["event"] == "warm":
             self._warm += 1

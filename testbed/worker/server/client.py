@@ -13,12 +13,12 @@ from testbed.core.frames import Frame, Kind
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.server.bounding import bounds_of
 from testbed.worker.server.gated import GatedCoder
-from testbed.worker.server.local_training import LocalTraining
+from testbed.worker.server.source import Source
 from testbed.worker.server.spent import Spent
 from testbed.worker.server.streams import Connection, receive, send
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.transfers import NO_PACE
-from testbed.worker.server.wire import Facts, Wire, entries_of, is_compressed
+from testbed.worker.server.wire import Facts, Wire, coded_bytes, entries_of, is_compressed
 from testbed.worker.stopwatch import Stopwatch
 
 
@@ -28,6 +28,7 @@ class Client:
     Args:
         number: from 0, its sender's.
         down: of all models but whole ones.
+        training: what its updates come from.
         basis: of the schedule of bounds.
         patience_s: wall seconds that a message may be waited for, or be under way. The server decides who is late: it
             may wait for another client as long as it will, and has to encode, too.
@@ -40,7 +41,7 @@ class Client:
         wire: Wire,
         up: Coder,
         down: Coder,
-        training: LocalTraining,
+        training: Source,
         *,
         basis: str,
         connection: Connection,
@@ -60,6 +61,8 @@ class Client:
         self._alpha = 0.0
         self._first: Frame | None = None
         """What came before its round was begun."""
+        self.coded_bytes = 0
+        """What the tensors of the last update took as coded."""
         self._gate = up if isinstance(up, GatedCoder) else None
         self._decode_s = 0.0
         """Emulated seconds that decoding the model took; 0 where nothing of it was compressed."""
@@ -111,6 +114,7 @@ class Client:
                 measured=measured,
                 decoded=False,
             )
+            self.coded_bytes = coded_bytes(encoded.entries)
             assert self._epoch is not None, "a model came first"
             samples, train_loss = self._training.samples, self._training.mean_loss
             facts = Facts(epoch=self._epoch, samples=samples, train_loss=train_loss, decode_s=self._decode_s)
@@ -122,6 +126,11 @@ class Client:
         with self._clock.phase(WAITING):
             send(self._connection, pieces, expected, deadline_s=self._deadline_s(), pace=NO_PACE)
         end()
+
+    def take_last(self, round_: int) -> None:
+        """Take over the model that all end with."""
+        self.begin(round_)
+        self.close()
 
     def close(self) -> None:
         self._connection.close()

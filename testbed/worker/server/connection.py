@@ -54,6 +54,12 @@ class Connection:
         return self.socket.fileno() < 0
 
     @property
+    def address(self) -> str:
+        """Of this end: a number, at which others find it who find the other end."""
+        found: str = self.socket.getsockname()[0]
+        return found
+
+    @property
     def name(self) -> str:
         if self.peer is None:
             return "a newcomer"

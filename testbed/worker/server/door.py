@@ -1,20 +1,23 @@
 """How clients come in to a server: all of them before the first round, and whoever comes back before a later one.
 
 Rank 0 listens, tells the others where, and the run's key, and puts both down at the meeting of all ranks for those who
-come later.
+come later. Servers of regions put down where they listen.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 
 import torch
 
 from testbed.core.errors import Left, RunError
+from testbed.core.frame_refusals import Refusal, Refused
 from testbed.core.frames import Kind
 from testbed.worker.comm import Communicator
+from testbed.worker.server.addresses import look_up
+from testbed.worker.server.places import ROOT
 from testbed.worker.server.streams import Connection, Listener, connect, send
 from testbed.worker.server.transfers import NO_PACE
 from testbed.worker.server.wire import Wire
@@ -29,16 +32,27 @@ _PLACE = "parameter_server"
 class Door:
     """The server's; open until `close`."""
 
-    def __init__(self, comm: Communicator, wire: Wire, *, hello_s: float) -> None:
+    def __init__(
+        self,
+        comm: Communicator,
+        wire: Wire,
+        *,
+        hello_s: float,
+        address: str = "",
+        clients: Collection[int] | None = None,
+    ) -> None:
         """
         Args:
             hello_s: wall seconds that a newcomer has to say hello.
+            address: this server's; empty: it is rank 0.
+            clients: numbers of those that are its own; None: all. Others are refused.
 
         Raises:
             RunError: nothing can listen at the server's address.
         """
-        self._wire = wire
-        self._listener = Listener(comm.address, charge=comm.charge, hello_s=hello_s, most_newcomers=wire.clients)
+        self._wire, self._clients = wire, sorted(range(wire.clients) if clients is None else clients)
+        address = address or comm.address
+        self._listener = Listener(address, charge=comm.charge, hello_s=hello_s, most_newcomers=wire.clients)
 
     @property
     def port(self) -> int:
@@ -55,34 +69,45 @@ class Door:
         """
         connections: dict[int, Connection] = {}
         deadline_s = time.monotonic() + wait_s
-        for _ in self._listener.admit(connections, self._wire.expected(Kind.HELLO), deadline_s=deadline_s):
-            if len(connections) == self._wire.clients:
+        for _ in self._admitted(connections, deadline_s):
+            if len(connections) == len(self._clients):
                 return connections
         for connection in connections.values():
             connection.close()
         self.close()
-        ranks = ", ".join(str(client + 1) for client in range(self._wire.clients) if client not in connections)
+        ranks = ", ".join(str(client + 1) for client in self._clients if client not in connections)
         raise RunError(f"the server waited {wait_s:g} s of wall time for rank {ranks}, which did not come")
 
     def let_in(self, connections: dict[int, Connection]) -> set[int]:
         """Put those who have come since the last time into `connections`; their numbers. Nobody is waited for."""
-        admitted = self._listener.admit(connections, self._wire.expected(Kind.HELLO), deadline_s=0.0)
-        return {hello.sender for hello in admitted}
+        return set(self._admitted(connections, 0.0))
 
     def close(self) -> None:
         """May be called twice."""
         self._listener.close()
 
+    def _admitted(self, connections: dict[int, Connection], deadline_s: float) -> Iterator[int]:
+        expected = self._wire.expected(Kind.HELLO)
+        for hello in self._listener.admit(connections, expected, deadline_s=deadline_s):
+            if hello.sender in self._clients:
+                yield hello.sender
+            else:
+                asked = f"one of {', '.join(map(str, self._clients))}"
+                connections.pop(hello.sender).refuse(Refused(Refusal.SENDER, found=hello.sender, asked=asked), expected)
 
-def invite(comm: Communicator, new_wire: NewWire, wait_s: float) -> tuple[Wire, Door]:
+
+def invite(
+    comm: Communicator, new_wire: NewWire, wait_s: float, clients: Collection[int] | None = None
+) -> tuple[Wire, Door]:
     """Be the server.
 
     Args:
         wait_s: wall seconds that a newcomer has to say hello.
+        clients: as of `Door`.
     """
     key = os.urandom(_KEY_BYTES)
     wire = new_wire(key)
-    door = Door(comm, wire, hello_s=wait_s)
+    door = Door(comm, wire, hello_s=wait_s, clients=clients)
     told = key + door.port.to_bytes(_PORT_BYTES, "big")
     assert comm.meeting is not None, "ranks that have connected have met"
     comm.meeting.put(_PLACE, told)
@@ -90,11 +115,12 @@ def invite(comm: Communicator, new_wire: NewWire, wait_s: float) -> tuple[Wire, 
     return wire, door
 
 
-def come(comm: Communicator, new_wire: NewWire, wait_s: float) -> tuple[Wire, Connection]:
+def come(comm: Communicator, new_wire: NewWire, wait_s: float, server: int = ROOT) -> tuple[Wire, Connection]:
     """Be a client, and say hello: be let in at once, or, having come back, when the next round begins.
 
     Args:
         wait_s: wall seconds.
+        server: rank of the one that it is a client of.
 
     Raises:
         Gone, Refused: the server is not there, or does not listen, by then.
@@ -102,8 +128,9 @@ def come(comm: Communicator, new_wire: NewWire, wait_s: float) -> tuple[Wire, Co
     """
     heard = _looked_up(comm) if comm.is_back else _told(comm)
     wire, port = new_wire(heard[:_KEY_BYTES]), int.from_bytes(heard[_KEY_BYTES:], "big")
+    address, port = (comm.address, port) if server == ROOT else look_up(comm, wire.key, server)
     number, deadline_s = comm.rank - 1, time.monotonic() + wait_s
-    connection = connect(comm.address, port, own=number, deadline_s=deadline_s, charge=comm.charge)
+    connection = connect(address, port, own=number, deadline_s=deadline_s, charge=comm.charge)
     send(connection, wire.hello(number), wire.expected(Kind.MODEL), deadline_s=deadline_s, pace=NO_PACE)
     return wire, connection
 

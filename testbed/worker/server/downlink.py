@@ -52,11 +52,8 @@ class Downlink:
         return encoded
 
     def introduction(self, round_: int) -> Encoded:
-        """What the others have, bit for bit, for a client that has nothing; of the epoch and payload of `latest`, so
-        that differences can follow."""
-        plan = Plan(direction="down", payload=self._coder.plan.payload, codec=RAW)
-        coder, origin = Coder(self._wire.schema, plan), self._wire.origin(SERVER, round_)
-        return coder.encode(self.reference, None, bounds=None, origin=origin, decoded=False)
+        """What the others have, of the epoch and payload of `latest`."""
+        return introduction(self._wire, self._coder.plan, self.reference, round_)
 
     def latest(self, round_: int, update_rms: Sequence[float] | None) -> Encoded:
         """What clients need to have the model.
@@ -100,3 +97,11 @@ class Downlink:
         if self.gate is None or update_rms is None or self._schedule.lossless:
             return False
         return self.gate.skips(round_)
+
+
+def introduction(wire: Wire, plan: Plan, reference: Sequence[Tensor], round_: int) -> Encoded:
+    """`reference`, what the others have, bit for bit, for a client that has nothing; of the payload of `plan`, as what
+    the others are sent, so that differences can follow."""
+    plain = Plan(direction="down", payload=plan.payload, codec=RAW)
+    coder, origin = Coder(wire.schema, plain), wire.origin(SERVER, round_)
+    return coder.encode(reference, None, bounds=None, origin=origin, decoded=False)

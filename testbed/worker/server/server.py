@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
-
 from testbed.core.bound_rounds import BoundSchedule, RoundFacts
 from testbed.core.errors import RunError
-from testbed.core.frame_refusals import Refusal, Refused
-from testbed.core.frames import SERVER, Buffer, Frame, Kind
+from testbed.core.frames import SERVER, Buffer, Kind
 from testbed.worker.clock import PhaseClock
-from testbed.worker.server.average import Average
-from testbed.worker.server.decoders import Decoded, Decoders
+from testbed.worker.server.decoders import Decoders
 from testbed.worker.server.downlink import Downlink
-from testbed.worker.server.entries import Encoded, Entry
+from testbed.worker.server.entries import Encoded
 from testbed.worker.server.global_model import GlobalModel
+from testbed.worker.server.intake import Intake
 from testbed.worker.server.seats import Seats
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.told import Told
-from testbed.worker.server.wire import Facts, Wire, coded_bytes, entries_of
+from testbed.worker.server.wire import Facts, Wire, coded_bytes
 
 MOST_RESTORES = 3
 
@@ -53,9 +50,10 @@ class Server:
             is_bounded: whether the schedule of bounds has anything to say.
             is_gated: whether anybody may send raw what it has set bounds for.
         """
-        self._wire, self._up, self._downlink, self._model, self.seats = wire, up, downlink, model, seats
+        self._wire, self._downlink, self._model, self.seats = wire, downlink, model, seats
         self.schedule, self._is_bounded, self._is_gated = schedule, is_bounded, is_gated
         self._decoders, self._clock, self._step_s = decoders, clock, step_s
+        self._intake = Intake(wire, up, seats, decoders, clock)
         self._update_rms: list[float] | None = None
         self._samples: dict[int, int] = {}
         """Of each client, in the last round."""
@@ -97,15 +95,7 @@ class Server:
         Raises:
             RunError: nobody has sent anything that can be used.
         """
-        average, told = Average(self._wire.schema, self.seats.clients), Told()
-        expected = self._wire.expected(Kind.UPDATE, round_, self._downlink.epoch)
-        for client, end in self._decoders.each(self.seats.frames(expected), self._decode):
-            if isinstance(end, Decoded):
-                with self._clock.phase("decompress"):
-                    average.add(client, end.frame.samples, end.tensors)
-                told.add(client, end)
-            else:
-                self.seats.let_go(client, end, expected)
+        average, told = self._intake.take(round_, self._downlink.epoch, self._downlink.reference)
         self.seats.require_some()
         if self._downlink.gate is not None:
             self._downlink.gate.arrived(told.model_decode_s)
@@ -180,13 +170,6 @@ class Server:
         if self._downlink.gate is not None:
             self._downlink.gate.sends(self.seats.connections)
         self.seats.send({client: frames[id(one), alphas[client]] for client, one in messages.items()})
-
-    def _decode(self, client: int, frame: Frame) -> tuple[list[Entry], list[Tensor]]:
-        if frame.samples < 1:
-            raise Refused(Refusal.NUMBER, found=f"{frame.samples} samples", asked="at least 1")
-        entries = entries_of(frame)
-        origin = self._wire.origin(client, frame.round)
-        return entries, self._up.decode(entries, self._downlink.reference, origin=origin)
 
     def _alphas(self) -> dict[int, float]:
         """Of each client; 0: what it sends is to be lossless. By its part in the last mean, as others on average

@@ -9,14 +9,17 @@ import torch
 
 from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.break_even import Gate
+from testbed.worker.server.addresses import put_down
 from testbed.worker.server.client import Client
 from testbed.worker.server.decoders import Decoders
-from testbed.worker.server.door import come, invite
+from testbed.worker.server.door import Door, come, invite
 from testbed.worker.server.downlink import Downlink
 from testbed.worker.server.gated import GatedCoder, can_gate
 from testbed.worker.server.global_model import GlobalModel, Loss
 from testbed.worker.server.local_training import LocalTraining
+from testbed.worker.server.places import ROOT, Places
 from testbed.worker.server.plan import Plan
+from testbed.worker.server.region import Region, RegionServer
 from testbed.worker.server.schema import Schema
 from testbed.worker.server.seats import Seats
 from testbed.worker.server.server import Server
@@ -41,15 +44,16 @@ class Service:
     decoders: int
     local_steps: int
     round_timeout_s: float
+    places: Places
 
     def server(self, held_out: Batch) -> Server:
-        """With all clients, who are let in.
+        """With all its clients, who are let in.
 
         Args:
             held_out: what models are tried on.
         """
         context, wait_s = self.context, self._wall_s(self.context.spec.timeout_s)
-        wire, door = invite(context.comm, self._wire, wait_s)
+        wire, door = invite(context.comm, self._wire, wait_s, self.places.clients_of(ROOT))
         model = GlobalModel(context.model, wire.schema, self.up.payload, context.optimizer)
         down, loss = self._sending(wire.schema, self.down), self._loss_of(held_out)
         probe = down.counted(loss) if isinstance(down, GatedCoder) else loss
@@ -58,14 +62,7 @@ class Service:
             Coder(wire.schema, self.up),
             Downlink(wire, down, self.schedule, model, probe),
             model,
-            Seats(
-                door.let_all_in(wait_s),
-                door,
-                message_s=self._wall_s(self.round_timeout_s),
-                training_s=self._training_s(),
-                clock=context.clock,
-                stopwatch=context.comm.stopwatch,
-            ),
+            self._seats(door, wait_s, self._training_s() + self._relays_s()),
             self.schedule,
             is_bounded=self.up.bounded or self.down.bounded,
             is_gated=self.gate is not None,
@@ -74,10 +71,41 @@ class Service:
             step_s=context.clock.times.optimizer_s if self.up.payload == "grad" else None,
         )
 
+    def region_server(self) -> RegionServer:
+        """One that has said hello to rank 0, with all clients of its region, who are let in."""
+        context, comm, wait_s = self.context, self.context.comm, self._wall_s(self.context.spec.timeout_s)
+        wire, connection = come(comm, self._wire, wait_s)
+        own, address = self.places.clients_of(comm.rank), connection.address
+        door = Door(comm, wire, hello_s=wait_s, address=address, clients=own)
+        put_down(comm, wire.key, address, door.port)
+        region = Region(
+            wire,
+            Coder(wire.schema, copy.deepcopy(self.up)),
+            self.down,
+            self._seats(door, wait_s, self._training_s()),
+            Decoders(self.decoders, context.clock),
+            clock=context.clock,
+            name=context.spec.topology.nodes[comm.rank].region,
+        )
+        return RegionServer(
+            region,
+            comm.rank - 1,
+            context.model,
+            wire,
+            self._sending(wire.schema, self.up),
+            Coder(wire.schema, self.down),
+            basis=self.schedule.basis,
+            connection=connection,
+            patience_s=self._patience_s(),
+            clock=context.clock,
+            stopwatch=comm.stopwatch,
+        )
+
     def client(self, training: LocalTraining) -> Client:
         """One that has said hello."""
         context = self.context
-        wire, connection = come(context.comm, self._wire, self._wall_s(context.spec.timeout_s))
+        server = self.places.server_of[context.comm.rank]
+        wire, connection = come(context.comm, self._wire, self._wall_s(context.spec.timeout_s), server)
         return Client(
             context.comm.rank - 1,
             context.model,
@@ -87,7 +115,7 @@ class Service:
             training,
             basis=self.schedule.basis,
             connection=connection,
-            patience_s=_PATIENCE * (self._wall_s(self.round_timeout_s) + self._training_s()),
+            patience_s=self._patience_s(),
             clock=context.clock,
             stopwatch=context.comm.stopwatch,
         )
@@ -115,6 +143,24 @@ class Service:
             return found
 
         return loss
+
+    def _seats(self, door: Door, wait_s: float, training_s: float) -> Seats:
+        """All who are to come by `door` have."""
+        return Seats(
+            door.let_all_in(wait_s),
+            door,
+            message_s=self._wall_s(self.round_timeout_s),
+            training_s=training_s,
+            clock=self.context.clock,
+            stopwatch=self.context.comm.stopwatch,
+        )
+
+    def _patience_s(self) -> float:
+        return _PATIENCE * (self._wall_s(self.round_timeout_s) + self._training_s() + self._relays_s())
+
+    def _relays_s(self) -> float:
+        """Wall seconds that rank 0 waits for a region longer than for a client of its own: a message each way."""
+        return 2 * self._wall_s(self.round_timeout_s) if self.places.region_servers else 0.0
 
     def _training_s(self) -> float:
         """Wall seconds of a client's training in a round; 0 where no device says how long it takes."""

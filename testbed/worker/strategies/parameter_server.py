@@ -10,13 +10,15 @@ from testbed.core.bound_baselines import Fixed
 from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.bound_schedules import AdaptiveBound
 from testbed.core.break_even import Gate
-from testbed.core.errors import InputError, Left, RunError
+from testbed.core.errors import InputError, Left, RunError, raise_input_faults
 from testbed.core.frame_refusals import Refused
+from testbed.core.topology import Topology
 from testbed.worker.server.asked import asked_plan
 from testbed.worker.server.client import Client
 from testbed.worker.server.codecs import OfCompressor
 from testbed.worker.server.connection import Gone
 from testbed.worker.server.local_training import LocalTraining
+from testbed.worker.server.places import ROOT, Places
 from testbed.worker.server.plan import Plan
 from testbed.worker.server.schema import Schema
 from testbed.worker.server.server import Server
@@ -26,6 +28,7 @@ from testbed.worker.workload import Batch, Workload, parameters_crc32
 
 _HELD_OUT_SEED = 1
 _MOST_DECODERS = 64
+_GATED_REGIONS = "region_servers=True gate: a gate learns nothing of links behind a region's server; use one of them"
 
 
 @contextmanager
@@ -75,7 +78,11 @@ class ParameterServer(Strategy):
             clients' training comes on top where a device says how long it takes; elsewhere it counts.
         gate: whether what compression would bring no faster travels raw, by what a sender measures; or a
             `testbed.core.break_even.Gate`, given as `{_target_: …}`. Two runs then differ as their times do.
-        decoders: threads with which the server decodes what clients send while more of it arrives; 0: its only one.
+        decoders: threads with which a server decodes what clients send while more of it arrives; 0: its only one.
+        region_servers: whether in each region of two or more workers but rank 0's the lowest rank serves the others, as
+            `testbed.worker.server.region` says, so that a round crosses the region's links once each way. It trains on
+            nothing. A region's clients share its fate; one alone in its region, or in rank 0's, is rank 0's client.
+            Not with `gate`, whose decisions need what the far ends of both links say.
 
     Raises:
         ValueError: a parameter is not one of these.
@@ -92,6 +99,7 @@ class ParameterServer(Strategy):
         round_timeout_s: float = 120.0,
         gate: bool | Gate = False,
         decoders: int = 0,
+        region_servers: bool = False,
     ) -> None:
         self.schedule: BoundSchedule = AdaptiveBound() if bound is None else bound
         self._asked = {"up": dict(uplink or {}), "down": dict(downlink or {})}
@@ -101,24 +109,35 @@ class ParameterServer(Strategy):
             parameter_faults.number("round_timeout_s", round_timeout_s, above=0, below=float("inf")),
             parameter_faults.whole("decoders", decoders, 0, _MOST_DECODERS),
             None if isinstance(gate, bool | Gate) else f"gate={gate!r}: must be true, false, or a break_even.Gate",
+            parameter_faults.flag("region_servers", region_servers),
+            _GATED_REGIONS if region_servers is True and gate is not False else None,
             None if hasattr(self.schedule, "client_alphas") else f"bound={bound!r}: must be a schedule of bounds",
         )
         self.local_steps, self.probe_samples, self.round_timeout_s = local_steps, probe_samples, round_timeout_s
         self.gate, self.decoders = (Gate() if gate is True else gate or None), decoders
+        self.region_servers = region_servers
+        self._regional: Places | None = None
+        """Who serves whom, once that is known to go by regions."""
+
+    def place(self, topology: Topology) -> None:
+        if self.region_servers:
+            self._regional = Places.by_region(topology)
 
     def part(self, rank: int, world_size: int) -> tuple[int, int] | None:
-        if world_size == 1:
-            return 0, 1
-        return (rank - 1, world_size - 1) if rank else None
+        return (0, 1) if world_size == 1 else self._places(world_size).part(rank)
 
     def outlives(self, rank: int) -> bool:
-        return rank > 0
+        return rank > ROOT
+
+    def takes_back(self, rank: int) -> bool:
+        return self.outlives(rank) and not (self._regional and rank in self._regional.region_servers)
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name = "strategy=parameter_server"
         if not workload.computes:
             yield f"{name}: {type(workload).__name__} has no parameters of its own to send"
             return
+        yield from self._region_faults(name)
         plans = {}
         for direction, named in (("up", "uplink"), ("down", "downlink")):
             try:
@@ -156,27 +175,17 @@ class ParameterServer(Strategy):
             return
         if not comm.address:
             raise RunError("rank 0 has no address at which clients could find the server")
-        plans = {
-            direction: asked_plan(direction, self._asked[direction], context.compressor) for direction in ("up", "down")
-        }
-        if not any(plan.bounded for plan in plans.values()):
-            self.schedule = Fixed()  # nothing asks it, and it never interferes
-        held_out = self._hold_out() if self._probes(plans["down"]) else None
-        service = Service(
-            context,
-            plans["up"],
-            plans["down"],
-            self.schedule,
-            gate=self.gate,
-            decoders=self.decoders,
-            local_steps=self.local_steps,
-            round_timeout_s=self.round_timeout_s,
-        )
-        if comm.rank:
-            self._training = LocalTraining(context, plans["up"].payload)
-            self._client = service.client(self._training)
-        else:
+        service = self._service()
+        held_out = self._hold_out() if self._probes(service.down) else None  # whoever trains has to leave it out
+        if comm.rank == ROOT:
             self._server = service.server(held_out)
+        elif comm.rank in service.places.region_servers:
+            if comm.is_back:
+                raise Left(f"rank {comm.rank}: came back, but its clients, whose server it was, left when it did")
+            self._client = service.region_server()
+        else:
+            self._training = LocalTraining(context, service.up.payload)
+            self._client = service.client(self._training)
 
     @_left_once_out()
     def first_step(self) -> int:
@@ -201,7 +210,7 @@ class ParameterServer(Strategy):
             return StepStats(self._alone.step(batch))
         if place == 0:
             self._client.begin(round_)
-        loss = self._training.step(batch)
+        loss = None if batch is None else self._training.step(batch)
         if is_end:
             self._client.end(round_)
         return StepStats(loss)
@@ -217,8 +226,7 @@ class ParameterServer(Strategy):
         elif self._client is not None:
             if left:
                 self._client.end(rounds)
-            self._client.begin(rounds + bool(left))
-            self._client.close()
+            self._client.take_last(rounds + bool(left))
 
     def take_notes(self) -> list[dict[str, Any]]:
         role = self._server or self._client
@@ -233,6 +241,48 @@ class ParameterServer(Strategy):
         role = self._server or self._client
         if role is not None:
             role.load_state_dict(state["role"])
+
+    def _service(self) -> Service:
+        """Of this run."""
+        context = self._context
+        if self.region_servers and self._regional is None:
+            self.place(context.spec.topology)
+        raise_input_faults(self._region_faults("strategy=parameter_server"))
+        plans = {
+            direction: asked_plan(direction, self._asked[direction], context.compressor) for direction in ("up", "down")
+        }
+        if not any(plan.bounded for plan in plans.values()):
+            self.schedule = Fixed()  # nothing asks it, and it never interferes
+        return Service(
+            context,
+            plans["up"],
+            plans["down"],
+            self.schedule,
+            gate=self.gate,
+            decoders=self.decoders,
+            local_steps=self.local_steps,
+            round_timeout_s=self.round_timeout_s,
+            places=self._places(context.world_size),
+        )
+
+    def _places(self, world_size: int) -> Places:
+        """
+        Raises:
+            RunError: they go by regions, of which nobody has told.
+        """
+        if not self.region_servers:
+            return Places.flat(world_size)
+        if self._regional is None:
+            raise RunError("strategy.region_servers=true: it was not told where ranks are; call Strategy.place first")
+        return self._regional
+
+    def _region_faults(self, name: str) -> Iterator[str]:
+        """Where it is known that no region would have a server."""
+        if self._regional is not None and not self._regional.region_servers:
+            yield (
+                f"{name} strategy.region_servers=true: no region but that of rank 0 has two workers or more, of which"
+                " one could serve; use false, another topology, or more workers"
+            )
 
     def _probes(self, down: Plan) -> bool:
         return self.schedule.probes and down.bounded

@@ -27,6 +27,7 @@ from testbed.worker.server.gated import GatedCoder, can_gate
 from testbed.worker.server.global_model import GlobalModel, Loss
 from testbed.worker.server.local_training import LocalTraining
 from testbed.worker.server.plan import Plan
+from testbed.worker.server.region import Region, RegionServer
 from testbed.worker.server.schema import Schema
 from testbed.worker.server.seats import Seats
 from testbed.worker.server.server import Server
@@ -71,13 +72,24 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
 
+class Trainer(Client):
+    """A client that trains, as all do but a region's server."""
+
+    _training: LocalTraining
+
+
 class Rounds:
-    """A server of `clients` clients, and all that passes between them."""
+    """A server of `clients` clients, and all that passes between them.
+
+    Args:
+        served: by the number of a client that serves a region its clients' numbers.
+    """
 
     def __init__(
         self,
         *,
         clients: int = 2,
+        served: Mapping[int, Sequence[int]] | None = None,
         up: Mapping[str, Any] | None = None,
         down: Mapping[str, Any] | None = None,
         schedule: BoundSchedule | None = None,
@@ -87,7 +99,10 @@ class Rounds:
         decoders: int = 0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        self.dtype, self.gate = dtype, gate
+        self.dtype, self.gate, self._message_s = dtype, gate, message_s
+        served = served or {}
+        self._server_of = {client: server for server, members in served.items() for client in members}
+        self.trainers = [number for number in range(clients) if number not in served]
         self.schedule = Fixed() if schedule is None else schedule
         self.models = [Small().to(dtype) for _ in range(clients + 1)]
         """The server's, then the clients'."""
@@ -96,10 +111,14 @@ class Rounds:
         plans = self._plans()
         self.wire = Wire(Schema.of(self.models[0]), KEY, plans["up"], plans["down"], clients=clients, seed=0)
         here = cast(Communicator, SimpleNamespace(address=HOST, charge=_nothing))
-        self.door = Door(here, self.wire, hello_s=40)
+        own = [number for number in range(clients) if number not in self._server_of]
+        self.door = Door(here, self.wire, hello_s=40, clients=own)
+        self.doors = {server: Door(here, self.wire, hello_s=40, clients=served[server]) for server in served}
         ours = {number: self._knock(number) for number in range(clients)}
         theirs = self.door.let_all_in(40)
         self.clients = [self._client(number, ours[number]) for number in range(clients)]
+        self.regions = {number: cast(RegionServer, self.clients[number]) for number in served}
+        """Of the clients those that serve a region; they have no training."""
         self.connections = ours
         self.model = GlobalModel(self.models[0], self.wire.schema, plans["up"].payload, self.optimizers[0])
         down_coder = self._sending(plans["down"])
@@ -110,7 +129,7 @@ class Rounds:
             Coder(self.wire.schema, plans["up"]),
             self.downlink,
             self.model,
-            Seats(theirs, self.door, message_s=message_s, training_s=0.0, clock=PhaseClock(), stopwatch=Stopwatch()),
+            self._seats(theirs, self.door),
             self.schedule,
             is_bounded=plans["up"].bounded or plans["down"].bounded,
             is_gated=gate is not None,
@@ -133,13 +152,24 @@ class Rounds:
         self.server.begin(number)
         taking = [self.clients[one] for one in (range(len(self.clients)) if clients is None else clients)]
         for client in taking:
-            client.begin(number)
-            for step in range(steps):
-                client._training.step(batch_of(client.number, number * steps + step))
-            client.end(number)
+            if client.number in self.regions:
+                client.begin(number)
+        for client in taking:
+            if client.number not in self.regions:
+                client.begin(number)
+                self.train(client, range(number * steps, (number + 1) * steps))
+                client.end(number)
+        for client in taking:
+            if client.number in self.regions:
+                client.end(number)
         self.server.collect(number)
         (note,) = (note for note in self.server.take_notes() if note["event"] == "round")
         return note
+
+    def train(self, client: Trainer, steps: Sequence[int]) -> None:
+        """On the same batches whoever serves it."""
+        for step in steps:
+            client._training.step(batch_of(self.trainers.index(client.number), step))
 
     def close(self) -> None:
         self.server.close()
@@ -149,7 +179,7 @@ class Rounds:
     def _plans(self) -> dict[str, Any]:
         return {direction: asked_plan(direction, self._given[direction], Uncompressed()) for direction in self._given}
 
-    def come_back(self, number: int) -> Client:
+    def come_back(self, number: int) -> Trainer:
         """A new process's client of this number, which knows nothing but how to say hello; the old one is dead."""
         self.clients[number].close()
         self.models[number + 1] = Small(seed=7).to(self.dtype)
@@ -163,32 +193,50 @@ class Rounds:
         return GatedCoder(self.wire.schema, plan, deepcopy(self.gate), dilation=1.0)
 
     def _knock(self, number: int) -> Connection:
-        connection = connect(HOST, self.door.port, own=number, deadline_s=soon(), charge=_nothing)
+        server = self._server_of.get(number)
+        door = self.door if server is None else self.doors[server]
+        connection = connect(HOST, door.port, own=number, deadline_s=soon(), charge=_nothing)
         send(connection, self.wire.hello(number), self.wire.expected(Kind.MODEL), deadline_s=soon(), pace=PACE)
         return connection
 
-    def _client(self, number: int, connection: Connection) -> Client:
-        model, plans = self.models[number + 1], self._plans()
-        context = SimpleNamespace(
-            spec=SimpleNamespace(batch_size=8),
-            workload=Regression(),
-            model=model,
-            optimizer=self.optimizers[number + 1],
-            clock=PhaseClock(),
-        )
-        return Client(
-            number,
-            model,
-            self.wire,
-            self._sending(plans["up"]),
-            Coder(self.wire.schema, plans["down"]),
-            LocalTraining(cast(WorkerContext, context), plans["up"].payload),
-            basis=self.schedule.basis,
-            connection=connection,
-            patience_s=40.0,
+    def _seats(self, connections: dict[int, Connection], door: Door) -> Seats:
+        return Seats(
+            *(connections, door),
+            message_s=self._message_s,
+            training_s=0.0,
             clock=PhaseClock(),
             stopwatch=Stopwatch(),
         )
+
+    def _client(self, number: int, connection: Connection) -> Trainer:
+        plans = self._plans()
+        given: Any = {
+            "basis": self.schedule.basis,
+            "connection": connection,
+            "patience_s": 40.0,
+            "clock": PhaseClock(),
+            "stopwatch": Stopwatch(),
+        }
+        schema = self.wire.schema
+        own = number, self.models[number + 1], self.wire, self._sending(plans["up"]), Coder(schema, plans["down"])
+        if number in self.doors:
+            return cast(Trainer, RegionServer(self._region(number), *own, **given))
+        return Trainer(*own, LocalTraining(self._context(number), plans["up"].payload), **given)
+
+    def _region(self, number: int) -> Region:
+        door, plans, clock = self.doors[number], self._plans(), PhaseClock()
+        seats, up = self._seats(door.let_all_in(40), door), Coder(self.wire.schema, plans["up"])
+        return Region(self.wire, up, plans["down"], seats, Decoders(0, clock), clock=clock, name=f"region {number}")
+
+    def _context(self, number: int) -> WorkerContext:
+        context = SimpleNamespace(
+            spec=SimpleNamespace(batch_size=8),
+            workload=Regression(),
+            model=self.models[number + 1],
+            optimizer=self.optimizers[number + 1],
+            clock=PhaseClock(),
+        )
+        return cast(WorkerContext, context)
 
 
 def _nothing(sent_bytes: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,8 +11,10 @@ import torch
 from torch import nn
 
 from compressors.none import Uncompressed
-from testbed.core.errors import InputError, RunError
+from testbed.core.errors import InputError, Left, RunError
+from testbed.core.schedule import Change
 from testbed.core.spec import Part, RunSpec
+from testbed.core.topology import Topology
 from testbed.worker.clock import PhaseClock
 from testbed.worker.meeting import Meeting
 from testbed.worker.parts import build_parts
@@ -24,7 +27,7 @@ from testbed.worker.strategy import WorkerContext
 from testbed.worker.workload import Workload, parameters_crc32
 from testbed.worker.workloads.digits import Digits
 from tests.unit.worker.server_models import net, plan_up
-from topologies import lan
+from topologies import lan, two_regions
 
 PROBING: dict[str, Any] = {"downlink": {"codec": "sz3"}}
 
@@ -62,13 +65,56 @@ def _spec(**given: Any) -> RunSpec:
         strategy=Part("parameter_server", "testbed.worker.strategies.parameter_server.ParameterServer", {}),
         compressor=Part("none", "compressors.none.Uncompressed", {}),
         device=Part("native", "testbed.core.device.Native", {}),
-        **given,
+        **({"steps": 4} | given if "epochs" not in given else given),
     )
 
 
 def test_an_epoch_is_over_when_the_clients_have_seen_all_samples() -> None:
     spec = _spec(epochs=2, batch_size=32)
     assert build_parts(spec).steps(spec) == 30  # of 3 clients: 2 * 1437 / 96
+
+
+def _in_regions(topology: Topology, **given: Any) -> RunSpec:
+    params = {"region_servers": True}
+    server = Part("parameter_server", "testbed.worker.strategies.parameter_server.ParameterServer", params)
+    return dataclasses.replace(_spec(), topology=topology, strategy=server, **given)
+
+
+def test_servers_of_regions_are_refused_where_there_is_nothing_to_serve_and_beside_a_gate() -> None:
+    for network in (lan.build(workers=4), two_regions.build(workers=3)):
+        with pytest.raises(InputError, match=r"region_servers=true: no region but that of rank 0 has two workers"):
+            build_parts(_in_regions(network))
+    with pytest.raises(ValueError, match=r"(?s)decoders=-1.*region_servers=True gate: a gate learns nothing"):
+        ParameterServer(region_servers=True, gate=True, decoders=-1)
+    assert not ParameterServer(gate=True).region_servers
+    with pytest.raises(RunError, match="it was not told where ranks are"):
+        ParameterServer(region_servers=True).part(1, 4)
+
+
+def test_whoever_serves_a_region_has_no_data_and_is_not_taken_back() -> None:
+    network = two_regions.build(workers=5)  # three, and two
+    spec = _in_regions(network, steps=None, epochs=2)
+    parts = build_parts(spec)
+    assert [parts.strategy.part(rank, 5) for rank in range(5)] == [None, (0, 3), (1, 3), None, (2, 3)]
+    assert parts.steps(spec) == 30  # of 3 clients: 2 * 1437 / 96
+    assert [parts.strategy.outlives(rank) for rank in range(5)] == [False, True, True, True, True]
+    names = [node.name for node in network.nodes]
+    events = [Change(t_s=t_s, kind=kind, node=name) for name in names[2:] for t_s, kind in ((1, "crash"), (2, "join"))]
+    with pytest.raises(InputError) as caught:
+        build_parts(dataclasses.replace(spec, events=tuple(events)))
+    (fault,) = caught.value.faults
+    assert fault.startswith(f"events: {names[3]} cannot join at 2 s: ") and "does not take it in again" in fault
+
+
+def test_a_server_of_a_region_that_comes_back_has_nobody_to_serve() -> None:
+    comm = _Unanswered(3, 5, 1.0)
+    comm.is_back = True
+    spec = _in_regions(two_regions.build(workers=5))
+    strategy = ParameterServer(region_servers=True)
+    with pytest.raises(Left, match="rank 3: came back, but its clients, whose server it was, left"):
+        strategy.bind(_context(spec, comm))
+    with pytest.raises(InputError, match="no region but that of rank 0"):
+        ParameterServer(region_servers=True).bind(_context(_spec(steps=4), _Unanswered(1, 4, 1.0)))
 
 
 class _Unanswered(Echo):
@@ -124,9 +170,11 @@ def test_clients_that_do_not_come_are_named() -> None:
 
 
 @pytest.mark.usefixtures("_told_to_nobody")
-def test_more_samples_than_there_are_cannot_be_held_out_and_no_address_is_an_error() -> None:
+@pytest.mark.parametrize("rank", [0, 1])
+def test_more_samples_than_there_are_cannot_be_held_out_and_no_address_is_an_error(rank: int) -> None:
+    """Who trains on the rest has to hold them out as well."""
     strategy = ParameterServer(probe_samples=5000, **PROBING)
-    comm = _Unanswered(0, 4, 1.0)
+    comm = _Unanswered(rank, 4, 1.0)
     with pytest.raises(InputError, match=r"strategy.probe_samples=5000: 5000 samples cannot be held out of 1437"):
         strategy.bind(_context(_spec(steps=4), comm))
     comm.address = ""

@@ -1,0 +1,53 @@
+"""What clients send in a round: waited for, decoded, and averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from testbed.core.frame_refusals import Refusal, Refused
+from testbed.core.frames import Frame, Kind
+from testbed.worker.clock import PhaseClock
+from testbed.worker.server.average import Average
+from testbed.worker.server.decoders import DECOMPRESS, Decoded, Decoders
+from testbed.worker.server.entries import Entry
+from testbed.worker.server.seats import Seats
+from testbed.worker.server.tensors import Coder
+from testbed.worker.server.told import Told
+from testbed.worker.server.wire import Wire, entries_of
+
+
+class Intake:
+    """Of a server, of all clients or of a region's.
+
+    Args:
+        up: of updates.
+    """
+
+    def __init__(self, wire: Wire, up: Coder, seats: Seats, decoders: Decoders, clock: PhaseClock) -> None:
+        self._wire, self._up, self._seats, self._decoders, self._clock = wire, up, seats, decoders, clock
+
+    def take(self, round_: int, epoch: int, reference: Sequence[Tensor]) -> tuple[Average, Told]:
+        """The updates of all clients; whose cannot be used, or does not come, is out. There may be none in the end.
+
+        Args:
+            epoch, reference: of what clients have, on which updates hang.
+        """
+        average, told = Average(self._wire.schema, self._seats.clients), Told()
+        expected = self._wire.expected(Kind.UPDATE, round_, epoch)
+
+        def decode(client: int, frame: Frame) -> tuple[list[Entry], list[Tensor]]:
+            if frame.samples < 1:
+                raise Refused(Refusal.NUMBER, found=f"{frame.samples} samples", asked="at least 1")
+            entries = entries_of(frame)
+            return entries, self._up.decode(entries, reference, origin=self._wire.origin(client, frame.round))
+
+        for client, end in self._decoders.each(self._seats.frames(expected), decode):
+            if isinstance(end, Decoded):
+                with self._clock.phase(DECOMPRESS):
+                    average.add(client, end.frame.samples, end.tensors)
+                told.add(client, end)
+            else:
+                self._seats.let_go(client, end, expected)
+        return average, told
