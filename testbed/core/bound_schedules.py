@@ -74,7 +74,7 @@ class AdaptiveBound:
       loss goes back with it, and the count of steady rounds begins anew.
 
     The first broadcast is raw, since no update is known. The probe sees what the broadcast loses, not what uplinks do;
-    that alpha may be above 1 rests on their feedback. It begins tight: what is lost early delays all that follows.
+    that noise may be so large rests on their feedback. It begins tight: what is lost early delays all that follows.
 
     Args:
         alpha: noise / update, both as root mean squares, in the first round.
@@ -92,9 +92,9 @@ class AdaptiveBound:
     def __init__(
         self,
         *,
-        alpha: float = 0.7,
+        alpha: float = 0.5,
         alpha_min: float = 0.01,
-        alpha_max: float = 1.0,
+        alpha_max: float = 0.8,
         decrease: float = 0.5,
         increase: float = 1.04,
         patience: int = 3,

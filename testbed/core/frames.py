@@ -45,7 +45,7 @@ Buffer = bytes | bytearray | memoryview
 
 class Kind(IntEnum):
     HELLO = 1
-    """A client joins, or joins again."""
+    """A client joins, or joins again; its round is one above that of the model it has, 0 where it has none."""
     MODEL = 2
     """Server to client."""
     UPDATE = 3

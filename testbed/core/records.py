@@ -55,7 +55,7 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        from rank 0, once; `dense_bytes_step`: what all ranks would send in one step of uncompressed
                        ring data parallel; `metric_*` are null where there is none; `routes`: of each bucket the
                        compressor's Route as text, `collectives`: what carries it; null where the strategy has none;
-                       `outlived`: ranks that the others go on without
+                       `outlived`: ranks that the others go on without; 0: they wait for it to be started again
     measurement        stage, name, from, to, rate_bit_s, rtt_s, rtt_max_s, delay_s, probes, probes_span_s, burst
                        stage "idle" is before anything else, "busy" beside the workers' warm-up; `rtt_s`, and one way
                        `delay_s`: median of the probes, their mean where jitter was asked

@@ -118,6 +118,11 @@ class RunSpec:
         return self.checkpoint == "last"
 
     @property
+    def keeps_server(self) -> bool:
+        """Whether rank 0 leaves its state for one that is started in its place."""
+        return bool(self.strategy.params.get("checkpoint"))
+
+    @property
     def asked_of_models(self) -> list[str]:
         """What was said of models in files, as it was given; only a training of ours can do either."""
         start = [] if self.start_from is None else [f"start_from={self.start_from}"]

@@ -139,7 +139,7 @@ class Conductor:
             work=work,
             memory_bytes=int(memory * _MEMORY_SHARE / self.spec.workers),
             containers=self.spec.workers,
-            keeps_model=self.spec.keeps_model,
+            keeps_model=self.spec.keeps_model or self.spec.keeps_server,
             seen=() if directory is None else (directory,),
             hosts="".join(f"{network.plan.node_address(node)} {node}\n" for node in network.workers),
         )

@@ -20,6 +20,7 @@ from testbed.core.spec import RunSpec
 from testbed.core.telemetry import STORE_IN_NODE, Channel, Welcome
 from testbed.orchestrator.emulation.container import Container, Sandbox
 from testbed.orchestrator.emulation.network import WORKER_INTERFACE, Network
+from testbed.orchestrator.first_rank import FirstRank
 from testbed.orchestrator.last_words import ended, last_words
 from testbed.orchestrator.messages import checked_message
 from testbed.orchestrator.programs import MASTER_PORT, Program
@@ -64,6 +65,7 @@ class Workers:
         self._channels: dict[str, Channel] = {}
         self._messages: queue.SimpleQueue[tuple[str, Channel, Message]] = queue.SimpleQueue()
         self._roll = Roll(self.nodes, patience_s=spec.timeout_s * spec.dilation)
+        self._first = FirstRank(spec.events, self.nodes[0])
         self._restarted: set[str] = set()
         self._t0_s: float | None = None
         self._looked_s = 0.0
@@ -116,6 +118,7 @@ class Workers:
     def crash(self, node: str) -> None:
         """At once and without a word."""
         self._take_away(node)
+        self._first.crash(node)
         self.containers[node].kill()
 
     def leave(self, node: str) -> None:
@@ -140,6 +143,7 @@ class Workers:
         self._restarted.add(node)
         self._start(container)
         self._roll.come_back(node)
+        self._first.join(node)
 
     def _take_away(self, node: str) -> None:
         if not self.program.loss_is_fault:
@@ -147,7 +151,7 @@ class Workers:
 
     def _outlives(self, node: str) -> bool:
         """Whether the others go on without it; before the first step all must be there."""
-        return self._t0_s is not None and self._roll.outlives(node)
+        return self._t0_s is not None and (self._roll.outlives(node) or self._first.is_awaited(node))
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -235,9 +239,8 @@ class Workers:
         except queue.Empty:
             self._look_for_dead()
             return None
-        if channel is not self._channels.get(node):  # of a process that is no more
-            return None
-        return (node, message) if self._is_for_the_record(node, message) else None
+        is_there = channel is self._channels.get(node)  # or it is of a process that is no more
+        return (node, message) if is_there and self._is_for_the_record(node, message) else None
 
     def _is_for_the_record(self, node: str, message: Message) -> bool:
         """What follows for the run from what a worker says."""
@@ -256,7 +259,7 @@ class Workers:
                 self._channels[node].send({"event": "go", "t0_s": self._t0_s})
             return False
         self._roll.hear(node, message)
-        return True
+        return self._first.is_news(node, message)
 
     def _look_for_killed(self) -> None:
         """A worker that was killed says nothing, while those that lost it complain: it is the one to name."""
@@ -281,7 +284,7 @@ class Workers:
                     dead.append((rank, node, code))
         if dead:
             rank, node, code = min(dead, key=lambda found: (found[2] >= 0, found[0]))
-            raise RunError(f"worker {rank} on {node} {self._end_of(node, code)}")
+            raise RunError(f"worker {rank} on {node} {self._end_of(node, code)}{self._first.hint(node)}")
 
     def _end_of(self, node: str, code: int) -> str:
         return f"{ended(code)} before it was done; its last words: {last_words(self.run.log(node))}"

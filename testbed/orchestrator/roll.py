@@ -36,7 +36,8 @@ class Roll:
         """Who was lost, and why, one line each."""
 
     def hear(self, node: str, message: Event) -> None:
-        """What a worker says of itself; rank 0 says which ranks the others go on without. It is never one of them."""
+        """What a worker says of itself; rank 0 says which ranks the others go on without. It is never one of them, but
+        where they wait for it: see `FirstRank`."""
         event = message["event"]
         if event == "model" and node == self._nodes[0]:
             ranks = message.get("outlived", ())
@@ -115,5 +116,7 @@ class Roll:
     def all_done(self) -> bool:
         """And every loss is told. Who comes back is not waited for once rank 0, which would take it in, is done."""
         with self._lock:
+            if self.may_lose and self._nodes[0] in self._away:  # it is to come back
+                return False
             late = self._late if self._nodes[0] in self._done and self.may_lose else set()
             return not self._losses and len(self._done | self._away | late) == len(self._nodes)

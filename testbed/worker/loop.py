@@ -132,6 +132,8 @@ class Training:
         t_s = self._since_s(t0_s)
         late_s = self._since_s(begin_s) if self.comm.is_back else t_s
         self.emit({"event": "start", "t_s": t_s, "rank": self.comm.rank, "late_s": late_s})
+        if self.comm.is_back and self._evaluations is not None and self._is_due(first - 1):
+            self._evaluations.start(first, t_s)  # that it was told before is not sure
         for step in range(first, self.steps):
             self._step(step, t0_s)
         finishing_s = time.monotonic()
@@ -174,8 +176,7 @@ class Training:
                     step, rank=place, world_size=parts, batch_size=spec.batch_size, seed=spec.seed
                 )
         # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
-        is_last = step + 1 == self.steps
-        due = is_last or (self.parts.workload.metric is not None and (step + 1) % spec.evaluate_every == 0)
+        is_last, due = step + 1 == self.steps, self._is_due(step)
         self._rate.set(self.parts.transform.rate_factor(step))
         with self.clock.phase("optimizer", self.clock.times.other_s):
             stats = self.parts.strategy.step(batch, step - self._begun)
@@ -211,6 +212,13 @@ class Training:
         if changed is not None and rank == 0:
             self.emit({"t_s": t_s, "rank": rank, "step": step + 1, **changed})
         self._after(step, t_s, is_due=due)
+
+    def _is_due(self, step: int) -> bool:
+        """Whether the model is evaluated after `step`."""
+        every = self.spec.evaluate_every
+        return step + 1 == self.steps or (
+            self.parts.workload.metric is not None and step >= 0 and (step + 1) % every == 0
+        )
 
     def _after(self, step: int, t_s: float, *, is_due: bool) -> None:
         """What follows from a step that ended at `t_s`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist  # noqa: TID251 - the store alone; what ranks send each other goes through comm.py
@@ -22,6 +23,8 @@ class Meeting:
             store: the file; empty: rank 0 has it in its memory, at `address` and `port`.
         """
         timeout = datetime.timedelta(seconds=timeout_s)
+        self.folder = Path(store).parent if store else None
+        """That all nodes share, and that outlives each of them; None: there is none."""
         self.place: Any
         if store:
             self.place = dist.FileStore(store, world_size or -1)  # type: ignore[attr-defined]

@@ -81,7 +81,8 @@ def build_parts(spec: RunSpec) -> Parts:
         name = spec.workload.name
         faults += [f"{asked}: workload={name} learns nothing; leave it out" for asked in spec.asked_of_models]
     if not faults:
-        faults += [*_transform_faults(spec, Parts(**built)), *_join_faults(spec, Parts(**built))]
+        made = Parts(**built)
+        faults += [*_transform_faults(spec, made), *_join_faults(spec, made), *_first_rank_faults(spec, made)]
     if faults:
         raise InputError(*faults)
     return Parts(**built)
@@ -124,3 +125,19 @@ def _join_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
             yield f"{where}: strategy={spec.strategy.name} goes on without it, and does not take it in again"
         elif parts.transform.changes_the_model:
             yield f"{where}: transform={spec.transform.name} changes the model, which all ranks do at once"
+
+
+def _first_rank_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
+    """Of events that end rank 0, where the run goes on without any other; elsewhere it fails, as it was asked to."""
+    if spec.program != "training" or not any(parts.strategy.outlives(rank) for rank in range(1, spec.workers)):
+        return
+    node, name = spec.topology.nodes[0].name, f"strategy={spec.strategy.name}"
+    changes = [change for change in spec.events if change.node == node and change.kind in ("crash", "join")]
+    for change in changes:
+        if change.kind == "join":
+            continue
+        where = f"events: {node}, which serves, crashes at {change.t_s:g} s"
+        if not parts.strategy.outlives(0):
+            yield f"{where}: {name} does not go on without it; use strategy.checkpoint=true, and a join event"
+        elif not any(later.kind == "join" and later.t_s >= change.t_s for later in changes):
+            yield f"{where}, and no join event starts it again: {name} does not go on without it"

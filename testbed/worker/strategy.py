@@ -86,7 +86,8 @@ class Strategy(ABC):
         """Whether all others go on when this rank is gone.
 
         Of a strategy of which that is true of any rank, no rank may take part in a collective after `bind`. A rank that
-        comes back has `comm.is_back`: its `bind` may not have one either. Never of rank 0.
+        comes back has `comm.is_back`: its `bind` may not have one either. Of rank 0: whether the others wait until
+        an event starts it again.
         """
         return False
 
@@ -107,7 +108,8 @@ class Strategy(ABC):
         """Take the parts of this run. Collectives are allowed; all ranks bind at once."""
 
     def first_step(self) -> int:
-        """The step to begin with: 0, but for a rank that comes back, which waits here until the others take it in."""
+        """The step to begin with: 0, but for a rank that comes back, which waits here until the others take it in; rank
+        0 begins with the first of those that were not sure to be done, the number of all where there is none."""
         return 0
 
     @abstractmethod

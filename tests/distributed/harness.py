@@ -167,7 +167,7 @@ def run(
     with port_of_ones_own() as port:
         logs = {rank: folder / f"rank{rank}.log" for rank in range(spec.workers) if rank not in absent}
         workers = {rank: _start(rank, log, path, python_path) for rank, log in logs.items()}
-        store = str(folder / "ranks") if spec.keeps_model else ""
+        store = str(folder / "ranks") if spec.keeps_model or spec.keeps_server else ""
         conversation = _Conversation(spec, listener, port, on_event, store)
         conversation.start = lambda rank: _start(rank, logs[rank], path, python_path)
         outcome = Outcome(conversation.events)

@@ -1,4 +1,4 @@
-"""A client of a parameter server that is killed in its container, and one that is started again: the run goes on."""
+"""A client of a parameter server, or the server, killed in its container and started again: the run goes on."""
 
 from __future__ import annotations
 
@@ -44,3 +44,36 @@ def test_a_run_outlives_the_crash_of_a_client(comes_back: bool, machine_lock: No
     assert {event["rank"] for event in done} == ({0, 1, 2, 3} if comes_back else {0, 1, 3})
     assert len({event["parameters_crc32"] for event in done}) == 1
     assert sum(event["event"] == "start" for event in found) == WORKERS + comes_back
+
+
+@pytest.mark.timeout(900)
+def test_a_run_outlives_the_crash_of_a_server_that_left_its_state(machine_lock: None, tmp_path: Path) -> None:
+    """Nobody can tell by the parameters, evaluations or rounds; the first of two runs is undisturbed."""
+    before = host_state()
+    events = tmp_path / "crash.yaml"
+    events.write_text("- at: 5 s\n  crash: site-0-0\n- at: 6 s\n  join: site-0-0\n")
+    checksums, evaluated = [], []
+    for number, given in enumerate(([], [f"events={events}"])):
+        asked = (*ASKED, *SERVER, "strategy.checkpoint=true", *given)
+        longhaul = Longhaul(tmp_path / f"runs{number}", *asked)
+        assert longhaul.wait() in (0, 5), longhaul.said
+        run, summary = longhaul.run, longhaul.summary()
+        gone_within(run.run_id)
+        assert host_state() == before
+        assert (summary["status"], summary["workers_at_end"]) == ("completed", WORKERS)
+        assert not any(reason.startswith("worker ") for reason in summary["reasons"]), "an event asked for it"
+        found = list(run.read_events())
+        done = [event for event in found if event["event"] == "done"]
+        assert {event["rank"] for event in done} == set(range(WORKERS))
+        checksums += [event["parameters_crc32"] for event in done]
+        evaluated.append([(event["step"], event["value"]) for event in found if event["event"] == "evaluation"])
+        rounds = [event for event in found if event["event"] == "round"]
+        assert [event["round"] for event in rounds] == list(range(ROUNDS))
+        assert all(event["clients"] == WORKERS - 1 and not event["left"] for event in rounds)
+        for rank in range(WORKERS):
+            steps = [event["step"] for event in found if event["event"] == "step" and event["rank"] == rank]
+            assert steps == list(range(1, STEPS + 1)), "each is told once"
+        left = [event for event in found if event["event"] == "left"]
+        assert [event["rank"] for event in left] == [0] * len(given)
+        assert sum(event["event"] == "start" for event in found) == WORKERS + len(given)
+    assert len(set(checksums)) == 1 and evaluated[0] == evaluated[1] and evaluated[0]

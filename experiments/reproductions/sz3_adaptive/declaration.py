@@ -19,7 +19,8 @@ _PARAMS = ("strategy.uplink.payload=params", "strategy.downlink.payload=params")
 _GRAD = ("strategy.uplink.payload=grad",)
 _SZ3, _RAW = ("compressor=sz3",), ("compressor=none",)
 _PLAIN = ("strategy.uplink.codec=int8_zstd", "strategy.downlink.codec=int8_zstd")
-DITHER = ("strategy.uplink.dither=true", "strategy.downlink.dither=true")
+LOOSER = ("strategy.bound.alpha=0.7", "strategy.bound.alpha_max=2")
+"""Parameters bear more noise than differences: what is rounded is not near 0, and small changes are not left out."""
 
 
 def fixed(alpha: float) -> tuple[str, ...]:
@@ -28,7 +29,7 @@ def fixed(alpha: float) -> tuple[str, ...]:
 
 
 ARMS: dict[str, tuple[str, ...]] = {
-    "parameters, adaptive": (*_SZ3, *_PARAMS),
+    "parameters, adaptive": (*_SZ3, *_PARAMS, *LOOSER),
     "raw": _RAW,
     "differences, adaptive": _SZ3,
     "gradients, adaptive": (*_SZ3, *_GRAD),

@@ -61,7 +61,7 @@ class Sandbox:
     containers: int = 1
     """How many share the cores."""
     keeps_model: bool = False
-    """Whether a model is to be left beside what ranks meet at, which has room for it then."""
+    """Whether a model, or a server's state, is to be left beside what ranks meet at, which has room for it then."""
 
     @property
     def cpu_shares(self) -> int:

@@ -51,6 +51,18 @@ def asked_plan(direction: str, given: Mapping[str, Any], compressor: Compressor)
     return Plan(direction=direction, **asked)
 
 
+def asked_plans(asked: Mapping[str, Mapping[str, Any]], compressor: Compressor) -> tuple[dict[str, Plan], list[str]]:
+    """The plans of "up" and "down", of those with nothing against them; and what there is against the others."""
+    plans, against = {}, []
+    for direction, named in (("up", "uplink"), ("down", "downlink")):
+        try:
+            plans[direction] = asked_plan(direction, asked[direction], compressor)
+        except (ValueError, TypeError) as error:
+            instead = f"use another compressor, or strategy.{named} with another codec or payload"
+            against += [f"strategy.{named}.{line}; {instead}" for line in str(error).splitlines()]
+    return plans, against
+
+
 def _named(name: str) -> Compressor:
     """The compressor of that name, as a user would get it."""
     if name not in catalogue.names():

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from testbed.core.frames import Frame, Kind
+from testbed.core.frames import Buffer, Frame, Kind
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.server.bounding import bounds_of
 from testbed.worker.server.gated import GatedCoder
 from testbed.worker.server.source import Source
 from testbed.worker.server.spent import Spent
-from testbed.worker.server.streams import Connection, receive, send
+from testbed.worker.server.streams import Connection, Gone, receive, send
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.transfers import NO_PACE
+from testbed.worker.server.way_back import WayBack
 from testbed.worker.server.wire import Facts, Wire, coded_bytes, entries_of, is_compressed
 from testbed.worker.stopwatch import Stopwatch
+
+Done = TypeVar("Done")
 
 
 class Client:
@@ -32,6 +35,7 @@ class Client:
         basis: of the schedule of bounds.
         patience_s: wall seconds that a message may be waited for, or be under way. The server decides who is late: it
             may wait for another client as long as it will, and has to encode, too.
+        way_back: to a server that takes the place of one that is gone; None: there will be none.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Client:
         patience_s: float,
         clock: PhaseClock,
         stopwatch: Stopwatch,
+        way_back: WayBack | None = None,
     ) -> None:
         self.number, self._model, self._wire, self._up, self._down = number, model, wire, up, down
         self._exact = Coder(wire.schema, down.plan.whole)
@@ -66,10 +71,17 @@ class Client:
         self._gate = up if isinstance(up, GatedCoder) else None
         self._decode_s = 0.0
         """Emulated seconds that decoding the model took; 0 where nothing of it was compressed."""
+        self._way_back = way_back
+        self._held: int | None = None
+        """The round of the model that was received last; None: none was."""
+        self._packed: list[Buffer] | None = None
+        """What came of that model: kept, since a server that comes in place of another wants it again."""
+        self._owed: list[Buffer] | None = None
+        """The same, until it is sent."""
 
     def come_back(self) -> int:
         """Wait to be let in; the round that begins then. What comes first hangs on nothing, whatever is sent later."""
-        self.reference = [torch.zeros_like(one) for one in self.reference]
+        self._forget_model()
         self._epoch = None
         self._first = self._receive(None)
         return self._first.round
@@ -118,13 +130,14 @@ class Client:
             assert self._epoch is not None, "a model came first"
             samples, train_loss = self._training.samples, self._training.mean_loss
             facts = Facts(epoch=self._epoch, samples=samples, train_loss=train_loss, decode_s=self._decode_s)
-            pieces = self._wire.pack(Kind.UPDATE, self.number, round_, encoded, facts)
+            self._owed = self._wire.pack(Kind.UPDATE, self.number, round_, encoded, facts)
+            self._packed = None if self._way_back is None else self._owed
         self._clock.mark()
         if self._gate is not None:
             self._gate.sends([self._connection])
-        expected, end = self._wire.expected(Kind.MODEL), self._stopwatch.start()
+        end = self._stopwatch.start()
         with self._clock.phase(WAITING):
-            send(self._connection, pieces, expected, deadline_s=self._deadline_s(), pace=NO_PACE)
+            self._with_a_server(self._send_owed)
         end()
 
     def take_last(self, round_: int) -> None:
@@ -149,10 +162,45 @@ class Client:
 
     def _receive(self, round_: int | None) -> Frame:
         expected, end = self._wire.expected(Kind.MODEL, round_, self._epoch), self._stopwatch.start()
+
+        def next_model() -> Frame:
+            self._send_owed()
+            return receive(self._connection, expected, deadline_s=self._deadline_s(), pace=NO_PACE)
+
         with self._clock.phase(WAITING):
-            frame = receive(self._connection, expected, deadline_s=self._deadline_s(), pace=NO_PACE)
+            frame = self._with_a_server(next_model)
         end()
+        self._held, self._packed = frame.round, None
         return frame
+
+    def _send_owed(self) -> None:
+        if self._owed is not None:
+            expected = self._wire.expected(Kind.MODEL)
+            send(self._connection, self._owed, expected, deadline_s=self._deadline_s(), pace=NO_PACE)
+            self._owed = None
+
+    def _with_a_server(self, talk: Callable[[], Done]) -> Done:
+        """`talk`; again with the one that takes the place of a server that is gone in the midst of it.
+
+        Either that one has the model that this client has, and wants what came of it; or it has the next one, and sends
+        it so that it hangs on nothing.
+        """
+        while True:
+            try:
+                return talk()
+            except Gone as gone:
+                if self._way_back is None or gone.reason is not None or gone.bye:
+                    raise
+                self._connection.close()
+                self._connection, round_ = self._way_back.find(self._held, self._epoch, gone)
+            self._owed = self._packed if round_ == self._held else None
+            if round_ != self._held:
+                self._held = None
+                self._forget_model()
+
+    def _forget_model(self) -> None:
+        """What comes next hangs on nothing; its epoch is that of what the others have."""
+        self.reference = [torch.zeros_like(one) for one in self.reference]
 
     def _deadline_s(self) -> float:
         return time.monotonic() + self._patience_s

@@ -13,10 +13,12 @@ from collections.abc import Callable, Collection, Iterator
 import torch
 
 from testbed.core.errors import Left, RunError
+from testbed.core.frame_reading import Expected
 from testbed.core.frame_refusals import Refusal, Refused
-from testbed.core.frames import Kind
+from testbed.core.frames import Frame, Kind
 from testbed.worker.comm import Communicator
 from testbed.worker.server.addresses import look_up
+from testbed.worker.server.invitation import INVITATION_BYTES, KEY_BYTES, Invitation
 from testbed.worker.server.places import ROOT
 from testbed.worker.server.streams import Connection, Listener, connect, send
 from testbed.worker.server.transfers import NO_PACE
@@ -24,9 +26,6 @@ from testbed.worker.server.wire import Wire
 
 NewWire = Callable[[bytes], Wire]
 """Of the run's key."""
-_KEY_BYTES, _PORT_BYTES = 32, 2
-_PLACE = "parameter_server"
-"""At the meeting."""
 
 
 class Door:
@@ -58,6 +57,11 @@ class Door:
     def port(self) -> int:
         return self._listener.port
 
+    @property
+    def expected(self) -> Expected:
+        """Of a hello."""
+        return self._wire.expected(Kind.HELLO)
+
     def let_all_in(self, wait_s: float) -> dict[int, Connection]:
         """The connections of all clients, by their numbers.
 
@@ -68,8 +72,7 @@ class Door:
             RunError: somebody did not; names who.
         """
         connections: dict[int, Connection] = {}
-        deadline_s = time.monotonic() + wait_s
-        for _ in self._admitted(connections, deadline_s):
+        for _ in self.hellos(connections, wait_s):
             if len(connections) == len(self._clients):
                 return connections
         for connection in connections.values():
@@ -78,22 +81,21 @@ class Door:
         ranks = ", ".join(str(client + 1) for client in self._clients if client not in connections)
         raise RunError(f"the server waited {wait_s:g} s of wall time for rank {ranks}, which did not come")
 
-    def let_in(self, connections: dict[int, Connection]) -> set[int]:
-        """Put those who have come since the last time into `connections`; their numbers. Nobody is waited for."""
-        return set(self._admitted(connections, 0.0))
+    def hellos(self, connections: dict[int, Connection], wait_s: float = 0.0) -> Iterator[Frame]:
+        """Put those who have come since the last time, or come within `wait_s` of the wall, into `connections`; what
+        each has said. Who is not one of its own is refused."""
+        deadline_s = time.monotonic() + wait_s
+        for hello in self._listener.admit(connections, self.expected, deadline_s=deadline_s):
+            if hello.sender in self._clients:
+                yield hello
+            else:
+                asked = f"one of {', '.join(map(str, self._clients))}"
+                refused = Refused(Refusal.SENDER, found=hello.sender, asked=asked)
+                connections.pop(hello.sender).refuse(refused, self.expected)
 
     def close(self) -> None:
         """May be called twice."""
         self._listener.close()
-
-    def _admitted(self, connections: dict[int, Connection], deadline_s: float) -> Iterator[int]:
-        expected = self._wire.expected(Kind.HELLO)
-        for hello in self._listener.admit(connections, expected, deadline_s=deadline_s):
-            if hello.sender in self._clients:
-                yield hello.sender
-            else:
-                asked = f"one of {', '.join(map(str, self._clients))}"
-                connections.pop(hello.sender).refuse(Refused(Refusal.SENDER, found=hello.sender, asked=asked), expected)
 
 
 def invite(
@@ -105,13 +107,34 @@ def invite(
         wait_s: wall seconds that a newcomer has to say hello.
         clients: as of `Door`.
     """
-    key = os.urandom(_KEY_BYTES)
+    key = os.urandom(KEY_BYTES)
     wire = new_wire(key)
     door = Door(comm, wire, hello_s=wait_s, clients=clients)
-    told = key + door.port.to_bytes(_PORT_BYTES, "big")
+    invitation = Invitation(key=key, port=door.port)
     assert comm.meeting is not None, "ranks that have connected have met"
-    comm.meeting.put(_PLACE, told)
-    comm.broadcast(torch.frombuffer(bytearray(told), dtype=torch.uint8), control=True).wait()
+    invitation.put_down(comm.meeting)
+    told = torch.frombuffer(bytearray(invitation.pack()), dtype=torch.uint8)
+    comm.broadcast(told, control=True).wait()
+    return wire, door
+
+
+def invite_again(comm: Communicator, new_wire: NewWire, round_: int, wait_s: float) -> tuple[Wire, Door]:
+    """Be the server in place of one that is gone, with its key.
+
+    Args:
+        round_: that it had begun.
+
+    Raises:
+        RunError: no server was there before.
+    """
+    assert comm.meeting is not None, "who has come back is at the meeting"
+    try:
+        last = Invitation.looked_up(comm.meeting)
+    except RuntimeError as error:
+        raise RunError(f"rank 0 came back, and no server was there before: {error}") from error
+    wire = new_wire(last.key)
+    door = Door(comm, wire, hello_s=wait_s)
+    Invitation(key=last.key, port=door.port, life=last.life + 1, round=round_).put_down(comm.meeting)
     return wire, door
 
 
@@ -126,24 +149,29 @@ def come(comm: Communicator, new_wire: NewWire, wait_s: float, server: int = ROO
         Gone, Refused: the server is not there, or does not listen, by then.
         Left: having come back: nobody has said where it is.
     """
-    heard = _looked_up(comm) if comm.is_back else _told(comm)
-    wire, port = new_wire(heard[:_KEY_BYTES]), int.from_bytes(heard[_KEY_BYTES:], "big")
-    address, port = (comm.address, port) if server == ROOT else look_up(comm, wire.key, server)
+    heard = looked_up(comm) if comm.is_back else _told(comm)
+    wire = new_wire(heard.key)
+    address, port = (comm.address, heard.port) if server == ROOT else look_up(comm, wire.key, server)
     number, deadline_s = comm.rank - 1, time.monotonic() + wait_s
     connection = connect(address, port, own=number, deadline_s=deadline_s, charge=comm.charge)
     send(connection, wire.hello(number), wire.expected(Kind.MODEL), deadline_s=deadline_s, pace=NO_PACE)
     return wire, connection
 
 
-def _told(comm: Communicator) -> bytes:
-    told = torch.zeros(_KEY_BYTES + _PORT_BYTES, dtype=torch.uint8)
+def _told(comm: Communicator) -> Invitation:
+    told = torch.zeros(INVITATION_BYTES, dtype=torch.uint8)
     comm.broadcast(told, control=True).wait()
-    return bytes(told.tolist())
+    return Invitation.unpack(bytes(told.tolist()))
 
 
-def _looked_up(comm: Communicator) -> bytes:
+def looked_up(comm: Communicator) -> Invitation:
+    """The latest invitation of a server.
+
+    Raises:
+        Left: there is none.
+    """
     assert comm.meeting is not None, "who has come back is at the meeting"
     try:
-        return comm.meeting.get(_PLACE)
+        return Invitation.looked_up(comm.meeting)
     except RuntimeError as error:
         raise Left(f"rank {comm.rank}: came back, and found no server: {error}") from error

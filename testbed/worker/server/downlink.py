@@ -55,6 +55,12 @@ class Downlink:
         """What the others have, of the epoch and payload of `latest`."""
         return introduction(self._wire, self._coder.plan, self.reference, round_)
 
+    def whole_again(self, round_: int) -> Encoded:
+        """What `whole` was, for a client that has not had it; of the same epoch."""
+        return self._exact.encode(
+            self.reference, None, bounds=None, origin=self._wire.origin(SERVER, round_), decoded=False
+        )
+
     def latest(self, round_: int, update_rms: Sequence[float] | None) -> Encoded:
         """What clients need to have the model.
 

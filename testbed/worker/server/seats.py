@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.core.errors import RunError
@@ -53,11 +53,38 @@ class Seats:
         return list(self._connections.values())
 
     def let_in(self) -> set[int]:
-        """Those who have come back since the last time; they know no model. Nobody is waited for."""
-        newcomers = self._door.let_in(self._connections)
-        for client in newcomers:
-            self.left.pop(str(client), None)
+        """Those who have come back since the last time; they know no model. Nobody is waited for.
+
+        Who holds one has lost a server, and comes too late to the one that has taken its place.
+        """
+        newcomers = set()
+        for hello in self._door.hellos(self._connections):
+            if hello.round:
+                newcomers.discard(hello.sender)
+                asked = "its hello to the server that was started again"
+                self.let_go(hello.sender, Refused(Refusal.LATE, found="nothing", asked=asked), self._door.expected)
+            else:
+                newcomers.add(hello.sender)
+                self.left.pop(str(hello.sender), None)
         return newcomers
+
+    def let_back_in(self, clients: Collection[int]) -> dict[int, Frame]:
+        """What those say who come to a server that takes the place of another.
+
+        Args:
+            clients: who had a seat there, and are waited for.
+        """
+        hellos: dict[int, Frame] = {}
+        wait_s = self._training_s + self._message_s
+        with self._clock.phase(WAITING):
+            for hello in self._door.hellos(self._connections, wait_s):
+                hellos[hello.sender] = hello
+                self.left.pop(str(hello.sender), None)
+                if hellos.keys() >= set(clients):
+                    break
+        for client in set(clients) - hellos.keys():
+            self.left[str(client)] = f"did not come to the server that was started again, in {wait_s:g} s of wall time"
+        return hellos
 
     def send(self, frames: Mapping[int, Sequence[Buffer]]) -> None:
         """A frame to each of these clients."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from testbed.core.bound_rounds import BoundSchedule, RoundFacts
 from testbed.core.errors import RunError
+from testbed.core.frame_refusals import Refusal, Refused
 from testbed.core.frames import SERVER, Buffer, Kind
 from testbed.worker.clock import PhaseClock
 from testbed.worker.server.decoders import Decoders
@@ -19,6 +22,18 @@ from testbed.worker.server.told import Told
 from testbed.worker.server.wire import Facts, Wire, coded_bytes
 
 MOST_RESTORES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begun:
+    """A round whose model is coded and may be with some clients: where another server takes the place of this one."""
+
+    round: int
+    whole: bool
+    is_last: bool
+    """There is nothing to collect in it."""
+    clients: list[int]
+    """Who had a seat."""
 
 
 class Server:
@@ -62,6 +77,20 @@ class Server:
         self._note: dict[str, Any] = {}
         self._notes: list[dict[str, Any]] = []
         """Of rounds that have ended, for the record."""
+        self.keep: Callable[[], None] | None = None
+        """Called before a model is sent, so that another server can go on from what `state_dict` is then."""
+        self.begun: Begun | None = None
+        self._taken: Begun | None = None
+        """Of a server that takes the place of another, until it has its clients."""
+
+    def take_over(self, state: dict[str, Any], begun: Begun) -> None:
+        """Go on in the round that another server had begun; clients who come again are let in when it is collected.
+
+        Args:
+            state: of the other's `state_dict` then.
+        """
+        self.load_state_dict(state)
+        self.begun = self._taken = begun
 
     def begin(self, round_: int) -> None:
         """Send the model to all clients, those too who have come back meanwhile.
@@ -69,6 +98,8 @@ class Server:
         Raises:
             RunError: there is no client any more, or the training diverges again and again.
         """
+        if self._taken is not None:  # it is the round that the other one had begun
+            return
         newcomers = self.seats.let_in()
         self._go_back_if_due(round_)
         self._model.begin()
@@ -78,7 +109,6 @@ class Server:
             encoded = downlink.whole(round_) if whole else downlink.latest(round_, self._update_rms)
             introduction = downlink.introduction(round_) if newcomers and not whole else encoded
             messages = {one: introduction if one in newcomers else encoded for one in self.seats.clients}
-        self._send(round_, messages, self._alphas(), whole=whole)
         self._note = {
             "event": "round",
             "round": round_,
@@ -87,6 +117,8 @@ class Server:
             "whole": whole,
             "back": sorted(newcomers),
         }
+        self._kept(round_, whole=whole)
+        self._send(round_, messages, self._alphas(), whole=whole)
         self.seats.require_some()
 
     def collect(self, round_: int) -> None:
@@ -95,6 +127,9 @@ class Server:
         Raises:
             RunError: nobody has sent anything that can be used.
         """
+        if self._taken is not None and self._taken.is_last:
+            return
+        self._let_back_in()
         average, told = self._intake.take(round_, self._downlink.epoch, self._downlink.reference)
         self.seats.require_some()
         if self._downlink.gate is not None:
@@ -106,14 +141,18 @@ class Server:
 
     def send_last(self, round_: int) -> None:
         """The model as it is, bit for bit, which all ranks end with."""
-        self._go_back_if_due(round_)
-        with self._clock.phase("compress"):
-            encoded = self._downlink.whole(round_)
-        clients = self.seats.clients
-        self._send(round_, dict.fromkeys(clients, encoded), dict.fromkeys(clients, 0.0), whole=True)
-        sent = {"round": round_, "model_bytes": coded_bytes(encoded.entries), "left": dict(self.seats.left)}
-        self._notes.append({"event": "last_model"} | sent)
-        self.seats.require_some()
+        if self._taken is None:
+            self._go_back_if_due(round_)
+            with self._clock.phase("compress"):
+                encoded = self._downlink.whole(round_)
+            clients = self.seats.clients
+            self._note = {"event": "last_model", "round": round_, "model_bytes": coded_bytes(encoded.entries)}
+            self._kept(round_, whole=True, is_last=True)
+            self._send(round_, dict.fromkeys(clients, encoded), dict.fromkeys(clients, 0.0), whole=True)
+            self.seats.require_some()
+        else:
+            self._let_back_in()  # nobody, if all had it and are done
+        self._notes.append(self._note | {"left": dict(self.seats.left)})
         self.close()
 
     def close(self) -> None:
@@ -144,6 +183,32 @@ class Server:
         self._update_rms = state["update_rms"]
         self._samples, self.seats.left = state["samples"], state["left"]
         self._note, self._notes = state["note"], state["notes"]
+
+    def _kept(self, round_: int, *, whole: bool, is_last: bool = False) -> None:
+        self.begun = Begun(round=round_, whole=whole, is_last=is_last, clients=self.seats.clients)
+        if self.keep is not None:
+            with self._clock.phase("checkpoint"):
+                self.keep()
+
+    def _let_back_in(self) -> None:
+        """Clients of the server that was here before: who lacks the model that it had begun to send gets it, bit for
+        bit, and who has it goes on with it."""
+        begun, self._taken = self._taken, None
+        if begun is None:
+            return
+        lacking = []
+        for client, hello in self.seats.let_back_in(begun.clients).items():
+            if hello.round <= begun.round:
+                lacking.append(client)
+            elif (hello.round - 1, hello.epoch) != (begun.round, self._downlink.epoch):
+                refused = Refused(Refusal.ROUND, found=hello.round - 1, asked=begun.round)
+                self.seats.let_go(client, refused, self._wire.expected(Kind.HELLO))
+        if lacking:
+            with self._clock.phase("compress"):
+                again = self._downlink.whole_again if begun.whole else self._downlink.introduction
+                encoded = again(begun.round)
+            alphas = dict.fromkeys(lacking, 0.0) if begun.is_last else self._alphas()
+            self._send(begun.round, dict.fromkeys(lacking, encoded), alphas, whole=begun.whole)
 
     def _go_back_if_due(self, round_: int) -> None:
         restores = self.schedule.restores

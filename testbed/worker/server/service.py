@@ -11,8 +11,9 @@ from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.break_even import Gate
 from testbed.worker.server.addresses import put_down
 from testbed.worker.server.client import Client
+from testbed.worker.server.connection import Connection
 from testbed.worker.server.decoders import Decoders
-from testbed.worker.server.door import Door, come, invite
+from testbed.worker.server.door import Door, come, invite, invite_again
 from testbed.worker.server.downlink import Downlink
 from testbed.worker.server.gated import GatedCoder, can_gate
 from testbed.worker.server.global_model import GlobalModel, Loss
@@ -24,6 +25,7 @@ from testbed.worker.server.schema import Schema
 from testbed.worker.server.seats import Seats
 from testbed.worker.server.server import Server
 from testbed.worker.server.tensors import Coder
+from testbed.worker.server.way_back import come_to_stay
 from testbed.worker.server.wire import Wire
 from testbed.worker.strategy import WorkerContext
 from testbed.worker.workload import Batch
@@ -45,15 +47,22 @@ class Service:
     local_steps: int
     round_timeout_s: float
     places: Places
+    checkpoint: bool = False
 
-    def server(self, held_out: Batch) -> Server:
-        """With all its clients, who are let in.
+    def server(self, held_out: Batch, round_: int | None = None) -> Server:
+        """With all its clients, who are let in; none yet of a server that takes the place of another.
 
         Args:
             held_out: what models are tried on.
+            round_: that the other one had begun.
         """
         context, wait_s = self.context, self._wall_s(self.context.spec.timeout_s)
-        wire, door = invite(context.comm, self._wire, wait_s, self.places.clients_of(ROOT))
+        if round_ is None:
+            wire, door = invite(context.comm, self._wire, wait_s, self.places.clients_of(ROOT))
+            connections = door.let_all_in(wait_s)
+        else:
+            wire, door = invite_again(context.comm, self._wire, round_, wait_s)
+            connections = {}
         model = GlobalModel(context.model, wire.schema, self.up.payload, context.optimizer)
         down, loss = self._sending(wire.schema, self.down), self._loss_of(held_out)
         probe = down.counted(loss) if isinstance(down, GatedCoder) else loss
@@ -62,7 +71,7 @@ class Service:
             Coder(wire.schema, self.up),
             Downlink(wire, down, self.schedule, model, probe),
             model,
-            self._seats(door, wait_s, self._training_s() + self._relays_s()),
+            self._seats(door, connections, self._training_s() + self._relays_s()),
             self.schedule,
             is_bounded=self.up.bounded or self.down.bounded,
             is_gated=self.gate is not None,
@@ -82,7 +91,7 @@ class Service:
             wire,
             Coder(wire.schema, copy.deepcopy(self.up)),
             self.down,
-            self._seats(door, wait_s, self._training_s()),
+            self._seats(door, door.let_all_in(wait_s), self._training_s()),
             Decoders(self.decoders, context.clock),
             clock=context.clock,
             name=context.spec.topology.nodes[comm.rank].region,
@@ -104,8 +113,12 @@ class Service:
     def client(self, training: LocalTraining) -> Client:
         """One that has said hello."""
         context = self.context
-        server = self.places.server_of[context.comm.rank]
-        wire, connection = come(context.comm, self._wire, self._wall_s(context.spec.timeout_s), server)
+        wait_s, way_back = self._wall_s(context.spec.timeout_s), None
+        if self.checkpoint:
+            outage_s = self._wall_s(self.round_timeout_s)
+            wire, connection, way_back = come_to_stay(context.comm, self._wire, wait_s, outage_s)
+        else:
+            wire, connection = come(context.comm, self._wire, wait_s, self.places.server_of[context.comm.rank])
         return Client(
             context.comm.rank - 1,
             context.model,
@@ -118,6 +131,7 @@ class Service:
             patience_s=self._patience_s(),
             clock=context.clock,
             stopwatch=context.comm.stopwatch,
+            way_back=way_back,
         )
 
     def _wire(self, key: bytes) -> Wire:
@@ -144,10 +158,9 @@ class Service:
 
         return loss
 
-    def _seats(self, door: Door, wait_s: float, training_s: float) -> Seats:
-        """All who are to come by `door` have."""
+    def _seats(self, door: Door, connections: dict[int, Connection], training_s: float) -> Seats:
         return Seats(
-            door.let_all_in(wait_s),
+            connections,
             door,
             message_s=self._wall_s(self.round_timeout_s),
             training_s=training_s,

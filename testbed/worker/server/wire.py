@@ -69,8 +69,15 @@ class Wire:
             return False
         return frame.epoch != epoch or _PAYLOADS[self._plans[Kind.MODEL].payload] is not Payload.PARAMS
 
-    def hello(self, sender: int) -> list[Buffer]:
-        return Frame(kind=Kind.HELLO, sender=sender, schema_hash=self._listed[Kind.HELLO].hash).pack(self.key)
+    def hello(self, sender: int, held: int | None = None, epoch: int = 0) -> list[Buffer]:
+        """
+        Args:
+            held: the round of the model that the sender has, for a server that takes the place of the one it had it
+                from; None: none.
+            epoch: of that.
+        """
+        number, hash_ = 0 if held is None else held + 1, self._listed[Kind.HELLO].hash
+        return Frame(kind=Kind.HELLO, sender=sender, schema_hash=hash_, round=number, epoch=epoch).pack(self.key)
 
     def pack(
         self, kind: Kind, sender: int, round_: int, encoded: Encoded, facts: Facts, *, whole: bool = False

@@ -13,10 +13,11 @@ from testbed.core.break_even import Gate
 from testbed.core.errors import InputError, Left, RunError, raise_input_faults
 from testbed.core.frame_refusals import Refused
 from testbed.core.topology import Topology
-from testbed.worker.server.asked import asked_plan
+from testbed.worker.server.asked import asked_plan, asked_plans
 from testbed.worker.server.client import Client
 from testbed.worker.server.codecs import OfCompressor
 from testbed.worker.server.connection import Gone
+from testbed.worker.server.lasting import lasting_server
 from testbed.worker.server.local_training import LocalTraining
 from testbed.worker.server.places import ROOT, Places
 from testbed.worker.server.plan import Plan
@@ -29,6 +30,9 @@ from testbed.worker.workload import Batch, Workload, parameters_crc32
 _HELD_OUT_SEED = 1
 _MOST_DECODERS = 64
 _GATED_REGIONS = "region_servers=True gate: a gate learns nothing of links behind a region's server; use one of them"
+_LASTING_REGIONS = (
+    "region_servers=True checkpoint: regions' clients do not find a server that was started again; use one of them"
+)
 
 
 @contextmanager
@@ -81,8 +85,9 @@ class ParameterServer(Strategy):
         decoders: threads with which a server decodes what clients send while more of it arrives; 0: its only one.
         region_servers: whether in each region of two or more workers but rank 0's the lowest rank serves the others, as
             `testbed.worker.server.region` says, so that a round crosses the region's links once each way. It trains on
-            nothing. A region's clients share its fate; one alone in its region, or in rank 0's, is rank 0's client.
-            Not with `gate`, whose decisions need what the far ends of both links say.
+            nothing, and its clients share its fate. Not with `gate`.
+        checkpoint: whether the server leaves its state before each model that it sends, so that one that is started
+            again in its place goes on from there; clients wait `round_timeout_s` for it. Not with `region_servers`.
 
     Raises:
         ValueError: a parameter is not one of these.
@@ -100,6 +105,7 @@ class ParameterServer(Strategy):
         gate: bool | Gate = False,
         decoders: int = 0,
         region_servers: bool = False,
+        checkpoint: bool = False,
     ) -> None:
         self.schedule: BoundSchedule = AdaptiveBound() if bound is None else bound
         self._asked = {"up": dict(uplink or {}), "down": dict(downlink or {})}
@@ -110,14 +116,15 @@ class ParameterServer(Strategy):
             parameter_faults.whole("decoders", decoders, 0, _MOST_DECODERS),
             None if isinstance(gate, bool | Gate) else f"gate={gate!r}: must be true, false, or a break_even.Gate",
             parameter_faults.flag("region_servers", region_servers),
+            parameter_faults.flag("checkpoint", checkpoint),
             _GATED_REGIONS if region_servers is True and gate is not False else None,
+            _LASTING_REGIONS if region_servers is True and checkpoint is True else None,
             None if hasattr(self.schedule, "client_alphas") else f"bound={bound!r}: must be a schedule of bounds",
         )
         self.local_steps, self.probe_samples, self.round_timeout_s = local_steps, probe_samples, round_timeout_s
         self.gate, self.decoders = (Gate() if gate is True else gate or None), decoders
-        self.region_servers = region_servers
-        self._regional: Places | None = None
-        """Who serves whom, once that is known to go by regions."""
+        self.region_servers, self.checkpoint = region_servers, checkpoint
+        self._regional: Places | None = None  # who serves whom, once that is known to go by regions
 
     def place(self, topology: Topology) -> None:
         if self.region_servers:
@@ -127,7 +134,7 @@ class ParameterServer(Strategy):
         return (0, 1) if world_size == 1 else self._places(world_size).part(rank)
 
     def outlives(self, rank: int) -> bool:
-        return rank > ROOT
+        return rank > ROOT or self.checkpoint
 
     def takes_back(self, rank: int) -> bool:
         return self.outlives(rank) and not (self._regional and rank in self._regional.region_servers)
@@ -138,14 +145,8 @@ class ParameterServer(Strategy):
             yield f"{name}: {type(workload).__name__} has no parameters of its own to send"
             return
         yield from self._region_faults(name)
-        plans = {}
-        for direction, named in (("up", "uplink"), ("down", "downlink")):
-            try:
-                plans[direction] = asked_plan(direction, self._asked[direction], compressor)
-            except (ValueError, TypeError) as error:
-                instead = f"use another compressor, or strategy.{named} with another codec or payload"
-                for line in str(error).splitlines():
-                    yield f"{name} strategy.{named}.{line}; {instead}"
+        plans, against = asked_plans(self._asked, compressor)
+        yield from (f"{name} {fault}" for fault in against)
         coder = plans["up"].coder if self.decoders and "up" in plans else None
         if isinstance(coder, OfCompressor):
             yield (
@@ -177,7 +178,13 @@ class ParameterServer(Strategy):
             raise RunError("rank 0 has no address at which clients could find the server")
         service = self._service()
         held_out = self._hold_out() if self._probes(service.down) else None  # whoever trains has to leave it out
-        if comm.rank == ROOT:
+        if comm.rank == ROOT and self.checkpoint:
+            self._server, self._step = lasting_server(service, held_out, lambda: self._step)
+        elif comm.rank == ROOT:
+            if comm.is_back:
+                raise RunError(
+                    "rank 0 came back to nothing that it could go on from; that takes strategy.checkpoint=true"
+                )
             self._server = service.server(held_out)
         elif comm.rank in service.places.region_servers:
             if comm.is_back:
@@ -189,11 +196,9 @@ class ParameterServer(Strategy):
 
     @_left_once_out()
     def first_step(self) -> int:
-        if self._client is None or not self._context.comm.is_back:
-            return 0
-        first = self._client.come_back() * self.local_steps
-        self._step = first - 1
-        return first
+        if self._client is not None and self._context.comm.is_back:
+            self._step = self._client.come_back() * self.local_steps - 1
+        return self._step + 1
 
     @_left_once_out()
     def step(self, batch: Batch, step: int) -> StepStats:
@@ -263,6 +268,7 @@ class ParameterServer(Strategy):
             local_steps=self.local_steps,
             round_timeout_s=self.round_timeout_s,
             places=self._places(context.world_size),
+            checkpoint=self.checkpoint,
         )
 
     def _places(self, world_size: int) -> Places:

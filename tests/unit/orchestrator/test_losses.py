@@ -2,86 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testbed.core.errors import RunError
-from testbed.core.rundir import RunDir
 from testbed.orchestrator import launch
-from testbed.orchestrator.launch import Workers
-from testbed.orchestrator.programs import Training
-from tests.distributed.harness import make_spec
+from tests.unit.orchestrator.launched import Fake, Launched
 
 STEP = {"event": "step"}
-
-
-class Fake:
-    """A container and its process, and what it was told."""
-
-    def __init__(self) -> None:
-        self.code: int | None = None
-        self.told: list[dict[str, Any]] = []
-
-    def exit_code(self) -> int | None:
-        return self.code
-
-    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        self.code = -number if self.code is None else self.code
-
-    def wait(self, timeout_s: float) -> None:
-        assert self.code is not None
-
-    def delete(self) -> None:
-        pass
-
-    def send(self, message: dict[str, Any]) -> None:
-        self.told.append(message)
-
-
-class Launched(Workers):
-    """Of a server and two clients, which have begun; no process is started."""
-
-    def __init__(
-        self, folder: Path, *, outlived: tuple[int, ...] = (1, 2), begun: bool = True, timeout_s: float = 100
-    ) -> None:
-        spec = make_spec("parameter_server", workers=3, timeout_s=timeout_s)
-        nothing: Any = None
-        (folder / "logs").mkdir()
-        super().__init__(spec, Training(spec), RunDir(folder), nothing, nothing)
-        self._server.close()
-        self.fakes = [Fake() for _ in self.nodes]
-        for node, fake in zip(self.nodes, self.fakes, strict=True):
-            members: Any = fake
-            self.containers[node] = self._processes[node] = self._channels[node] = members
-            self.run.log(node).write_text("its last line\n")
-        self.say(0, {"event": "model", "outlived": list(outlived)})
-        assert self.hear() == [(0, "model")]
-        if begun:
-            self.go(0.0)
-
-    def say(self, rank: int, message: dict[str, Any], *, by: Any = None) -> None:
-        """
-        Args:
-            by: another process's channel than the node's own.
-        """
-        self._messages.put((self.nodes[rank], by or self.fakes[rank], {"rank": rank, **message}))
-
-    def hear(self) -> list[tuple[int, str]]:
-        """What comes for the record, until there is nothing new for a moment."""
-        found: list[tuple[int, str]] = []
-        quiet = 0
-        while quiet < 2 and not self.all_done:
-            received = self.next_message()
-            quiet = quiet + 1 if received is None else 0
-            if received is not None:
-                found.append((received[1]["rank"], received[1].get("message", received[1]["event"])))
-        return found
-
-    def _start(self, container: Any) -> None:
-        container.code = None
 
 
 @pytest.fixture(autouse=True)

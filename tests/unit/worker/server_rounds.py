@@ -104,6 +104,8 @@ class Rounds:
         self._server_of = {client: server for server, members in served.items() for client in members}
         self.trainers = [number for number in range(clients) if number not in served]
         self.schedule = Fixed() if schedule is None else schedule
+        self._first_schedule = deepcopy(self.schedule)
+        self._probe, self._message_s, self._decoders = probe, message_s, decoders
         self.models = [Small().to(dtype) for _ in range(clients + 1)]
         """The server's, then the clients'."""
         self.optimizers = [sgd(model) for model in self.models]
@@ -120,21 +122,35 @@ class Rounds:
         self.regions = {number: cast(RegionServer, self.clients[number]) for number in served}
         """Of the clients those that serve a region; they have no training."""
         self.connections = ours
-        self.model = GlobalModel(self.models[0], self.wire.schema, plans["up"].payload, self.optimizers[0])
-        down_coder = self._sending(plans["down"])
-        probing = self.loss if probe is None else probe
-        self.downlink = Downlink(self.wire, down_coder, self.schedule, self.model, probing)
-        self.server = Server(
-            self.wire,
-            Coder(self.wire.schema, plans["up"]),
+        self.server = self._server(theirs)
+
+    def forget_server(self) -> None:
+        """What a new process knows in its place."""
+        self.schedule, self.models[0] = deepcopy(self._first_schedule), Small(seed=5).to(self.dtype)
+        self.optimizers[0] = sgd(self.models[0])
+
+    def new_server(self, door: Door) -> Server:
+        """That has no client yet."""
+        self.door = door
+        self.server = self._server({})
+        return self.server
+
+    def _server(self, connections: dict[int, Connection]) -> Server:
+        plans, wire, clock = self._plans(), self.wire, PhaseClock()
+        self.model = GlobalModel(self.models[0], wire.schema, plans["up"].payload, self.optimizers[0])
+        probing = self.loss if self._probe is None else self._probe
+        self.downlink = Downlink(wire, self._sending(plans["down"]), self.schedule, self.model, probing)
+        return Server(
+            wire,
+            Coder(wire.schema, plans["up"]),
             self.downlink,
             self.model,
-            self._seats(theirs, self.door),
+            self._seats(connections, self.door),
             self.schedule,
             is_bounded=plans["up"].bounded or plans["down"].bounded,
-            is_gated=gate is not None,
-            decoders=Decoders(decoders, PhaseClock()),
-            clock=PhaseClock(),
+            is_gated=self.gate is not None,
+            decoders=Decoders(self._decoders, PhaseClock()),
+            clock=clock,
             step_s=None,
         )
 

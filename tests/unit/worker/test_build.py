@@ -246,7 +246,29 @@ def test_only_ranks_that_a_strategy_outlives_may_join_again() -> None:
         for node in nodes
     ]
     _, answer = _check(_spec(events=events, strategy=server))
-    assert [fault.split(":")[1] for fault in answer["faults"]] == [f" {nodes[0]} cannot join at 2 s"]
+    found = [f" {nodes[0]} cannot join at 2 s", f" {nodes[0]}, which serves, crashes at 1 s"]
+    assert [fault.split(":")[1] for fault in answer["faults"]] == found
     changing = Part("pufferfish", "testbed.worker.transforms.pufferfish.Pufferfish")
     _, answer = _check(_spec(events=events, strategy=server, transform=changing))
     assert any(f"{nodes[1]} cannot join at 2 s: transform=pufferfish" in fault for fault in answer["faults"])
+
+
+def test_a_server_that_is_to_crash_must_leave_its_state_and_join_again() -> None:
+    node = lan.build(workers=3).nodes[0].name
+    crash, join = (Change(t_s=t_s, kind=kind, node=node) for t_s, kind in ((1, "crash"), (2, "join")))
+    target = "testbed.worker.strategies.parameter_server.ParameterServer"
+
+    def faults(events: tuple[Change, ...], **params: Any) -> list[str]:
+        spec = _spec(topology=lan.build(workers=3), events=events, strategy=Part("parameter_server", target, params))
+        answer = _check(spec)[1]
+        return list(answer["faults"])
+
+    (fault,) = faults((crash,))
+    assert fault.startswith(f"events: {node}, which serves, crashes at 1 s: strategy=parameter_server does not go on")
+    assert fault.endswith("use strategy.checkpoint=true, and a join event")
+    (fault,) = faults((crash,), checkpoint=True)
+    assert fault.startswith(f"events: {node}, which serves, crashes at 1 s, and no join event starts it again")
+    assert not faults((crash, join), checkpoint=True)
+    again = Change(t_s=3, kind="crash", node=node)
+    (fault,) = faults((crash, join, again), checkpoint=True)
+    assert "crashes at 3 s, and no join event" in fault

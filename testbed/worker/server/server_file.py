@@ -1,0 +1,71 @@
+"""A server's state in a file that outlives it, in the directory in which ranks meet; reading it runs no code of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from testbed.core.errors import RunError
+from testbed.worker.comm import Communicator
+
+_NAME = "server.pt"
+_FORMAT, _VERSION = "longhaul_server", 1
+
+
+def place_of(comm: Communicator) -> Path:
+    """
+    Raises:
+        RunError: ranks meet in the memory of rank 0, and nothing would be left of it.
+    """
+    folder = None if comm.meeting is None else comm.meeting.folder
+    if folder is None:
+        raise RunError("strategy.checkpoint=true: ranks meet at rank 0's port; they must meet at a file that all share")
+    return folder / _NAME
+
+
+def keep(state: dict[str, Any], path: Path) -> None:
+    """Replace what is there, so that it is the one or the other at all times.
+
+    Args:
+        state: plain data and tensors.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        with temporary.open("wb") as file:
+            torch.save({_FORMAT: _VERSION, "state": state}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except (OSError, RuntimeError) as error:  # torch's writer of archives raises the second
+        said = str(error).splitlines()[0]
+        raise RunError(f"strategy.checkpoint=true: {path} could not be written: {said}") from error
+
+
+def load(path: Path) -> dict[str, Any]:
+    """What `keep` wrote last.
+
+    Raises:
+        RunError: there is none, or something else in its place; names the file.
+    """
+    try:
+        data = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise RunError(
+            f"strategy.checkpoint=true: {path} is not there: the server died before its first round had begun"
+        ) from None
+    except Exception as error:  # whatever a file that is something else makes torch raise
+        raise RunError(_no_state(path, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}")) from error
+    if not isinstance(data, dict) or data.get(_FORMAT) != _VERSION or not isinstance(data.get("state"), dict):
+        raise RunError(_no_state(path, "it holds something else"))
+    found: dict[str, Any] = data["state"]
+    return found
+
+
+def _no_state(path: Path, why: str) -> str:
+    return f"strategy.checkpoint=true: {path} is no state that a server has left ({why[:200]})"
