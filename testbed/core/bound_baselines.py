@@ -14,6 +14,7 @@ from testbed.core.bound_rounds import (
     LOSS,
     PLATEAU,
     STEADY,
+    ClientFacts,
     RoundFacts,
     require_turn,
     required_loss,
@@ -43,8 +44,8 @@ class OpenLoop:
         """Before the first round no update is known."""
         return self.basis == UPDATE and self._round == 0
 
-    def client_alphas(self, weights: Sequence[float]) -> list[float]:
-        return [self.alpha] * len(weights)
+    def client_alphas(self, clients: Sequence[ClientFacts]) -> list[float]:
+        return [self.alpha] * len(clients)
 
     def accepts(self, loss: float, loss_encoded: float) -> bool:
         return True
@@ -188,14 +189,9 @@ class DAdaQuant(OpenLoop):
         self._held = 0
         """Rounds since the level has changed."""
 
-    def client_alphas(self, weights: Sequence[float]) -> list[float]:
-        """
-        Args:
-            weights: of each client of the round in the mean, above 0; of any sum.
-        """
-        raise_all(*(number(f"weights[{at}]", value, above=0, below=math.inf) for at, value in enumerate(weights)))
-        largest = max(weights, default=1.0)
-        shares = [weight / largest for weight in weights]
+    def client_alphas(self, clients: Sequence[ClientFacts]) -> list[float]:
+        largest = max((one.weight for one in clients), default=1.0)
+        shares = [one.weight / largest for one in clients]
         a = math.fsum(share ** (2 / 3) for share in shares)
         b = math.fsum((share / self.levels) ** 2 for share in shares)
         return [share_of_levels(max(1, round(math.sqrt(a / b) * share ** (2 / 3)))) for share in shares]

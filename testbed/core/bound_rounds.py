@@ -12,11 +12,12 @@ A round, as a parameter server drives it:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from testbed.core.parameter_faults import raise_all, shown, whole
+from testbed.core.parameter_faults import number, raise_all, shown, whole
 
 STEADY, EXPLORATION, PLATEAU, VIOLATION, DIVERGENCE = "steady", "exploration", "plateau", "violation", "divergence"
 LOSS, DECAY = "loss", "decay"
@@ -48,6 +49,23 @@ class RoundFacts:
 
     def __post_init__(self) -> None:
         raise_all(whole("round", self.round, 0), whole("violations", self.violations, 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientFacts:
+    """What a server knows of a client when it sets its bound.
+
+    Raises:
+        ValueError: the weight is out of its range.
+    """
+
+    weight: float
+    """Of its part in the mean, above 0; all clients' have any sum."""
+    train_loss: float | None = None
+    """Of its last update; may be anything, as NaN. None: there is none yet."""
+
+    def __post_init__(self) -> None:
+        raise_all(number("weight", self.weight, above=0, below=math.inf))
 
 
 class BoundSchedule(Protocol):
@@ -85,8 +103,8 @@ class BoundSchedule(Protocol):
     def good(self) -> bool:
         """The state with which the last round began is one to go back to."""
 
-    def client_alphas(self, weights: Sequence[float]) -> list[float]:
-        """Of each client, by what its part weighs in the mean."""
+    def client_alphas(self, clients: Sequence[ClientFacts]) -> list[float]:
+        """Of each client of this round, in their order."""
 
     def accepts(self, loss: float, loss_encoded: float) -> bool:
         """Whether clients may have what is encoded, by the loss on held-out samples before and after."""

@@ -13,6 +13,7 @@ from testbed.core.bound_rounds import (
     PLATEAU,
     STEADY,
     VIOLATION,
+    ClientFacts,
     RoundFacts,
     require_turn,
     required_loss,
@@ -23,6 +24,8 @@ from testbed.core.parameter_faults import fraction, number, raise_all, whole
 
 TRIES = 3
 """Encodings of a round's broadcast that may be refused; then it goes raw."""
+_MOST_APART = 4.0
+"""A client's alpha is at most so many times that of the round, and the round's so many times the client's."""
 _BAD_ROUNDS = 2
 """In a row, with a running loss far above its least, are a divergence."""
 
@@ -73,6 +76,11 @@ class AdaptiveBound:
       refused: alpha is `alpha_min`, the next round is raw both ways, and begins with the last good state. The running
       loss goes back with it, and the count of steady rounds begins anew.
 
+    With a `fairness` (c) above 0 clients that lag send finer: a client's alpha is alpha * clip(exp(-c (its loss - mean
+    loss)), 1/4, 4), within `alpha_min` and `alpha_max`. Losses are those of training in the last round, their mean is
+    weighted by samples. A client that has none, or none that is finite, has alpha, and is not in the mean. Ours too, in
+    the spirit of FedEFsz (Zhang et al., IEEE TPDS 36(12), 2025), whose heuristic is not public.
+
     The first broadcast is raw, since no update is known. The probe sees what the broadcast loses, not what uplinks do;
     that noise may be so large rests on their feedback. It begins tight: what is lost early delays all that follows.
 
@@ -81,6 +89,7 @@ class AdaptiveBound:
         alpha_min, alpha_max: the least and the most.
         tolerance: of the probe's loss (tau).
         slack: likewise, in the loss's own unit; what a loss near 0 does within it is neither refused nor a divergence.
+        fairness: per unit of the loss (c); 0: all clients have alpha.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line. In `advance`: a loss is below 0.
@@ -104,6 +113,7 @@ class AdaptiveBound:
         memory: float = 0.7,
         plateau: float = 0.02,
         divergence: float = 1.5,
+        fairness: float = 0.0,
     ) -> None:
         raise_all(
             *_alpha_faults(alpha, alpha_min, alpha_max),
@@ -116,10 +126,11 @@ class AdaptiveBound:
             fraction("memory", memory),
             fraction("plateau", plateau),
             number("divergence", divergence, above=1, below=math.inf),
+            number("fairness", fairness, least=0, below=math.inf),
         )
         self._limits, self._decrease, self._increase = (alpha_min, alpha_max), decrease, increase
         self._patience, self._window, self._memory, self._plateau = patience, window, memory, plateau
-        self._tolerance, self._slack, self._divergence = tolerance, slack, divergence
+        self._tolerance, self._slack, self._divergence, self._fairness = tolerance, slack, divergence, fairness
         self._state = _State(alpha, alpha)
         self._note: dict[str, Any] | None = None
 
@@ -147,8 +158,12 @@ class AdaptiveBound:
     def good(self) -> bool:
         return self._state.good
 
-    def client_alphas(self, weights: Sequence[float]) -> list[float]:
-        return [self.alpha] * len(weights)
+    def client_alphas(self, clients: Sequence[ClientFacts]) -> list[float]:
+        losses = [_finite(one.train_loss) for one in clients]
+        known = [(one.weight, loss) for one, loss in zip(clients, losses, strict=True) if loss is not None]
+        total = math.fsum(weight for weight, _ in known)
+        mean = math.fsum(weight / total * loss for weight, loss in known)
+        return [self.alpha if loss is None else self._alpha_of(loss - mean) for loss in losses]
 
     def accepts(self, loss: float, loss_encoded: float) -> bool:
         return math.isfinite(loss_encoded) and loss_encoded - loss <= self._tolerance * loss + self._slack
@@ -192,6 +207,14 @@ class AdaptiveBound:
         self._state = _State(**state)
         self._note = None
 
+    def _alpha_of(self, lag: float) -> float:
+        """
+        Args:
+            lag: a client's loss less the mean loss.
+        """
+        times = math.pow(_MOST_APART, max(-1.0, min(1.0, -self._fairness * lag / math.log(_MOST_APART))))
+        return max(self._limits[0], min(self._limits[1], times * self.alpha))
+
     def _follow(self, loss: float) -> None:
         state = self._state
         running = with_running(state.running, loss, self._memory)
@@ -233,6 +256,10 @@ class AdaptiveBound:
         state.good = not diverged and state.bad == 0
         state.restores = state.restores + 1 if diverged else 0 if state.good else state.restores
         state.round, state.refused, state.was = state.round + 1, 0, state.alpha
+
+
+def _finite(loss: float | None) -> float | None:
+    return loss if loss is not None and math.isfinite(loss) else None
 
 
 def _alpha_faults(alpha: float, least: float, most: float) -> Iterator[str | None]:

@@ -21,6 +21,8 @@ UPDATE, RANGE = "update", "range"
 BASES = (UPDATE, RANGE)
 RHO = 0.1
 """No bound is looser than so much of the range of values."""
+_MOST_IMPORTANT = 4.0
+"""By importance a bound becomes at most so many times tighter, or looser."""
 
 
 def update_bound(alpha: float, update_rms: float, value_range: float, *, rho: float = RHO) -> float | None:
@@ -65,6 +67,31 @@ def pooled_rms(rms: Sequence[float], counts: Sequence[int]) -> float:
     return math.sqrt(math.fsum(n * u * u for n, u in zip(counts, rms, strict=True)) / total) if total else 0.0
 
 
+def importance_factors(squares: Sequence[float], counts: Sequence[int]) -> list[float]:
+    """What to multiply each tensor's bound, or its alpha, by: clip(sqrt(h_mean / h), 1/4, 4).
+
+    With n elements in a tensor, these bounds e minimise sum n log(1/e), the bits as far as bounds decide about them,
+    while sum n h e^2 / 3, what errors add to the loss if h is its curvature, stays what it was without them. Where a
+    factor is clipped that sum changes. L-GreCo (arXiv:2210.17357) solves the discrete case: a choice among
+    compressions of each layer.
+
+    Args:
+        squares: mean square of the gradients of each tensor's elements (h): the diagonal of the Fisher information, as
+            far as gradients of batches show it. A factor common to all changes nothing.
+        counts: of its elements (n), by which h_mean is that of all elements together.
+
+    Raises:
+        ValueError: not one count for each, or a number is not finite or below 0.
+    """
+    raise_all(
+        _pairs_fault(len(squares), len(counts), "counts", "tensors"),
+        *(number(f"squares[{at}]", value, least=0, below=math.inf) for at, value in enumerate(squares)),
+    )
+    roots = [math.sqrt(value) for value in squares]
+    mean = pooled_rms(roots, counts)
+    return [_importance_factor(mean, root) for root in roots]
+
+
 def range_bound(share: float, value_range: float) -> float:
     """The absolute bound that is `share` of the range of values, as compressors call relative (REL).
 
@@ -94,7 +121,7 @@ def mean_update_rms(update_rms: Sequence[float], samples: Sequence[int]) -> floa
         ValueError: not one weight for each, no samples at all, or a number is not finite or below 0.
     """
     raise_all(
-        _pairs_fault(len(update_rms), len(samples), "samples"),
+        _pairs_fault(len(update_rms), len(samples), "samples", "clients"),
         *(number(f"update_rms[{at}]", value, least=0, below=math.inf) for at, value in enumerate(update_rms)),
         *(whole(f"samples[{at}]", count, 0) for at, count in enumerate(samples)),
     )
@@ -103,5 +130,15 @@ def mean_update_rms(update_rms: Sequence[float], samples: Sequence[int]) -> floa
     return math.fsum(value * count for value, count in zip(update_rms, samples, strict=True)) / total
 
 
-def _pairs_fault(values: int, others: int, named: str) -> str | None:
-    return None if values == others else f"{named}: {others} of them, for {values} clients"
+def _importance_factor(mean_rms: float, rms: float) -> float:
+    """
+    Args:
+        mean_rms, rms: of all gradients, and of the tensor's.
+    """
+    if mean_rms == 0:
+        return 1.0
+    return max(1 / _MOST_IMPORTANT, min(_MOST_IMPORTANT, mean_rms / rms if rms else math.inf))
+
+
+def _pairs_fault(values: int, others: int, named: str, of: str) -> str | None:
+    return None if values == others else f"{named}: {others} of them, for {values} {of}"

@@ -160,7 +160,7 @@ def _served(**given: Any) -> dict[str, Any]:
 
 
 INTERRUPTED: dict[str, tuple[dict[str, Any], int]] = {
-    "in a round": (_served(strategy_params={"downlink": {"cutoff": 100}, "uplink": FED}), 5),
+    "in a round": (_served(strategy_params={"downlink": {"cutoff": 100}, "uplink": FED | {"importance": True}}), 5),
     "gradients": (_served(strategy_params={"local_steps": 3, "uplink": FED | {"payload": "grad"}}), 4),
     "before it goes back": (_served(workload_params={"jumps": JUMPS}), 12),
     "gone back": (_served(workload_params={"jumps": JUMPS}), 13),

@@ -9,6 +9,8 @@ from typing import Any
 from compressors.base import Compressor
 from compressors.none import Uncompressed
 from compressors.sz3 import SZ3
+from testbed.core.bound_rounds import BoundSchedule
+from testbed.core.error_bounds import RANGE
 from testbed.worker.laws import catalogue
 from testbed.worker.server.plan import BOUNDED, CODECS, Plan
 
@@ -30,7 +32,7 @@ def asked_plan(direction: str, given: Mapping[str, Any], compressor: Compressor)
         ValueError: with every fault, one a line.
     """
     asked = {"payload": "delta", "codec": _RUNS_OWN, "feedback": _AUTO} | dict(given)
-    known = ("payload", "codec", "algorithm", "cutoff", "dither", "feedback", "lossless")
+    known = ("payload", "codec", "algorithm", "cutoff", "dither", "feedback", "importance", "lossless")
     if unknown := [name for name in asked if name not in known]:
         raise ValueError("\n".join(f"{name}: unknown; known: {', '.join(known)}" for name in unknown))
     codec = asked["codec"]
@@ -51,7 +53,9 @@ def asked_plan(direction: str, given: Mapping[str, Any], compressor: Compressor)
     return Plan(direction=direction, **asked)
 
 
-def asked_plans(asked: Mapping[str, Mapping[str, Any]], compressor: Compressor) -> tuple[dict[str, Plan], list[str]]:
+def asked_plans(
+    asked: Mapping[str, Mapping[str, Any]], compressor: Compressor, schedule: BoundSchedule
+) -> tuple[dict[str, Plan], list[str]]:
     """The plans of "up" and "down", of those with nothing against them; and what there is against the others."""
     plans, against = {}, []
     for direction, named in (("up", "uplink"), ("down", "downlink")):
@@ -60,6 +64,11 @@ def asked_plans(asked: Mapping[str, Mapping[str, Any]], compressor: Compressor) 
         except (ValueError, TypeError) as error:
             instead = f"use another compressor, or strategy.{named} with another codec or payload"
             against += [f"strategy.{named}.{line}; {instead}" for line in str(error).splitlines()]
+    if asked["up"].get("importance") is True and schedule.basis == RANGE:
+        against.append(
+            f"strategy.uplink.importance=True: bounds of {type(schedule).__name__} are shares of each tensor's range;"
+            " use a schedule of basis=update"
+        )
     return plans, against
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from testbed.core.error_bounds import RANGE, pooled_rms, range_bound, update_bound
+from testbed.core.error_bounds import RANGE, importance_factors, pooled_rms, range_bound, update_bound
 from testbed.worker.server.tensors import Coder, Measured
 
 Bounds = dict[str, float | None]
@@ -20,6 +20,7 @@ def bounds_of(
     measured: Sequence[Measured],
     parameters: Sequence[Tensor],
     update_rms: Sequence[float] | None = None,
+    squares: Sequence[float] | None = None,
 ) -> Bounds:
     """
     Args:
@@ -28,13 +29,28 @@ def bounds_of(
         parameters: as they are now, whatever is sent of them; or gradients, where these are.
         update_rms: by item, where it is not that of what is sent: of what the server sends, mean of the last round's
             clients.
+        squares: mean squares of gradients, by item; where the plan asks for importance and sends none;
+            None: there are none, and nothing is more important.
     """
     if basis == RANGE:
         return _of_ranges(coder, alpha, measured)
     rms = [one.update_rms for one in measured] if update_rms is None else update_rms
+    updates = _of_updates(coder, rms, parameters)
+    factors = _factors(coder, measured, squares) if coder.plan.importance else [1.0] * len(updates)
     return {
-        name: update_bound(alpha, one, value_range) for name, one, value_range in _of_updates(coder, rms, parameters)
+        name: update_bound(factor * alpha, one, value_range)
+        for (name, one, value_range), factor in zip(updates, factors, strict=True)
     }
+
+
+def _factors(coder: Coder, measured: Sequence[Measured], squares: Sequence[float] | None) -> list[float]:
+    """By importance: how many times alpha each tensor has that may lose something."""
+    if coder.plan.payload == "grad":
+        squares = [one.update_rms * one.update_rms for one in measured]  # the update is the gradient
+    if squares is None:  # a region's mean: its clients have sent no gradients
+        squares = [1.0] * len(measured)
+    lossy = [(square, item) for item, square in zip(coder.schema.items, squares, strict=True) if coder.may_lose(item)]
+    return importance_factors([square for square, _ in lossy], [item.numel for _, item in lossy])
 
 
 def _of_ranges(coder: Coder, alpha: float, measured: Sequence[Measured]) -> Bounds:

@@ -117,7 +117,10 @@ class Client:
             values = self._training.result(schema, self.reference)
             measured = coder.measure(values, self.reference)
             ranged = schema.take(self._model) if coder.plan.payload == "delta" else values
-            bounds = bounds_of(coder, self._basis, self._alpha, measured, ranged) if self._alpha else None
+            squares = self._training.gradient_squares
+            bounds = (
+                bounds_of(coder, self._basis, self._alpha, measured, ranged, squares=squares) if self._alpha else None
+            )
             encoded = coder.encode(
                 values,
                 self.reference,

@@ -46,6 +46,8 @@ class Plan:
     feedback: bool = False
     """Add to what is sent what was lost before. Upwards alone: what the server sends down next is a difference to what
     clients have, in which the loss is already."""
+    importance: bool = False
+    """Tighter bounds for tensors with large gradients, looser ones for others. Upwards alone: the server has none."""
     lossless: str = "zstd"
     """Of all that is not lossy; "raw" saves the time."""
     coder: Codec | None = field(init=False, repr=False, compare=False)
@@ -92,17 +94,25 @@ class Plan:
         yield whole("cutoff", self.cutoff, 0)
         yield flag("dither", self.dither)
         yield flag("feedback", self.feedback)
+        yield flag("importance", self.importance)
         if not isinstance(self.codec, Compressor):
             yield choice("codec", self.codec, [*CODECS, *catalogue.names()])
         if self.feedback is True and self.direction == "down":
             yield "feedback=True: the server's next delta has what this one loses; it would be added twice"
+        if self.importance is True and self.direction == "down":
+            yield "importance=True: the server has no gradients; it is of what clients send"
+        if self.importance is True and (isinstance(self.codec, Compressor) or self.codec not in BOUNDED):
+            yield f"importance=True: codec={self._named} does not go by bounds; use {' or '.join(BOUNDED)}"
+
+    @property
+    def _named(self) -> str:
+        return type(self.codec).__name__ if isinstance(self.codec, Compressor) else shown(self.codec)
 
     def _codec_faults(self) -> Iterator[str | None]:
-        named = shown(self.codec) if isinstance(self.codec, str) else type(self.codec).__name__
         if self.dither and not (self.coder is not None and self.coder.dithers):
-            yield f"dither=True: codec={named} does not round to even steps; use sz3 or int8_zstd"
+            yield f"dither=True: codec={self._named} does not round to even steps; use sz3 or int8_zstd"
         if self.feedback and self.coder is None:
-            yield f"feedback=True: codec={named} loses nothing"
+            yield f"feedback=True: codec={self._named} loses nothing"
         if isinstance(self.coder, OfCompressor):
             yield from self._compressor_faults(self.coder.compressor)
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from compressors.parts.chunks import root_mean_square
 from testbed.core.errors import InputError, RunError
 
 PARAMETER, STATISTIC, DISCRETE = "parameter", "statistic", "discrete"
@@ -96,6 +97,11 @@ class Schema:
             for item in self.items
         ]
 
+    def gradient_squares(self, model: nn.Module) -> list[float]:
+        """Of parameters the mean square of their gradients' elements, 0 where there is none; 0 of all else."""
+        state = self._state(model)
+        return [_gradient_square(state[item.name]) if item.kind == PARAMETER else 0.0 for item in self.items]
+
     def put_gradients(self, model: nn.Module, tensors: Sequence[Tensor]) -> None:
         """The opposite: parameters have these as their gradients, all else is replaced."""
         self.require(tensors, "put_gradients")
@@ -160,6 +166,13 @@ def _copy(value: Tensor) -> Tensor:
 
 def _gradient(item: Item, value: Tensor) -> Tensor:
     return torch.zeros(item.shape, dtype=item.wide) if value.grad is None else _copy(value.grad).to(item.wide)
+
+
+def _gradient_square(value: Tensor) -> float:
+    if value.grad is None:
+        return 0.0
+    rms = root_mean_square(value.grad.detach().contiguous().view(-1))
+    return rms * rms
 
 
 def _identity(value: Tensor) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.core.bound_rounds import BoundSchedule, RoundFacts
+from testbed.core.bound_rounds import BoundSchedule, ClientFacts, RoundFacts
 from testbed.core.errors import RunError
 from testbed.core.frame_refusals import Refusal, Refused
 from testbed.core.frames import SERVER, Buffer, Kind
@@ -72,6 +72,8 @@ class Server:
         self._update_rms: list[float] | None = None
         self._samples: dict[int, int] = {}
         """Of each client, in the last round."""
+        self._losses: dict[int, float] = {}
+        """Likewise."""
         self._decode_s = 0.0
         """Emulated seconds that decoding the last round's updates takes, were they all compressed."""
         self._note: dict[str, Any] = {}
@@ -171,6 +173,7 @@ class Server:
             "schedule": self.schedule.state_dict(),
             "update_rms": self._update_rms,
             "samples": self._samples,
+            "losses": self._losses,
             "left": dict(self.seats.left),
             "note": dict(self._note),
             "notes": list(self._notes),
@@ -181,7 +184,7 @@ class Server:
         self._downlink.load_state_dict(state["downlink"])
         self.schedule.load_state_dict(state["schedule"])
         self._update_rms = state["update_rms"]
-        self._samples, self.seats.left = state["samples"], state["left"]
+        self._samples, self._losses, self.seats.left = state["samples"], state["losses"], state["left"]
         self._note, self._notes = state["note"], state["notes"]
 
     def _kept(self, round_: int, *, whole: bool, is_last: bool = False) -> None:
@@ -238,19 +241,22 @@ class Server:
 
     def _alphas(self) -> dict[int, float]:
         """Of each client; 0: what it sends is to be lossless. By its part in the last mean, as others on average
-        if it had none, or alike before any."""
+        if it had none, or alike before any; and by its loss there."""
         clients = self.seats.clients
         if self.schedule.lossless_uplink:
             return dict.fromkeys(clients, 0.0)
         usual = max(1, sum(self._samples.values()) // max(1, len(self._samples)))
         samples = [self._samples.get(client, usual) for client in clients]
-        weights = [count / sum(samples) for count in samples]
-        return dict(zip(clients, self.schedule.client_alphas(weights), strict=True))
+        known = [
+            ClientFacts(weight=count / sum(samples), train_loss=self._losses.get(client))
+            for client, count in zip(clients, samples, strict=True)
+        ]
+        return dict(zip(clients, self.schedule.client_alphas(known), strict=True))
 
     def _end(self, round_: int, told: Told) -> None:
         stepped = self._model.step_rms
         self._update_rms = told.mean_rms if stepped is None else stepped
-        self._samples = told.samples
+        self._samples, self._losses = told.samples, told.losses
         loss, loss_encoded = self._downlink.losses
         self.schedule.advance(
             RoundFacts(

@@ -27,6 +27,10 @@ class Source(Protocol):
     def mean_loss(self) -> float:
         """Of these samples."""
 
+    @property
+    def gradient_squares(self) -> list[float] | None:
+        """Mean squares of the round's gradients, by item; None: they are not kept."""
+
     def result(self, schema: Schema, reference: Sequence[Tensor]) -> list[Tensor]:
         """What the round has come to, as the uplink's payload says; `reference` is what the server has sent."""
 

@@ -72,8 +72,8 @@ class ParameterServer(Strategy):
     Args:
         local_steps: of a client in a round.
         uplink: how updates travel, as of `testbed.worker.server.plan.Plan`: payload (params, delta or grad), codec,
-            algorithm, cutoff, dither, feedback, lossless. codec=compressor is the run's compressor; sz3 and int8_zstd
-            go by `bound`. feedback=auto is what the run's compressor wants.
+            algorithm, cutoff, dither, feedback, importance, lossless. codec=compressor is the run's compressor; sz3 and
+            int8_zstd go by `bound`. feedback=auto is what the run's compressor wants.
         downlink: how models travel, likewise, without grad.
         bound: the schedule of error bounds, given as `{_target_: …}`.
         probe_samples: training samples that nobody trains on, and on which the server tries a broadcast before it sends
@@ -145,7 +145,7 @@ class ParameterServer(Strategy):
             yield f"{name}: {type(workload).__name__} has no parameters of its own to send"
             return
         yield from self._region_faults(name)
-        plans, against = asked_plans(self._asked, compressor)
+        plans, against = asked_plans(self._asked, compressor, self.schedule)
         yield from (f"{name} {fault}" for fault in against)
         coder = plans["up"].coder if self.decoders and "up" in plans else None
         if isinstance(coder, OfCompressor):
@@ -191,7 +191,7 @@ class ParameterServer(Strategy):
                 raise Left(f"rank {comm.rank}: came back, but its clients, whose server it was, left when it did")
             self._client = service.region_server()
         else:
-            self._training = LocalTraining(context, service.up.payload)
+            self._training = LocalTraining(context, service.up.payload, importance=service.up.importance)
             self._client = service.client(self._training)
 
     @_left_once_out()

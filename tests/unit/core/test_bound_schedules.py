@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.core.bound_baselines import AdaQuantFL, DAdaQuant, Fixed, LinearDecay
-from testbed.core.bound_rounds import BoundSchedule, RoundFacts
+from testbed.core.bound_rounds import BoundSchedule, ClientFacts, RoundFacts
 from testbed.core.bound_schedules import AdaptiveBound
 from testbed.core.error_bounds import RANGE, UPDATE
 
@@ -21,7 +21,7 @@ SCHEDULES: dict[str, Callable[..., BoundSchedule]] = {
     for kind in (AdaptiveBound, Fixed, LinearDecay, AdaQuantFL, DAdaQuant)
 }
 SMALL: dict[str, dict[str, Any]] = {
-    "adaptive": {"patience": 2},
+    "adaptive": {"patience": 2, "fairness": 0.5},
     "fixed": {},
     "linear": {"rounds": 5},
     "adaquantfl": {"levels": 4, "levels_max": 64},
@@ -56,8 +56,14 @@ def _play(schedule: BoundSchedule, rounds: Iterable[tuple[float, bool, int]], st
                 schedule.violated()
                 said.append(schedule.alpha)
         schedule.advance(RoundFacts(round=at, train_loss=loss, finite=finite))
-        seen.append([*said, schedule.note(), schedule.good, schedule.restores, schedule.client_alphas([1.0, 3.0])])
+        alphas = schedule.client_alphas(_clients((1.0, loss), (3.0, 2.0)))
+        seen.append([*said, schedule.note(), schedule.good, schedule.restores, alphas])
     return seen
+
+
+def _clients(*known: tuple[float, float | None]) -> list[ClientFacts]:
+    """Of (weight, loss)."""
+    return [ClientFacts(weight=weight, train_loss=loss) for weight, loss in known]
 
 
 def _lively(**given: Any) -> AdaptiveBound:
@@ -244,7 +250,7 @@ def test_fixed_is_what_it_was_and_is_raw_before_an_update_is_known() -> None:
     assert (fixed.lossless, relative.lossless, relative.basis, relative.alpha) == (True, False, RANGE, 0.01)
     assert _told(_advance(fixed, [1.0, math.nan, 9.0]), "alpha") == [0.3, 0.3, 0.3]
     assert not fixed.lossless and not fixed.probes and fixed.accepts(1.0, math.nan) and not fixed.restore
-    assert fixed.client_alphas([1, 2, 3]) == [0.3, 0.3, 0.3]
+    assert fixed.client_alphas(_clients((1, None), (2, 9.0), (3, 0.1))) == [0.3, 0.3, 0.3]
     with pytest.raises(RuntimeError, match=r"Fixed accepts everything"):
         fixed.violated()
 
@@ -276,11 +282,55 @@ def test_dadaquant_doubles_where_the_running_loss_stands_and_waits() -> None:
 
 def test_dadaquant_gives_clients_levels_by_the_two_thirds_of_their_weights() -> None:
     # a = 1 + 4, b = (1 + 64) / 64: 2.22 and 8.88 levels
-    assert DAdaQuant(levels=8).client_alphas([1, 8]) == [1 / 4, 1 / 18]
-    assert DAdaQuant(levels=8).client_alphas([0.25] * 4) == [1 / 16] * 4
-    assert DAdaQuant(levels=1).client_alphas([1e-9, 1.0]) == [1 / 2, 1 / 2]  # one at least
-    with pytest.raises(ValueError, match=r"weights\[1\]=0"):
-        DAdaQuant().client_alphas([1, 0])
+    assert DAdaQuant(levels=8).client_alphas(_clients((1, 5.0), (8, None))) == [1 / 4, 1 / 18]
+    assert DAdaQuant(levels=8).client_alphas(_clients(*[(0.25, 1.0)] * 4)) == [1 / 16] * 4
+    assert DAdaQuant(levels=1).client_alphas(_clients((1e-9, 1.0), (1.0, 1.0))) == [1 / 2, 1 / 2]  # one at least
+
+
+def test_clients_that_lag_have_less_and_those_ahead_more() -> None:
+    schedule = AdaptiveBound(alpha=0.8, alpha_max=4.0, fairness=2.0)
+    # a mean of 1.25: lags of 0.25, 0 and -0.25
+    lags = _clients((2, 1.5), (5, 1.25), (2, 1.0))
+    assert schedule.client_alphas(lags) == pytest.approx([0.8 * math.exp(-0.5), 0.8, 0.8 * math.exp(0.5)])
+    # by weight: a mean of 1.75
+    assert schedule.client_alphas(_clients((1, 1.0), (3, 2.0))) == pytest.approx(
+        [0.8 * 4, 0.8 * math.exp(-0.5)], rel=1e-12
+    )
+    assert AdaptiveBound(alpha=0.8).client_alphas(lags) == [0.8] * 3
+    assert schedule.client_alphas([]) == []
+
+
+def test_clients_are_four_times_apart_from_alpha_at_most_and_within_its_limits() -> None:
+    far = _clients((1, 0.0), (1, 1e308))
+    assert AdaptiveBound(alpha=0.8, alpha_max=4.0, fairness=1e9).client_alphas(far) == [0.8 * 4, 0.8 / 4]
+    narrow = AdaptiveBound(alpha=0.8, alpha_min=0.5, alpha_max=0.9, fairness=1.0)
+    assert narrow.client_alphas(far) == [0.9, 0.5]
+
+
+@pytest.mark.parametrize("loss", [None, math.nan, math.inf])
+def test_a_client_without_a_finite_loss_has_alpha_and_no_part_in_the_mean(loss: float | None) -> None:
+    alphas = AdaptiveBound(alpha=0.8, alpha_max=4.0, fairness=1.0).client_alphas(
+        _clients((100, loss), (1, 1.0), (1, 2.0))
+    )
+    assert alphas == pytest.approx([0.8, 0.8 * math.exp(0.5), 0.8 * math.exp(-0.5)])
+    assert AdaptiveBound(alpha=0.8, alpha_max=4.0, fairness=1.0).client_alphas(_clients((1, loss), (3, loss))) == [
+        0.8,
+        0.8,
+    ]
+
+
+@given(
+    known=st.lists(st.tuples(st.floats(1e-3, 1e3), st.none() | LOSSES), min_size=1, max_size=6),
+    fairness=st.floats(0, 100),
+)
+def test_the_higher_a_loss_the_tighter_a_clients_bound(
+    known: list[tuple[float, float | None]], fairness: float
+) -> None:
+    alphas = AdaptiveBound(alpha=0.3, alpha_min=0.1, alpha_max=1.0, fairness=fairness).client_alphas(_clients(*known))
+    told = zip((loss for _, loss in known), alphas, strict=True)
+    finite = [(loss, alpha) for loss, alpha in told if loss is not None and math.isfinite(loss)]
+    assert [alpha for _, alpha in sorted(finite)] == sorted((alpha for _, alpha in finite), reverse=True)
+    assert all(0.1 <= alpha <= 1.0 for alpha in alphas)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -306,6 +356,8 @@ def test_ratios_of_losses_need_losses_from_zero_up(name: str) -> None:
         ("adaptive", {"alpha": 5, "alpha_min": 0, "increase": 1, "decrease": 1, "patience": 0, "window": 0}, 6),
         ("adaptive", {"alpha": 0.2, "alpha_min": 0.5, "alpha_max": 0.3}, 2),
         ("adaptive", {"tolerance": -1, "slack": math.nan, "memory": 1, "plateau": 1, "divergence": 1}, 5),
+        ("adaptive", {"fairness": -0.1, "tolerance": -1}, 2),
+        ("adaptive", {"fairness": math.inf}, 1),
         ("fixed", {"alpha": 0, "basis": "norm"}, 2),
         ("linear", {"alpha": 0.1, "alpha_end": 0.2, "rounds": 0, "basis": 3}, 3),
         ("adaquantfl", {"levels": 9, "levels_max": 8}, 1),
@@ -321,3 +373,6 @@ def test_all_bad_parameters_are_told_at_once(name: str, params: dict[str, Any], 
 def test_facts_are_of_some_round() -> None:
     with pytest.raises(ValueError, match=r"round=-1.*\nviolations=-2"):
         RoundFacts(round=-1, train_loss=1.0, violations=-2)
+    for weight in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match=r"weight=.*: must be above 0"):
+            ClientFacts(weight=weight)

@@ -57,6 +57,18 @@ class Small(nn.Module):
         return cast(Tensor, self.linear(self.norm(inputs)))
 
 
+class Faint(Small):
+    """With another weight beside it, twice as large, whose gradients are a quarter: a sixteenth in squares."""
+
+    def __init__(self, seed: int = 1) -> None:
+        super().__init__(seed)
+        self.faint = nn.Linear(WIDTH, 2 * WIDTH, bias=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        normed = self.norm(inputs)
+        return cast(Tensor, self.linear(normed) + 0.25 * self.faint(normed).view(-1, 2, WIDTH).sum(1))
+
+
 class Regression:
     """A workload, as far as training asks for one."""
 
@@ -98,15 +110,16 @@ class Rounds:
         gate: Gate | None = None,
         decoders: int = 0,
         dtype: torch.dtype = torch.float32,
+        model: type[Small] = Small,
     ) -> None:
-        self.dtype, self.gate, self._message_s = dtype, gate, message_s
+        self.dtype, self.gate, self._kind = dtype, gate, model
         served = served or {}
         self._server_of = {client: server for server, members in served.items() for client in members}
         self.trainers = [number for number in range(clients) if number not in served]
         self.schedule = Fixed() if schedule is None else schedule
         self._first_schedule = deepcopy(self.schedule)
         self._probe, self._message_s, self._decoders = probe, message_s, decoders
-        self.models = [Small().to(dtype) for _ in range(clients + 1)]
+        self.models = [model().to(dtype) for _ in range(clients + 1)]
         """The server's, then the clients'."""
         self.optimizers = [sgd(model) for model in self.models]
         self._given = {"up": dict(up or {}), "down": dict(down or {})}
@@ -198,7 +211,7 @@ class Rounds:
     def come_back(self, number: int) -> Trainer:
         """A new process's client of this number, which knows nothing but how to say hello; the old one is dead."""
         self.clients[number].close()
-        self.models[number + 1] = Small(seed=7).to(self.dtype)
+        self.models[number + 1] = self._kind(seed=7).to(self.dtype)
         self.optimizers[number + 1] = sgd(self.models[number + 1])
         self.clients[number] = self._client(number, self._knock(number))
         return self.clients[number]
@@ -237,7 +250,9 @@ class Rounds:
         own = number, self.models[number + 1], self.wire, self._sending(plans["up"]), Coder(schema, plans["down"])
         if number in self.doors:
             return cast(Trainer, RegionServer(self._region(number), *own, **given))
-        return Trainer(*own, LocalTraining(self._context(number), plans["up"].payload), **given)
+        return Trainer(
+            *own, LocalTraining(self._context(number), plans["up"].payload, importance=plans["up"].importance), **given
+        )
 
     def _region(self, number: int) -> Region:
         door, plans, clock = self.doors[number], self._plans(), PhaseClock()

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from compressors.none import Uncompressed
+from testbed.core.bound_baselines import Fixed
+from testbed.core.error_bounds import RANGE, UPDATE
 from testbed.core.errors import InputError, Left, RunError
 from testbed.core.schedule import Change
 from testbed.core.spec import Part, RunSpec
@@ -56,6 +58,20 @@ def test_what_cannot_be_served_is_refused_before_the_run() -> None:
     assert "strategy.bound: AdaptiveBound tries models on samples that are held out, of which Odd has none" in told
     assert "strategy=parameter_server: Odd: spectrum: is of torch.complex64" in told
     assert "held out" not in "\n".join(_faults(ParameterServer(), Odd())), "nothing goes by bounds"
+
+
+def test_importance_is_refused_of_ranges_beside_all_else() -> None:
+    up = {"codec": "sz3", "importance": True}
+    assert not _faults(ParameterServer(uplink=up), Digits())
+    assert not _faults(ParameterServer(uplink=up, bound=Fixed(basis=UPDATE)), Digits())
+    (told,) = _faults(ParameterServer(uplink=up, bound=Fixed(basis=RANGE)), Digits())
+    assert "strategy.uplink.importance=True: bounds of Fixed are shares of each tensor's range" in told
+    assert not _faults(ParameterServer(uplink={"codec": "sz3"}, bound=Fixed(basis=RANGE)), Digits())
+    both = {"uplink": up | {"codec": "raw"}, "downlink": {"importance": True}}
+    told = "\n".join(_faults(ParameterServer(**both, bound=Fixed(basis=RANGE)), Digits()))
+    assert "strategy.uplink.importance=True: codec=raw does not go by bounds" in told
+    assert "strategy.downlink.importance=True: the server has no gradients" in told
+    assert "strategy.uplink.importance=True: bounds of Fixed" in told
 
 
 def _spec(**given: Any) -> RunSpec:

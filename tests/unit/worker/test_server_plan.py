@@ -24,6 +24,10 @@ def test_all_faults_are_told_at_once() -> None:
     assert [line.partition("=")[0] for line in lines] == [
         *("direction", "payload", "algorithm", "lossless", "cutoff", "codec")
     ]
+    with pytest.raises(ValueError, match="payload=grad") as caught:
+        Plan(direction="down", payload="grad", codec="raw", importance=True)
+    named = [line.partition("=")[0] for line in str(caught.value).splitlines()]
+    assert named == ["payload", "importance", "importance"]
 
 
 @pytest.mark.parametrize(
@@ -32,6 +36,13 @@ def test_all_faults_are_told_at_once() -> None:
         ({"direction": "down", "payload": "grad"}, "payload=grad: unknown; known: params, delta"),
         ({"direction": "down", "payload": "delta", "feedback": True}, "would be added twice"),
         ({"payload": "delta", "feedback": True, "codec": "raw"}, "codec=raw loses nothing"),
+        ({"importance": "yes"}, "importance=yes: must be true or false"),
+        ({"direction": "down", "importance": True}, "importance=True: the server has no gradients"),
+        ({"importance": True, "codec": "fp16"}, "importance=True: codec=fp16 does not go by bounds; use sz3 or int8_z"),
+        (
+            {"importance": True, "codec": TopK(), "payload": "delta"},
+            "importance=True: codec=TopK does not go by bounds",
+        ),
         ({"dither": True, "codec": "fp16"}, "codec=fp16 does not round to even steps"),
         ({"dither": True, "codec": "topk", "payload": "delta"}, "codec=topk does not round to even steps"),
         ({"codec": "topk"}, "codec=TopK: sends parameters' changes little by little"),

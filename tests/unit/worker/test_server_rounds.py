@@ -19,7 +19,7 @@ from testbed.core.frames import Kind
 from testbed.worker.server.connection import Gone
 from testbed.worker.server.entries import Encoded
 from testbed.worker.server.wire import Facts
-from tests.unit.worker.server_rounds import PARAMS, SZ3, Regression, Small, agree, batch_of, rounds, sgd
+from tests.unit.worker.server_rounds import PARAMS, SZ3, Faint, Regression, Rounds, Small, agree, batch_of, rounds, sgd
 
 
 def test_what_a_broadcast_loses_comes_with_the_next() -> None:
@@ -176,6 +176,106 @@ def test_who_weighs_more_in_the_mean_is_asked_for_more_levels() -> None:
         assert ours > theirs > 0
 
 
+def _uplink_bounds(played: Rounds, monkeypatch: pytest.MonkeyPatch, number: int, steps: int) -> dict[str, float]:
+    """Of what client 0 sends in a round."""
+    found: dict[str, float] = {}
+    pack, names = played.wire.pack, [item.name for item in played.wire.schema.items]
+
+    def packed(kind: Kind, sender: int, round_: int, encoded: Encoded, facts: Facts, **given: Any) -> Any:
+        if kind is Kind.UPDATE and sender == 0:
+            found.update({names[entry.index]: entry.bound for entry in encoded.entries})
+        return pack(kind, sender, round_, encoded, facts, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(played.wire, "pack", packed)
+        played.round(number, steps=steps)
+    return found
+
+
+@pytest.mark.parametrize("payload", ["params", "delta", "grad"])
+def test_what_has_larger_gradients_is_asked_for_tighter(payload: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = []
+    for importance in (False, True):
+        up = SZ3 | {"payload": payload, "importance": importance}
+        with rounds(up=up, schedule=Fixed(alpha=0.02, basis="update"), model=Faint) as played:
+            both.append(_uplink_bounds(played, monkeypatch, 0, steps=2))
+    factors = {name: both[1][name] / bound for name, bound in both[0].items() if bound}
+    root = math.sqrt((1 + 2 / 16) / 3)
+    assert factors == pytest.approx({"linear.weight": root, "faint.weight": 4 * root}, rel=1e-5)
+
+
+def test_by_importance_no_bound_is_looser_than_a_tenth_of_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = Fixed(alpha=16.0, basis="update")
+    with rounds(clients=1, up=SZ3 | {"importance": True}, schedule=schedule, model=Faint) as played:
+        bounds = _uplink_bounds(played, monkeypatch, 0, steps=1)
+        weight = dict(played.models[1].named_parameters())["faint.weight"].detach()
+        assert bounds["faint.weight"] == pytest.approx(0.1 * float(weight.max() - weight.min()))
+
+
+def test_squares_of_gradients_are_means_of_the_rounds_batches_and_go_on_from_a_checkpoint() -> None:
+    up = SZ3 | {"importance": True}
+    with rounds(clients=1, up=up) as played, rounds(clients=1, up=up) as other:
+        training, model = played.clients[0]._training, Small()
+        optimizer, names = sgd(model), [item.name for item in played.wire.schema.items]
+        for steps in ((0, 1), (2, 3, 4)):
+            training.begin()
+            wanted: dict[str, list[float]] = {}
+            for step in steps:
+                training.step(batch_of(0, step))
+                optimizer.zero_grad()
+                Regression().loss(model, batch_of(0, step)).backward()
+                for name, parameter in model.named_parameters():
+                    assert parameter.grad is not None
+                    wanted.setdefault(name, []).append(float(parameter.grad.double().square().mean()))
+                optimizer.step()
+            squares = training.gradient_squares
+            assert squares is not None
+            means = {name: sum(each) / len(each) for name, each in wanted.items()}
+            found = dict(zip(names, squares, strict=True))
+            assert {name: found.pop(name) for name in means} == pytest.approx(means, rel=1e-4)
+            assert not any(found.values()), "buffers have no gradients"
+        other.clients[0].load_state_dict(played.clients[0].state_dict())
+        assert other.clients[0]._training.gradient_squares == squares
+
+
+def test_nobody_squares_gradients_that_are_not_asked_for() -> None:
+    for up in (SZ3, SZ3 | {"importance": True, "payload": "grad"}):
+        with rounds(clients=1, up=up) as played:
+            played.clients[0]._training.begin()
+            played.clients[0]._training.step(batch_of(0, 0))
+            assert played.clients[0]._training.gradient_squares is None
+
+
+def test_clients_with_a_higher_loss_are_asked_for_tighter_from_the_second_round_on() -> None:
+    schedules = [AdaptiveBound(alpha=0.5, alpha_max=4.0, fairness=1.0) for _ in range(2)]
+    with rounds(up=SZ3, schedule=schedules[0]) as played, rounds(up=SZ3, schedule=schedules[1]) as other:
+        for client, loss in zip(played.clients, (1.0, 2.0), strict=True):
+            client._training.step = _with_losses(client._training.step, [loss] * 9)  # type: ignore[method-assign]
+        played.clients[1]._training._context.spec.batch_size = 24
+        played.round(0)
+        assert [client._alpha for client in played.clients] == [0.5, 0.5]
+        state = played.server.state_dict()
+        played.round(1)
+        # a mean of 1.75
+        wanted = [0.5 * math.exp(0.75), 0.5 * math.exp(-0.25)]
+        assert [client._alpha for client in played.clients] == pytest.approx(wanted)
+
+        other.server.load_state_dict(state)
+        other.server.begin(1)
+        for client in other.clients:
+            client.begin(1)
+        assert [client._alpha for client in other.clients] == pytest.approx(wanted)
+
+        played.clients[1].close()
+        played.round(2, clients=[0])
+        back = played.come_back(1)
+        played.server.begin(3)
+        assert back.come_back() == 3
+        for client in played.clients:
+            client.begin(3)
+        assert [client._alpha for client in played.clients] == [played.schedule.alpha] * 2, "of its last life none"
+
+
 def test_the_schedule_is_told_of_rounds_in_which_a_gate_let_nothing_be_compressed() -> None:
     """A client's gate compresses in rounds 0 to 2, the server's from 1 to 3, until each has measured; then never."""
     gate, schedule = (
@@ -184,7 +284,8 @@ def test_the_schedule_is_told_of_rounds_in_which_a_gate_let_nothing_be_compresse
     )
     with rounds(clients=1, up=SZ3, down=SZ3, schedule=schedule, gate=gate, probe=lambda: 1.0) as played:
         for client in played.clients:
-            client._training.step = _falling(client._training.step)  # type: ignore[method-assign]
+            losses = [1 / (1 + round_) for round_ in range(6)]
+            client._training.step = _with_losses(client._training.step, losses)  # type: ignore[method-assign]
         alphas = [played.round(number)["bound"]["alpha"] for number in range(6)]
         compressed = [note["compress"] for note in played.clients[0].take_notes()]
         assert compressed == [True, True, False, False, False, False]
@@ -192,12 +293,12 @@ def test_the_schedule_is_told_of_rounds_in_which_a_gate_let_nothing_be_compresse
     assert alphas[3:] == [alphas[2]] * 3
 
 
-def _falling(step: Any) -> Any:
-    losses = iter(1 / (1 + round_) for round_ in range(100))
+def _with_losses(step: Any, losses: list[float]) -> Any:
+    left = iter(losses)
 
     def taken(batch: torch.Tensor) -> float:
         step(batch)
-        step.__self__._losses[-1] = next(losses)
+        step.__self__._losses[-1] = next(left)
         return float(step.__self__._losses[-1])
 
     return taken
