@@ -130,7 +130,7 @@ def test_the_server_notes_each_round(four: Answers) -> None:
     *notes, last = four[0]["sz3"]["notes"]
     assert (last["event"], last["round"], last["left"]) == ("last_model", 3, {})
     assert [note["round"] for note in notes] == [0, 1, 2] and not any(note["whole"] for note in notes)
-    assert [(note["alpha"], note["bound"]["lossless"]) for note in notes] == [(0.3, True), (0.3, False), (0.3, False)]
+    assert [(note["alpha"], note["bound"]["lossless"]) for note in notes] == [(0.5, True), (0.5, False), (0.5, False)]
     assert all(note["clients"] == 3 and not note["left"] for note in notes)
     assert all(note["alpha"] is None is note["bound"] for note in four[0]["topk"]["notes"][:-1])
     assert notes[2]["update_bytes"] < 0.5 * four[0]["differences"]["notes"][2]["update_bytes"]

@@ -73,7 +73,7 @@ class ParameterServer(Strategy):
         local_steps: of a client in a round.
         uplink: how updates travel, as of `testbed.worker.server.plan.Plan`: payload (params, delta or grad), codec,
             algorithm, cutoff, dither, feedback, importance, lossless. codec=compressor is the run's compressor; sz3 and
-            int8_zstd go by `bound`. feedback=auto is what the run's compressor wants.
+            int8_zstd go by `bound`. feedback=auto is what the compressor wants, and true of those two.
         downlink: how models travel, likewise, without grad.
         bound: the schedule of error bounds, given as `{_target_: …}`.
         probe_samples: training samples that nobody trains on, and on which the server tries a broadcast before it sends
