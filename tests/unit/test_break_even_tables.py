@@ -131,7 +131,7 @@ def test_every_case_is_a_run_that_can_be_asked_for() -> None:
         found = resolve(break_even.overrides(**one))
         assert not found.faults
         assert found.spec.workers == one["clients"] + 1
-        assert {link.forward.rate_bit_s for link in found.spec.topology.links} == {1e9 * one["rate_gbit_s"]}
+        assert {link.forward.rate_bit_s for link in found.spec.topology.wan_links} == {1e9 * one["rate_gbit_s"]}
         assert found.spec.strategy.params["uplink"]["codec"] == one["arm"]
     for one in asked:
         assert one["clients"] / break_even.dilation(one["rate_gbit_s"], one["clients"]) <= 4 / 3
@@ -141,7 +141,7 @@ def test_figures_depend_on_the_server_and_those_of_what_is_compressed_on_the_cod
     def files(arm: str) -> set[Path]:
         return set(break_even.depends_on(1, 2, arm))
 
-    assert {"server.py", "client.py", "decoders.py", "bound_baselines.py", "lan.yaml"} <= {
+    assert {"server.py", "client.py", "decoders.py", "bound_baselines.py", "star.yaml"} <= {
         one.name for one in files(RAW)
     }
     assert {"codec_child.py", "sz3.yaml"} <= {one.name for one in files(COMPRESSED) - files(RAW)}
