@@ -1,0 +1,1 @@
+"""Federated learning: what clients and a server compute, whatever carries it."""
