@@ -23,6 +23,8 @@ Arms = Mapping[str, Found]
 """Both arms of one rate and number of clients."""
 NEAR = 32
 """Clients for which the rate is told at which both take as long."""
+_COUNTED_MESSAGES, _WIRE_MESSAGES = 14, 15
+"""A client's, in a run: models and updates of seven rounds; and on the wire the last model, which no step counts."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def formula(rate_gbit_s: float, by_clients: Mapping[int, Arms]) -> Formula:
                 (of(arm, "server_compress_s"), of(arm, "client_decompress_s"), size_bytes / of(arm, "model_bytes")),
             )
         )
-        payload_bit_s = rate_bit_s / of(RAW, "wire_over_payload")
+        payload_bit_s = rate_bit_s / of(RAW, "wire_over_payload") * _WIRE_MESSAGES / _COUNTED_MESSAGES
         return ServerRound(size_bytes=size_bytes, rate_bit_s=payload_bit_s, up=up, down=down, decoders=DECODERS)
 
     return Formula(whole(RAW), whole(COMPRESSED), rate_bit_s)

@@ -129,7 +129,7 @@ def _join_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
 
 def _first_rank_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
     """Of events that end rank 0, where the run goes on without any other; elsewhere it fails, as it was asked to."""
-    if spec.program != "training" or not any(parts.strategy.outlives(rank) for rank in range(1, spec.workers)):
+    if spec.program != "training" or not any(parts.strategy.outlives(rank) for rank in range(spec.workers)):
         return
     node, name = spec.topology.nodes[0].name, f"strategy={spec.strategy.name}"
     changes = [change for change in spec.events if change.node == node and change.kind in ("crash", "join")]
@@ -137,7 +137,9 @@ def _first_rank_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
         if change.kind == "join":
             continue
         where = f"events: {node}, which serves, crashes at {change.t_s:g} s"
-        if not parts.strategy.outlives(0):
+        if spec.workers == 1:
+            yield f"{where}: one worker trains without a server, and leaves nothing to go on from; use more workers"
+        elif not parts.strategy.outlives(0):
             yield f"{where}: {name} does not go on without it; use strategy.checkpoint=true, and a join event"
         elif not any(later.kind == "join" and later.t_s >= change.t_s for later in changes):
             yield f"{where}, and no join event starts it again: {name} does not go on without it"

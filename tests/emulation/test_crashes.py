@@ -11,7 +11,7 @@ from tests.emulation.support import Longhaul, gone_within, host_state
 WORKERS, LOCAL_STEPS, ROUNDS = 4, 2, 12
 STEPS = LOCAL_STEPS * ROUNDS
 NODE = "site-2-0"
-# a raw model takes 0.7 s of such a link, and the server's has two or three each way: rounds go on for half a minute
+# a raw model takes 0.7 s of such a link, and the server's has two or three each way: a round some four seconds
 ASKED = ("topo=star", "topo.rate='50 Mbit/s'", "workload=digits", f"workers={WORKERS}", "evaluate_every=12")
 SERVER = ("strategy=parameter_server", f"strategy.local_steps={LOCAL_STEPS}", f"steps={STEPS}")
 
@@ -21,8 +21,8 @@ SERVER = ("strategy=parameter_server", f"strategy.local_steps={LOCAL_STEPS}", f"
 def test_a_run_outlives_the_crash_of_a_client(comes_back: bool, machine_lock: None, tmp_path: Path) -> None:
     before = host_state()
     events = tmp_path / "crash.yaml"
-    again = f"- at: 6 s\n  join: {NODE}\n" if comes_back else ""
-    events.write_text(f"- at: 5 s\n  crash: {NODE}\n{again}")
+    again = f"- at: 9 s\n  join: {NODE}\n" if comes_back else ""
+    events.write_text(f"- at: 8 s\n  crash: {NODE}\n{again}")
     longhaul = Longhaul(tmp_path / "runs", *ASKED, *SERVER, f"events={events}")
     assert longhaul.wait() in (0, 5), longhaul.said
     run, summary = longhaul.run, longhaul.summary()
@@ -76,4 +76,6 @@ def test_a_run_outlives_the_crash_of_a_server_that_left_its_state(machine_lock: 
         left = [event for event in found if event["event"] == "left"]
         assert [event["rank"] for event in left] == [0] * len(given)
         assert sum(event["event"] == "start" for event in found) == WORKERS + len(given)
-    assert len(set(checksums)) == 1 and evaluated[0] == evaluated[1] and evaluated[0]
+    assert len(set(checksums)) == 1
+    # those that still waited when it crashed may be lost, the last is not
+    assert set(evaluated[1]) <= set(evaluated[0]) and evaluated[1][-1] == evaluated[0][-1]

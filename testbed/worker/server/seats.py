@@ -17,6 +17,9 @@ from testbed.worker.server.streams import Connection, gather, scatter
 from testbed.worker.server.transfers import NO_PACE
 from testbed.worker.stopwatch import Stopwatch
 
+_LAST_CALL_S = 15.0
+"""Wall seconds: clients look for a server several times a second."""
+
 
 class Seats:
     """Who sends what cannot be used, or nothing in time, is out for the rest of the run.
@@ -68,21 +71,24 @@ class Seats:
                 self.left.pop(str(hello.sender), None)
         return newcomers
 
-    def let_back_in(self, clients: Collection[int]) -> dict[int, Frame]:
+    def let_back_in(self, clients: Collection[int], *, is_last: bool = False) -> dict[int, Frame]:
         """What those say who come to a server that takes the place of another.
 
         Args:
             clients: who had a seat there, and are waited for.
+            is_last: whether it is the last model that they may lack; who has it is done, and does not come.
         """
         hellos: dict[int, Frame] = {}
         wait_s = self._training_s + self._message_s
+        if is_last:
+            wait_s = min(wait_s, _LAST_CALL_S)
         with self._clock.phase(WAITING):
             for hello in self._door.hellos(self._connections, wait_s):
                 hellos[hello.sender] = hello
                 self.left.pop(str(hello.sender), None)
                 if hellos.keys() >= set(clients):
                     break
-        for client in set(clients) - hellos.keys():
+        for client in set() if is_last else set(clients) - hellos.keys():
             self.left[str(client)] = f"did not come to the server that was started again, in {wait_s:g} s of wall time"
         return hellos
 

@@ -103,6 +103,8 @@ class Server:
         if self._taken is not None:  # it is the round that the other one had begun
             return
         newcomers = self.seats.let_in()
+        for client in newcomers:
+            self._losses.pop(client, None)  # of a former life
         self._go_back_if_due(round_)
         self._model.begin()
         whole = self.schedule.restore
@@ -200,8 +202,11 @@ class Server:
         if begun is None:
             return
         lacking = []
-        for client, hello in self.seats.let_back_in(begun.clients).items():
-            if hello.round <= begun.round:
+        for client, hello in self.seats.let_back_in(begun.clients, is_last=begun.is_last).items():
+            if hello.round and client not in begun.clients:
+                refused = Refused(Refusal.LATE, found="a client that was put out", asked="one that had a seat")
+                self.seats.let_go(client, refused, self._wire.expected(Kind.HELLO))
+            elif hello.round <= begun.round:
                 lacking.append(client)
             elif (hello.round - 1, hello.epoch) != (begun.round, self._downlink.epoch):
                 refused = Refused(Refusal.ROUND, found=hello.round - 1, asked=begun.round)

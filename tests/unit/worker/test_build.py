@@ -258,8 +258,9 @@ def test_a_server_that_is_to_crash_must_leave_its_state_and_join_again() -> None
     crash, join = (Change(t_s=t_s, kind=kind, node=node) for t_s, kind in ((1, "crash"), (2, "join")))
     target = "testbed.worker.strategies.parameter_server.ParameterServer"
 
-    def faults(events: tuple[Change, ...], **params: Any) -> list[str]:
-        spec = _spec(topology=lan.build(workers=3), events=events, strategy=Part("parameter_server", target, params))
+    def faults(events: tuple[Change, ...], workers: int = 3, **params: Any) -> list[str]:
+        part = Part("parameter_server", target, params)
+        spec = _spec(topology=lan.build(workers=workers), events=events, strategy=part)
         answer = _check(spec)[1]
         return list(answer["faults"])
 
@@ -269,6 +270,8 @@ def test_a_server_that_is_to_crash_must_leave_its_state_and_join_again() -> None
     (fault,) = faults((crash,), checkpoint=True)
     assert fault.startswith(f"events: {node}, which serves, crashes at 1 s, and no join event starts it again")
     assert not faults((crash, join), checkpoint=True)
+    (fault,) = faults((crash, join), workers=1, checkpoint=True)
+    assert "one worker trains without a server" in fault
     again = Change(t_s=3, kind="crash", node=node)
     (fault,) = faults((crash, join, again), checkpoint=True)
     assert "crashes at 3 s, and no join event" in fault
