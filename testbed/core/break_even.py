@@ -42,11 +42,6 @@ class Codec:
         """B*: below, compressing, sending and decompressing one after another takes less than sending raw; 0: never."""
         return max(0.0, 8 * (1 - 1 / self.ratio) / (1 / self.compress_bytes_s + 1 / self.decompress_bytes_s))
 
-    @property
-    def pipelined_break_even_bit_s(self) -> float:
-        """Likewise where one chunk is compressed while another is sent and a third decompressed: the most, of many."""
-        return 8 * min(self.compress_bytes_s, self.decompress_bytes_s) if self.ratio > 1 else 0.0
-
     def raw_s(self, size_bytes: float, rate_bit_s: float) -> float:
         return 8 * size_bytes / rate_bit_s
 
@@ -152,20 +147,6 @@ class ServerRound:
         ours = 1 / self.up.compress_bytes_s + 1 / self.down.compress_bytes_s + 1 / self.down.decompress_bytes_s
         ends_s = min(self._update_s, self._decoding_s) if self.overlaps else 0.0
         return self.size_bytes * ours + ends_s
-
-
-def scaled_rate_bit_s(rate_bit_s: float, size_bytes: float, smaller_bytes: float) -> float:
-    """The rate at which a model of another size takes as long to send: S / B is kept.
-
-    >>> scaled_rate_bit_s(1e9, 500e6, 100e6)
-    200000000.0
-    """
-    raise_all(
-        _positive("rate_bit_s", rate_bit_s),
-        _positive("size_bytes", size_bytes),
-        _positive("smaller_bytes", smaller_bytes),
-    )
-    return rate_bit_s * (smaller_bytes / size_bytes)
 
 
 @dataclass(frozen=True)

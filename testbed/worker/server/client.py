@@ -155,6 +155,7 @@ class Client:
         return [] if self._gate is None else self._gate.take_notes()
 
     def state_dict(self) -> dict[str, Any]:
+        """Between rounds. Not in it: the update that a server started anew would want once more."""
         own = {"reference": list(self.reference), "epoch": self._epoch, "alpha": self._alpha}
         return own | {"up": self._up.state_dict(), "training": self._training.state_dict()}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import selectors
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 
 from testbed.core.errors import RunError
@@ -23,12 +23,7 @@ __all__ = ["SERVER", "Connection", "Gone", "Listener", "Pace", "connect", "gathe
 
 
 def gather(
-    connections: Mapping[int, Connection],
-    expected: Expected,
-    *,
-    deadline_s: float,
-    pace: Pace,
-    meanwhile: Callable[[], None] | None = None,
+    connections: Mapping[int, Connection], expected: Expected, *, deadline_s: float, pace: Pace
 ) -> Iterator[tuple[int, Frame | Refused | Gone]]:
     """One frame of each client, in the order in which they are whole; the kernel goes on receiving others' meanwhile.
 
@@ -37,11 +32,9 @@ def gather(
 
     Args:
         expected: of all; each client's sender must be the peer of its connection.
-        meanwhile: called a few times in `pace.window_s`, as to let clients in that come back. Connections that it
-            closes are `Gone`.
     """
     receiving = {client: Receiving(connection, expected) for client, connection in connections.items()}
-    return drive(receiving, deadline_s=deadline_s, pace=pace, meanwhile=meanwhile)
+    return drive(receiving, deadline_s=deadline_s, pace=pace)
 
 
 def scatter(

@@ -200,7 +200,6 @@ def drive(
     *,
     deadline_s: float,
     pace: Pace,
-    meanwhile: Callable[[], None] | None = None,
 ) -> Iterator[tuple[Key, Done | Refused | Gone]]:
     """Each transfer's end, in the order in which they end; then all have ended.
 
@@ -209,7 +208,6 @@ def drive(
     Args:
         deadline_s: of `time.monotonic`; what has not ended by then is refused. It is put off by the time that the
             caller takes for what has ended, in which nothing could move.
-        meanwhile: called a few times a window. It may close connections: they are `Gone`.
     """
     waiting = {key: transfer for key, transfer in transfers.items() if not transfer.connection.closed}
     try:
@@ -218,7 +216,7 @@ def drive(
         with selectors.DefaultSelector() as selector:
             for key, transfer in waiting.items():
                 selector.register(transfer.connection.socket, transfer.event, key)
-            yield from _turns(selector, waiting, deadline_s, pace, meanwhile or _nothing)
+            yield from _turns(selector, waiting, deadline_s, pace)
     finally:
         for transfer in waiting.values():
             transfer.connection.close()
@@ -229,7 +227,6 @@ def _turns(
     waiting: dict[Key, Transfer[Done]],
     deadline_s: float,
     pace: Pace,
-    meanwhile: Callable[[], None],
 ) -> Iterator[tuple[Key, Done | Refused | Gone]]:
     away_s = 0.0  # in the caller's hands, while nothing could move
     check_s = time.monotonic()
@@ -238,8 +235,6 @@ def _turns(
         ready = selector.select(max(0.0, min(deadline_s + away_s, check_s) - now_s))
         todo: list[tuple[Key, Callable[[], Done | None]]] = [(item.data, waiting[item.data].step) for item, _ in ready]
         if now_s >= check_s:
-            meanwhile()
-            away_s += time.monotonic() - now_s
             todo += [(key, partial(one.check_pace, now_s - away_s, pace)) for key, one in waiting.items()]
             check_s = time.monotonic() + pace.window_s / _CHECKS_A_WINDOW
         if now_s >= deadline_s + away_s:
@@ -267,7 +262,3 @@ def attempt(transfer: Transfer[Done], move: Callable[[], Done | None]) -> Done |
 def _farewell(frame: Frame, connection: Connection) -> Gone:
     said = printable(frame.text) or frame.kind.name.lower()
     return Gone(f"{connection.name} closed: {said}", reason=frame.reason, bye=frame.kind is Kind.BYE)
-
-
-def _nothing() -> None:
-    pass

@@ -104,11 +104,10 @@ class Net:
         round_: int = 7,
         deadline_s: float | None = None,
         pace: Pace = PACE,
-        meanwhile: Callable[[], None] | None = None,
     ) -> Iterator[tuple[int, Frame | Refused | Gone]]:
         expected = expected_of(Kind.UPDATE, self.schema, round_=round_)
         until_s = soon() if deadline_s is None else deadline_s
-        return gather(self.server, expected, deadline_s=until_s, pace=pace, meanwhile=meanwhile)
+        return gather(self.server, expected, deadline_s=until_s, pace=pace)
 
     def told(self, client: int) -> Gone:
         """How the client learns that its connection is over."""

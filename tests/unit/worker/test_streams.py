@@ -186,17 +186,11 @@ def test_frames_come_in_the_order_in_which_they_are_whole_and_the_callers_time_i
     update = packed(frame_of(Kind.UPDATE, 0))
     net.clients[0].socket.sendall(update[:HALF])
     net.update(1)
-    rest = [update[HALF:]]
-    paused = threading.Event()
-
-    def meanwhile() -> None:
-        if paused.is_set() and rest:
-            net.clients[0].socket.sendall(rest.pop())
-
-    ends = net.gather(deadline_s=time.monotonic() + 1.0, pace=STRICT, meanwhile=meanwhile)
+    ends = net.gather(deadline_s=time.monotonic() + 1.0, pace=STRICT)
     assert next(ends) == (1, frame_of(Kind.UPDATE, 1))
     time.sleep(max(1.1, 2 * STRICT.window_s))  # as long as decoding takes
-    paused.set()
+    late = threading.Timer(STRICT.window_s / 3, net.clients[0].socket.sendall, [update[HALF:]])
+    late.start()
     assert list(ends) == [(0, frame_of(Kind.UPDATE, 0))]
 
 
