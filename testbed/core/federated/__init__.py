@@ -1,0 +1,1 @@
+"""Federated learning without its tensors: who has which samples, who takes part in a round, what a client counts."""
