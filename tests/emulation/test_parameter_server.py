@@ -36,3 +36,30 @@ def test_rounds_over_a_star_send_what_they_say(compressor: str, machine_lock: No
     sent += sum(event["finish_payload_bytes"] for event in done if event["rank"] == 0)
     wire = [e["wire_bytes"] for e in events if e["event"] == "link" and e["wan"] and e["from"] == "site-0"]
     assert sent < wire[-1] < 1.15 * sent + 2**20
+
+
+def test_a_regions_server_sends_one_model_and_one_update_over_the_wan(machine_lock: None, tmp_path: Path) -> None:
+    crossed = {}
+    for serves in ("false", "true"):
+        asked = ("topo=wan100m", "workload=digits", "workers=6", f"steps={STEPS}", "compressor=none")
+        server = (
+            "strategy=parameter_server",
+            f"strategy.local_steps={LOCAL_STEPS}",
+            f"strategy.region_servers={serves}",
+        )
+        longhaul = Longhaul(tmp_path / serves, *asked, *server)
+        assert longhaul.wait() in (0, 5), longhaul.said
+        run = longhaul.run
+        gone_within(run.run_id)
+        assert longhaul.summary()["status"] == "completed"
+        events = list(run.read_events())
+        assert len({event["parameters_crc32"] for event in events if event["event"] == "done"}) == 1
+        relayed = [event for event in events if event["event"] == "region_round"]
+        assert [event["clients"] for event in relayed] == ([2] * (STEPS // LOCAL_STEPS) if serves == "true" else [])
+        ends = {e["from"]: e["wire_bytes"] for e in events if e["event"] == "link" and e["wan"]}
+        crossed[serves] = min(ends.values()), max(ends.values())
+    raw_bytes = 4 * next(event["parameters"] for event in events if event["event"] == "model")
+    rounds = STEPS // LOCAL_STEPS
+    for least, most, crossings in ((*crossed["false"], 3), (*crossed["true"], 1)):
+        assert least > rounds * crossings * raw_bytes
+        assert most < 1.25 * (rounds + 1) * crossings * raw_bytes + 2**18
