@@ -134,6 +134,17 @@ FIELDS: dict[str, dict[str, Any]] = {
         "alpha": _or_none(_number),
         "left": _reasons,
     },
+    "federated_round": {
+        "t_s": _number,
+        "step": _count,
+        "round": _count,
+        "asked": _count,
+        "came": _count,
+        "expected_s": _or_none(_number),
+        "longest_worker_s": _number,
+        "all_clients_s": _number,
+        "longest_client_s": _number,
+    },
     "region_round": {
         "t_s": _number,
         "step": _count,

@@ -206,7 +206,7 @@ class Training:
                 "late_s": self.clock.take_late_s() if self.clock.is_paced else None,
                 "queued_s": self._queueing.take_s(under_way=self.comm.stopwatch.is_running) / spec.dilation,
                 "payload_bytes": self._take_sent_bytes(),
-                "samples": 0 if part is None else spec.batch_size,
+                "samples": stats.samples if stats.samples is not None else 0 if part is None else spec.batch_size,
             }
         )
         if changed is not None and rank == 0:

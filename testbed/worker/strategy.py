@@ -66,6 +66,8 @@ class Beside:
 class StepStats:
     loss: float | None
     """Of this rank's batch, before the step; None of a rank that has no batches."""
+    samples: int | None = None
+    """That this rank has trained on, where the strategy draws them; None: those of its batch."""
 
 
 class Strategy(ABC):

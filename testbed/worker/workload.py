@@ -16,6 +16,8 @@ from testbed.core.errors import InputError
 
 Batch = Any
 """What `loss` takes; opaque to strategies."""
+LABELLED = ("blocks", "bytelm", "cifar10", "digits", "glyphs", "sensors")
+"""Workloads of this tree that have `labels`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,8 @@ class Workload(ABC):
 
     can_hold_out: ClassVar[bool] = False
     """Whether `hold_out` is there."""
+    has_labels: ClassVar[bool] = False
+    """Whether `labels` is there."""
 
     def faults(self) -> list[str]:
         """What the data lack on this machine, as far as can be told quickly; asked before anything is built."""
@@ -87,6 +91,20 @@ class Workload(ABC):
             InputError: there are no more than that.
         """
         raise NotImplementedError(f"{type(self).__name__} has no samples that it could hold out")
+
+    def labels(self) -> Tensor:
+        """What training samples are split by where clients are to have unlike data, int64 [samples], each at least 0.
+
+        In the order of the samples' numbers, those held out by `hold_out` too. The same tensor each time: not to be
+        changed. Not every number up to the highest need occur.
+
+        Raises:
+            InputError: samples have none.
+        """
+        raise InputError(
+            f"{type(self).__name__} was asked for the labels of its samples, to split them among clients, and has none;"
+            f" those of workloads {', '.join(LABELLED)} can be split, and of one of your own that defines `labels`"
+        )
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
@@ -173,6 +191,10 @@ class NumberedWorkload(Workload):
     @abstractmethod
     def picked(self, numbers: Tensor) -> Batch:
         """These training samples, as `evaluate` would see them."""
+
+    def left(self) -> Tensor:
+        """Numbers of the samples that are not held out, ascending."""
+        return torch.arange(self.samples()) if self._left is None else self._left.sort().values
 
     def numbers(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Tensor:
         """Of the samples of `batch`."""

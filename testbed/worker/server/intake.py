@@ -9,9 +9,9 @@ from torch import Tensor
 from testbed.core.frame_refusals import Refusal, Refused
 from testbed.core.frames import Frame, Kind
 from testbed.worker.clock import PhaseClock
-from testbed.worker.server.average import Average
 from testbed.worker.server.decoders import DECOMPRESS, Decoded, Decoders
 from testbed.worker.server.entries import Entry
+from testbed.worker.server.making import Making, Mean
 from testbed.worker.server.seats import Seats
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.told import Told
@@ -23,23 +23,27 @@ class Intake:
 
     Args:
         up: of updates.
+        making: whose mean it is.
     """
 
-    def __init__(self, wire: Wire, up: Coder, seats: Seats, decoders: Decoders, clock: PhaseClock) -> None:
+    def __init__(
+        self, wire: Wire, up: Coder, seats: Seats, decoders: Decoders, clock: PhaseClock, making: Making | None = None
+    ) -> None:
         self._wire, self._up, self._seats, self._decoders, self._clock = wire, up, seats, decoders, clock
+        self._making = making or Making()
 
-    def take(self, round_: int, epoch: int, reference: Sequence[Tensor]) -> tuple[Average, Told]:
+    def take(self, round_: int, epoch: int, reference: Sequence[Tensor]) -> tuple[Mean, Told]:
         """The updates of all clients; whose cannot be used, or does not come, is out. There may be none in the end.
 
         Args:
             epoch, reference: of what clients have, on which updates hang.
         """
-        average, told = Average(self._wire.schema, self._seats.clients), Told()
+        average, told = self._making.mean(self._wire.schema, self._seats.clients), Told()
         expected = self._wire.expected(Kind.UPDATE, round_, epoch)
 
         def decode(client: int, frame: Frame) -> tuple[list[Entry], list[Tensor]]:
-            if frame.samples < 1:
-                raise Refused(Refusal.NUMBER, found=f"{frame.samples} samples", asked="at least 1")
+            if frame.samples < (fewest := self._making.fewest_samples):
+                raise Refused(Refusal.NUMBER, found=f"{frame.samples} samples", asked=f"at least {fewest}")
             entries = entries_of(frame)
             return entries, self._up.decode(entries, reference, origin=self._wire.origin(client, frame.round))
 

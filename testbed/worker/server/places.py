@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,3 +49,12 @@ class Places:
         """Among those that serve nobody its place, and how many they are; None of a server."""
         trainers = [one for one in range(len(self.server_of)) if one != ROOT and one not in self.region_servers]
         return (trainers.index(rank), len(trainers)) if rank in trainers else None
+
+
+def region_faults(places: Places | None) -> Iterator[str]:
+    """Where it is known that no region would have a server; None: nothing is known, or asked."""
+    if places is not None and not places.region_servers:
+        yield (
+            "strategy.region_servers=true: no region but that of rank 0 has two workers or more, of which one could"
+            " serve; use false, another topology, or more workers"
+        )

@@ -16,6 +16,7 @@ from testbed.worker.server.downlink import Downlink
 from testbed.worker.server.entries import Encoded
 from testbed.worker.server.global_model import GlobalModel
 from testbed.worker.server.intake import Intake
+from testbed.worker.server.making import Making
 from testbed.worker.server.seats import Seats
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.told import Told
@@ -56,6 +57,7 @@ class Server:
         *,
         is_bounded: bool,
         is_gated: bool,
+        making: Making,
         decoders: Decoders,
         clock: PhaseClock,
         step_s: float | None,
@@ -68,7 +70,7 @@ class Server:
         self._wire, self._downlink, self._model, self.seats = wire, downlink, model, seats
         self.schedule, self._is_bounded, self._is_gated = schedule, is_bounded, is_gated
         self._decoders, self._clock, self._step_s = decoders, clock, step_s
-        self._intake = Intake(wire, up, seats, decoders, clock)
+        self._intake = Intake(wire, up, seats, decoders, clock, making)
         self._update_rms: list[float] | None = None
         self._samples: dict[int, int] = {}
         """Of each client, in the last round."""
@@ -164,7 +166,7 @@ class Server:
         self._decoders.close()
 
     def take_notes(self) -> list[dict[str, Any]]:
-        taken, self._notes = self._notes, []
+        taken, self._notes = [*self._notes, *self._model.take_notes()], []
         gate = self._downlink.gate
         return taken if gate is None else [*gate.take_notes(), *taken]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
 import torch
@@ -16,14 +17,15 @@ from testbed.worker.server.decoders import Decoders
 from testbed.worker.server.door import Door, come, invite, invite_again
 from testbed.worker.server.downlink import Downlink
 from testbed.worker.server.gated import GatedCoder, can_gate
-from testbed.worker.server.global_model import GlobalModel, Loss
-from testbed.worker.server.local_training import LocalTraining
+from testbed.worker.server.global_model import Loss
+from testbed.worker.server.making import Making
 from testbed.worker.server.places import ROOT, Places
 from testbed.worker.server.plan import Plan
 from testbed.worker.server.region import Region, RegionServer
 from testbed.worker.server.schema import Schema
 from testbed.worker.server.seats import Seats
 from testbed.worker.server.server import Server
+from testbed.worker.server.source import Source
 from testbed.worker.server.tensors import Coder
 from testbed.worker.server.way_back import come_to_stay
 from testbed.worker.server.wire import Wire
@@ -48,6 +50,7 @@ class Service:
     round_timeout_s: float
     places: Places
     checkpoint: bool = False
+    making: Callable[[], Making] = Making
 
     def server(self, held_out: Batch, round_: int | None = None) -> Server:
         """With all its clients, who are let in; none yet of a server that takes the place of another.
@@ -63,7 +66,9 @@ class Service:
         else:
             wire, door = invite_again(context.comm, self._wire, round_, wait_s)
             connections = {}
-        model = GlobalModel(context.model, wire.schema, self.up.payload, context.optimizer)
+        seats = self._seats(door, connections, self._training_s() + self._relays_s())
+        making = self.making()
+        model = making.model(context.model, wire.schema, self.up.payload, context.optimizer, lambda: seats.clients)
         down, loss = self._sending(wire.schema, self.down), self._loss_of(held_out)
         probe = down.counted(loss) if isinstance(down, GatedCoder) else loss
         return Server(
@@ -71,10 +76,11 @@ class Service:
             Coder(wire.schema, self.up),
             Downlink(wire, down, self.schedule, model, probe),
             model,
-            self._seats(door, connections, self._training_s() + self._relays_s()),
+            seats,
             self.schedule,
             is_bounded=self.up.bounded or self.down.bounded,
             is_gated=self.gate is not None,
+            making=making,
             decoders=Decoders(self.decoders, context.clock),
             clock=context.clock,
             step_s=context.clock.times.optimizer_s if self.up.payload == "grad" else None,
@@ -110,7 +116,7 @@ class Service:
             stopwatch=comm.stopwatch,
         )
 
-    def client(self, training: LocalTraining) -> Client:
+    def client(self, training: Source) -> Client:
         """One that has said hello."""
         context = self.context
         wait_s, way_back = self._wall_s(context.spec.timeout_s), None

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from testbed.worker.server.schema import Schema
+from testbed.worker.workload import Batch
 
 
 class Source(Protocol):
@@ -37,3 +38,10 @@ class Source(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class Training(Source, Protocol):
+    """A client's own."""
+
+    def step(self, batch: Batch) -> float:
+        """Of one batch its loss."""

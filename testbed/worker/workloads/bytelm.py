@@ -52,6 +52,7 @@ class Bytelm(NumberedWorkload):
     """
 
     metric = Metric(name="bits_per_byte", target=2.8, higher_is_better=False)
+    has_labels = True
 
     def __init__(self, *, learning_rate: float = 0.002, optimizer: str = "adamw", momentum: float = 0.9) -> None:
         raise_all(
@@ -102,6 +103,10 @@ class Bytelm(NumberedWorkload):
 
     def picked(self, numbers: Tensor) -> Tensor:
         return _sequences(_corpus().train, numbers)
+
+    def labels(self) -> Tensor:
+        """The file that the sample begins in, counted in the order of their names; one without a beginning has none."""
+        return _corpus().files
 
     def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
         """Nats per byte."""
@@ -159,6 +164,8 @@ class Corpus(NamedTuple):
 
     train: Tensor
     held_out: Tensor
+    files: Tensor
+    """Of each sample of `train` the number of the file that its first byte is of."""
     sha256: str
     """Of names and contents: point releases of Debian's Python differ."""
 
@@ -206,7 +213,10 @@ def read_corpus(folder: Path) -> Corpus:
     train, held_out = (
         torch.frombuffer(bytearray(b"\n".join(parts[is_held_out])), dtype=torch.uint8) for is_held_out in (False, True)
     )
-    return Corpus(train, held_out, digest.hexdigest())
+    # the line end that joins two files is the former's
+    ends = torch.tensor([len(content) + 1 for content in parts[False]]).cumsum(dim=0)
+    files = torch.searchsorted(ends, torch.arange(0, len(train) - CONTEXT, CONTEXT), right=True)
+    return Corpus(train, held_out, files, digest.hexdigest())
 
 
 def _sequences(text: Tensor, chosen: Tensor) -> Tensor:

@@ -52,6 +52,7 @@ class Cifar10(NumberedWorkload):
     """
 
     metric = Metric(name="accuracy", target=0.75)
+    has_labels = True
 
     def __init__(
         self, *, path: str, learning_rate: float = 0.1, momentum: float = 0.9, weight_decay: float = 1e-4
@@ -108,6 +109,10 @@ class Cifar10(NumberedWorkload):
         """Neither cropped nor mirrored."""
         pixels, labels = _data(self.path)[0]
         return _scaled(pixels[numbers]), labels[numbers]
+
+    def labels(self) -> Tensor:
+        """The image's class."""
+        return _data(self.path)[0][1]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch

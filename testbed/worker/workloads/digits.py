@@ -37,6 +37,7 @@ class Digits(NumberedWorkload):
     """
 
     metric = Metric(name="accuracy", target=0.97)
+    has_labels = True
 
     def __init__(self, *, learning_rate: float = 0.01, momentum: float = 0.9) -> None:
         raise_all(number("learning_rate", learning_rate, above=0, below=10), fraction("momentum", momentum))
@@ -81,6 +82,10 @@ class Digits(NumberedWorkload):
     def picked(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
         images, digits = _data()[0]
         return images[numbers], digits[numbers]
+
+    def labels(self) -> Tensor:
+        """The digit."""
+        return _data()[0][1]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, digits = batch

@@ -37,6 +37,7 @@ class Glyphs(NumberedWorkload):
     """
 
     metric = Metric(name="accuracy", target=0.84)
+    has_labels = True
 
     def __init__(self, *, learning_rate: float = 0.02, momentum: float = 0.9) -> None:
         raise_all(number("learning_rate", learning_rate, above=0, below=10), fraction("momentum", momentum))
@@ -94,6 +95,10 @@ class Glyphs(NumberedWorkload):
     def picked(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
         pixels, labels = _data()[0]
         return _scaled(pixels[numbers]), labels[numbers]
+
+    def labels(self) -> Tensor:
+        """Which character it is."""
+        return _data()[0][1]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch

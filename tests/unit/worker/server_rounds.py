@@ -26,6 +26,7 @@ from testbed.worker.server.downlink import Downlink
 from testbed.worker.server.gated import GatedCoder, can_gate
 from testbed.worker.server.global_model import GlobalModel, Loss
 from testbed.worker.server.local_training import LocalTraining
+from testbed.worker.server.making import Making
 from testbed.worker.server.plan import Plan
 from testbed.worker.server.region import Region, RegionServer
 from testbed.worker.server.schema import Schema
@@ -162,6 +163,7 @@ class Rounds:
             self.schedule,
             is_bounded=plans["up"].bounded or plans["down"].bounded,
             is_gated=self.gate is not None,
+            making=Making(),
             decoders=Decoders(self._decoders, PhaseClock()),
             clock=clock,
             step_s=None,

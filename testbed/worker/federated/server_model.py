@@ -1,0 +1,200 @@
+"""The server's half of a federated round: what workers have sent changes its model by the method's rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from testbed.core.errors import RunError
+from testbed.core.federated.weighting import Sent
+from testbed.worker.federated.fleet import Fleet
+from testbed.worker.federated.folding import Update
+from testbed.worker.federated.robust import Defence
+from testbed.worker.federated.rules import Rule
+from testbed.worker.federated.state import FederatedState
+from testbed.worker.server.global_model import GlobalModel
+from testbed.worker.server.making import Making, Mean
+from testbed.worker.server.schema import DISCRETE, PARAMETER, Schema
+
+
+class Places:
+    """Where in a schema the tensors of a state are."""
+
+    def __init__(self, schema: Schema, state: FederatedState) -> None:
+        names: dict[int, str] = {}
+        for name, tensor in state.state_dict(keep_vars=True).items():
+            names.setdefault(id(tensor), name)  # of what is tied the first, by which it travels
+        index = {item.name: place for place, item in enumerate(schema.items)}
+        self.owners, self.elapsed_s, self.losses = (index[name] for name in ("owners", "elapsed_s", "losses"))
+        self.learning = [index[names[id(one)]] for one in state.learning]
+        self.variates = [index[names[id(one)]] for one in state.variates]
+
+
+class Gathered:
+    """What workers have sent in a round, in the place of `testbed.worker.server.average.Average`: of deltas the sum by
+    the rule's weighting, or by a defence; of the model's statistics the mean by samples, of what is discrete what the
+    worker of most samples has; reports as they are. The same bits in whatever order they come.
+
+    Kept until the end: 4 bytes an element for each worker.
+    """
+
+    def __init__(self, schema: Schema, places: Places, fleet: Fleet, rule: Rule, defence: Defence | None) -> None:
+        self._schema, self._places, self._fleet, self._rule, self._defence = schema, places, fleet, rule, defence
+        self._came: dict[int, tuple[int, Sequence[Tensor]]] = {}
+
+    def add(self, client: int, weight: float, tensors: Sequence[Tensor]) -> None:
+        """
+        Args:
+            client: the worker.
+            weight: samples of the clients that it has run.
+        """
+        self._schema.require(tensors, f"worker {client}")
+        self._came[client] = int(weight), tensors
+
+    def mean(self) -> list[Tensor]:
+        """One tensor for each item, of parameters float64.
+
+        Raises:
+            RunError: no client of this round has come.
+        """
+        places, sent = self._places, {}
+        for worker in sorted(self._came):
+            sent[worker] = self._fleet.sent(worker, self._came[worker][1][places.elapsed_s].tolist())
+        ran = [worker for worker, found in sent.items() if found]
+        if not ran:
+            raise RunError("no client of this round has come: the workers that were to run them are gone")
+        heaviest = max(ran, key=lambda worker: self._came[worker][0])
+        found = []
+        for place, item in enumerate(self._schema.items):
+            each = [self._came[worker][1][place] for worker in ran]
+            if place in (places.elapsed_s, places.losses):
+                found.append(torch.stack(each).sum(0))
+            elif item.kind == DISCRETE:
+                found.append(self._came[heaviest][1][place].clone())
+            elif item.kind == PARAMETER:
+                found.append(torch.zeros(item.shape, dtype=torch.float64))
+            else:
+                found.append(_mean(each, [self._came[worker][0] for worker in ran]).to(item.dtype))
+        changing = (*places.learning, *places.variates)
+        for place, total in zip(changing, self._total({worker: sent[worker] for worker in ran}), strict=True):
+            found[place] = total
+        return found
+
+    def _total(self, sent: Mapping[int, list[Sent]]) -> list[Tensor]:
+        """Of deltas, and of variates' changes behind them."""
+        changing = (*self._places.learning, *self._places.variates)
+        if self._defence is not None:
+            updates = [
+                Update(client=one.client, weight=one.weight, steps=one.steps, delta=self._tensors(worker, changing))
+                for worker, (one,) in sent.items()
+            ]
+            return self._defence.combined(updates)
+        weighting = self._rule.weighting
+        scale = weighting.scale([one for found in sent.values() for one in found])
+        shares = {worker: scale * sum(map(weighting.factor, found)) for worker, found in sent.items()}
+        return [
+            sum(
+                (shares[worker] * self._came[worker][1][place].double() for worker in sent),
+                torch.zeros((), dtype=torch.float64),
+            )
+            for place in changing
+        ]
+
+    def _tensors(self, worker: int, places: Sequence[int]) -> list[Tensor]:
+        return [self._came[worker][1][place] for place in places]
+
+
+class FederatedModel(GlobalModel):
+    """Moves by a rule; says with each model who runs which clients.
+
+    Args:
+        workers: those that are there, asked for when a round begins.
+    """
+
+    def __init__(
+        self,
+        state: FederatedState,
+        schema: Schema,
+        optimizer: torch.optim.Optimizer,
+        rule: Rule,
+        fleet: Fleet,
+        workers: Callable[[], Sequence[int]],
+    ) -> None:
+        super().__init__(state, schema, "delta", optimizer)
+        self._places, self._rule, self._fleet, self._workers = Places(schema, state), rule, fleet, workers
+        self._fresh = rule.state_dict()
+        self._notes: list[dict[str, Any]] = []
+
+    def begin(self) -> None:
+        self._fleet.begin(self._workers())
+        values = list(self.values)
+        values[self._places.owners] = torch.tensor(self._fleet.owners, dtype=torch.int16)
+        self._put(values)
+        super().begin()
+
+    def move(self, mean: Sequence[Tensor], reference: Sequence[Tensor]) -> None:
+        places, values = self._places, list(mean)
+        changing = (*places.learning, *places.variates)
+        participants = int((mean[places.elapsed_s] > 0).sum())
+        steps = self._rule.move([mean[place] for place in changing], participants)
+        for place, step in zip(places.learning, steps, strict=True):
+            values[place] = self.values[place].double() + step
+        for place, variate in zip(places.variates, getattr(self._rule, "variate", ()), strict=True):
+            values[place] = variate
+        self._put(values)
+        self._notes.append(self._fleet.note())
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        taken, self._notes = self._notes, []
+        return taken
+
+    def go_back(self) -> None:
+        """With the rule as it was at first, since its momenta led away, too; clients forget what they kept."""
+        super().go_back()
+        self._rule.load_state_dict(self._fresh)
+        values = list(self.values)
+        for place in self._places.variates:
+            values[place] = torch.zeros_like(values[place])
+        self._put(values)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "rule": self._rule.state_dict(), "fleet": self._fleet.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._rule.load_state_dict(state["rule"])
+        self._fleet.load_state_dict(state["fleet"])
+
+
+def _mean(tensors: Sequence[Tensor], weights: Sequence[int]) -> Tensor:
+    total = sum(
+        (weight * tensor.double() for tensor, weight in zip(tensors, weights, strict=True)),
+        torch.zeros((), dtype=torch.float64),
+    )
+    return total / sum(weights)
+
+
+class Federation(Making):
+    """Of a federated server."""
+
+    fewest_samples = 0
+    """A worker may have run no client of a round."""
+
+    def __init__(self, state: FederatedState, fleet: Fleet, rule: Rule, defence: Defence | None) -> None:
+        self._state, self._fleet, self._rule, self._defence = state, fleet, rule, defence
+
+    def model(
+        self,
+        model: nn.Module,
+        schema: Schema,
+        payload: str,
+        optimizer: torch.optim.Optimizer,
+        clients: Callable[[], Sequence[int]],
+    ) -> GlobalModel:
+        return FederatedModel(self._state, schema, optimizer, self._rule, self._fleet, clients)
+
+    def mean(self, schema: Schema, clients: Sequence[int]) -> Mean:
+        return Gathered(schema, Places(schema, self._state), self._fleet, self._rule, self._defence)

@@ -1,0 +1,71 @@
+"""A model with what federated rounds send beside it, as one module: whatever carries models carries all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+NOBODY = -1
+
+
+class FederatedState(nn.Module):
+    """Beside the model: who runs which clients, what clients report, and the server's control variates, if any.
+
+    Variates are parameters, so that they travel as the model does: as differences, by any codec. What is in no
+    difference is sent as it is: 2 bytes a client down, 14 up, before anything shortens them.
+
+    Args:
+        clients: all there are, whoever takes part.
+        variates: whether there are control variates; one for each parameter of the model, 0 at first.
+    """
+
+    owners: Tensor
+    """int16 (clients): the worker that runs each in this round, or NOBODY."""
+    elapsed_s: Tensor
+    """float64 (clients): emulated seconds that each took; 0: it did not take part."""
+    losses: Tensor
+    """float32 (clients): mean of each in this round."""
+
+    def __init__(self, model: nn.Module, clients: int, *, variates: bool) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("owners", torch.full((clients,), NOBODY, dtype=torch.int16))
+        self.register_buffer("elapsed_s", torch.zeros(clients, dtype=torch.float64))
+        self.register_buffer("losses", torch.zeros(clients, dtype=torch.float32))
+        self._variates = nn.ParameterList(torch.zeros_like(one) for one in self.learning) if variates else None
+
+    def forward(self, *given: Any) -> Any:
+        """The model's."""
+        return self.model(*given)
+
+    @property
+    def learning(self) -> list[nn.Parameter]:
+        """The model's parameters that learn, in order."""
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
+    @property
+    def variates(self) -> list[nn.Parameter]:
+        """Of each of these the server's control variate; none where there are none."""
+        return [] if self._variates is None else list(self._variates)
+
+    @property
+    def statistics(self) -> list[Tensor]:
+        """The model's own buffers."""
+        return list(self.model.buffers())
+
+    def owned(self, worker: int) -> list[int]:
+        """Clients that `worker` runs in this round, ascending."""
+        return [int(client) for client in (self.owners == worker).nonzero().flatten()]
+
+    def report(self, reports: Sequence[tuple[int, float, float]]) -> None:
+        """
+        Args:
+            reports: (client, emulated seconds, mean loss) of those that this rank has run; of all others nothing.
+        """
+        self.elapsed_s.zero_()
+        self.losses.zero_()
+        for client, elapsed_s, loss in reports:
+            self.elapsed_s[client], self.losses[client] = elapsed_s, loss

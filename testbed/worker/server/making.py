@@ -1,0 +1,46 @@
+"""What a server makes of a round: the mean of what clients send, and the model that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from testbed.worker.server.average import Average
+from testbed.worker.server.global_model import GlobalModel
+from testbed.worker.server.schema import Schema
+
+
+class Mean(Protocol):
+    """Of one round."""
+
+    def add(self, client: int, weight: float, tensors: Sequence[Tensor]) -> None: ...
+
+    def mean(self) -> list[Tensor]: ...
+
+
+class Making:
+    """The mean by samples, and what `GlobalModel` makes of it."""
+
+    fewest_samples = 1
+    """That a client has to have trained on, for its update to be taken."""
+
+    def model(
+        self,
+        model: nn.Module,
+        schema: Schema,
+        payload: str,
+        optimizer: torch.optim.Optimizer,
+        clients: Callable[[], Sequence[int]],
+    ) -> GlobalModel:
+        """
+        Args:
+            clients: those that are there, whenever it is asked.
+        """
+        return GlobalModel(model, schema, payload, optimizer)
+
+    def mean(self, schema: Schema, clients: Sequence[int]) -> Mean:
+        """Of a round that has just begun, of these clients."""
+        return Average(schema, clients)

@@ -1,0 +1,209 @@
+"""Federated learning: many clients with samples of their own, of which some take part in each round."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from compressors.base import Compressor
+from testbed.core import parameter_faults
+from testbed.core.bound_rounds import BoundSchedule
+from testbed.core.break_even import Gate
+from testbed.core.errors import InputError
+from testbed.core.federated.partitions import Dirichlet, Partition
+from testbed.core.federated.sampling import Sampling
+from testbed.worker.federated.attacks import Attack
+from testbed.worker.federated.fleet import PLACEMENTS, Fleet
+from testbed.worker.federated.local import LocalClient
+from testbed.worker.federated.methods import Method
+from testbed.worker.federated.population import Population
+from testbed.worker.federated.robust import Defence
+from testbed.worker.federated.sequence import ClientSequence
+from testbed.worker.federated.server_model import Federation
+from testbed.worker.federated.state import FederatedState
+from testbed.worker.server.making import Making
+from testbed.worker.server.plan import Plan
+from testbed.worker.server.served import Served
+from testbed.worker.server.source import Training
+from testbed.worker.strategy import WorkerContext
+from testbed.worker.workload import NumberedWorkload, Workload
+
+_MOST_CLIENTS = 32_767
+
+
+class Federated(Served):
+    """Rounds of a server, its workers, and the clients that these run, one after another. A step is a round.
+
+    McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017,
+    arXiv:1602.05629 (fedavg), and what has followed: see `testbed.worker.federated.rules` and `.corrections`. Samples
+    belong to clients for good, by a partition; in each round the server draws clients, and each takes `local_epochs`
+    over its own samples, from the server's parameters, with a new optimizer. Clients are no processes: as in Tang et
+    al., "FedML Parrot", arXiv:2303.01778, the server places them on its workers, each of which sends one mean of all
+    that it has run. So bytes are those of workers. Where as many clients take part as there are workers, each worker
+    runs one, and links carry what they would of clients.
+
+    Rank 0 is the server, the others are its workers. Messages, codecs, bounds, timeouts and who is lost are those of
+    `testbed.worker.strategies.parameter_server`, with payload=delta each way. With scaffold, parameters and control
+    variates travel: twice the bytes each way. Clients that keep something (scaffold, feddyn) stay on the worker that
+    ran them first; a worker that is lost takes their memory along, and one that comes back begins with none.
+    Cost in memory of a worker, with these two methods: 4 bytes a parameter and client.
+
+    Args:
+        method: fedavg, fedprox, fedavgm, fedadam, fedyogi, fedadagrad, fednova, scaffold or feddyn.
+        server: parameters of the server's rule, as learning_rate, momentum, beta1, beta2, tau.
+        mu, alpha: of fedprox (0.01), and of feddyn (0.01).
+        learning_rate, momentum: of clients' SGD; a learning rate of None: clients take the workload's optimizer.
+        clients: how many there are.
+        participants: of a round, or all where there are fewer; None: all.
+        partition: how samples are divided, given as `{_target_: …}`; None: `Dirichlet`, alpha 0.3.
+        local_epochs: of a client in a round.
+        placement: longest_first, by what clients have taken so far on each worker, or equal: equally many on each.
+        speeds: of each worker; one of 0.5 takes twice as long for a client. None: all alike.
+        defence: what stands for the mean, given as `{_target_: …}`; a worker runs one client then.
+        attack, attackers: so many clients, the first ones, lie that way; given as `{_target_: …}`.
+        uplink, downlink, and what follows: as of `testbed.worker.strategies.parameter_server`; payload=delta.
+
+    Raises:
+        ValueError: a parameter is not one of these.
+    """
+
+    name = "federated"
+
+    def __init__(
+        self,
+        *,
+        method: str = "fedavg",
+        server: Mapping[str, Any] | None = None,
+        mu: float | None = None,
+        alpha: float | None = None,
+        learning_rate: float | None = 0.05,
+        momentum: float = 0.0,
+        clients: int = 100,
+        participants: int | None = None,
+        partition: Partition | None = None,
+        local_epochs: int = 1,
+        placement: str = "longest_first",
+        speeds: Sequence[float] | None = None,
+        defence: Defence | None = None,
+        attack: Attack | None = None,
+        attackers: int = 0,
+        uplink: Mapping[str, Any] | None = None,
+        downlink: Mapping[str, Any] | None = None,
+        bound: BoundSchedule | None = None,
+        probe_samples: int = 200,
+        round_timeout_s: float = 120.0,
+        gate: bool | Gate = False,
+        decoders: int = 0,
+        checkpoint: bool = False,
+    ) -> None:
+        parameter_faults.raise_all(
+            parameter_faults.whole("clients", clients, 1, _MOST_CLIENTS),
+            None if participants is None else parameter_faults.whole("participants", participants, 1),
+            parameter_faults.whole("local_epochs", local_epochs, 1),
+            parameter_faults.choice("placement", placement, PLACEMENTS),
+            parameter_faults.whole("attackers", attackers, 0),
+            None if bool(attackers) == (attack is not None) else "attack, attackers: give both, or none",
+            *(parameter_faults.number(f"speeds[{i}]", s, above=0, most=1) for i, s in enumerate(speeds or ())),
+            *_payload_faults({"uplink": uplink, "downlink": downlink}),
+        )
+        self._method = Method(
+            name=method, server=server or {}, mu=mu, alpha=alpha, learning_rate=learning_rate, momentum=momentum
+        )
+        self.clients, self.participants = clients, min(participants or clients, clients)
+        self.partition = Dirichlet() if partition is None else partition
+        self.local_epochs, self.placement, self.speeds = local_epochs, placement, speeds
+        self.defence, self.attack, self.attackers = defence, attack, attackers
+        super().__init__(
+            local_steps=1,
+            uplink=uplink,
+            downlink=downlink,
+            bound=bound,
+            probe_samples=probe_samples,
+            round_timeout_s=round_timeout_s,
+            gate=gate,
+            decoders=decoders,
+            checkpoint=checkpoint,
+        )
+
+    def part(self, rank: int, world_size: int) -> None:
+        """Samples are clients'."""
+
+    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        name = f"strategy={self.name}"
+        yield from super().faults(compressor, workload, world_size)
+        workers = world_size - 1
+        if workers < 1:
+            yield f"{name}: a server takes one worker at least beside it; use workers=2 or more"
+            return
+        if self.speeds is not None and len(self.speeds) != workers:
+            yield f"{name} strategy.speeds: {len(self.speeds)} for {workers} workers; give one for each but the server"
+        if self.defence is not None and self.participants != workers:
+            yield (
+                f"{name} strategy.defence: sees what each client sends, so each worker runs one; use"
+                f" strategy.participants={workers}, or workers={self.participants + 1}"
+            )
+        if not isinstance(workload, NumberedWorkload):
+            yield f"{name}: {type(workload).__name__} has no samples that could be divided among clients"
+        elif not workload.has_labels:
+            yield f"{name}: {type(workload).__name__} has no labels, by which samples are divided among clients"
+        elif self.clients * self.partition.least > workload.samples():
+            yield f"{name} strategy.clients={self.clients}: there are {workload.samples()} samples; use fewer clients"
+
+    def bind(self, context: WorkerContext) -> None:
+        if context.comm.networked:
+            self._state = FederatedState(context.model, self.clients, variates=self._method.has_variates)
+            context = dataclasses.replace(context, model=self._state)
+        super().bind(context)
+
+    def _drawn(self) -> int | None:
+        return None if self._training is None else self.local_epochs * self._training.samples
+
+    def _trains(self, up: Plan) -> Training:
+        context, worker = self._context, self._context.comm.rank - 1
+        population = self._population()
+        speed = 1.0 if self.speeds is None else self.speeds[worker]
+        local = LocalClient(context, self._workload, self._state, population, self._method, speed)
+        return ClientSequence(
+            worker, self._state, population, self._method, local, attack=self.attack, attackers=self.attackers
+        )
+
+    def _making(self) -> Making:
+        population, rule = self._population(), self._method.rule(self.clients)
+        fleet = Fleet(
+            population,
+            self._method,
+            Sampling(count=self.participants, seed=self._context.spec.seed),
+            workers=self._context.comm.world_size - 1,
+            placement="equal" if self.defence is not None else self.placement,
+            stays=self._method.remembers,
+        )
+        return Federation(self._state, fleet, rule, self.defence)
+
+    def _population(self) -> Population:
+        """Of the samples that are not held out."""
+        spec, numbers = self._context.spec, self._workload.left()
+        labels = self._workload.labels()[numbers].tolist()
+        try:
+            parts = self.partition.divide(labels, self.clients, spec.seed)
+        except ValueError as error:
+            raise InputError(*(f"strategy.{line}" for line in str(error).splitlines())) from error
+        return Population(
+            [numbers[part].tolist() for part in parts],
+            batch_size=spec.batch_size,
+            epochs=self.local_epochs,
+            seed=spec.seed,
+        )
+
+    @property
+    def _workload(self) -> NumberedWorkload:
+        workload = self._context.workload
+        assert isinstance(workload, NumberedWorkload), "refused otherwise"
+        return workload
+
+
+def _payload_faults(given: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
+    for direction, asked in given.items():
+        payload = (asked or {}).get("payload", "delta")
+        if payload != "delta":
+            yield f"{direction}.payload={payload}: must be delta; what clients have changed is what rules go by"
