@@ -95,8 +95,8 @@ class Workload(ABC):
     def labels(self) -> Tensor:
         """What training samples are split by where clients are to have unlike data, int64 [samples], each at least 0.
 
-        In the order of the samples' numbers, those held out by `hold_out` too. The same tensor each time: not to be
-        changed. Not every number up to the highest need occur.
+        In the order of the samples' numbers, those held out by `hold_out` too. Not to be changed: it may be the data
+        themselves. Not every number up to the highest need occur.
 
         Raises:
             InputError: samples have none.

@@ -112,6 +112,7 @@ def test_an_epoch_covers_every_image_once(folder: Path) -> None:
     parts = [Cifar10(path=str(folder)).batch(0, rank=rank, world_size=4, batch_size=10, seed=3) for rank in range(4)]
     expected = cifar10._data(folder)[0][1]
     assert torch.cat([labels for _, labels in parts]).sort().values.tolist() == expected.sort().values.tolist()
+    assert torch.equal(Cifar10(path=str(folder)).labels(), expected)
 
 
 def test_crops_and_mirrors_are_those_drawn() -> None:

@@ -1,0 +1,74 @@
+"""Labels of samples, by which clients are given unlike data."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from testbed.core.errors import InputError
+from testbed.worker import workloads
+from testbed.worker.workload import LABELLED, NumberedWorkload, Workload
+from testbed.worker.workloads.bytelm import CONTEXT, Bytelm, library, read_corpus
+from testbed.worker.workloads.digits import Digits
+from testbed.worker.workloads.glyphs import Glyphs
+from testbed.worker.workloads.replay import Replay
+
+
+def test_those_that_are_said_to_have_labels_have_them() -> None:
+    named = {}
+    for module in pkgutil.iter_modules(workloads.__path__):
+        found = importlib.import_module(f"{workloads.__name__}.{module.name}")
+        for kind in vars(found).values():
+            if inspect.isclass(kind) and issubclass(kind, Workload) and kind.__module__ == found.__name__:
+                named[module.name] = kind
+    assert tuple(sorted(name for name, kind in named.items() if kind.has_labels)) == LABELLED
+    for kind in named.values():
+        assert kind.has_labels == (kind.labels is not Workload.labels)
+        # a sample of a label is drawn by its number
+        assert issubclass(kind, NumberedWorkload) or not kind.has_labels
+
+
+def test_a_workload_without_labels_says_which_have_some() -> None:
+    with pytest.raises(InputError) as caught:
+        Replay(model="resnet18").labels()
+    (fault,) = caught.value.faults
+    assert fault.startswith("Replay was asked for the labels of its samples")
+    assert "blocks, bytelm, cifar10, digits, glyphs, sensors" in fault and "`labels`" in fault
+
+
+@pytest.mark.parametrize("workload", [Digits(), Glyphs()], ids=["digits", "glyphs"])
+def test_labels_of_images_are_what_is_to_be_found(workload: NumberedWorkload) -> None:
+    labels = workload.labels()
+    assert labels.dtype == torch.int64 and labels.shape == (workload.samples(),)
+    chosen = torch.tensor([workload.samples() - 1, 0, 5, 5])
+    assert torch.equal(workload.picked(chosen)[1], labels[chosen])
+    workload.hold_out(100, seed=0)
+    assert torch.equal(workload.labels(), labels)
+
+
+def test_labels_of_text_are_the_files_that_samples_begin_in() -> None:
+    labels = Bytelm().labels()
+    assert labels.dtype == torch.int64 and labels.shape == (Bytelm().samples(),)
+    assert labels[0] == 0 and (labels.diff() >= 0).all()
+    text = bytes(read_corpus(library()).train.tolist())
+    argparse = (library() / "argparse.py").read_bytes()
+    start = text.index(argparse)
+    inside = range(-(-start // CONTEXT), (start + len(argparse)) // CONTEXT + 1)
+    (label,) = labels[inside.start : inside.stop].unique().tolist()
+    assert (labels == label).nonzero().flatten().tolist() == list(inside)
+
+
+def test_of_files_shorter_than_a_sample_those_with_a_beginning_have_a_label(tmp_path: Path) -> None:
+    for name, size in {"b.py": 63, "c.py": 1, "d.py": 99, "e.py": 63, "g.py": 300}.items():
+        (tmp_path / name).write_bytes(b"#" * size)
+    corpus = read_corpus(tmp_path)
+    assert len(corpus.held_out) == 99, "d.py by its name's hash"
+    # the first one's line end is byte 63; the second one is bytes 64 and 65, the third one 66 to 129
+    assert corpus.files.tolist() == [0, 1, 2, 3, 3, 3]
+    (tmp_path / "c.py").unlink()
+    assert read_corpus(tmp_path).files.tolist() == [0, 1, 2, 2, 2, 2]
