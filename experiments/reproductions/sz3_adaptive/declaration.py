@@ -13,9 +13,8 @@ WORKERS, LOCAL_STEPS, SEEDS = 5, 5, 3
 STEPS = {"glyphs": 400, "bytelm": 300}
 TOPOLOGIES = ("wan100m", "wan1g")
 CLAIMED_PARAMETERS, CLAIMED_GRADIENTS = 7.39, 288
-BOUNDS = {"parameters": (0.03, 0.01, 0.003, 0.001), "differences": (0.3, 0.1, 0.03, 0.01, 0.003)}
-"""Shares of the range of values, as compressors call relative: what the adaptive bound is held against. With parameters
-and 0.1 losses are no numbers any more, and the run fails."""
+BOUNDS = {"parameters": (0.1, 0.03, 0.01, 0.003, 0.001), "differences": (0.3, 0.1, 0.03, 0.01, 0.003)}
+"""Shares of the range of values, as compressors call relative: what the adaptive bound is held against."""
 _PARAMS = ("strategy.uplink.payload=params", "strategy.downlink.payload=params")
 _GRAD = ("strategy.uplink.payload=grad",)
 _SZ3, _RAW = ("compressor=sz3",), ("compressor=none",)
