@@ -37,6 +37,15 @@ def _lasting(folder: Path, **given: Any) -> Launched:
     return Launched(folder, **{"outlived": OUTLIVED, "events": EVENTS, **given})
 
 
+def _started_again(workers: Launched) -> Any:
+    """The server, killed, in its second life."""
+    workers.crash(SERVER)
+    workers.join(SERVER)
+    fake: Any = workers.fakes[0]
+    workers._channels[SERVER] = fake
+    return fake
+
+
 def test_a_server_that_is_to_join_again_is_waited_for(tmp_path: Path) -> None:
     workers = _lasting(tmp_path)
     workers.crash(SERVER)
@@ -49,10 +58,7 @@ def test_a_server_that_is_to_join_again_is_waited_for(tmp_path: Path) -> None:
 
 def test_it_goes_on_and_the_run_ends_with_all(tmp_path: Path) -> None:
     workers = _lasting(tmp_path)
-    workers.crash(SERVER)
-    workers.join(SERVER)
-    fake: Any = workers.fakes[0]
-    workers._channels[SERVER] = fake
+    fake = _started_again(workers)
     fake.told.clear()
     workers.say(0, {"event": "model", "outlived": list(OUTLIVED)})
     workers.say(0, {"event": "warm"})
@@ -109,10 +115,7 @@ def test_one_that_nobody_asked_to_die_ends_the_run_though_a_join_is_to_come(tmp_
 
 def test_one_that_fails_having_come_back_ends_the_run(tmp_path: Path) -> None:
     workers = _lasting(tmp_path)
-    workers.crash(SERVER)
-    workers.join(SERVER)
-    fake: Any = workers.fakes[0]
-    workers._channels[SERVER] = fake
+    _started_again(workers)
     workers.hear()
     workers.say(0, {"event": "fault", "message": "it is no state that a server has left"})
     with pytest.raises(RunError, match=f"worker 0 on {SERVER}: it is no state that a server has left"):

@@ -31,13 +31,7 @@ def test_what_a_broadcast_loses_comes_with_the_next() -> None:
         place = [item.name for item in played.wire.schema.items].index("linear.weight")
         moved = played.model.values[place].clone()
         for number in range(3, 12):
-            played.server.begin(number)
-            for client in played.clients:
-                client.begin(number)
-                client._training.step(batch_of(client.number, number))
-                _put(client._model, client.reference, client)  # nothing is learnt any more
-                client.end(number)
-            played.server.collect(number)
+            _learn_nothing(played, number)
         left = (played.downlink.reference[place] - moved).norm() / moved.norm()
         assert float(left) < 1e-3
 
@@ -50,20 +44,21 @@ def test_what_a_broadcast_of_parameters_loses_is_no_progress_of_clients() -> Non
         place = [item.name for item in played.wire.schema.items].index("linear.weight")
         before = played.model.values[place].clone()
         for number in range(2, 8):
-            played.server.begin(number)
-            for client in played.clients:
-                client.begin(number)
-                client._training.step(batch_of(client.number, number))
-                _put(client._model, client.reference, client)  # nothing is learnt any more
-                client.end(number)
-            played.server.collect(number)
+            _learn_nothing(played, number)
         lost = (played.downlink.reference[place] - before).norm() / before.norm()
         moved = (played.model.values[place] - before).norm() / before.norm()
         assert float(moved) < 1e-6 < 1e-2 < float(lost)
 
 
-def _put(model: Any, tensors: Any, client: Any) -> None:
-    client._wire.schema.put(model, tensors)
+def _learn_nothing(played: Rounds, number: int) -> None:
+    """A round after which all clients have what they were sent."""
+    played.server.begin(number)
+    for client in played.clients:
+        client.begin(number)
+        client._training.step(batch_of(client.number, number))
+        client._wire.schema.put(client._model, client.reference)
+        client.end(number)
+    played.server.collect(number)
 
 
 @pytest.mark.parametrize("change", ["bits", "samples", "table"])
