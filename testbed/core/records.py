@@ -32,6 +32,10 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        and `bound`, what its schedule made of it, are null where no codec goes by bounds
     last_model         rank, step, round, model_bytes, left{}
                        likewise, of the model that all ranks end with, sent after the last step
+    federated_round    rank, step, round, asked, came, expected_s, longest_worker_s, all_clients_s, longest_client_s
+                       of strategy=federated, from the server after a round: clients that were to take part, and did;
+                       emulated seconds of the worker that took longest, as expected (null in the first round) and as
+                       reported, of all clients together, and of the longest one
     region_round       rank, step, round, region, clients, train_loss, model_bytes, update_bytes, sent_bytes, back[],
                        left{}
                        of strategy.region_servers, from the server of a region after the last step of a round: as of

@@ -14,6 +14,8 @@ from testbed.worker.federated.population import Population
 from testbed.worker.federated.state import NOBODY
 
 PLACEMENTS = ("longest_first", "equal")
+_MOST_S = 1e6
+"""What is said to have taken longer is no number to reckon with."""
 
 
 class Fleet:
@@ -72,12 +74,17 @@ class Fleet:
         """
         found = []
         for client, owner in enumerate(self.owners):
-            if owner == worker and elapsed_s[client] > 0:
+            if owner == worker and 0 < elapsed_s[client] < _MOST_S:
                 self._times.observe(worker, self._population.samples(client), elapsed_s[client])
                 self._elapsed_s[client] = elapsed_s[client]
                 steps = self._method.effective_steps(self._population.steps(client))
                 found.append(Sent(client=client, weight=self._population.samples(client), steps=steps))
         return found
+
+    @property
+    def came(self) -> int:
+        """Clients of this round whose part is there."""
+        return len(self._elapsed_s)
 
     def note(self) -> dict[str, Any]:
         """Of the round that has just been, for the record."""
@@ -89,7 +96,7 @@ class Fleet:
             "event": "federated_round",
             "round": self._round - 1,
             "asked": len(asked),
-            "came": len(self._elapsed_s),
+            "came": self.came,
             "expected_s": self._expected_s,
             "longest_worker_s": max(loads.values(), default=0.0),
             "all_clients_s": sum(loads.values()),

@@ -91,7 +91,10 @@ class Gathered:
                 Update(client=one.client, weight=one.weight, steps=one.steps, delta=self._tensors(worker, changing))
                 for worker, (one,) in sent.items()
             ]
-            return self._defence.combined(updates)
+            try:
+                return self._defence.combined(updates)
+            except ValueError as error:
+                raise RunError(f"the round has come to nothing: {error}") from error
         weighting = self._rule.weighting
         scale = weighting.scale([one for found in sent.values() for one in found])
         shares = {worker: scale * sum(map(weighting.factor, found)) for worker, found in sent.items()}
@@ -138,8 +141,7 @@ class FederatedModel(GlobalModel):
     def move(self, mean: Sequence[Tensor], reference: Sequence[Tensor]) -> None:
         places, values = self._places, list(mean)
         changing = (*places.learning, *places.variates)
-        participants = int((mean[places.elapsed_s] > 0).sum())
-        steps = self._rule.move([mean[place] for place in changing], participants)
+        steps = self._rule.move([mean[place] for place in changing], self._fleet.came)
         for place, step in zip(places.learning, steps, strict=True):
             values[place] = self.values[place].double() + step
         for place, variate in zip(places.variates, getattr(self._rule, "variate", ()), strict=True):

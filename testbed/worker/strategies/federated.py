@@ -29,8 +29,6 @@ from testbed.worker.server.source import Training
 from testbed.worker.strategy import WorkerContext
 from testbed.worker.workload import NumberedWorkload, Workload
 
-_MOST_CLIENTS = 32_767
-
 
 class Federated(Served):
     """Rounds of a server, its workers, and the clients that these run, one after another. A step is a round.
@@ -98,7 +96,7 @@ class Federated(Served):
         checkpoint: bool = False,
     ) -> None:
         parameter_faults.raise_all(
-            parameter_faults.whole("clients", clients, 1, _MOST_CLIENTS),
+            parameter_faults.whole("clients", clients, 1),
             None if participants is None else parameter_faults.whole("participants", participants, 1),
             parameter_faults.whole("local_epochs", local_epochs, 1),
             parameter_faults.choice("placement", placement, PLACEMENTS),
@@ -158,6 +156,12 @@ class Federated(Served):
 
     def _drawn(self) -> int | None:
         return None if self._training is None else self.local_epochs * self._training.samples
+
+    def first_step(self) -> int:
+        step = super().first_step()
+        if isinstance(self._training, ClientSequence):
+            self._training.at(step)
+        return step
 
     def _trains(self, up: Plan) -> Training:
         context, worker = self._context, self._context.comm.rank - 1
