@@ -253,7 +253,7 @@ class Server:
         if self.schedule.lossless_uplink:
             return dict.fromkeys(clients, 0.0)
         usual = max(1, sum(self._samples.values()) // max(1, len(self._samples)))
-        samples = [self._samples.get(client, usual) for client in clients]
+        samples = [self._samples.get(client) or usual for client in clients]
         known = [
             ClientFacts(weight=count / sum(samples), train_loss=self._losses.get(client))
             for client, count in zip(clients, samples, strict=True)
