@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TypeGuard
 
 MOST_BLOCK = 2**20
@@ -78,6 +78,13 @@ def learning_rate(value: object) -> str | None:
 
 def flag(name: str, value: object) -> str | None:
     return None if isinstance(value, bool) else f"{name}={shown(value)}: must be true or false"
+
+
+def settings(name: str, value: object) -> str | None:
+    """Parameters by their names, or none."""
+    if value is None or isinstance(value, Mapping):
+        return None
+    return f"{name}={shown(value)}: must be parameters by their names, or null"
 
 
 def choice(name: str, value: object, known: Collection[object]) -> str | None:

@@ -30,8 +30,10 @@ class Parts:
 
     def steps(self, spec: RunSpec) -> int:
         """Optimizer steps of the run."""
-        training = sum(self.strategy.part(rank, spec.workers) is not None for rank in range(spec.workers))
-        return spec.steps or math.ceil((spec.epochs or 0) * self.workload.samples() / (spec.batch_size * training))
+        if spec.epochs is None:
+            return spec.steps or 0
+        training = _training(self.strategy, spec)
+        return math.ceil(spec.epochs * self.workload.samples() / (spec.batch_size * training))
 
 
 def changed_parts(spec: RunSpec, transform: Transform) -> Parts:
@@ -75,6 +77,11 @@ def build_parts(spec: RunSpec) -> Parts:
     if "strategy" in built and spec.batch_size % built["strategy"].micro_batches:
         parts = built["strategy"].micro_batches
         faults.append(f"batch_size={spec.batch_size}: cannot be taken in {parts} equal parts, as the strategy does")
+    if "strategy" in built and spec.epochs is not None and not _training(built["strategy"], spec):
+        faults.append(
+            f"epochs={spec.epochs:g}: strategy={spec.strategy.name} goes by rounds, in which clients take samples of"
+            " their own; give steps, each of which is a round"
+        )
     if {"compressor", "strategy", "workload"} <= built.keys():
         faults += built["strategy"].faults(built["compressor"], built["workload"], spec.workers)
     if "workload" in built and not built["workload"].computes:
@@ -86,6 +93,11 @@ def build_parts(spec: RunSpec) -> Parts:
     if faults:
         raise InputError(*faults)
     return Parts(**built)
+
+
+def _training(strategy: Strategy, spec: RunSpec) -> int:
+    """Ranks that take part of an epoch's batches."""
+    return sum(strategy.part(rank, spec.workers) is not None for rank in range(spec.workers))
 
 
 def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:

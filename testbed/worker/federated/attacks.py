@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from statistics import NormalDist
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,9 @@ from testbed.core.parameter_faults import number, raise_all, whole
 
 
 class Attack(ABC):
+    colludes: ClassVar[bool] = False
+    """Whether what one sends hangs on what the others have learnt, so that one alone does nothing."""
+
     @abstractmethod
     def sent(self, honest: Sequence[Sequence[Tensor]], generator: torch.Generator) -> list[list[Tensor]]:
         """
@@ -104,6 +108,8 @@ class LittleIsEnough(Attack):
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.
     """
+
+    colludes = True
 
     def __init__(self, *, clients: int, attackers: int, z: float | None = None) -> None:
         raise_all(number("z", z, least=0, below=math.inf, null=True), *_faults(clients, attackers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ class Fleet:
         workers: how many there are, from 0; those that are lost are placed nowhere.
         placement: one of PLACEMENTS: by what clients are expected to take on each worker, or equally many on each.
         stays: clients keep something between rounds, so each is always run by the worker that has run it first.
+        one_each: no worker runs two clients of a round, so that no more take part than there are workers. Where clients
+            stay, there are as many as workers.
     """
 
     def __init__(
@@ -35,9 +38,10 @@ class Fleet:
         workers: int,
         placement: str,
         stays: bool,
+        one_each: bool = False,
     ) -> None:
         self._population, self._method, self._sampling = population, method, sampling
-        self._placement, self._stays = placement, stays
+        self._placement, self._stays, self._one_each = "equal" if one_each else placement, stays, one_each
         self._times = ClientTimes(workers)
         self._homes = self._placed(list(range(len(population))), list(range(workers))) if stays else []
         self._round = 0
@@ -52,11 +56,15 @@ class Fleet:
         Raises:
             RunError: no client could take part.
         """
+        if not workers:
+            raise RunError("no worker is left that could run clients")
         everyone = range(len(self._population))
         available = [one for one in everyone if not self._stays or self._homes[one] in workers]
         if not available:
             raise RunError("no client is left: each stays on the worker that has its memory, and these are gone")
         chosen = self._sampling.choose(self._round, available, len(everyone))
+        if self._one_each and len(chosen) > len(workers):
+            chosen = sorted(random.Random(f"one each {self._round}").sample(chosen, len(workers)))
         homes = [self._homes[one] for one in chosen] if self._stays else self._placed(chosen, workers)
         self.owners = [NOBODY] * len(everyone)
         for client, worker in zip(chosen, homes, strict=True):
@@ -70,7 +78,7 @@ class Fleet:
         """Of the clients that `worker` has run.
 
         Args:
-            elapsed_s: as it has reported of each client; those without any were not run.
+            elapsed_s: as it has reported of each client; those without any, or with what is no time, were not run.
         """
         found = []
         for client, owner in enumerate(self.owners):
@@ -83,7 +91,7 @@ class Fleet:
 
     @property
     def came(self) -> int:
-        """Clients of this round whose part is there."""
+        """Clients of this round of which something was sent."""
         return len(self._elapsed_s)
 
     def note(self) -> dict[str, Any]:

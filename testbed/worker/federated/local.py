@@ -98,7 +98,9 @@ class LocalClient:
     def _optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         if self._method.learning_rate is None:
             return self._context.new_optimizer(parameters)
-        return torch.optim.SGD(parameters, lr=self._method.learning_rate, momentum=self._method.momentum)
+        optimizer = torch.optim.SGD(parameters, lr=self._method.learning_rate, momentum=self._method.momentum)
+        self._context.prepare(optimizer)
+        return optimizer
 
     def seed(self, client: int, round_: int) -> int:
         """Of what is random in a client's round."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from testbed.core.federated.weighting import normalised_steps
-from testbed.core.parameter_faults import choice, fraction, number, raise_all
+from testbed.core.parameter_faults import choice, fraction, number, raise_all, settings, shown
 from testbed.worker.federated.adaptive import FedAdagrad, FedAdam, FedYogi
 from testbed.worker.federated.corrections import (
     dynamic,
@@ -62,7 +63,6 @@ class Method:
 
     def __post_init__(self) -> None:
         raise_all(*self._faults())
-        self.rule(1)  # which refuses what it does not know
 
     @property
     def has_variates(self) -> bool:
@@ -75,15 +75,8 @@ class Method:
 
     def rule(self, clients: int) -> Rule:
         """The server's; of so many clients, whoever takes part."""
-        given = dict(self.server)
-        if self.remembers:
-            given["clients"] = clients
-        if self.name == "feddyn":
-            given["alpha"] = self._alpha
-        try:
-            return RULES[self.name](**given)
-        except TypeError as error:
-            raise ValueError(f"server={dict(self.server)}: {RULES[self.name].__name__}: {error}") from error
+        own = {"clients": clients, "alpha": self._alpha}
+        return RULES[self.name](**self.server, **{name: own[name] for name in self._owned})
 
     def correction(self) -> Correction:
         """The clients'."""
@@ -102,21 +95,45 @@ class Method:
     def _alpha(self) -> float:
         return 0.01 if self.alpha is None else self.alpha
 
+    @property
+    def _owned(self) -> tuple[str, ...]:
+        """Parameters of the rule that follow from others."""
+        return {"scaffold": ("clients",), "feddyn": ("clients", "alpha")}.get(self.name, ())
+
     def _faults(self) -> Iterator[str | None]:
-        yield choice("method", self.name, RULES)
+        unknown = choice("method", self.name, RULES)
+        yield unknown
         yield number("learning_rate", self.learning_rate, above=0, below=math.inf, null=True)
         yield fraction("momentum", self.momentum)
         yield number("mu", self.mu, least=0, below=math.inf, null=True)
         yield number("alpha", self.alpha, above=0, below=math.inf, null=True)
         for name, value, owner in (("mu", self.mu, "fedprox"), ("alpha", self.alpha, "feddyn")):
             if value is not None and self.name != owner:
-                yield f"{name}={value:g}: is of method={owner}; leave it out"
+                yield f"{name}={shown(value)}: is of method={owner}; leave it out"
         if self.name in _PLAIN_SGD and self.learning_rate is None:
             yield f"learning_rate=null: method={self.name} reckons with clients' SGD; give its learning rate"
         if self.learning_rate is None and self.momentum:
-            yield f"momentum={self.momentum:g}: is of clients' SGD; give learning_rate too"
+            yield f"momentum={shown(self.momentum)}: is of clients' SGD; give learning_rate too"
         if self.name in ("scaffold", "feddyn") and self.momentum:
-            yield f"momentum={self.momentum:g}: method={self.name} reckons with steps without momentum; use 0"
+            yield f"momentum={shown(self.momentum)}: method={self.name} reckons with steps without momentum; use 0"
+        wrong = settings("server", self.server)
+        yield wrong
+        if not (unknown or wrong):
+            yield from self._server_faults()
+
+    def _server_faults(self) -> Iterator[str]:
+        """What the rule says of its parameters."""
+        rule = RULES[self.name]
+        known = [name for name in inspect.signature(rule).parameters if name not in self._owned]
+        for name, value in self.server.items():
+            if name not in known:
+                told = ", ".join(known) or "no parameters"
+                yield f"server.{name}={shown(value)}: unknown; {rule.__name__} knows: {told}"
+        given = {name: value for name, value in self.server.items() if name in known}
+        try:
+            rule(**given, **dict.fromkeys(self._owned, 1))
+        except ValueError as error:
+            yield from (f"server.{line}" for line in str(error).splitlines())
 
 
 class Correction:

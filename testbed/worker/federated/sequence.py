@@ -64,16 +64,17 @@ class ClientSequence:
     def forget(self) -> None:
         self._local.correction.forget()
 
-    def step(self, batch: Batch) -> float:
-        """A round of all that this worker runs, after which the state is what came of it; their mean loss, 0 if it runs
-        none."""
+    def step(self, batch: Batch) -> float | None:
+        """A round of all that this worker runs, after which the state is what came of it: parameters, and of running
+        statistics the mean by samples; what is discrete is that of the client of most samples. Their mean loss."""
         del batch  # clients have samples of their own
         state = self._state
-        began = [tensor.detach().clone() for tensor in (*state.learning, *state.variates)]
-        buffers = [tensor.clone() for tensor in state.statistics]
-        totals, means = _Total(), _Total()
+        learning = (*state.learning, *state.variates)
+        kept = (*learning, *state.statistics, *state.discrete)
+        began = [tensor.detach().clone() for tensor in kept]
+        totals, means, most, discrete = _Total(), _Total(), 0, list[Tensor]()
         for client in state.owned(self._worker):
-            _put((*state.learning, *state.variates, *state.statistics), (*began, *buffers))
+            _put(kept, began)
             samples = self._population.samples(client)
             trained = self._local.train(client, self._round)
             steps = self._method.effective_steps(self._population.steps(client))
@@ -82,13 +83,15 @@ class ClientSequence:
                 self._weighting.factor(Sent(client=client, weight=samples, steps=steps)),
             )
             means.add(state.statistics, samples)
+            if samples > most:
+                most, discrete = samples, [tensor.clone() for tensor in state.discrete]
             self._reports.append((client, trained.elapsed_s, trained.loss))
         self._round += 1
         if self._reports:
-            moved = [start + change for start, change in zip(began, totals.mean(), strict=True)]
-            _put((*state.learning, *state.variates, *state.statistics), (*moved, *means.mean()))
+            moved = [start + change for start, change in zip(began[: len(learning)], totals.mean(), strict=True)]
+            _put(kept, (*moved, *means.mean(), *discrete))
         state.report(self._reports)
-        return self.mean_loss
+        return self.mean_loss if self._reports else None
 
     def _sent(self, client: int, delta: list[Tensor]) -> list[Tensor]:
         if self._attack is None or client >= self._attackers:

@@ -36,51 +36,51 @@ class Places:
 class Gathered:
     """What workers have sent in a round, in the place of `testbed.worker.server.average.Average`: of deltas the sum by
     the rule's weighting, or by a defence; of the model's statistics the mean by samples, of what is discrete what the
-    worker of most samples has; reports as they are. The same bits in whatever order they come.
+    client of most samples has; reports as they are. The same bits in whatever order they come.
 
     Kept until the end: 4 bytes an element for each worker.
     """
 
     def __init__(self, schema: Schema, places: Places, fleet: Fleet, rule: Rule, defence: Defence | None) -> None:
         self._schema, self._places, self._fleet, self._rule, self._defence = schema, places, fleet, rule, defence
-        self._came: dict[int, tuple[int, Sequence[Tensor]]] = {}
+        self._came: dict[int, Sequence[Tensor]] = {}
 
     def add(self, client: int, weight: float, tensors: Sequence[Tensor]) -> None:
         """
         Args:
             client: the worker.
-            weight: samples of the clients that it has run.
+            weight: not asked for: who has how many samples is known.
         """
         self._schema.require(tensors, f"worker {client}")
-        self._came[client] = int(weight), tensors
+        self._came[client] = tensors
 
     def mean(self) -> list[Tensor]:
         """One tensor for each item, of parameters float64.
 
         Raises:
-            RunError: no client of this round has come.
+            RunError: no client of this round has come, or too few for the defence.
         """
-        places, sent = self._places, {}
-        for worker in sorted(self._came):
-            sent[worker] = self._fleet.sent(worker, self._came[worker][1][places.elapsed_s].tolist())
-        ran = [worker for worker, found in sent.items() if found]
-        if not ran:
+        places = self._places
+        sent = {
+            worker: ran
+            for worker in sorted(self._came)
+            if (ran := self._fleet.sent(worker, self._came[worker][places.elapsed_s].tolist()))
+        }
+        if not sent:
             raise RunError("no client of this round has come: the workers that were to run them are gone")
-        heaviest = max(ran, key=lambda worker: self._came[worker][0])
-        found = []
+        weights = [sum(one.weight for one in ran) for ran in sent.values()]
+        heaviest = max(sent, key=lambda worker: max((one.weight, -one.client) for one in sent[worker]))
+        totals = dict(zip((*places.learning, *places.variates), self._total(sent), strict=True))
+        found: list[Tensor] = []
         for place, item in enumerate(self._schema.items):
-            each = [self._came[worker][1][place] for worker in ran]
+            each = [self._came[worker][place] for worker in sent]
             if place in (places.elapsed_s, places.losses):
                 found.append(torch.stack(each).sum(0))
-            elif item.kind == DISCRETE:
-                found.append(self._came[heaviest][1][place].clone())
             elif item.kind == PARAMETER:
-                found.append(torch.zeros(item.shape, dtype=torch.float64))
+                found.append(totals[place])
             else:
-                found.append(_mean(each, [self._came[worker][0] for worker in ran]).to(item.dtype))
-        changing = (*places.learning, *places.variates)
-        for place, total in zip(changing, self._total({worker: sent[worker] for worker in ran}), strict=True):
-            found[place] = total
+                is_mean = item.kind != DISCRETE
+                found.append(_mean(each, weights).to(item.dtype) if is_mean else self._came[heaviest][place].clone())
         return found
 
     def _total(self, sent: Mapping[int, list[Sent]]) -> list[Tensor]:
@@ -94,20 +94,20 @@ class Gathered:
             try:
                 return self._defence.combined(updates)
             except ValueError as error:
-                raise RunError(f"the round has come to nothing: {error}") from error
+                raise RunError(f"strategy.defence: {error}") from error
         weighting = self._rule.weighting
         scale = weighting.scale([one for found in sent.values() for one in found])
         shares = {worker: scale * sum(map(weighting.factor, found)) for worker, found in sent.items()}
         return [
             sum(
-                (shares[worker] * self._came[worker][1][place].double() for worker in sent),
+                (shares[worker] * self._came[worker][place].double() for worker in sent),
                 torch.zeros((), dtype=torch.float64),
             )
             for place in changing
         ]
 
     def _tensors(self, worker: int, places: Sequence[int]) -> list[Tensor]:
-        return [self._came[worker][1][place] for place in places]
+        return [self._came[worker][place] for place in places]
 
 
 class FederatedModel(GlobalModel):
@@ -163,15 +163,17 @@ class FederatedModel(GlobalModel):
         self._put(values)
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "rule": self._rule.state_dict(), "fleet": self._fleet.state_dict()}
+        own = {"rule": self._rule.state_dict(), "fleet": self._fleet.state_dict(), "notes": list(self._notes)}
+        return {**super().state_dict(), **own}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self._rule.load_state_dict(state["rule"])
         self._fleet.load_state_dict(state["fleet"])
+        self._notes = list(state["notes"])
 
 
-def _mean(tensors: Sequence[Tensor], weights: Sequence[int]) -> Tensor:
+def _mean(tensors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     total = sum(
         (weight * tensor.double() for tensor, weight in zip(tensors, weights, strict=True)),
         torch.zeros((), dtype=torch.float64),

@@ -15,7 +15,7 @@ class FederatedState(nn.Module):
     """Beside the model: who runs which clients, what clients report, and the server's control variates, if any.
 
     Variates are parameters, so that they travel as the model does: as differences, by any codec. What is in no
-    difference is sent as it is: 2 bytes a client down, 14 up, before anything shortens them.
+    difference is sent as it is: 14 bytes a client each way, before anything shortens them.
 
     Args:
         clients: all there are, whoever takes part.
@@ -53,8 +53,13 @@ class FederatedState(nn.Module):
 
     @property
     def statistics(self) -> list[Tensor]:
-        """The model's own buffers."""
-        return list(self.model.buffers())
+        """The model's own buffers of floats."""
+        return [buffer for buffer in self.model.buffers() if buffer.is_floating_point()]
+
+    @property
+    def discrete(self) -> list[Tensor]:
+        """Its other buffers, such as counters, of which no mean is made."""
+        return [buffer for buffer in self.model.buffers() if not buffer.is_floating_point()]
 
     def owned(self, worker: int) -> list[int]:
         """Clients that `worker` runs in this round, ascending."""

@@ -62,8 +62,11 @@ class Served(Strategy):
         checkpoint: bool = False,
     ) -> None:
         self.schedule: BoundSchedule = AdaptiveBound() if bound is None else bound
-        self._asked = {"up": dict(uplink or {}), "down": dict(downlink or {})}
+        asked = {"up": uplink, "down": downlink}
+        self._asked = {way: dict(one) if isinstance(one, Mapping) else {} for way, one in asked.items()}
         parameter_faults.raise_all(
+            parameter_faults.settings("uplink", uplink),
+            parameter_faults.settings("downlink", downlink),
             parameter_faults.whole("local_steps", local_steps, 1),
             parameter_faults.whole("probe_samples", probe_samples, 1),
             parameter_faults.number("round_timeout_s", round_timeout_s, above=0, below=float("inf")),
@@ -220,12 +223,16 @@ class Served(Strategy):
             self.schedule,
             gate=self.gate,
             decoders=self.decoders,
-            local_steps=self.local_steps,
+            local_steps=self._most_steps(),
             round_timeout_s=self.round_timeout_s,
             places=self._places(context.world_size),
             checkpoint=self.checkpoint,
             making=self._making,
         )
+
+    def _most_steps(self) -> int:
+        """Steps of a device that a client may take in a round."""
+        return self.local_steps
 
     def _drawn(self) -> int | None:
         """Samples of the step, where clients do not train on the batch that is given."""

@@ -43,5 +43,5 @@ class Source(Protocol):
 class Training(Source, Protocol):
     """A client's own."""
 
-    def step(self, batch: Batch) -> float:
-        """Of one batch its loss."""
+    def step(self, batch: Batch) -> float | None:
+        """Of one batch its loss; None: it has trained on nothing."""

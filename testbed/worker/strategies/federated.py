@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from compressors.base import Compressor
@@ -95,34 +97,28 @@ class Federated(Served):
         decoders: int = 0,
         checkpoint: bool = False,
     ) -> None:
+        asked = partial(Method, name=method, server={} if server is None else server, mu=mu, alpha=alpha)
+        asked = partial(asked, learning_rate=learning_rate, momentum=momentum)
+        begin = partial(super().__init__, local_steps=1, uplink=uplink, downlink=downlink, bound=bound, gate=gate)
+        begin = partial(begin, probe_samples=probe_samples, round_timeout_s=round_timeout_s)
         parameter_faults.raise_all(
             parameter_faults.whole("clients", clients, 1),
             None if participants is None else parameter_faults.whole("participants", participants, 1),
             parameter_faults.whole("local_epochs", local_epochs, 1),
             parameter_faults.choice("placement", placement, PLACEMENTS),
-            parameter_faults.whole("attackers", attackers, 0),
-            None if bool(attackers) == (attack is not None) else "attack, attackers: give both, or none",
-            *(parameter_faults.number(f"speeds[{i}]", s, above=0, most=1) for i, s in enumerate(speeds or ())),
-            *_payload_faults({"uplink": uplink, "downlink": downlink}),
+            *_speed_faults(speeds),
+            _part_fault("partition", partition, Partition),
+            _part_fault("defence", defence, Defence),
+            *_attack_faults(attack, attackers, clients),
+            *_travel_faults({"uplink": uplink, "downlink": downlink}),
+            *_faults_of(asked),
+            *_faults_of(partial(begin, decoders=decoders, checkpoint=checkpoint)),
         )
-        self._method = Method(
-            name=method, server=server or {}, mu=mu, alpha=alpha, learning_rate=learning_rate, momentum=momentum
-        )
+        self._method = asked()
         self.clients, self.participants = clients, min(participants or clients, clients)
         self.partition = Dirichlet() if partition is None else partition
         self.local_epochs, self.placement, self.speeds = local_epochs, placement, speeds
         self.defence, self.attack, self.attackers = defence, attack, attackers
-        super().__init__(
-            local_steps=1,
-            uplink=uplink,
-            downlink=downlink,
-            bound=bound,
-            probe_samples=probe_samples,
-            round_timeout_s=round_timeout_s,
-            gate=gate,
-            decoders=decoders,
-            checkpoint=checkpoint,
-        )
 
     def part(self, rank: int, world_size: int) -> None:
         """Samples are clients'."""
@@ -136,11 +132,8 @@ class Federated(Served):
             return
         if self.speeds is not None and len(self.speeds) != workers:
             yield f"{name} strategy.speeds: {len(self.speeds)} for {workers} workers; give one for each but the server"
-        if self.defence is not None and self.participants != workers:
-            yield (
-                f"{name} strategy.defence: sees what each client sends, so each worker runs one; use"
-                f" strategy.participants={workers}, or workers={self.participants + 1}"
-            )
+        if self.defence is not None:
+            yield from (f"{name} strategy.defence: {fault}" for fault in self._defence_faults(self.defence, workers))
         if not isinstance(workload, NumberedWorkload):
             yield f"{name}: {type(workload).__name__} has no samples that could be divided among clients"
         elif not workload.has_labels:
@@ -148,11 +141,33 @@ class Federated(Served):
         elif self.clients * self.partition.least > workload.samples():
             yield f"{name} strategy.clients={self.clients}: there are {workload.samples()} samples; use fewer clients"
 
+    def _defence_faults(self, defence: Defence, workers: int) -> Iterator[str]:
+        if self.participants != workers:
+            yield (
+                "sees what each client sends, so each worker runs one; use"
+                f" strategy.participants={workers}, or workers={self.participants + 1}"
+            )
+        if self.participants < (least := defence.least_clients):
+            yield (
+                f"{type(defence).__name__} needs {least} clients a round, and {self.participants} take part; use more"
+                " of them, or let fewer lie"
+            )
+        if self._method.remembers and self.clients != workers:
+            yield (
+                f"each worker runs one client, and those of method={self._method.name} stay on theirs; use"
+                f" strategy.clients={workers}, or another method"
+            )
+
     def bind(self, context: WorkerContext) -> None:
         if context.comm.networked:
             self._state = FederatedState(context.model, self.clients, variates=self._method.has_variates)
             context = dataclasses.replace(context, model=self._state)
         super().bind(context)
+
+    def _most_steps(self) -> int:
+        """Were all clients on the slowest worker."""
+        samples = self.local_epochs * self._context.workload.samples()
+        return math.ceil(samples / self._context.spec.batch_size / min(self.speeds or (1.0,)))
 
     def _drawn(self) -> int | None:
         return None if self._training is None else self.local_epochs * self._training.samples
@@ -179,8 +194,9 @@ class Federated(Served):
             self._method,
             Sampling(count=self.participants, seed=self._context.spec.seed),
             workers=self._context.comm.world_size - 1,
-            placement="equal" if self.defence is not None else self.placement,
+            placement=self.placement,
             stays=self._method.remembers,
+            one_each=self.defence is not None,
         )
         return Federation(self._state, fleet, rule, self.defence)
 
@@ -206,8 +222,48 @@ class Federated(Served):
         return workload
 
 
-def _payload_faults(given: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
+def _travel_faults(given: Mapping[str, object]) -> Iterator[str]:
     for direction, asked in given.items():
-        payload = (asked or {}).get("payload", "delta")
+        if not isinstance(asked, Mapping):
+            continue
+        payload = asked.get("payload", "delta")
         if payload != "delta":
-            yield f"{direction}.payload={payload}: must be delta; what clients have changed is what rules go by"
+            told = parameter_faults.shown(payload)
+            yield f"{direction}.payload={told}: must be delta; what clients have changed is what rules go by"
+        if asked.get("importance") is True:
+            yield f"{direction}.importance=True: is by gradients, of which clients here keep none; leave it out"
+
+
+def _speed_faults(speeds: object) -> Iterator[str | None]:
+    if speeds is None:
+        return
+    if isinstance(speeds, Sequence) and not isinstance(speeds, str):
+        yield from (parameter_faults.number(f"speeds[{i}]", one, above=0, most=1) for i, one in enumerate(speeds))
+    else:
+        yield f"speeds={parameter_faults.shown(speeds)}: must be a number for each worker, or null"
+
+
+def _attack_faults(attack: Attack | None, attackers: int, clients: int) -> Iterator[str | None]:
+    unknown = _part_fault("attack", attack, Attack)
+    yield unknown
+    wrong = parameter_faults.whole("attackers", attackers, 0, clients if isinstance(clients, int) else None)
+    yield wrong
+    if not wrong and bool(attackers) != (attack is not None):
+        yield "attack, attackers: give both, or none"
+    if attack is not None and not unknown and attack.colludes:
+        told = type(attack).__name__
+        yield f"attack={told}: goes by what several attackers have learnt, and clients lie one by one; use another"
+
+
+def _part_fault(name: str, given: object, kind: type) -> str | None:
+    if given is None or isinstance(given, kind):
+        return None
+    return f"{name}={parameter_faults.shown(given)}: must be a {kind.__name__}, given as {{_target_: …}}, or null"
+
+
+def _faults_of(make: Callable[[], object]) -> Iterator[str]:
+    """What it refuses."""
+    try:
+        make()
+    except ValueError as error:
+        yield from str(error).splitlines()
