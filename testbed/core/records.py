@@ -36,6 +36,12 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        of strategy=federated, from the server after a round: clients that were to take part, and did;
                        emulated seconds of the worker that took longest, as expected (null in the first round) and as
                        reported, of all clients together, and of the longest one
+    fedbuff_version    rank, step, version, clients[], workers, staleness_mean, staleness_max, train_loss, model_bytes,
+                       update_bytes, all_clients_s, longest_client_s, left{}
+                       of strategy=fedbuff, from the server after each version of the model: the clients of which it is
+                       made, in the order in which they came; versions that there were since each began; what the
+                       tensors of all models sent since the last version took as coded, and of these updates; emulated
+                       seconds that the clients took; how many workers there are, and why others are out
     region_round       rank, step, round, region, clients, train_loss, model_bytes, update_bytes, sent_bytes, back[],
                        left{}
                        of strategy.region_servers, from the server of a region after the last step of a round: as of

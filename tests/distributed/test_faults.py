@@ -12,6 +12,9 @@ import pytest
 from testbed.core.errors import EXIT_FAILED
 from tests.distributed.harness import HANG_S, STRATEGIES, OnEvent, Workers, make_spec, run
 
+OUTLIVING = ("parameter_server", "federated", "fedbuff")
+"""Strategies whose server goes on without a worker."""
+
 
 def _at_step(step: int, signal_number: int, rank: int, at_s: list[float]) -> OnEvent:
     """Notes when."""
@@ -27,7 +30,7 @@ def _at_step(step: int, signal_number: int, rank: int, at_s: list[float]) -> OnE
 @pytest.mark.parametrize(
     ("strategy", "params"),
     [
-        *(pytest.param(strategy, {}, id=strategy) for strategy in STRATEGIES if strategy != "parameter_server"),
+        *(pytest.param(strategy, {}, id=strategy) for strategy in STRATEGIES if strategy not in OUTLIVING),
         pytest.param("dear", {"collective": "hierarchical"}, id="dear over regions"),
     ],
 )

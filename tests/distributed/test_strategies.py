@@ -25,10 +25,13 @@ PARAMS: dict[str, dict[str, Any]] = {
     "dear": {"collective": "ring", "bucket_size": "256 KiB"},
     "slamb": {"sync_every": 2},
     "parameter_server": {"local_steps": 2},
+    "fedbuff": {"size": 1},
     **{name: {"factor_every": 2, "inverse_every": 2} for name in STRATEGIES if name.endswith("kfac")},
 }
 """So that a short training has exchanges, and `dear` the sums of `ddp`."""
 STEPS, KEPT = 8, 5
+WHOLE = ("fedbuff",)
+"""Of which half of what is sent, models, goes down uncompressed; they leave no checkpoint."""
 OF_ONE_CLASS = ("dkfac", "mpd_kfac", "spd_kfac", "dp_kfac")
 """With `pad_kfac`, which stands for them where what they differ in does not matter."""
 
@@ -82,16 +85,16 @@ def test_every_strategy_trains_with_a_compressor_or_refuses_it(
         for name in (f"{strategy} {compressor}", f"{strategy} none", "ddp none")
     )
     beside = max(0, uncompressed - dense)  # what second-order methods send is not compressed
-    assert beside < sent <= beside + (dense if compressor == "none" else 0.6 * dense)
+    share = 0.8 if strategy in WHOLE else 0.6
+    assert beside < sent <= beside + (dense if compressor == "none" else share * dense)
 
 
 def _kept() -> dict[str, dict[str, Any]]:
     """What is interrupted, by name: momentum and Adam, and compressors that keep a residual or a subspace."""
     small = {strategy: {"workload_params": SMALL} for strategy in OF_ONE_CLASS}
-    found = {
-        f"{strategy} momentum": _given(strategy, batch_size=8, **small.get(strategy, {})) for strategy in STRATEGIES
-    }
-    for strategy in STRATEGIES:
+    kept = [strategy for strategy in STRATEGIES if strategy not in WHOLE]
+    found = {f"{strategy} momentum": _given(strategy, batch_size=8, **small.get(strategy, {})) for strategy in kept}
+    for strategy in kept:
         if strategy != "torch_ddp" and strategy not in OF_ONE_CLASS:  # it refuses parameters that take no part
             found[f"{strategy} adam"] = _given(strategy, workload_params=ODD)
         for compressor in ("topk", "powersgd"):

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from testbed.core.federated.slowness import Slowness
 from testbed.worker.federated.methods import Method
 from testbed.worker.federated.population import Population
-from testbed.worker.federated.state import FederatedState
+from testbed.worker.federated.state import ClientState
 from testbed.worker.server.spent import Spent
 from testbed.worker.strategy import WorkerContext
 from testbed.worker.workload import NumberedWorkload
@@ -31,22 +32,27 @@ class LocalClient:
     Args:
         workload: whose samples `population` divides.
         speed: of this worker; a client takes 1/speed of what it takes on one of speed 1.
+        slowness: of each run of each client, on top of that.
     """
 
     def __init__(
         self,
         context: WorkerContext,
         workload: NumberedWorkload,
-        state: FederatedState,
+        state: ClientState,
         population: Population,
         method: Method,
         speed: float,
+        slowness: Slowness,
     ) -> None:
         self._context, self._workload, self._state = context, workload, state
-        self._population, self._method, self._speed = population, method, speed
+        self._population, self._method, self._speed, self._slowness = population, method, speed, slowness
+        self._slower = 1.0
+        """How many times as long as on a worker of speed 1 the client lasts that is being trained."""
         self.correction = method.correction()
 
     def train(self, client: int, round_: int) -> Trained:
+        self._slower = self._slowness.factor(client, round_) / self._speed
         state, spent = self._state, Spent(self._context.spec.dilation)
         began = [parameter.detach().clone() for parameter in state.learning]
         self.correction.begin(client, began, [one.detach() for one in state.variates])
@@ -66,7 +72,7 @@ class LocalClient:
     def _step(self, optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], numbers: Tensor) -> float:
         """Of one batch its loss."""
         clock, model = self._context.clock, self._state.model
-        slower = len(numbers) / self._context.spec.batch_size / self._speed
+        slower = len(numbers) / self._context.spec.batch_size * self._slower
         with clock.phase("forward", _times(clock.times.forward_s, slower)):
             loss = self._workload.loss(model, self._workload.picked(numbers))
         with clock.phase("backward", _times(clock.times.backward_s, slower)):
@@ -89,8 +95,8 @@ class LocalClient:
         if profile is not None:
             step_s = profile.forward_s + profile.backward_s + profile.optimizer_s
             batches = self._population.epochs * self._population.samples(client) / self._context.spec.batch_size
-            return batches * step_s / self._speed
-        elapsed_s = spent_s / self._speed
+            return batches * step_s * self._slower
+        elapsed_s = spent_s * self._slower
         with clock.phase("forward", elapsed_s - spent_s):
             pass
         return elapsed_s

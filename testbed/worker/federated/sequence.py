@@ -13,7 +13,7 @@ from testbed.worker.federated.attacks import Attack
 from testbed.worker.federated.local import LocalClient
 from testbed.worker.federated.methods import Method
 from testbed.worker.federated.population import Population
-from testbed.worker.federated.state import FederatedState
+from testbed.worker.federated.state import ClientState
 from testbed.worker.server.schema import Schema
 from testbed.worker.workload import Batch
 
@@ -38,7 +38,7 @@ class ClientSequence:
     def __init__(
         self,
         worker: int,
-        state: FederatedState,
+        state: ClientState,
         population: Population,
         method: Method,
         local: LocalClient,

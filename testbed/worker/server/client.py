@@ -86,6 +86,13 @@ class Client:
         self._first = self._receive(None)
         return self._first.round
 
+    def begin_any(self) -> int:
+        """`begin` the round of the model that comes next, whichever that is."""
+        self._first = self._receive(None)
+        round_ = self._first.round
+        self.begin(round_)
+        return round_
+
     def begin(self, round_: int) -> None:
         """Wait for the model, and take it over. One that is whole begins a new epoch: what was kept is forgotten."""
         first, self._first = self._first, None

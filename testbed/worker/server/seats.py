@@ -55,6 +55,9 @@ class Seats:
     def connections(self) -> list[Connection]:
         return list(self._connections.values())
 
+    def connection(self, client: int) -> Connection:
+        return self._connections[client]
+
     def let_in(self) -> set[int]:
         """Those who have come back since the last time; they know no model. Nobody is waited for.
 

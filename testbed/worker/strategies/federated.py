@@ -12,10 +12,11 @@ from compressors.base import Compressor
 from testbed.core import parameter_faults
 from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.break_even import Gate
-from testbed.core.errors import InputError
 from testbed.core.federated.partitions import Dirichlet, Partition
 from testbed.core.federated.sampling import Sampling
+from testbed.core.federated.slowness import Slowness, sigma_fault
 from testbed.worker.federated.attacks import Attack
+from testbed.worker.federated.division import divided, division_faults
 from testbed.worker.federated.fleet import PLACEMENTS, Fleet
 from testbed.worker.federated.local import LocalClient
 from testbed.worker.federated.methods import Method
@@ -60,6 +61,7 @@ class Federated(Served):
         local_epochs: of a client in a round.
         placement: longest_first, by what clients have taken so far on each worker, or equal: equally many on each.
         speeds: of each worker; one of 0.5 takes twice as long for a client. None: all alike.
+        straggler_sigma: of `testbed.core.federated.slowness`: a client lasts longer, by a factor of its own each round.
         defence: what stands for the mean, given as `{_target_: …}`; a worker runs one client then.
         attack, attackers: so many clients, the first ones, lie that way; given as `{_target_: …}`.
         uplink, downlink, and what follows: as of `testbed.worker.strategies.parameter_server`; payload=delta.
@@ -85,6 +87,7 @@ class Federated(Served):
         local_epochs: int = 1,
         placement: str = "longest_first",
         speeds: Sequence[float] | None = None,
+        straggler_sigma: float = 0.0,
         defence: Defence | None = None,
         attack: Attack | None = None,
         attackers: int = 0,
@@ -106,6 +109,7 @@ class Federated(Served):
             None if participants is None else parameter_faults.whole("participants", participants, 1),
             parameter_faults.whole("local_epochs", local_epochs, 1),
             parameter_faults.choice("placement", placement, PLACEMENTS),
+            sigma_fault("straggler_sigma", straggler_sigma),
             *_speed_faults(speeds),
             _part_fault("partition", partition, Partition),
             _part_fault("defence", defence, Defence),
@@ -118,6 +122,7 @@ class Federated(Served):
         self.clients, self.participants = clients, min(participants or clients, clients)
         self.partition = Dirichlet() if partition is None else partition
         self.local_epochs, self.placement, self.speeds = local_epochs, placement, speeds
+        self.straggler_sigma = straggler_sigma
         self.defence, self.attack, self.attackers = defence, attack, attackers
 
     def part(self, rank: int, world_size: int) -> None:
@@ -134,12 +139,7 @@ class Federated(Served):
             yield f"{name} strategy.speeds: {len(self.speeds)} for {workers} workers; give one for each but the server"
         if self.defence is not None:
             yield from (f"{name} strategy.defence: {fault}" for fault in self._defence_faults(self.defence, workers))
-        if not isinstance(workload, NumberedWorkload):
-            yield f"{name}: {type(workload).__name__} has no samples that could be divided among clients"
-        elif not workload.has_labels:
-            yield f"{name}: {type(workload).__name__} has no labels, by which samples are divided among clients"
-        elif self.clients * self.partition.least > workload.samples():
-            yield f"{name} strategy.clients={self.clients}: there are {workload.samples()} samples; use fewer clients"
+        yield from division_faults(name, workload, self.clients, self.partition)
 
     def _defence_faults(self, defence: Defence, workers: int) -> Iterator[str]:
         if self.participants != workers:
@@ -182,7 +182,8 @@ class Federated(Served):
         context, worker = self._context, self._context.comm.rank - 1
         population = self._population()
         speed = 1.0 if self.speeds is None else self.speeds[worker]
-        local = LocalClient(context, self._workload, self._state, population, self._method, speed)
+        slowness = Slowness(sigma=self.straggler_sigma, seed=context.spec.seed)
+        local = LocalClient(context, self._workload, self._state, population, self._method, speed, slowness)
         return ClientSequence(
             worker, self._state, population, self._method, local, attack=self.attack, attackers=self.attackers
         )
@@ -201,18 +202,12 @@ class Federated(Served):
         return Federation(self._state, fleet, rule, self.defence)
 
     def _population(self) -> Population:
-        """Of the samples that are not held out."""
-        spec, numbers = self._context.spec, self._workload.left()
-        labels = self._workload.labels()[numbers].tolist()
-        try:
-            parts = self.partition.divide(labels, self.clients, spec.seed)
-        except ValueError as error:
-            raise InputError(*(f"strategy.{line}" for line in str(error).splitlines())) from error
-        return Population(
-            [numbers[part].tolist() for part in parts],
-            batch_size=spec.batch_size,
-            epochs=self.local_epochs,
-            seed=spec.seed,
+        return divided(
+            self._workload,
+            self._context.spec,
+            clients=self.clients,
+            partition=self.partition,
+            local_epochs=self.local_epochs,
         )
 
     @property

@@ -1,0 +1,292 @@
+"""Asynchronous federated learning: no worker waits for another, and the model moves whenever enough have sent."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from compressors.base import Compressor
+from testbed.core import parameter_faults
+from testbed.core.bound_baselines import Fixed
+from testbed.core.errors import InputError, RunError
+from testbed.core.federated.partitions import Dirichlet, Partition
+from testbed.core.federated.slowness import Slowness, sigma_fault
+from testbed.worker.federated.buffered_server import BufferedServer
+from testbed.worker.federated.buffered_worker import BufferedWorker
+from testbed.worker.federated.buffering import FedBuff as Buffer
+from testbed.worker.federated.dispatch import Dispatch
+from testbed.worker.federated.division import divided, division_faults
+from testbed.worker.federated.local import LocalClient
+from testbed.worker.federated.methods import Method
+from testbed.worker.federated.population import Population
+from testbed.worker.federated.sequence import ClientSequence
+from testbed.worker.federated.state import AssignedState
+from testbed.worker.server.asked import asked_plan
+from testbed.worker.server.client import Client
+from testbed.worker.server.door import come, invite
+from testbed.worker.server.lanes import Lanes
+from testbed.worker.server.leaving import left_once_out
+from testbed.worker.server.local_training import LocalTraining
+from testbed.worker.server.places import ROOT
+from testbed.worker.server.plan import LOSSLESS, Plan
+from testbed.worker.server.schema import Schema
+from testbed.worker.server.seats import Seats
+from testbed.worker.server.tensors import Coder
+from testbed.worker.server.wire import Wire
+from testbed.worker.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.workload import Batch, NumberedWorkload, Workload, parameters_crc32
+
+METHODS = ("fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad")
+"""Those whose rules neither need all clients of a round nor count their steps, and whose clients keep nothing."""
+_MOST_CLIENTS = 1_000_000
+_PATIENCE = 3
+
+
+class FedBuff(Strategy):
+    """A server, and workers of which each runs one client at a time. A step is a version of the model.
+
+    Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", AISTATS 2022, arXiv:2106.06639. A worker
+    that is free gets the newest model and one of the clients that nobody runs, trains it, and sends what it has learnt.
+    The server adds it to a buffer, each by (1 + staleness)^-exponent, staleness being the versions that there were
+    since the worker got its model; whenever `size` have come the model moves by their sum over `size`. As many clients
+    are under way as there are workers. With `size` = workers and all equally fast nobody is late, and it is FedAvg in
+    which clients count alike. Differs: `method` may make another step of the sum.
+
+    Rank 0 is the server, the others are its workers. The server takes a step a version; a worker's step lasts until it
+    has the version that the step makes, or a later one, in which case the next steps end at once, without a loss. After
+    the last version workers end their clients, of which nothing comes any more. All ranks end with the same parameters.
+    What is drawn is drawn from the seed and the order in which updates arrive; two runs differ as that does.
+
+    Messages are those of `testbed.worker.strategies.parameter_server`. Models go down whole, bit for bit: each hangs on
+    nothing that a worker has or others have. Who sends what cannot be used, or nothing in time, is out and ends alone,
+    and its client is given to another; without any worker the run fails, and says why of each. One that is started
+    again comes in with the next version. It leaves no checkpoint that a run could go on from.
+    Cost: of each worker's link a model down and an update up a client. On the server 4 bytes a parameter and worker.
+
+    Args:
+        method: fedavg, fedprox, fedavgm, fedadam, fedyogi or fedadagrad.
+        server, mu, learning_rate, momentum: as of `testbed.worker.strategies.federated`.
+        size: updates of a version.
+        exponent: of the staleness.
+        clients: how many there are; as many as workers, or more.
+        partition, local_epochs, speeds, straggler_sigma: as there; a client lasts longer by another factor each time.
+        uplink: how updates travel, as of `testbed.worker.server.plan.Plan`; payload=delta, and no codec that goes by
+            bounds, since these follow rounds.
+        downlink: codec, zstd or raw.
+        round_timeout_s: emulated seconds that a model may be under way to a worker, and then those that the worker's
+            update is waited for, its training included.
+
+    Raises:
+        ValueError: a parameter is not one of these.
+    """
+
+    name = "fedbuff"
+
+    def __init__(
+        self,
+        *,
+        method: str = "fedavg",
+        server: Mapping[str, Any] | None = None,
+        mu: float | None = None,
+        learning_rate: float | None = 0.05,
+        momentum: float = 0.0,
+        size: int = 10,
+        exponent: float = 0.5,
+        clients: int = 100,
+        partition: Partition | None = None,
+        local_epochs: int = 1,
+        speeds: Sequence[float] | None = None,
+        straggler_sigma: float = 0.0,
+        uplink: Mapping[str, Any] | None = None,
+        downlink: Mapping[str, Any] | None = None,
+        round_timeout_s: float = 120.0,
+    ) -> None:
+        self._uplink, self._downlink = (
+            {"payload": "delta"} | dict(uplink or {}),
+            {"codec": "raw"} | dict(downlink or {}),
+        )
+        parameter_faults.raise_all(
+            parameter_faults.choice("method", method, METHODS),
+            parameter_faults.whole("clients", clients, 1, _MOST_CLIENTS),
+            parameter_faults.whole("local_epochs", local_epochs, 1),
+            sigma_fault("straggler_sigma", straggler_sigma),
+            *(parameter_faults.number(f"speeds[{i}]", s, above=0, most=1) for i, s in enumerate(speeds or ())),
+            *_message_faults(self._uplink, self._downlink),
+            parameter_faults.number("round_timeout_s", round_timeout_s, above=0, below=float("inf")),
+        )
+        self._method = Method(name=method, server=server or {}, mu=mu, learning_rate=learning_rate, momentum=momentum)
+        self._new_buffer = lambda: Buffer(size=size, exponent=exponent, rule=self._method.rule(clients))
+        self._new_buffer()  # which refuses what it does not know
+        self.clients, self.partition = clients, Dirichlet() if partition is None else partition
+        self.local_epochs, self.speeds, self.straggler_sigma = local_epochs, speeds, straggler_sigma
+        self.round_timeout_s = round_timeout_s
+
+    def part(self, rank: int, world_size: int) -> None:
+        """Samples are clients'."""
+
+    def outlives(self, rank: int) -> bool:
+        return rank > ROOT
+
+    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        name, workers = f"strategy={self.name}", world_size - 1
+        if not workload.computes:
+            yield f"{name}: {type(workload).__name__} has no parameters of its own to send"
+            return
+        yield from (f"{name} {fault}" for fault in self._codec_faults(compressor))
+        if workers < 1:
+            yield f"{name}: a server takes one worker at least beside it; use workers=2 or more"
+            return
+        if self.speeds is not None and len(self.speeds) != workers:
+            yield f"{name} strategy.speeds: {len(self.speeds)} for {workers} workers; give one for each but the server"
+        if self.clients < workers:
+            yield f"{name} strategy.clients={self.clients}: {workers} workers run one each; use more clients"
+        yield from division_faults(name, workload, self.clients, self.partition)
+        try:
+            Schema.of(workload.model(0))
+        except InputError as error:
+            yield from (f"{name}: {type(workload).__name__}: {fault}" for fault in error.faults)
+
+    @left_once_out()
+    def bind(self, context: WorkerContext) -> None:
+        self._server: BufferedServer | None = None
+        self._worker: BufferedWorker | None = None
+        comm = context.comm
+        if comm.world_size == 1 or not comm.networked:
+            self._alone = LocalTraining(context, payload="params")
+            return
+        if not comm.is_back:
+            comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
+        if not comm.address:
+            raise RunError("rank 0 has no address at which workers could find the server")
+        state = AssignedState(context.model)
+        self._context = dataclasses.replace(context, model=state)
+        if comm.rank != ROOT:
+            self._worker = self._new_worker(state)
+        elif comm.is_back:
+            raise RunError("rank 0 came back to nothing that it could go on from: strategy=fedbuff leaves nothing")
+        else:
+            self._server = self._new_server(state)
+
+    @left_once_out()
+    def first_step(self) -> int:
+        return self._worker.receive() if self._worker is not None and self._context.comm.is_back else 0
+
+    @left_once_out()
+    def step(self, batch: Batch, step: int) -> StepStats:
+        if self._server is not None:
+            self._server.advance()
+            return StepStats(None)
+        if self._worker is None:
+            return StepStats(self._alone.step(batch))
+        return StepStats(*self._worker.advance(step + 1))
+
+    @left_once_out()
+    def finish(self) -> None:
+        if self._server is not None:
+            self._server.finish()
+        elif self._worker is not None:
+            self._worker.close()
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        return [] if self._server is None else self._server.take_notes()
+
+    def state_dict(self) -> dict[str, Any]:
+        """
+        Raises:
+            RunError: workers are never at rest all at once.
+        """
+        raise RunError("strategy=fedbuff: leaves no checkpoint, since its workers are never all at rest")
+
+    def _new_server(self, state: AssignedState) -> BufferedServer:
+        context, comm, clock = self._context, self._context.comm, self._context.clock
+        wait_s, message_s = self._wall_s(context.spec.timeout_s), self._wall_s(self.round_timeout_s)
+        wire, door = invite(comm, self._wire, wait_s)
+        seats = Seats(
+            door.let_all_in(wait_s), door, message_s=message_s, training_s=0.0, clock=clock, stopwatch=comm.stopwatch
+        )
+        up, down = self._plans()
+        return BufferedServer(
+            wire,
+            Coder(wire.schema, up),
+            Coder(wire.schema, down),
+            state,
+            self._new_buffer(),
+            Dispatch(self.clients, context.spec.seed),
+            self._population(),
+            Lanes(seats, wait_s=message_s, clock=clock, stopwatch=comm.stopwatch),
+            clock,
+            alpha=Fixed().alpha,
+        )
+
+    def _new_worker(self, state: AssignedState) -> BufferedWorker:
+        context, comm, number = self._context, self._context.comm, self._context.comm.rank - 1
+        population, workload, seed = self._population(), self._workload, context.spec.seed
+        speed = 1.0 if self.speeds is None else self.speeds[number]
+        slowness = Slowness(sigma=self.straggler_sigma, seed=seed)
+        local = LocalClient(context, workload, state, population, self._method, speed, slowness)
+        sequence = ClientSequence(number, state, population, self._method, local)
+        wire, connection = come(comm, self._wire, self._wall_s(context.spec.timeout_s))
+        up, down = self._plans()
+        client = Client(
+            number,
+            state,
+            wire,
+            Coder(wire.schema, up),
+            Coder(wire.schema, down),
+            sequence,
+            basis=Fixed().basis,
+            connection=connection,
+            patience_s=_PATIENCE * self._wall_s(self.round_timeout_s),
+            clock=context.clock,
+            stopwatch=comm.stopwatch,
+        )
+        return BufferedWorker(client, state, sequence)
+
+    def _wire(self, key: bytes) -> Wire:
+        context = self._context
+        schema, workers = Schema.of(context.model), context.comm.world_size - 1
+        return Wire(schema, key, *self._plans(), clients=workers, seed=context.spec.seed)
+
+    def _plans(self) -> tuple[Plan, Plan]:
+        """Up and down; those of a sender are its own."""
+        up = asked_plan("up", self._uplink, self._context.compressor)
+        return up, Plan(direction="down", payload="params", codec=self._downlink["codec"])
+
+    def _codec_faults(self, compressor: Compressor) -> Iterator[str]:
+        try:
+            plan = asked_plan("up", self._uplink, compressor)
+        except (ValueError, TypeError) as error:
+            instead = "use another compressor, or strategy.uplink with another codec"
+            yield from (f"strategy.uplink.{line}; {instead}" for line in str(error).splitlines())
+            return
+        if plan.bounded:
+            yield (
+                f"strategy.uplink.codec={plan.codec}: bounds follow rounds that all take part in, and here there are"
+                " none; use another compressor, or strategy.uplink with another codec, as fp16, zstd or raw"
+            )
+
+    def _population(self) -> Population:
+        return divided(
+            self._workload,
+            self._context.spec,
+            clients=self.clients,
+            partition=self.partition,
+            local_epochs=self.local_epochs,
+        )
+
+    @property
+    def _workload(self) -> NumberedWorkload:
+        workload = self._context.workload
+        assert isinstance(workload, NumberedWorkload), "refused otherwise"
+        return workload
+
+    def _wall_s(self, seconds: float) -> float:
+        return seconds * self._context.spec.dilation
+
+
+def _message_faults(uplink: Mapping[str, Any], downlink: Mapping[str, Any]) -> Iterator[str | None]:
+    if uplink["payload"] != "delta":
+        yield f"uplink.payload={uplink['payload']}: must be delta; what clients have changed is what the buffer adds up"
+    yield from (f"downlink.{name}: unknown; known: codec" for name in downlink if name != "codec")
+    yield parameter_faults.choice("downlink.codec", downlink["codec"], LOSSLESS)
