@@ -33,6 +33,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         *_departures(record),
         *_tuning(record),
         *_plan(record),
+        *_mixing(record),
         *_transforms(record),
         page.section("Links", page.table(_LINK_HEADINGS, _link_rows(record)), _remarks(record)),
         page.section("Measurements of the links", page.table(_STAGE_HEADINGS, _stage_rows(record))),
@@ -99,6 +100,21 @@ def _plan(record: Record) -> Iterator[str]:
         remark = f"{sum(map(len, dimensions.values()))} factors, which travel in {len(groups)} groups."
         table = page.table(("inverted by", "factors", "largest dimension", "dimensions in all"), rows)
         yield page.section("Who inverts which of K-FAC's factors", page.note(remark), table)
+
+
+def _mixing(record: Record) -> Iterator[str]:
+    """Nothing where no replicas were mixed."""
+    for note in record.of_kind("mixing"):
+        gap = note.get("spectral_gap")
+        remark = (
+            f"Graph {note.get('graph')}: {note.get('edges')} edges, {note.get('wan_edges')} of them between regions;"
+            f" at most {note.get('most_neighbours')} neighbours; spectral gap {_shown('{:.4f}'.format, gap)};"
+            f" consensus step size {note.get('consensus_step_size')}."
+        )
+        last = record.of_kind("consensus")
+        rows = [(one.get("rank"), _shown("{:.2e}".format, one.get("distance"))) for one in last]
+        table = page.table(("rank", "distance from the mean, over its norm"), rows)
+        yield page.section("Replicas and their neighbours", page.note(remark), table)
 
 
 def _transforms(record: Record) -> Iterator[str]:

@@ -52,6 +52,12 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        the round's message is compressed, and what it is predicted to take raw and compressed, decoding
                        included, null until both were measured; `why` is "measuring", "pays", "no gain", or "probe" (it
                        would not pay, and is measured again)
+    mixing             rank, step, graph, edges, wan_edges, most_neighbours, spectral_gap, consensus_step_size
+                       of strategy=gossip, from rank 0 after the first step: the graph, how many of its edges join two
+                       regions, the most neighbours that a rank has, and how far it goes towards them in an exchange
+    consensus          rank, step, distance
+                       likewise, from every rank at the end: |x - mean| / |mean| of its parameters x, before all took
+                       the mean
     transform          rank, step, parameters_before, parameters, factorised[{layer, rank, full_rank, elements,
                        factor_elements, lost_share}], kept{}
                        of transform=pufferfish and the like, from rank 0 after the step in which the model changed:

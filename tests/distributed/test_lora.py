@@ -36,6 +36,7 @@ COMBINED: dict[str, dict[str, Any]] = {
     "spd_kfac": {"strategy": "spd_kfac"},
     "pad_kfac": {"strategy": "pad_kfac"},
     "parameter_server": {"strategy": "parameter_server", "strategy_params": {"local_steps": 2}},
+    "gossip topk": {"strategy": "gossip", "compressor": "topk", "compressor_params": {"density": 0.1}},
 }
 
 

@@ -26,6 +26,7 @@ PARAMS: dict[str, dict[str, Any]] = {
     "slamb": {"sync_every": 2},
     "parameter_server": {"local_steps": 2},
     "fedbuff": {"size": 1},
+    "gossip": {"local_steps": 2},
     **{name: {"factor_every": 2, "inverse_every": 2} for name in STRATEGIES if name.endswith("kfac")},
 }
 """So that a short training has exchanges, and `dear` the sums of `ddp`."""
@@ -34,6 +35,8 @@ WHOLE = ("fedbuff",)
 """Of which half of what is sent, models, goes down uncompressed; they leave no checkpoint."""
 OF_ONE_CLASS = ("dkfac", "mpd_kfac", "spd_kfac", "dp_kfac")
 """With `pad_kfac`, which stands for them where what they differ in does not matter."""
+REFUSE_ODD = ("torch_ddp", "federated")
+"""Parameters that take no part, and a workload without samples that could be divided."""
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +98,7 @@ def _kept() -> dict[str, dict[str, Any]]:
     kept = [strategy for strategy in STRATEGIES if strategy not in WHOLE]
     found = {f"{strategy} momentum": _given(strategy, batch_size=8, **small.get(strategy, {})) for strategy in kept}
     for strategy in kept:
-        if strategy != "torch_ddp" and strategy not in OF_ONE_CLASS:  # it refuses parameters that take no part
+        if strategy not in (*OF_ONE_CLASS, *REFUSE_ODD):
             found[f"{strategy} adam"] = _given(strategy, workload_params=ODD)
         for compressor in ("topk", "powersgd"):
             if strategy not in OF_ONE_CLASS and not _refusal(strategy, compressor):

@@ -62,6 +62,7 @@ def test_before_the_switch_the_model_is_the_full_one_and_after_it_less_is_sent(t
         ("torch_ddp", "none"),
         ("pad_kfac", "none"),
         ("diloco", "none"),
+        ("gossip", "topk"),
         ("dear", "topk"),
         ("ddp", "onebit_adam"),
     ],

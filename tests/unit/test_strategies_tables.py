@@ -60,8 +60,9 @@ def test_every_strategy_is_measured_on_both_links() -> None:
     asked = [point.asked for point in points_of("strategies") if point.asked["workload"] == "digits"]
     assert len(asked) == len(strategies.KINDS) * len(strategies.TOPOLOGIES)
     conf = strategies.CLONE / "experiments" / "conf" / "strategy"
-    # second-order ones, those for large batches, and a server that does not train need a comparison of their own
-    others = ("kfac", "lamb", "parameter_server", "federated", "fedbuff")
+    # second-order ones, those for large batches, a server that does not train, clients that share workers, and replicas
+    # that are never all alike need a comparison of their own
+    others = ("kfac", "lamb", "parameter_server", "federated", "fedbuff", "gossip")
     compared = {path.stem for path in conf.glob("*.yaml") if not path.stem.endswith(others)}
     assert {strategies.strategy_of(kind) for kind in strategies.KINDS} == compared
 

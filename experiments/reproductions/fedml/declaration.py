@@ -1,5 +1,5 @@
-"""FedML Parrot (Tang et al., arXiv:2303.01778): a thousand clients one after another on a few unlike workers, placed the
-longest first by what they have taken so far, against equally many on each."""
+"""FedML Parrot (Tang et al., arXiv:2303.01778): a thousand clients one after another on a few unlike workers, placed
+the longest first by what they have taken so far, against equally many on each."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def facts(case: str, kind: str) -> Mapping[str, str]:
 SYSTEM = System(
     name="fedml",
     claim=(
-        "with clients placed on workers the longest first, by times that are fitted while it runs, a simulation of 1,000"
-        " clients and more is 1.2 to 4 times as fast as another framework's"
+        "with clients placed on workers the longest first, by times that are fitted while it runs, a simulation of"
+        " 1,000 clients and more is 1.2 to 4 times as fast as another framework's"
     ),
     claimed=1.2,
     source="Tang et al., FedML Parrot, arXiv:2303.01778",

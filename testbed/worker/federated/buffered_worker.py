@@ -32,7 +32,8 @@ class BufferedWorker:
         """
         loss, samples = 0.0, 0
         while (has := self.receive() if self.version is None else self.version) < version:
-            loss += self._sequence.step(None) * self._sequence.samples
+            self._sequence.step(None)
+            loss += self._sequence.mean_loss * self._sequence.samples
             samples += self._sequence.samples
             self._client.end(has)
             self.receive()

@@ -295,6 +295,23 @@ def test_a_search_of_sizes_has_a_table(tmp_path: Path) -> None:
     assert "250 ms" in table and "chosen" in table
 
 
+def test_replicas_without_a_server_have_a_table(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    assert "Replicas and their neighbours" not in run_report(load(run.path))[0]
+    graph = {"graph": HOSTILE, "edges": 13, "wan_edges": 1, "most_neighbours": 4, "spectral_gap": 0.07125}
+    notes = [{"t_s": 1.5, "event": "mixing", "rank": 0, "step": 1, **graph, "consensus_step_size": 0.1}]
+    notes += [{"t_s": 9.0, "event": "consensus", "rank": rank, "step": 8, "distance": 0.01} for rank in (0, 1)]
+    with run.events.open("a") as file:
+        file.writelines(json.dumps(note) + "\n" for note in notes)
+    html, _ = run_report(load(run.path))
+    Page(html)
+    section = html.partition("Replicas and their neighbours")[2].partition("</table>")[0]
+    assert HOSTILE not in section
+    assert "13 edges, 1 of them between regions; at most 4 neighbours; spectral gap 0.0712; consensus step" in section
+    found = " ".join(re.sub(r"<[^>]*>", " ", section).split())
+    assert found.endswith("0 1.00e-02 1 1.00e-02")
+
+
 def test_a_plan_of_factors_has_a_table(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     assert "K-FAC" not in run_report(load(run.path))[0]

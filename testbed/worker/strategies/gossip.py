@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from compressors.base import Compressor, Context, Layout
+from testbed.core import mixing, parameter_faults
+from testbed.core.collective_costs import ranks_of_regions
+from testbed.core.profile import Collective
+from testbed.core.topology import Topology
+from testbed.worker.clock import WAITING
+from testbed.worker.consensus import Averaging, Choco, Consensus
+from testbed.worker.neighbourhood import Neighbourhood
+from testbed.worker.strategy import Beside, StepStats, Strategy, WorkerContext
+from testbed.worker.workload import Batch, Workload, parameters_crc32, trained
+
+LOSSY_STEP_SIZE = 0.1
+
+
+class Gossip(Strategy):
+    """No server and no all-reduce: each worker trains a replica of its own, and every `local_steps` steps mixes it with
+    those of its neighbours on a graph.
+
+    Without a compressor D-PSGD: x_i = sum_j W_ij x_j. Lian et al., "Can Decentralized Algorithms Outperform Centralized
+    Algorithms? A Case Study for Decentralized Parallel Stochastic Gradient Descent", NeurIPS 2017, arXiv:1705.09056.
+    With one CHOCO-SGD: Koloskova, Stich, Jaggi, "Decentralized Stochastic Optimization and Gossip Algorithms with
+    Compressed Communication", ICML 2019, arXiv:1902.00340; Koloskova, Lin, Stich, Jaggi, "Decentralized Deep Learning
+    with Arbitrary Communication Compression", ICLR 2020, arXiv:1907.09356. Both in `testbed.worker.consensus`, with the
+    weights of `testbed.core.mixing`.
+    Differs from the papers: D-PSGD too mixes after the step (the first paper mixes what a replica was before it, and
+    computes the gradient meanwhile); `local_steps`; the workload's optimizer, whose momenta stay local; public copies
+    begin at the common initial parameters, not at zero.
+
+    With the complete graph, one local step, no compressor and SGD without momentum it is data parallelism.
+    What is evaluated is rank 0's own replica at that step; `settle` leaves replicas as they are, so that a run which is
+    evaluated or kept more often is the same run. After the last step all replicas become their exact mean, by one
+    all-reduce that is reported apart, and each tells how far from it it was (event `consensus`).
+    A rank waits for its neighbours alone. In a partition those at the border wait, and soon all; one longer than
+    `timeout_s` fails the run, which names the rank and the link that is down.
+    Cost: of each worker one payload to each neighbour every `local_steps` steps; with a compressor 8 bytes a parameter.
+
+    Args:
+        graph: of `testbed.core.mixing`: "ring", "complete", "exponential" or "regions".
+        local_steps: from one exchange to the next.
+        consensus_step_size: gamma, how far to go towards the neighbours; None: see `default_step_size`.
+
+    Raises:
+        ValueError: a parameter is not one of these.
+    """
+
+    def __init__(
+        self, *, graph: str = mixing.RING, local_steps: int = 1, consensus_step_size: float | None = None
+    ) -> None:
+        parameter_faults.raise_all(
+            parameter_faults.choice("graph", graph, mixing.GRAPHS),
+            parameter_faults.whole("local_steps", local_steps, 1),
+            parameter_faults.number("consensus_step_size", consensus_step_size, above=0, most=1, null=True),
+        )
+        self.graph, self.local_steps, self.consensus_step_size = graph, local_steps, consensus_step_size
+        self.cycle_steps = local_steps
+        self._notes: list[dict[str, Any]] = []
+
+    def place(self, topology: Topology) -> None:
+        self._regions = ranks_of_regions(topology)
+        self._neighbours = mixing.neighbours(self.graph, self._regions)
+
+    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        name, traits = type(compressor).__name__, compressor.traits
+        instead = "use one that encodes for a receiver and is a contraction, as topk or int8, or strategy=ddp"
+        if not workload.computes:
+            yield f"strategy=gossip: {type(workload).__name__} has no parameters of its own to average"
+        if traits.owns != "nothing":
+            yield f"strategy=gossip: {name} takes over the optimizer's {traits.owns}, which replicas need; {instead}"
+        if not (traits.point_to_point and traits.averages):
+            yield f"strategy=gossip: {name} works among all ranks at once, and a rank has neighbours alone; {instead}"
+        elif traits.contraction is None and traits.feedback == "harmful":
+            yield (
+                f"strategy=gossip: {name} may err by more than what it is given, so that public copies would run away;"
+                f" {instead}"
+            )
+        if compressor.feedback not in ("auto", "off"):
+            yield (
+                f"strategy=gossip: {name} with feedback={compressor.feedback}: what was left out is in the next"
+                " difference anyway, and would be sent twice; use compressor.feedback=auto"
+            )
+
+    def bind(self, context: WorkerContext) -> None:
+        self._context, self._step = context, -1
+        self._parameters = trained(context.model)
+        names = {parameter: name for name, parameter in context.model.named_parameters()}
+        shapes = tuple(tuple(p.shape) for p in self._parameters)
+        self._layout = Layout(shapes, names=tuple(names[p] for p in self._parameters))
+        weights = mixing.metropolis_weights(self._neighbours)
+        self._consensus = self._made(weights[context.rank])
+        if context.rank == 0:
+            self._notes.append(self._graph_note(weights))
+        context.comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
+
+    def step(self, batch: Batch, step: int) -> StepStats:
+        context, clock = self._context, self._context.clock
+        context.optimizer.zero_grad()
+        with clock.phase("forward", clock.times.forward_s):
+            loss = context.workload.loss(context.model, batch)
+        with clock.phase("backward", clock.times.backward_s):
+            loss.backward()
+        with clock.phase("optimizer", clock.times.optimizer_s):
+            context.optimizer.step()
+        if (step + 1) % self.local_steps == 0:
+            self._exchange(step)
+        return StepStats(float(loss.detach()))
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        """All replicas become their mean."""
+        context, clock = self._context, self._context.clock
+        with clock.phase("optimizer"):
+            replica = self._flat()
+            total = replica.clone()
+        clock.mark()
+        pending = context.comm.all_reduce(total)
+        with clock.phase(WAITING):
+            (total,) = pending.wait()
+        with clock.phase("optimizer"):
+            mean = total.div_(context.world_size)
+            self._put(mean)
+            distance = float((replica - mean).norm() / mean.norm().clamp_min(torch.finfo(mean.dtype).tiny))
+        self._notes.append({"event": "consensus", "distance": distance})
+
+    def beside(self) -> Beside:
+        context = self._context
+        others = context.world_size - 1
+        if not others:
+            return Beside()
+        payload_bytes = context.compressor.payload_bytes(self._layout, self._encoding(step=0))
+        # of an all-to-all among all ranks, the input of each with which they send as much together
+        size_bytes = round(sum(map(len, self._neighbours)) / others * payload_bytes)
+        return Beside(collectives=(Collective(kind="all_to_all", size_bytes=size_bytes),))
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        notes, self._notes = self._notes, []
+        return notes
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._consensus.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._consensus.load_state_dict(state)
+
+    def _made(self, weights: dict[int, float]) -> Consensus:
+        context = self._context
+        compressor, clock = context.compressor, context.clock
+        given = self.consensus_step_size
+        self._gamma = default_step_size(compressor) if given is None else given
+        near = Neighbourhood(context.comm, clock, context.spec.topology, self._neighbours[context.rank])
+        if compressor.traits.verbatim:
+            return Averaging(near, weights, self._gamma, clock)
+        return Choco(near, weights, self._gamma, clock, compressor=compressor, first=self._flat())
+
+    def _graph_note(self, weights: mixing.Weights) -> dict[str, Any]:
+        return {
+            "event": "mixing",
+            "graph": self.graph,
+            "edges": len(mixing.edges(self._neighbours)),
+            "wan_edges": len(mixing.wan_edges(self._neighbours, self._regions)),
+            "most_neighbours": max(map(len, self._neighbours)),
+            "spectral_gap": mixing.spectral_gap(weights),
+            "consensus_step_size": self._gamma,
+        }
+
+    @torch.no_grad()
+    def _exchange(self, step: int) -> None:
+        clock = self._context.clock
+        with clock.phase("optimizer"):
+            replica = self._flat()
+        self._consensus.mix(replica, self._encoding(step))
+        with clock.phase("optimizer"):
+            self._put(replica)
+
+    def _encoding(self, step: int) -> Context:
+        context = self._context
+        alpha_s, beta_s_byte = context.spec.topology.slowest_hop
+        return Context(
+            layout=self._layout,
+            route=None,
+            seed=context.spec.seed,
+            step=step,
+            rank=context.rank,
+            world_size=context.world_size,
+            alpha_s=alpha_s,
+            beta_s_byte=beta_s_byte,
+        )
+
+    def _flat(self) -> Tensor:
+        """A copy."""
+        return torch.cat([p.detach().view(-1) for p in self._parameters])
+
+    def _put(self, flat: Tensor) -> None:
+        for parameter, piece in zip(self._parameters, flat.split(self._layout.numels), strict=True):
+            parameter.copy_(piece.view_as(parameter))
+
+
+def default_step_size(compressor: Compressor) -> float:
+    """1 with a compressor that is close to what it is given, and 0.1 with one that wants error feedback elsewhere, as
+    sparse ones and signs: with 1 the distance of replicas grew in a ring of four workers with `digits` and topk."""
+    return LOSSY_STEP_SIZE if compressor.traits.feedback in ("required", "recommended") else 1.0
