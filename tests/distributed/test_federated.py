@@ -1,0 +1,93 @@
+"""Clients on workers, as real processes: what FedAvg comes to by hand, whoever runs whom, and what SCAFFOLD sends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from testbed.core.federated.partitions import Dirichlet
+from testbed.worker.federated.population import Population
+from testbed.worker.workloads.digits import Digits
+from tests.distributed.harness import Outcome, make_spec, run
+
+CLIENTS, ROUNDS, BATCH, RATE = 6, 3, 32, 0.05
+
+
+def _outcome(folder: Path, workers: int, **params: Any) -> Outcome:
+    params = {"clients": CLIENTS, "participants": None, "learning_rate": RATE, **params}
+    spec = make_spec(
+        "federated", workers=workers, steps=ROUNDS, batch_size=BATCH, evaluate_every=1, strategy_params=params
+    )
+    outcome = run(spec, folder)
+    assert set(outcome.status.values()) == {0}, outcome.logs
+    return outcome
+
+
+@pytest.fixture(scope="module")
+def on_two(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return _outcome(tmp_path_factory.mktemp("two"), 3)
+
+
+def _by_hand() -> list[float]:
+    """The accuracy after each round."""
+    torch.set_num_threads(1)
+    workload = Digits()
+    model = workload.model(0)
+    labels = workload.labels().tolist()
+    parts = Dirichlet(alpha=0.3).divide(labels, CLIENTS, 0)
+    population = Population(parts, batch_size=BATCH, epochs=1, seed=0)
+    found = []
+    for round_ in range(ROUNDS):
+        began = [parameter.detach().clone() for parameter in model.parameters()]
+        mean = [torch.zeros_like(one, dtype=torch.float64) for one in began]
+        for client in range(CLIENTS):
+            _put(model, began)
+            optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+            for numbers in population.batches(client, round_):
+                optimizer.zero_grad()
+                workload.loss(model, workload.picked(numbers)).backward()
+                optimizer.step()
+            for total, parameter in zip(mean, model.parameters(), strict=True):
+                total.add_(parameter.detach(), alpha=len(parts[client]) / len(labels))
+        _put(model, mean)
+        found.append(workload.evaluate(model))
+    return found
+
+
+def _put(model: torch.nn.Module, values: list[Tensor]) -> None:
+    with torch.no_grad():
+        for parameter, value in zip(model.parameters(), values, strict=True):
+            parameter.copy_(value)
+
+
+def _accuracies(outcome: Outcome) -> list[float]:
+    return [event["value"] for event in outcome.of("evaluation")]
+
+
+def test_fedavg_is_what_it_is_by_hand(on_two: Outcome) -> None:
+    assert _accuracies(on_two) == pytest.approx(_by_hand(), abs=0.006)  # two of 360 images
+    assert len({event["parameters_crc32"] for event in on_two.of("done")}) == 1
+    rounds = on_two.of("federated_round")
+    assert [(one["asked"], one["came"]) for one in rounds] == [(CLIENTS, CLIENTS)] * ROUNDS
+
+
+def test_it_makes_no_difference_who_runs_whom(on_two: Outcome, tmp_path: Path) -> None:
+    other = _outcome(tmp_path, 4, placement="equal", speeds=[1, 0.9, 0.8])
+    assert _accuracies(other) == pytest.approx(_accuracies(on_two), abs=0.006)
+    losses = [[event["train_loss"] for event in one.of("round")] for one in (on_two, other)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_scaffold_sends_twice_as_much_and_its_variates_move(on_two: Outcome, tmp_path: Path) -> None:
+    scaffold = _outcome(tmp_path, 3, method="scaffold")
+    assert len({event["parameters_crc32"] for event in scaffold.of("done")}) == 1
+    for name in ("model_bytes", "update_bytes"):
+        twice, once = (max(event[name] for event in one.of("round")) for one in (scaffold, on_two))
+        assert 1.9 * once < twice < 2.1 * once
+    plain, corrected = ([event["train_loss"] for event in one.of("round")] for one in (on_two, scaffold))
+    assert plain[0] == pytest.approx(corrected[0], rel=1e-5), "there is nothing to correct by yet"
+    assert plain[1] != pytest.approx(corrected[1], rel=1e-3)
