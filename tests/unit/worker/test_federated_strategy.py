@@ -1,0 +1,106 @@
+"""What a federated run refuses before anything is built, and what its methods know."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from compressors.none import Uncompressed
+from testbed.core.errors import InputError
+from testbed.worker.federated.attacks import LittleIsEnough, SignFlip
+from testbed.worker.federated.methods import Method
+from testbed.worker.federated.robust import Krum, Median
+from testbed.worker.federated.rules import FedDyn, Scaffold
+from testbed.worker.parts import build_parts
+from testbed.worker.strategies.federated import Federated
+from testbed.worker.workloads.digits import Digits
+from tests.distributed.harness import make_spec
+
+
+def _faults(workers: int = 5, **given: Any) -> list[str]:
+    return list(Federated(**given).faults(Uncompressed(), Digits(), workers))
+
+
+def test_all_faults_of_its_parameters_are_told_at_once() -> None:
+    with pytest.raises(ValueError, match="clients=0") as caught:
+        Federated(
+            method="scaffold",
+            server={"momentum": 1, "learning_rate": 0},
+            mu=0.1,
+            learning_rate=None,
+            clients=0,
+            participants=0,
+            placement="anywhere",
+            speeds=[1, 2],
+            uplink={"payload": "params"},
+            round_timeout_s=0,
+        )
+    told = str(caught.value)
+    for fault in (
+        "server.momentum=1: unknown; Scaffold knows: learning_rate",
+        "server.learning_rate=0",
+        "mu=0.1: is of method=fedprox",
+        "learning_rate=null: method=scaffold",
+        "clients=0",
+        "participants=0",
+        "placement=anywhere",
+        "speeds[1]=2",
+        "uplink.payload=params: must be delta",
+        "round_timeout_s=0",
+    ):
+        assert fault in told, fault
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"method": "fedsomething"}, "method=fedsomething"),
+        ({"method": "feddyn", "momentum": 0.5}, "method=feddyn reckons with steps without momentum"),
+        ({"method": "fedavg", "alpha": 0.1}, "alpha=0.1: is of method=feddyn"),
+        ({"momentum": 0.9, "learning_rate": None}, "is of clients' SGD"),
+        ({"defence": "median"}, "defence=median: must be a Defence"),
+        ({"attack": LittleIsEnough(clients=5, attackers=2), "attackers": 2}, "clients lie one by one"),
+        ({"attack": SignFlip(), "attackers": 200}, "attackers=200"),
+        ({"attackers": 3}, "attack, attackers: give both"),
+        ({"speeds": "fast"}, "speeds=fast"),
+        ({"straggler_sigma": -1}, "straggler_sigma=-1"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        Federated(**given)
+
+
+@pytest.mark.parametrize(
+    ("workers", "given", "told"),
+    [
+        (1, {}, "use workers=2 or more"),
+        (5, {"speeds": [1, 1]}, "strategy.speeds: 2 for 4 workers"),
+        (5, {"defence": Median()}, "strategy.participants=4, or workers=101"),
+        (4, {"defence": Krum(most_liars=1), "participants": 3}, "Krum needs 5 clients a round, and 3 take part"),
+        (5, {"defence": Median(), "participants": 4, "method": "scaffold"}, "strategy.clients=4, or another method"),
+        (5, {"clients": 5000}, "strategy.clients=5000: there are 1437 samples"),
+    ],
+)
+def test_what_cannot_be_run_on_so_many_workers_is_refused(workers: int, given: dict[str, Any], told: str) -> None:
+    assert any(told in fault for fault in _faults(workers, **given)), _faults(workers, **given)
+
+
+def test_what_fits_has_no_faults() -> None:
+    assert _faults() == []
+    assert _faults(defence=Median(), participants=4, attack=SignFlip(scale=5), attackers=20) == []
+    assert _faults(method="scaffold", speeds=[1, 1, 0.5, 0.25]) == []
+
+
+def test_epochs_mean_nothing_where_clients_draw_their_own_samples() -> None:
+    with pytest.raises(InputError, match="epochs=2: strategy=federated goes by rounds"):
+        build_parts(make_spec("federated", workers=3, steps=None, epochs=2.0))
+
+
+def test_a_rule_is_of_all_clients_whoever_takes_part() -> None:
+    scaffold = Method(name="scaffold", server={"learning_rate": 0.5}, learning_rate=0.1).rule(7)
+    assert isinstance(scaffold, Scaffold) and (scaffold.clients, scaffold.learning_rate) == (7, 0.5)
+    feddyn = Method(name="feddyn", server={}, alpha=0.3, learning_rate=0.1).rule(7)
+    assert isinstance(feddyn, FedDyn) and (feddyn.clients, feddyn.alpha) == (7, 0.3)
