@@ -7,29 +7,30 @@ from collections.abc import Mapping
 
 from experiments.reproductions.system import System, Trial, step_s
 
-CLIENTS, PARTICIPANTS, SEED = 1000, 100, 0
+CLIENTS, PARTICIPANTS, ROUNDS = 1000, 100, 12
+SEEDS = {False: 1, True: 3}
+"""By whether all was asked for."""
 SPEEDS = (1.0, 1.0, 0.5, 0.25)
 """Of the workers beside the server."""
-ROUNDS = {False: 12, True: 100}
-"""By whether all was asked for."""
 LONGEST, EQUAL = "longest first", "equal split"
 ARMS = {LONGEST: "longest_first", EQUAL: "equal"}
 _CASE = "glyphs, lan"
 
 
-def overrides(arm: str, rounds: int) -> tuple[str, ...]:
+def overrides(arm: str, seed: int) -> tuple[str, ...]:
     """Of a run."""
     return (
         *("topo=lan", f"workers={len(SPEEDS) + 1}", "strategy=federated", "workload=glyphs", "compressor=none"),
         *(f"strategy.clients={CLIENTS}", f"strategy.participants={PARTICIPANTS}", f"strategy.placement={ARMS[arm]}"),
         f"strategy.speeds=[{','.join(f'{speed:g}' for speed in SPEEDS)}]",
-        *("batch_size=20", f"steps={rounds}", f"evaluate_every={rounds}", f"seed={SEED}"),
+        *("batch_size=20", f"steps={ROUNDS}", f"evaluate_every={ROUNDS}", f"seed={seed}"),
     )
 
 
 def trials(full: bool) -> list[Trial]:
-    rounds = ROUNDS[full]
-    return [Trial(_CASE, arm, "emulated", overrides(arm, rounds), 60 + 6 * rounds) for arm in ARMS]
+    return [
+        Trial(_CASE, arm, "emulated", overrides(arm, seed), 11 * ROUNDS) for seed in range(SEEDS[full]) for arm in ARMS
+    ]
 
 
 def facts(case: str, kind: str) -> Mapping[str, str]:

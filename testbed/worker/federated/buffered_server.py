@@ -71,7 +71,7 @@ class BufferedServer:
         index = {item.name: place for place, item in enumerate(wire.schema.items)}
         self._learning, self._statistics, (self._task, self._elapsed_s) = (
             [index[names[id(one)]] for one in tensors if names.get(id(one)) in index]
-            for tensors in (state.learning, state.statistics, (state.task, state.elapsed_s))
+            for tensors in (state.learning, (*state.statistics, *state.discrete), (state.task, state.elapsed_s))
         )
         self._values = wire.schema.take(state)
         """Never changed in place: messages under way share their memory."""

@@ -68,7 +68,7 @@ def local(
     state: AssignedState, slowness: Slowness | None = None, clock: PhaseClock | None = None, speed: float = 1.0
 ) -> LocalClient:
     spec = SimpleNamespace(batch_size=BATCH, dilation=1.0, seed=0)
-    context = cast(WorkerContext, SimpleNamespace(spec=spec, clock=clock or PhaseClock()))
+    context = cast(WorkerContext, SimpleNamespace(spec=spec, clock=clock or PhaseClock(), prepare=_nothing))
     workload = cast(NumberedWorkload, Numbered())
     return LocalClient(context, workload, state, population(), METHOD, speed, slowness or Slowness())
 

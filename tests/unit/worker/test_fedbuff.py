@@ -128,7 +128,7 @@ def test_all_end_with_the_last_version_whoever_was_still_training() -> None:
         played.ended()
     for worker in played.workers:
         assert largest_difference(list(worker.state.learning), played.versions[-1]) == 0
-        assert all(map(torch.equal, worker.state.statistics, played.state.statistics))
+        assert all(map(torch.equal, worker.state.model.buffers(), played.state.model.buffers()))
 
 
 def test_one_worker_and_a_buffer_of_one_is_plain_training_of_the_same_clients() -> None:
@@ -147,7 +147,7 @@ def test_one_worker_and_a_buffer_of_one_is_plain_training_of_the_same_clients() 
     plain(model, tasks)
     assert largest_difference(list(model.parameters()), played.versions[-1]) < 1e-5
     assert largest_difference(played.versions[0], played.versions[-1]) > 0.1
-    for ours, theirs in zip(played.state.statistics, model.buffers(), strict=True):
+    for ours, theirs in zip(played.state.model.buffers(), model.buffers(), strict=True):
         assert torch.allclose(ours.double(), theirs.double(), atol=1e-5)
 
 
