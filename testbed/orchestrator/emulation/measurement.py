@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Collection
 from typing import Any
@@ -30,7 +31,8 @@ LEAST_FRAMES, MOST_BURST_S = 100, 10.0
 PROBES = 20
 PROBE_EVERY_S, MOST_PROBE_EVERY_S = 0.01, 0.1
 """Where there is jitter they are further apart, as neighbours in time tell the same."""
-TRIES = 3
+PAUSES_S = (0.0, 1.0, 3.0, 6.0, 12.0)
+"""Before each further try: a neighbour on this machine may be busy for some seconds."""
 _ANSWER_TIMEOUT_S = 30.0
 _ENDED = f"the probe process ended or did not answer within {_ANSWER_TIMEOUT_S:.0f} s; logs/orchestrator.log says why"
 
@@ -159,22 +161,24 @@ class Prober:
         return groups
 
     def measure_or_refuse(self) -> Measured:
-        """Before training:
+        """Before training.
 
-        what disagrees after three tries is an error, since every number of the run would be wrong.
+        Raises:
+            RunError: what disagrees still, after all tries, since every number of the run would be wrong.
         """
         measured = self.measure("idle", access=True)
-        for _ in range(TRIES - 1):
+        for pause_s in PAUSES_S:
             wrong = {port.link.name for port in self.network.ports if measured.faults([port])}
             if not wrong:
                 return measured
+            time.sleep(pause_s)
             again = self.measure("idle", access=True, only=wrong)
             measured.update(again)
         faults = measured.faults(self.network.ports)
         if not faults:
             return measured
         raise RunError(
-            *(f"{fault}; three tries" for fault in faults),
+            *(f"{fault}; the last of {len(PAUSES_S) + 1} tries" for fault in faults),
             "the machine is too busy or too slow for these links: free its cores, or lower the rate",
         )
 

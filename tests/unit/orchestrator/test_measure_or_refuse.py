@@ -1,0 +1,75 @@
+"""Links are measured again before a run is refused: a neighbour's burst passes, a link that is wrong stays wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from testbed.core.errors import RunError
+from testbed.orchestrator.emulation import measurement
+from testbed.orchestrator.emulation.measurement import PAUSES_S, Prober
+
+NAMES = ("a-b", "b-c")
+
+
+class Found:
+    """What a measurement says of links: those that are wrong."""
+
+    def __init__(self, names: Collection[str], wrong: Collection[str]) -> None:
+        self.wrong = {name: name in wrong for name in names}
+
+    def update(self, later: Found) -> None:
+        self.wrong.update(later.wrong)
+
+    def faults(self, ports: list[Any]) -> list[str]:
+        return [f"link {port.link.name}: too slow" for port in ports if self.wrong[port.link.name]]
+
+
+class Scripted(Prober):
+    """Each further measurement finds the next of `wrong`."""
+
+    def __init__(self, wrong: list[tuple[str, ...]]) -> None:
+        ports = [SimpleNamespace(link=SimpleNamespace(name=name)) for name in NAMES]
+        self.network: Any = SimpleNamespace(ports=ports)
+        self._wrong, self.asked = wrong, list[Collection[str] | None]()
+
+    def measure(self, stage: str, *, access: bool, only: Collection[str] | None = None) -> Any:
+        assert (stage, access) == ("idle", True)
+        self.asked.append(only)
+        return Found(NAMES if only is None else only, self._wrong.pop(0))
+
+
+@pytest.fixture
+def paused_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    paused: list[float] = []
+    monkeypatch.setattr(measurement, "time", SimpleNamespace(sleep=paused.append))
+    return paused
+
+
+def test_links_that_are_right_are_measured_once(paused_s: list[float]) -> None:
+    prober = Scripted([()])
+    prober.measure_or_refuse()
+    assert prober.asked == [None] and not paused_s
+
+
+def test_only_what_was_wrong_is_measured_again_and_later_each_time(paused_s: list[float]) -> None:
+    prober = Scripted([NAMES, ("b-c",), ("b-c",), ()])
+    prober.measure_or_refuse()
+    assert prober.asked == [None, set(NAMES), {"b-c"}, {"b-c"}]
+    assert paused_s == list(PAUSES_S[:3]) == sorted(paused_s)
+
+
+def test_the_last_try_counts(paused_s: list[float]) -> None:
+    Scripted([NAMES] * len(PAUSES_S) + [()]).measure_or_refuse()
+    assert paused_s == list(PAUSES_S)
+
+
+def test_a_link_that_stays_wrong_is_refused_by_name(paused_s: list[float]) -> None:
+    with pytest.raises(RunError) as refused:
+        Scripted([NAMES] + [("b-c",)] * len(PAUSES_S)).measure_or_refuse()
+    first, cure = str(refused.value).splitlines()
+    assert first == f"link b-c: too slow; the last of {len(PAUSES_S) + 1} tries"
+    assert "free its cores, or lower the rate" in cure
