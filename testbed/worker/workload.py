@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import InputError
+from testbed.core.federated.partitions import Partition
 
 Batch = Any
 """What `loss` takes; opaque to strategies."""
@@ -78,7 +79,7 @@ class Workload(ABC):
 
         An epoch covers all samples once. Parts are disjoint, but where the global batch straddles two epochs: a sample
         may come late in the one and early in the other. For the same seed and global batch size the union of the parts
-        does not depend on `world_size`.
+        does not depend on `world_size`. None of that where ranks have samples of their own (`partition`).
         """
 
     def hold_out(self, samples: int, seed: int) -> Batch:
@@ -184,7 +185,11 @@ class NumberedWorkload(Workload):
     """One whose training samples have numbers, from 0, and are drawn in the order of a `Shuffle`."""
 
     can_hold_out = True
+    partition: Partition | None = None
+    """By which each of several ranks has samples of its own, for good; None: all draw from all."""
     _shuffle: Shuffle | None = None
+    _own: tuple[tuple[int, int, int], Shuffle] | None = None
+    """Of one rank's samples, with the seed, the rank and how many ranks there are."""
     _left: Tensor | None = None
     """Numbers of those that are not held out, if some are."""
 
@@ -198,6 +203,8 @@ class NumberedWorkload(Workload):
 
     def numbers(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Tensor:
         """Of the samples of `batch`."""
+        if self.partition is not None and world_size > 1:
+            return self._own_shuffle(seed, rank, world_size).indices(step, rank=0, world_size=1, batch_size=batch_size)
         if self._shuffle is None or self._shuffle.seed != seed:
             samples = self.samples() if self._left is None else len(self._left)
             self._shuffle = Shuffle(samples, seed, self._left)
@@ -207,5 +214,29 @@ class NumberedWorkload(Workload):
         if samples >= (total := self.samples()):
             raise InputError(f"{samples} samples cannot be held out of {total}; some must be left to train on")
         order = torch.randperm(total, generator=torch.Generator().manual_seed(seed))
-        self._left, self._shuffle = order[samples:], None
+        self._left, self._shuffle, self._own = order[samples:], None, None
         return self.picked(order[:samples])
+
+    def _own_shuffle(self, seed: int, rank: int, world_size: int) -> Shuffle:
+        """Of the samples that `rank` has by the partition: an epoch of its own is over when it had all of them.
+
+        Raises:
+            InputError: the partition cannot divide them among so many.
+        """
+        asked = (seed, rank, world_size)
+        if self._own is None or self._own[0] != asked:
+            assert self.partition is not None
+            left = self.left()
+            try:
+                parts = self.partition.divide(self.labels()[left].tolist(), world_size, seed)
+            except ValueError as error:
+                raise InputError(*(f"workload.partition: {line}" for line in str(error).splitlines())) from error
+            self._own = asked, Shuffle(len(parts[rank]), seed, left[parts[rank]])
+        return self._own[1]
+
+
+def partition_fault(partition: object) -> str | None:
+    """What is wrong with one that was asked for; None: nothing is."""
+    if partition is None or isinstance(partition, Partition):
+        return None
+    return f"partition={partition!r}: must be a Partition, given as {{_target_: …}}, or null"

@@ -20,6 +20,8 @@ def division_faults(name: str, workload: Workload, clients: int, partition: Part
         yield f"{name}: {type(workload).__name__} has no samples that could be divided among clients"
     elif not workload.has_labels:
         yield f"{name}: {type(workload).__name__} has no labels, by which samples are divided among clients"
+    elif workload.partition is not None:
+        yield f"{name}: samples are divided among clients, by strategy.partition; leave workload.partition out"
     elif clients * partition.least > workload.samples():
         yield f"{name} strategy.clients={clients}: there are {workload.samples()} samples; use fewer clients"
 

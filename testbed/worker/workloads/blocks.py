@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from testbed.core.federated.partitions import Partition
 from testbed.core.parameter_faults import fraction, number, raise_all
-from testbed.worker.workload import Metric, NumberedWorkload
+from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
 
 NODES, CLASSES, FEATURES, HOPS = 6000, 8, 32, 2
 TRAIN_NODES = 4000
@@ -58,10 +59,17 @@ class Blocks(NumberedWorkload):
     metric = Metric(name="accuracy", target=0.79)
     has_labels = True
 
-    def __init__(self, *, learning_rate: float = 0.02, momentum: float = 0.9) -> None:
-        raise_all(number("learning_rate", learning_rate, above=0, below=10), fraction("momentum", momentum))
+    def __init__(
+        self, *, learning_rate: float = 0.02, momentum: float = 0.9, partition: Partition | None = None
+    ) -> None:
+        raise_all(
+            number("learning_rate", learning_rate, above=0, below=10),
+            fraction("momentum", momentum),
+            partition_fault(partition),
+        )
         self.learning_rate = learning_rate
         self.momentum = momentum
+        self.partition = partition
 
     def data_hash(self) -> str:
         return _graph().sha256

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import InputError
+from testbed.core.federated.partitions import Partition
 from testbed.core.parameter_faults import choice, fraction, number, raise_all
-from testbed.worker.workload import Metric, NumberedWorkload
+from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
 
 CONTEXT = 64
 """Bytes that a prediction can see."""
@@ -54,15 +55,24 @@ class Bytelm(NumberedWorkload):
     metric = Metric(name="bits_per_byte", target=2.8, higher_is_better=False)
     has_labels = True
 
-    def __init__(self, *, learning_rate: float = 0.002, optimizer: str = "adamw", momentum: float = 0.9) -> None:
+    def __init__(
+        self,
+        *,
+        learning_rate: float = 0.002,
+        optimizer: str = "adamw",
+        momentum: float = 0.9,
+        partition: Partition | None = None,
+    ) -> None:
         raise_all(
             number("learning_rate", learning_rate, above=0, below=10),
             choice("optimizer", optimizer, OPTIMIZERS),
             fraction("momentum", momentum),
+            partition_fault(partition),
         )
         self.learning_rate = learning_rate
         self.optimizer_name = optimizer
         self.momentum = momentum
+        self.partition = partition
 
     def faults(self) -> list[str]:
         return corpus_faults(library())

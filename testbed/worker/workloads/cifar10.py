@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import InputError
+from testbed.core.federated.partitions import Partition
 from testbed.core.parameter_faults import fraction, number, raise_all
-from testbed.worker.workload import Metric, NumberedWorkload
+from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
 
 TRAIN_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 TEST_FILE = "test_batch.bin"
@@ -55,7 +56,13 @@ class Cifar10(NumberedWorkload):
     has_labels = True
 
     def __init__(
-        self, *, path: str, learning_rate: float = 0.1, momentum: float = 0.9, weight_decay: float = 1e-4
+        self,
+        *,
+        path: str,
+        learning_rate: float = 0.1,
+        momentum: float = 0.9,
+        weight_decay: float = 1e-4,
+        partition: Partition | None = None,
     ) -> None:
         absolute = isinstance(path, str) and Path(path).is_absolute()
         raise_all(
@@ -63,10 +70,12 @@ class Cifar10(NumberedWorkload):
             number("learning_rate", learning_rate, above=0, below=10),
             fraction("momentum", momentum),
             fraction("weight_decay", weight_decay),
+            partition_fault(partition),
         )
         self.path = Path(path)
         self.learning_rate = learning_rate
         self.momentum = momentum
+        self.partition = partition
         self.weight_decay = weight_decay
 
     def faults(self) -> list[str]:

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from testbed.core.federated.partitions import Partition
 from testbed.core.parameter_faults import fraction, number, raise_all
-from testbed.worker.workload import Metric, NumberedWorkload
+from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
 
 _TEST_SAMPLES = 360
 _MEAN, _DEVIATION = 4.88, 6.02
@@ -39,10 +40,17 @@ class Digits(NumberedWorkload):
     metric = Metric(name="accuracy", target=0.97)
     has_labels = True
 
-    def __init__(self, *, learning_rate: float = 0.01, momentum: float = 0.9) -> None:
-        raise_all(number("learning_rate", learning_rate, above=0, below=10), fraction("momentum", momentum))
+    def __init__(
+        self, *, learning_rate: float = 0.01, momentum: float = 0.9, partition: Partition | None = None
+    ) -> None:
+        raise_all(
+            number("learning_rate", learning_rate, above=0, below=10),
+            fraction("momentum", momentum),
+            partition_fault(partition),
+        )
         self.learning_rate = learning_rate
         self.momentum = momentum
+        self.partition = partition
 
     def preload(self) -> None:
         _data()

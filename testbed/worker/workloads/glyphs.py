@@ -6,9 +6,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from testbed.core.federated.partitions import Partition
 from testbed.core.parameter_faults import fraction, number, raise_all
 from testbed.worker.glyph_images import CHARACTERS, TRAIN_IMAGES, font_faults, glyph_images
-from testbed.worker.workload import Metric, NumberedWorkload
+from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
 
 _MEAN, _DEVIATION = 76.0, 58.8
 """Of training pixels, about."""
@@ -39,10 +40,17 @@ class Glyphs(NumberedWorkload):
     metric = Metric(name="accuracy", target=0.84)
     has_labels = True
 
-    def __init__(self, *, learning_rate: float = 0.02, momentum: float = 0.9) -> None:
-        raise_all(number("learning_rate", learning_rate, above=0, below=10), fraction("momentum", momentum))
+    def __init__(
+        self, *, learning_rate: float = 0.02, momentum: float = 0.9, partition: Partition | None = None
+    ) -> None:
+        raise_all(
+            number("learning_rate", learning_rate, above=0, below=10),
+            fraction("momentum", momentum),
+            partition_fault(partition),
+        )
         self.learning_rate = learning_rate
         self.momentum = momentum
+        self.partition = partition
 
     def faults(self) -> list[str]:
         return font_faults()

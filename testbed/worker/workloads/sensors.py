@@ -5,9 +5,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from testbed.core.federated.partitions import Partition
 from testbed.core.parameter_faults import fraction, number, raise_all
 from testbed.worker.sensor_windows import SENSORS, STEPS, TRAIN_WINDOWS, UNIT, sensor_windows
-from testbed.worker.workload import Metric, NumberedWorkload
+from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
 
 _READINGS = SENSORS * STEPS
 _HIDDEN, _CODE = 128, 16
@@ -41,10 +42,17 @@ class Sensors(NumberedWorkload):
     metric = Metric(name="roc_auc", target=0.9)
     has_labels = True
 
-    def __init__(self, *, learning_rate: float = 0.005, momentum: float = 0.9) -> None:
-        raise_all(number("learning_rate", learning_rate, above=0, below=10), fraction("momentum", momentum))
+    def __init__(
+        self, *, learning_rate: float = 0.005, momentum: float = 0.9, partition: Partition | None = None
+    ) -> None:
+        raise_all(
+            number("learning_rate", learning_rate, above=0, below=10),
+            fraction("momentum", momentum),
+            partition_fault(partition),
+        )
         self.learning_rate = learning_rate
         self.momentum = momentum
+        self.partition = partition
 
     def data_hash(self) -> str:
         return sensor_windows().sha256
