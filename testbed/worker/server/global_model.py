@@ -56,6 +56,10 @@ class GlobalModel:
                 [self._progress(*three) for three in zip(self.schema.items, mean, reference, self.values, strict=True)]
             )
 
+    def take_over(self, tensors: Sequence[Tensor]) -> None:
+        """Those of another server."""
+        self._put(tensors)
+
     def keep(self) -> None:
         """The state in which this round began is one to go back to."""
         self._good = self._began

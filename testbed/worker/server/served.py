@@ -32,6 +32,12 @@ from testbed.worker.workload import Batch, Workload, parameters_crc32
 _HELD_OUT_SEED = 1
 _MOST_DECODERS = 64
 _GATED_REGIONS = "region_servers=True gate: a gate learns nothing of links behind a region's server; use one of them"
+_ALONE_IN_ROUNDS = (
+    "group_rounds: a region has rounds of its own where a server of its own has them; use region_servers=true"
+)
+_GRADIENT_GROUPS = (
+    "strategy.group_rounds: a region's model moves by what its clients have changed; use uplink.payload=delta or params"
+)
 _LASTING_REGIONS = (
     "region_servers=True checkpoint: regions' clients do not find a server that was started again; use one of them"
 )
@@ -59,6 +65,7 @@ class Served(Strategy):
         gate: bool | Gate = False,
         decoders: int = 0,
         region_servers: bool = False,
+        group_rounds: int = 1,
         checkpoint: bool = False,
     ) -> None:
         self.schedule: BoundSchedule = AdaptiveBound() if bound is None else bound
@@ -73,6 +80,8 @@ class Served(Strategy):
             parameter_faults.whole("decoders", decoders, 0, _MOST_DECODERS),
             None if isinstance(gate, bool | Gate) else f"gate={gate!r}: must be true, false, or a break_even.Gate",
             parameter_faults.flag("region_servers", region_servers),
+            parameter_faults.whole("group_rounds", group_rounds, 1),
+            _ALONE_IN_ROUNDS if region_servers is not True and group_rounds != 1 else None,
             parameter_faults.flag("checkpoint", checkpoint),
             _GATED_REGIONS if region_servers is True and gate is not False else None,
             _LASTING_REGIONS if region_servers is True and checkpoint is True else None,
@@ -80,7 +89,7 @@ class Served(Strategy):
         )
         self.local_steps, self.probe_samples, self.round_timeout_s = local_steps, probe_samples, round_timeout_s
         self.gate, self.decoders = (Gate() if gate is True else gate or None), decoders
-        self.region_servers, self.checkpoint = region_servers, checkpoint
+        self.region_servers, self.group_rounds, self.checkpoint = region_servers, group_rounds, checkpoint
         self._regional: Places | None = None  # who serves whom, once that is known to go by regions
 
     def place(self, topology: Topology) -> None:
@@ -104,6 +113,8 @@ class Served(Strategy):
         yield from (f"{name} {fault}" for fault in region_faults(self._regional))
         plans, against = asked_plans(self._asked, compressor, self.schedule)
         yield from (f"{name} {fault}" for fault in against)
+        if self.group_rounds > 1 and "up" in plans and plans["up"].payload == "grad":
+            yield f"{name} {_GRADIENT_GROUPS}"
         coder = plans["up"].coder if self.decoders and "up" in plans else None
         if isinstance(coder, OfCompressor):
             yield (
@@ -155,14 +166,15 @@ class Served(Strategy):
     @left_once_out()
     def first_step(self) -> int:
         if self._client is not None and self._context.comm.is_back:
-            self._step = self._client.come_back() * self.local_steps - 1
+            self._step = self._client.come_back() * self._own_steps() - 1
         return self._step + 1
 
     @left_once_out()
     def step(self, batch: Batch, step: int) -> StepStats:
         self._step = step
-        round_, place = divmod(step, self.local_steps)
-        is_end = place == self.local_steps - 1
+        own_steps = self._own_steps()
+        round_, place = divmod(step, own_steps)
+        is_end = place == own_steps - 1
         if self._server is not None:
             if place == 0:
                 self._server.begin(round_)
@@ -181,7 +193,7 @@ class Served(Strategy):
     @left_once_out()
     def finish(self) -> None:
         """The round that has begun is ended, and all take over what the last one has come to."""
-        rounds, left = divmod(self._step + 1, self.local_steps)
+        rounds, left = divmod(self._step + 1, self._own_steps())
         if self._server is not None:
             if left:
                 self._server.collect(rounds)
@@ -190,6 +202,13 @@ class Served(Strategy):
             if left:
                 self._client.end(rounds)
             self._client.take_last(rounds + bool(left))
+
+    def _own_steps(self) -> int:
+        """Of a round of this rank's: several rounds of a region make one of rank 0's, and of clients that it serves."""
+        rank = self._context.comm.rank
+        places = self._places(self._context.world_size)
+        is_regional = rank in places.region_servers or places.server_of[rank] != ROOT
+        return self.local_steps if is_regional else self.local_steps * self.group_rounds
 
     def take_notes(self) -> list[dict[str, Any]]:
         role = self._server or self._client
@@ -227,6 +246,7 @@ class Served(Strategy):
             round_timeout_s=self.round_timeout_s,
             places=self._places(context.world_size),
             checkpoint=self.checkpoint,
+            group_rounds=self.group_rounds,
             making=self._making,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import torch
 
@@ -17,7 +18,8 @@ from testbed.worker.server.decoders import Decoders
 from testbed.worker.server.door import Door, come, invite, invite_again
 from testbed.worker.server.downlink import Downlink
 from testbed.worker.server.gated import GatedCoder, can_gate
-from testbed.worker.server.global_model import Loss
+from testbed.worker.server.global_model import GlobalModel, Loss
+from testbed.worker.server.group import Group, GroupServer
 from testbed.worker.server.making import Making
 from testbed.worker.server.places import ROOT, Places
 from testbed.worker.server.plan import Plan
@@ -50,6 +52,8 @@ class Service:
     round_timeout_s: float
     places: Places
     checkpoint: bool = False
+    group_rounds: int = 1
+    """Of a region, for each of rank 0's."""
     making: Callable[[], Making] = Making
 
     def server(self, held_out: Batch, round_: int | None = None) -> Server:
@@ -66,7 +70,7 @@ class Service:
         else:
             wire, door = invite_again(context.comm, self._wire, round_, wait_s)
             connections = {}
-        seats = self._seats(door, connections, self._training_s() + self._relays_s())
+        seats = self._seats(door, connections, self.group_rounds * self._training_s() + self._relays_s())
         making = self.making()
         model = making.model(context.model, wire.schema, self.up.payload, context.optimizer, lambda: seats.clients)
         down, loss = self._sending(wire.schema, self.down), self._loss_of(held_out)
@@ -86,35 +90,33 @@ class Service:
             step_s=context.clock.times.optimizer_s if self.up.payload == "grad" else None,
         )
 
-    def region_server(self) -> RegionServer:
+    def region_server(self) -> RegionServer | GroupServer:
         """One that has said hello to rank 0, with all clients of its region, who are let in."""
         context, comm, wait_s = self.context, self.context.comm, self._wall_s(self.context.spec.timeout_s)
         wire, connection = come(comm, self._wire, wait_s)
         own, address = self.places.clients_of(comm.rank), connection.address
         door = Door(comm, wire, hello_s=wait_s, address=address, clients=own)
         put_down(comm, wire.key, address, door.port)
-        region = Region(
-            wire,
-            Coder(wire.schema, copy.deepcopy(self.up)),
-            self.down,
+        seats, decoders = (
             self._seats(door, door.let_all_in(wait_s), self._training_s()),
             Decoders(self.decoders, context.clock),
-            clock=context.clock,
-            name=context.spec.topology.nodes[comm.rank].region,
         )
-        return RegionServer(
-            region,
-            comm.rank - 1,
-            context.model,
-            wire,
-            self._sending(wire.schema, self.up),
-            Coder(wire.schema, self.down),
-            basis=self.schedule.basis,
-            connection=connection,
-            patience_s=self._patience_s(),
-            clock=context.clock,
-            stopwatch=comm.stopwatch,
-        )
+        parts: Any = (wire, Coder(wire.schema, copy.deepcopy(self.up)), self.down, seats, decoders)
+        named: Any = {"clock": context.clock, "name": context.spec.topology.nodes[comm.rank].region}
+        coders = self._sending(wire.schema, self.up), Coder(wire.schema, self.down)
+        of_client: Any = {
+            "basis": self.schedule.basis,
+            "connection": connection,
+            "patience_s": self._patience_s(),
+            "clock": context.clock,
+            "stopwatch": comm.stopwatch,
+        }
+        own_parts = comm.rank - 1, context.model, wire, *coders
+        if self.group_rounds == 1:
+            return RegionServer(Region(*parts, **named), *own_parts, **of_client)
+        model = GlobalModel(context.model, wire.schema, self.up.payload, context.optimizer)
+        group = Group(*parts, **named, basis=self.schedule.basis, model=model)
+        return GroupServer(group, self.group_rounds, *own_parts, **of_client)
 
     def client(self, training: Source) -> Client:
         """One that has said hello."""
@@ -175,11 +177,13 @@ class Service:
         )
 
     def _patience_s(self) -> float:
-        return _PATIENCE * (self._wall_s(self.round_timeout_s) + self._training_s() + self._relays_s())
+        training_s = self.group_rounds * self._training_s()
+        return _PATIENCE * (self._wall_s(self.round_timeout_s) + training_s + self._relays_s())
 
     def _relays_s(self) -> float:
-        """Wall seconds that rank 0 waits for a region longer than for a client of its own: a message each way."""
-        return 2 * self._wall_s(self.round_timeout_s) if self.places.region_servers else 0.0
+        """Wall seconds that rank 0 waits for a region longer than for a client of its own: a message each way, in each
+        round of the region."""
+        return 2 * self.group_rounds * self._wall_s(self.round_timeout_s) if self.places.region_servers else 0.0
 
     def _training_s(self) -> float:
         """Wall seconds of a client's training in a round; 0 where no device says how long it takes."""

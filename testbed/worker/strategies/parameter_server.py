@@ -47,6 +47,9 @@ class ParameterServer(Served):
         region_servers: whether in each region of two or more workers but rank 0's the lowest rank serves the others, as
             `testbed.worker.server.region` says, so that a round crosses the region's links once each way. It trains on
             nothing, and its clients share its fate. Not with `gate`.
+        group_rounds: of a region, for each of rank 0's: its server averages its clients so many times before it sends
+            what that has changed, as `testbed.worker.server.group` says. Clients that rank 0 serves itself train alone
+            for as long. With `region_servers`.
         checkpoint: whether the server leaves its state before each model that it sends, so that one that is started
             again in its place goes on from there; clients wait `round_timeout_s` for it. Not with `region_servers`.
 

@@ -25,6 +25,7 @@ from testbed.worker.server.door import Door
 from testbed.worker.server.downlink import Downlink
 from testbed.worker.server.gated import GatedCoder, can_gate
 from testbed.worker.server.global_model import GlobalModel, Loss
+from testbed.worker.server.group import Group, GroupServer
 from testbed.worker.server.local_training import LocalTraining
 from testbed.worker.server.making import Making
 from testbed.worker.server.plan import Plan
@@ -96,6 +97,7 @@ class Rounds:
 
     Args:
         served: by the number of a client that serves a region its clients' numbers.
+        group_rounds: of a region, for each of the server's; with `round`, 1.
     """
 
     def __init__(
@@ -112,7 +114,9 @@ class Rounds:
         decoders: int = 0,
         dtype: torch.dtype = torch.float32,
         model: type[Small] = Small,
+        group_rounds: int = 1,
     ) -> None:
+        self.group_rounds = group_rounds
         self.dtype, self.gate, self._kind = dtype, gate, model
         served = served or {}
         self._server_of = {client: server for server, members in served.items() for client in members}
@@ -250,6 +254,8 @@ class Rounds:
         }
         schema = self.wire.schema
         own = number, self.models[number + 1], self.wire, self._sending(plans["up"]), Coder(schema, plans["down"])
+        if number in self.doors and self.group_rounds > 1:
+            return cast(Trainer, GroupServer(self._group(number), self.group_rounds, *own, **given))
         if number in self.doors:
             return cast(Trainer, RegionServer(self._region(number), *own, **given))
         return Trainer(
@@ -257,9 +263,20 @@ class Rounds:
         )
 
     def _region(self, number: int) -> Region:
+        parts, named = self._of_region(number)
+        return Region(*parts, **named)
+
+    def _group(self, number: int) -> Group:
+        parts, named = self._of_region(number)
+        own, payload = self.models[number + 1], self._plans()["up"].payload
+        model = GlobalModel(own, self.wire.schema, payload, self.optimizers[number + 1])
+        return Group(*parts, **named, basis=self.schedule.basis, model=model)
+
+    def _of_region(self, number: int) -> tuple[Any, Any]:
         door, plans, clock = self.doors[number], self._plans(), PhaseClock()
         seats, up = self._seats(door.let_all_in(40), door), Coder(self.wire.schema, plans["up"])
-        return Region(self.wire, up, plans["down"], seats, Decoders(0, clock), clock=clock, name=f"region {number}")
+        parts = self.wire, up, plans["down"], seats, Decoders(0, clock)
+        return parts, {"clock": clock, "name": f"region {number}"}
 
     def _context(self, number: int) -> WorkerContext:
         context = SimpleNamespace(
