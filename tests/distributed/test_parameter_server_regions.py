@@ -36,7 +36,10 @@ CASES: dict[str, dict[str, Any]] = {
     "gradients": {"strategy_params": {"local_steps": 1, "uplink": {"payload": "grad"}, "downlink": PARAMS}},
     "sz3, tight": {"strategy_params": {"local_steps": 1, "bound": TIGHT, "decoders": 1}, "compressor": "sz3"},
     "sz3": {"strategy_params": FED, "compressor": "sz3"},
+    "groups": {"strategy_params": FED | {"group_rounds": 2}, "compressor": "sz3"},
 }
+RESUMED = ("sz3", "groups")
+"""In the midst of a round, of the region's as of rank 0's."""
 
 
 def _spec(**given: Any) -> dict[str, Any]:
@@ -51,12 +54,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def five(folder: Path) -> Answers:
-    """A server and its client; a region's server and two clients. "sz3" is interrupted in the midst of a round, too."""
+    """A server and its client; a region's server and two clients. Some are interrupted, too."""
     torch.set_num_threads(1)
     cases = [Case(name=name, spec=_spec(**given), end=STEPS) for name, given in CASES.items()]
-    fed = _spec(**CASES["sz3"])
-    cases.append(Case(name="begun", spec=fed, end=AT, save="kept"))
-    cases.append(Case(name="resumed", spec=fed, begin=AT, end=STEPS, load="kept"))
+    for name in RESUMED:
+        fed = _spec(**CASES[name])
+        cases.append(Case(name=f"{name} begun", spec=fed, end=AT, save=f"{name} kept"))
+        cases.append(Case(name=f"{name} resumed", spec=fed, begin=AT, end=STEPS, load=f"{name} kept"))
     return play(cases, RANKS, folder)
 
 
@@ -115,9 +119,21 @@ def test_regions_note_their_rounds(five: Answers) -> None:
     assert not any(five[rank]["sz3"]["notes"] for rank in TRAINERS)
 
 
-def test_a_checkpoint_in_the_midst_of_a_round_changes_no_bit(five: Answers) -> None:
+def test_a_region_with_rounds_of_its_own_tells_rank_0_of_every_second(five: Answers) -> None:
+    notes, above = five[SERVER]["groups"]["notes"], five[0]["groups"]["notes"]
+    assert [(note["round"], note["clients"], note["sent_bytes"] > 0) for note in notes] == [
+        (0, 2, False),
+        (1, 2, True),
+        (2, 2, False),
+    ], "the last one is cut short, and sent as it is"
+    assert [(note["event"], note["round"]) for note in above] == [("round", 0), ("round", 1), ("last_model", 2)]
+    assert all(checked_message({"t_s": 0.0, "step": 1, "rank": SERVER, **note}, SERVER) for note in notes)
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_checkpoint_in_the_midst_of_a_round_changes_no_bit(name: str, five: Answers) -> None:
     for answer in five:
-        whole, begun, resumed = answer["sz3"], answer["begun"], answer["resumed"]
+        whole, begun, resumed = answer[name], answer[f"{name} begun"], answer[f"{name} resumed"]
         assert begun["losses"] + resumed["losses"] == whole["losses"]
         assert resumed["crc32"] == whole["crc32"] != begun["crc32"]
         assert resumed["notes"] == whole["notes"]
