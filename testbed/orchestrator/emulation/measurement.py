@@ -117,10 +117,16 @@ class Prober:
         except BrokenPipeError:
             raise RunError(_ENDED) from None
 
-    def measure(self, stage: str, *, access: bool, only: Collection[str] | None = None) -> Measured:
-        """Round trips of all links, then rates: as many WAN links at once as the cores carry, and one access link."""
+    def measure(
+        self, stage: str, *, access: bool, only: Collection[str] | None = None, share: float = BURST_CORES_SHARE
+    ) -> Measured:
+        """Round trips of all links, then rates: as many WAN links at once as the cores carry, and one access link.
+
+        Args:
+            share: of the cores, that filling links may take.
+        """
         wan = [link.name for link in self.network.topology.wan_links if only is None or link.name in only]
-        groups = self._groups(wan)
+        groups = self._groups(wan, share)
         seconds = BURST_S if len(groups) <= FEW_GROUPS else SHORT_BURST_S
         sample = [link.name for link in self.network.topology.access_links[:1] if only is None or link.name in only]
         near = [link.name for link in self.network.topology.access_links if only is None or link.name in only]
@@ -146,9 +152,9 @@ class Prober:
         jitter_s = max((port.profile.jitter_s for name in links for port in self._ports[name]), default=0.0)
         return min(max(PROBE_EVERY_S, knot_s(jitter_s)), MOST_PROBE_EVERY_S) if jitter_s else PROBE_EVERY_S
 
-    def _groups(self, wan: list[str]) -> list[list[str]]:
-        """Those of these WAN links that can be filled at once, both ways, with the cores there are."""
-        most_cores = BURST_CORES_SHARE * (os.cpu_count() or 1)
+    def _groups(self, wan: list[str], share: float) -> list[list[str]]:
+        """Those of these WAN links that can be filled at once, both ways, with that share of the cores there are."""
+        most_cores = share * (os.cpu_count() or 1)
         groups: list[list[str]] = []
         used_cores = most_cores
         for name in wan:
@@ -161,18 +167,19 @@ class Prober:
         return groups
 
     def measure_or_refuse(self) -> Measured:
-        """Before training.
+        """Before training. What is measured again is measured with fewer links at once: how well the machine carries
+        all of them is for the run's verdict to say, which watches them while they are used.
 
         Raises:
             RunError: what disagrees still, after all tries, since every number of the run would be wrong.
         """
         measured = self.measure("idle", access=True)
-        for pause_s in PAUSES_S:
+        for tried, pause_s in enumerate(PAUSES_S, 1):
             wrong = {port.link.name for port in self.network.ports if measured.faults([port])}
             if not wrong:
                 return measured
             time.sleep(pause_s)
-            again = self.measure("idle", access=True, only=wrong)
+            again = self.measure("idle", access=True, only=wrong, share=BURST_CORES_SHARE / 2**tried)
             measured.update(again)
         faults = measured.faults(self.network.ports)
         if not faults:

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.core.errors import RunError
 from testbed.orchestrator.emulation import measurement
-from testbed.orchestrator.emulation.measurement import PAUSES_S, Prober
+from testbed.orchestrator.emulation.measurement import BURST_CORES_SHARE, PAUSES_S, Prober
 
 NAMES = ("a-b", "b-c")
 
@@ -34,11 +34,14 @@ class Scripted(Prober):
     def __init__(self, wrong: list[tuple[str, ...]]) -> None:
         ports = [SimpleNamespace(link=SimpleNamespace(name=name)) for name in NAMES]
         self.network: Any = SimpleNamespace(ports=ports)
-        self._wrong, self.asked = wrong, list[Collection[str] | None]()
+        self._wrong, self.asked, self.shares = wrong, list[Collection[str] | None](), list[float]()
 
-    def measure(self, stage: str, *, access: bool, only: Collection[str] | None = None) -> Any:
+    def measure(
+        self, stage: str, *, access: bool, only: Collection[str] | None = None, share: float = BURST_CORES_SHARE
+    ) -> Any:
         assert (stage, access) == ("idle", True)
         self.asked.append(only)
+        self.shares.append(share)
         return Found(NAMES if only is None else only, self._wrong.pop(0))
 
 
@@ -60,6 +63,7 @@ def test_only_what_was_wrong_is_measured_again_and_later_each_time(paused_s: lis
     prober.measure_or_refuse()
     assert prober.asked == [None, set(NAMES), {"b-c"}, {"b-c"}]
     assert paused_s == list(PAUSES_S[:3]) == sorted(paused_s)
+    assert prober.shares == [BURST_CORES_SHARE / 2**tried for tried in range(4)], "fewer links at once each time"
 
 
 def test_the_last_try_counts(paused_s: list[float]) -> None:
