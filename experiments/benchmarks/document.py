@@ -10,6 +10,7 @@ from pathlib import Path
 from experiments.benchmarks import (
     break_even_chart,
     break_even_tables,
+    composed_tables,
     compression_tables,
     dear_bell,
     dear_tables,
@@ -35,6 +36,7 @@ ELSEWHERE = {
     **dict.fromkeys(diloco_tables.TABLES, CLONE / "docs" / "reproductions" / "diloco.md"),
     **dict.fromkeys(grace_tables.TABLES, CLONE / "docs" / "reproductions" / "grace.md"),
     **dict.fromkeys(break_even_tables.TABLES, CLONE / "docs" / "parameter-server.md"),
+    **dict.fromkeys(composed_tables.TABLES, CLONE / "docs" / "federated.md"),
     "large_batch": CLONE / "docs" / "reproductions" / "slamb.md",
     "low_rank": CLONE / "docs" / "reproductions" / "pufferfish.md",
 }

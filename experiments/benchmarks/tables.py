@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments.benchmarks import (
     break_even_tables,
+    composed_tables,
     compression_tables,
     dear_tables,
     diloco_tables,
@@ -210,6 +211,7 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     **grace_tables.TABLES,
     **weak_scaling_tables.TABLES,
     **break_even_tables.TABLES,
+    **composed_tables.TABLES,
 }
 NAMES = (
     *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "observation"),
@@ -226,4 +228,5 @@ NAMES = (
     *grace_tables.TABLES,
     *weak_scaling_tables.TABLES,
     *break_even_tables.TABLES,
+    *composed_tables.TABLES,
 )

@@ -1,4 +1,4 @@
-"""`python -m testbed.analysis finish|report|compare|capture|predict|archive|preview|dashboard-check`."""
+"""`python -m testbed.analysis finish|report|compare|capture|compose|predict|archive|preview|dashboard-check`."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ def _parser() -> argparse.ArgumentParser:
     packets.add_argument("--json", action="store_true", help="everything as JSON")
     packets.set_defaults(command=_capture)
 
+    _add_composition(commands)
+
     guess = commands.add_parser("predict", help="step time and bytes of a run that is not made")
     guess.add_argument("question", metavar="FILE", help='{"spec", "cpu", "device"} as JSON; - is stdin')
     guess.add_argument("--calibration", type=Path, metavar="FILE", help="constants in place of those in the repository")
@@ -55,6 +57,17 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_dashboards(commands)
     return parser
+
+
+def _add_composition(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    rounds = commands.add_parser("compose", help="rounds of clients in sequence as if side by side; simulated")
+    rounds.add_argument("run", type=Path, metavar="RUN_DIR")
+    rounds.add_argument("--rate", metavar="RATE", help="of a client's link; without, that of the run's workers")
+    rounds.add_argument("--server-rate", metavar="RATE", help="of the server's link, likewise")
+    rounds.add_argument("--delay", metavar="TIME", help="one way between client and server, likewise")
+    rounds.add_argument("--goodput", type=float, default=1.0, metavar="SHARE", help="of rates, that messages get")
+    rounds.add_argument("--json", action="store_true", help="everything as JSON")
+    rounds.set_defaults(command=_compose)
 
 
 def _add_comparisons(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -163,6 +176,18 @@ def _capture(parsed: argparse.Namespace) -> int:
 
     found = analyse(load(parsed.run))
     sys.stdout.write((json.dumps(found, indent=2) if parsed.json else text(found)) + "\n")
+    return EXIT_COMPLETED
+
+
+def _compose(parsed: argparse.Namespace) -> int:
+    from testbed.analysis.composed_links import star_for
+    from testbed.analysis.composed_rounds import composed
+    from testbed.analysis.composed_rounds_text import text
+
+    record = load(parsed.run)
+    star = star_for(record, rate=parsed.rate, server_rate=parsed.server_rate, delay=parsed.delay)
+    found = composed(record, star, parsed.goodput)
+    sys.stdout.write((json.dumps(found, indent=2, allow_nan=False) if parsed.json else text(found)) + "\n")
     return EXIT_COMPLETED
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from testbed.core.errors import raise_input_faults
 from testbed.core.schedule import Background, Change, outermost
 from testbed.core.topology import Topology
+from testbed.core.units import format_size
 
 TCP_PROFILES = ("tuned", "stock", "reno", "bbr")
 SHAPERS = ("auto", "netem", "nfqueue")
@@ -30,6 +31,7 @@ MOST_CUBIC_DILATION = 2.0
 """CUBIC grows by the cube of wall-clock seconds, with a constant that no namespace can change."""
 MOST_DILATED_RTT_S = 0.6
 """TCP's first retransmission time-out is one second and does not stretch."""
+LEAST_MEMORY_BYTES = 16_000_000
 DEFAULT_METRICS_PORT = 9464
 
 
@@ -91,6 +93,8 @@ class RunSpec:
     tcp: str = "tuned"
     capture: str = "none"
     """"wan": packet headers of every WAN link; "wan-packets": likewise, with segmentation offloads off."""
+    memory_limit: dict[str, int] = field(default_factory=dict)
+    """Most bytes of a node's container, by node; those that are not named share the machine's memory evenly."""
     events: tuple[Change, ...] = ()
     """In the order of their times."""
     background: tuple[Background, ...] = ()
@@ -171,6 +175,7 @@ class RunSpec:
         ):
             if value not in known:
                 yield f"{key}={value}: unknown; known: {', '.join(known)}"
+        yield from self._memory_faults()
         ends_of_link = {link.name: (link.a, link.b) for link in self.topology.wan_links}
         for change in self.events:
             yield from change.faults(ends_of_link, [node.name for node in self.topology.nodes])
@@ -196,6 +201,15 @@ class RunSpec:
                     " use tcp=reno, bbr or tuned"
                 )
 
+    def _memory_faults(self) -> Iterator[str]:
+        known = {node.name for node in self.topology.nodes}
+        for node, limit_bytes in self.memory_limit.items():
+            if node not in known:
+                yield f"memory_limit: {node}: is no node of topology {self.topo}"
+            if limit_bytes < LEAST_MEMORY_BYTES:
+                asked, least = format_size(limit_bytes), format_size(LEAST_MEMORY_BYTES)
+                yield f"memory_limit: {node}: {asked}, in which no container starts; give {least} or more"
+
     @property
     def hash(self) -> str:
         """Of everything that can change a result: port and patience cannot, and a chosen dilation is not to."""
@@ -209,6 +223,8 @@ class RunSpec:
             del data["start_from"]
         if self.start_hash is None:
             del data["start_hash"]
+        if not self.memory_limit:
+            del data["memory_limit"]
         if self.transform == UNCHANGED:
             del data["transform"]  # as of runs from before there were any
         text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)

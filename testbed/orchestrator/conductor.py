@@ -138,6 +138,7 @@ class Conductor:
             socket=run.socket,
             work=work,
             memory_bytes=int(memory * _MEMORY_SHARE / self.spec.workers),
+            limits=self.spec.memory_limit,
             containers=self.spec.workers,
             keeps_model=self.spec.keeps_model or self.spec.keeps_server,
             seen=() if directory is None else (directory,),

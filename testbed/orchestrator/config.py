@@ -27,6 +27,7 @@ from testbed.orchestrator.clone import CONF_DIR, RUNS_ROOT
 from testbed.orchestrator.emulation import tc
 from testbed.orchestrator.events.compiler import ELASTIC_WORKLOAD, compile_events, read_events
 from testbed.orchestrator.kept_models import located
+from testbed.orchestrator.memory_setting import read_limits
 from testbed.orchestrator.overrides import Override, first_line, parse_overrides, unknown
 from testbed.orchestrator.scale import apply_scale, scale_of
 from testbed.orchestrator.settings import AUTO, SETTINGS, read_settings, with_run_defaults
@@ -144,6 +145,8 @@ class _Composition:
             filled["steps"] = 1  # the workload's own, which is not known; that it is not, is a fault already
         filled["events"] = self._events(settings["events"], topology, parts["workload"])
         filled["background"] = self._background(settings["background"], topology, settings["seed"])
+        filled["memory_limit"], faults = read_limits(settings["memory_limit"], topology)
+        self.faults += faults
         filled["start_from"], faults = located(settings["start_from"], self.runs_root)
         self.faults += faults
         filled["scale"] = scale_of(parts["workload"])

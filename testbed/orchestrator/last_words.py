@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -17,8 +18,17 @@ def ended(code: int) -> str:
     return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
 
+def memory_kills(cgroup: Path) -> int:
+    """How many of its processes the kernel has killed for want of memory: of cgroup v2 or v1."""
+    for name in ("memory.events", "memory.oom_control"):
+        with contextlib.suppress(OSError):
+            counts = dict(line.split() for line in (cgroup / name).read_text().splitlines())
+            return int(counts.get("oom_kill", 0))
+    return 0
+
+
 def last_words(log: Path) -> str:
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         lines = file.read().decode(errors="replace").strip().splitlines()
-    return " | ".join(lines[-_TAIL_LINES:]) or "none"
+    return f"its last words: {' | '.join(lines[-_TAIL_LINES:]) or 'none'}"

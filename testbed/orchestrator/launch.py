@@ -21,7 +21,7 @@ from testbed.core.telemetry import STORE_IN_NODE, Channel, Welcome
 from testbed.orchestrator.emulation.container import Container, Sandbox
 from testbed.orchestrator.emulation.network import WORKER_INTERFACE, Network
 from testbed.orchestrator.first_rank import FirstRank
-from testbed.orchestrator.last_words import ended, last_words
+from testbed.orchestrator.last_words import last_words
 from testbed.orchestrator.messages import checked_message
 from testbed.orchestrator.programs import MASTER_PORT, Program
 from testbed.orchestrator.roll import Roll
@@ -287,7 +287,7 @@ class Workers:
             raise RunError(f"worker {rank} on {node} {self._end_of(node, code)}{self._first.hint(node)}")
 
     def _end_of(self, node: str, code: int) -> str:
-        return f"{ended(code)} before it was done; its last words: {last_words(self.run.log(node))}"
+        return f"{self.containers[node].ended(code)} before it was done; {last_words(self.run.log(node))}"
 
     @property
     def all_done(self) -> bool:

@@ -38,6 +38,10 @@ def _counts(value: object) -> bool:
     return isinstance(value, list) and all(map(_count, value))
 
 
+def _numbers(value: object) -> bool:
+    return isinstance(value, list) and all(map(_number, value))
+
+
 def _factors(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(factor, dict)
@@ -144,6 +148,9 @@ FIELDS: dict[str, dict[str, Any]] = {
         "longest_worker_s": _number,
         "all_clients_s": _number,
         "longest_client_s": _number,
+        "clients": _counts,
+        "ranks": _counts,
+        "elapsed_s": _numbers,
     },
     "fedbuff_version": {
         "t_s": _number,

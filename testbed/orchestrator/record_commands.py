@@ -1,4 +1,4 @@
-"""The commands over runs that are over: `list`, `compare`, `report`."""
+"""The commands over runs that are over: `list`, `compare`, `report`, `compose`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ _FILTERS = (
     "Filters: topo, workload, strategy, compressor, workers, seed, status, verdict, since (an age: 90s, 30m, 12h, 7d;"
     " or a date); all must hold; a comma means or, as in compressor=topk,int8."
 )
+_COMPOSED = "Links not given are those of the run's own workers and of its server."
 
 
 def add_commands(add: Add) -> None:
@@ -34,6 +35,14 @@ def add_commands(add: Add) -> None:
     _add_choice(one)
     one.add_argument("-o", "--output", type=Path, default=Path("report.html"), metavar="FILE")
     one.add_argument("--all", action="store_true", help="draw invalid and unfinished runs too")
+    add_runs_root(one)
+    one = add("compose", compose, "A federated run's rounds as if its clients ran side by side; simulated.", _COMPOSED)
+    one.add_argument("run_id", metavar="RUN_ID", help="of strategy=federated")
+    one.add_argument("--rate", metavar="RATE", help="of each client's link, such as '100 Mbit/s'")
+    one.add_argument("--server-rate", metavar="RATE", help="of the server's link")
+    one.add_argument("--delay", metavar="TIME", help="one way between a client and the server, such as '20 ms'")
+    one.add_argument("--goodput", type=float, metavar="SHARE", help="of links' rates, that messages get; 1 by default")
+    one.add_argument("--json", action="store_true", help="everything as JSON")
     add_runs_root(one)
 
 
@@ -87,3 +96,10 @@ def report(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.report_command import report as write_report
 
     return write_report(parsed.overrides, parsed.runs, parsed.output, draw_all=parsed.all)
+
+
+def compose(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator.capture_command import compose as analyse
+
+    links = {"rate": parsed.rate, "server_rate": parsed.server_rate, "delay": parsed.delay}
+    return analyse(parsed.run_id, parsed.runs, **links, goodput=parsed.goodput, as_json=parsed.json)

@@ -11,8 +11,8 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class Setting:
-    """`kind` is "whole", "number", "text" or "list" (itself or a file's path); an optional one may be null. What can be
-    found out may be `AUTO`."""
+    """`kind` is "whole", "number", "text", "list" (itself or a file's path) or "sizes" (one, or several by name); an
+    optional one may be null. What can be found out may be `AUTO`."""
 
     kind: str
     optional: bool = False
@@ -31,6 +31,10 @@ class Setting:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if self.kind == "text":
             return str(value)
+        if self.kind == "sizes":
+            if not is_number and not isinstance(value, str | dict):
+                raise ValueError("must be a size such as 512 MB, or sizes by node or region")
+            return value
         if self.kind == "list":
             if not isinstance(value, str | list):
                 raise ValueError("must be a path or a list")
@@ -59,6 +63,7 @@ SETTINGS: dict[str, Setting] = {
     "shaper": Setting("text"),
     "tcp": Setting("text"),
     "capture": Setting("text"),
+    "memory_limit": Setting("sizes", optional=True),
     "events": Setting("list", optional=True),
     "background": Setting("list", optional=True),
     "timeout_s": Setting("number"),

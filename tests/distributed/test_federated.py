@@ -73,6 +73,15 @@ def test_fedavg_is_what_it_is_by_hand(on_two: Outcome) -> None:
     assert len({event["parameters_crc32"] for event in on_two.of("done")}) == 1
     rounds = on_two.of("federated_round")
     assert [(one["asked"], one["came"]) for one in rounds] == [(CLIENTS, CLIENTS)] * ROUNDS
+    for told in rounds:
+        assert sorted(told["clients"]) == list(range(CLIENTS)) and set(told["ranks"]) == {1, 2}
+        of_round = {one["rank"]: one for one in on_two.of("step") if one["step"] == told["step"]}
+        for rank in (1, 2):  # what it trained, and nothing it waited for, is part of its step
+            clients_s = sum(s for s, at in zip(told["elapsed_s"], told["ranks"], strict=True) if at == rank)
+            assert 0 < clients_s < of_round[rank]["step_s"] - of_round[rank]["phase_s"]["exposed_communication"]
+            assert of_round[0]["payload_bytes"] == 2 * of_round[rank]["payload_bytes"], (
+                "a model is as long as an update"
+            )
 
 
 def test_it_makes_no_difference_who_runs_whom(on_two: Outcome, tmp_path: Path) -> None:

@@ -14,16 +14,19 @@ import select
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from testbed.core import seccomp
 from testbed.core.errors import MachineError, RunError
 from testbed.core.telemetry import KEPT_MODEL, SOCKET_IN_NODE, STORE_IN_NODE
+from testbed.core.units import format_size
 from testbed.orchestrator.cleanup import CGROUP_ROOT
 from testbed.orchestrator.emulation.open_files import LIMIT_AT_START
 from testbed.orchestrator.emulation.root import MaskedRoot
+from testbed.orchestrator.last_words import ended, memory_kills
 
 NOBODY = 65534
 MOST_CPU_SHARES, ALL_CPU_SHARES, LEAST_CPU_SHARES = 256, 1024, 2
@@ -53,7 +56,7 @@ class Sandbox:
     work: Path
     """A directory of the run's own mount namespace for bundles and the root."""
     memory_bytes: int
-    """Most memory of one container."""
+    """Most memory of one container, but of those in `limits`."""
     seen: tuple[Path, ...] = ()
     """Directories beside the clone and the interpreter's."""
     hosts: str = ""
@@ -62,6 +65,8 @@ class Sandbox:
     """How many share the cores."""
     keeps_model: bool = False
     """Whether a model, or a server's state, is to be left beside what ranks meet at, which has room for it then."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Most memory of the containers of these nodes, in bytes."""
 
     @property
     def cpu_shares(self) -> int:
@@ -195,6 +200,22 @@ class Container:
             self._pidfd = -1
         return self._exit_code
 
+    @property
+    def memory_bytes(self) -> int:
+        """The most it may have."""
+        return self.sandbox.limits.get(self.node, self.sandbox.memory_bytes)
+
+    def ended(self, code: int) -> str:
+        """How a process in it has ended, in words; before `delete`, which takes along what the kernel has counted.
+
+        Args:
+            code: of `exit_code`.
+        """
+        if code == -signal.SIGKILL and any(map(memory_kills, self.cgroups())):
+            limit = format_size(self.memory_bytes)
+            return f"was killed for memory (the limit is {limit}, see memory_limit)"
+        return ended(code)
+
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         if self._pidfd >= 0:
             signal.pidfd_send_signal(self._pidfd, number)
@@ -249,7 +270,7 @@ class Container:
                 "resources": {
                     "devices": [{"allow": False, "access": "rwm"}],
                     "cpu": {"shares": self.sandbox.cpu_shares},
-                    "memory": {"limit": self.sandbox.memory_bytes},
+                    "memory": {"limit": self.memory_bytes},
                     "pids": {"limit": MOST_PROCESSES},
                 },
                 "maskedPaths": [

@@ -109,6 +109,9 @@ class Fleet:
             "longest_worker_s": max(loads.values(), default=0.0),
             "all_clients_s": sum(loads.values()),
             "longest_client_s": max(self._elapsed_s.values(), default=0.0),
+            "clients": list(self._elapsed_s),
+            "ranks": [self.owners[client] + 1 for client in self._elapsed_s],
+            "elapsed_s": [float(f"{one:.6g}") for one in self._elapsed_s.values()],
         }
 
     def state_dict(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from testbed.core.rundir import RunDir
 from testbed.core.schedule import Change
+from testbed.orchestrator.last_words import ended
 from testbed.orchestrator.launch import Workers
 from testbed.orchestrator.programs import Training
 from tests.distributed.harness import make_spec
@@ -18,10 +19,15 @@ class Fake:
 
     def __init__(self) -> None:
         self.code: int | None = None
+        self.how = ""
+        """It has ended, if other than by its status."""
         self.told: list[dict[str, Any]] = []
 
     def exit_code(self) -> int | None:
         return self.code
+
+    def ended(self, code: int) -> str:
+        return self.how or ended(code)
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         self.code = -number if self.code is None else self.code

@@ -10,6 +10,7 @@ from torch import nn
 
 from testbed.core.errors import RunError
 from testbed.core.federated.sampling import Sampling
+from testbed.orchestrator.messages import checked_message
 from testbed.worker.federated.fleet import Fleet
 from testbed.worker.federated.methods import Method
 from testbed.worker.federated.population import Population
@@ -117,6 +118,23 @@ def test_a_worker_is_not_believed_what_cannot_be() -> None:
     said[mine[2]] = math.nan
     assert [one.client for one in fleet.sent(0, said)] == mine[3:]
     assert fleet.came == len(mine) - 3
+    assert fleet.note()["clients"] == mine[3:]
+
+
+def test_the_record_has_what_each_client_took_and_where() -> None:
+    fleet = _fleet(2, count=3, placement="equal")
+    fleet.begin([0, 1])
+    chosen = [client for client, owner in enumerate(fleet.owners) if owner != NOBODY]
+    for worker in (1, 0):
+        fleet.sent(worker, [0.1234567 * (1 + client) for client in range(len(SIZES))])
+    note = fleet.note()
+    assert sorted(note["clients"]) == chosen
+    assert note["ranks"] == [fleet.owners[client] + 1 for client in note["clients"]]
+    assert note["elapsed_s"] == [pytest.approx(0.1234567 * (1 + client), rel=1e-5) for client in note["clients"]]
+    assert max(len(repr(one)) for one in note["elapsed_s"]) <= 8, "a thousand clients make a line of some 20 kB"
+    assert checked_message({"t_s": 1.0, "step": 1, **note}, rank=0)["elapsed_s"] == note["elapsed_s"]
+    with pytest.raises(ValueError, match="elapsed_s"):
+        checked_message({"t_s": 1.0, "step": 1, **note, "elapsed_s": [math.nan]}, rank=0)
 
 
 def test_it_goes_on_from_a_state_as_if_it_had_not_stopped() -> None:
