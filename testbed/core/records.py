@@ -32,12 +32,14 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        and `bound`, what its schedule made of it, are null where no codec goes by bounds
     last_model         rank, step, round, model_bytes, left{}
                        likewise, of the model that all ranks end with, sent after the last step
-    federated_round    rank, step, round, asked, came, expected_s, longest_worker_s, all_clients_s, longest_client_s,
-                       clients[], ranks[], elapsed_s[]
-                       of strategy=federated, from the server after a round: clients that were to take part, and did;
-                       emulated seconds of the worker that took longest, as expected (null in the first round) and as
-                       reported, of all clients together, and of the longest one; of each client that did, which it is,
-                       the rank of the worker that ran it, and the emulated seconds it took there, to six digits
+    federated_round    rank, step, round, asked, came, available, late, dropped, waited_s, expected_s,
+                       longest_worker_s, all_clients_s, longest_client_s, clients[], ranks[], elapsed_s[]
+                       of strategy=federated, from the server after a round: clients that were to take part, whose
+                       updates count (0: the model stays, and the round has no event `round`), that could be drawn, were
+                       cut at a deadline, and went away; emulated seconds that the server waited for a client to come,
+                       of the worker that took longest, as expected (null in the first round) and as reported, of all
+                       clients together, and of the longest one, those that were cut included; of each of these which it is,
+                       the rank of the worker that ran it, and its emulated seconds there, to six digits
     fedbuff_version    rank, step, version, clients[], workers, staleness_mean, staleness_max, train_loss, model_bytes,
                        update_bytes, all_clients_s, longest_client_s, left{}
                        of strategy=fedbuff, from the server after each version of the model: the clients of which it is

@@ -42,6 +42,8 @@ class Workload(ABC):
     """Whether `hold_out` is there."""
     has_labels: ClassVar[bool] = False
     """Whether `labels` is there."""
+    has_sample_losses: ClassVar[bool] = False
+    """Whether `sample_losses` is there."""
 
     def faults(self) -> list[str]:
         """What the data lack on this machine, as far as can be told quickly; asked before anything is built."""
@@ -110,6 +112,10 @@ class Workload(ABC):
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Mean over the batch."""
+
+    def sample_losses(self, model: nn.Module, batch: Batch) -> Tensor:
+        """[samples]: of each one of the batch, in order; their mean is `loss`, to rounding."""
+        raise NotImplementedError(f"{type(self).__name__} has no losses of single samples")
 
     def split(self, batch: Batch, parts: int) -> list[Batch]:
         """The batch in so many parts of equal size, which its samples divide into; their mean loss is its own."""

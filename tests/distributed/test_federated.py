@@ -100,3 +100,19 @@ def test_scaffold_sends_twice_as_much_and_its_variates_move(on_two: Outcome, tmp
     plain, corrected = ([event["train_loss"] for event in one.of("round")] for one in (on_two, scaffold))
     assert plain[0] == pytest.approx(corrected[0], rel=1e-5), "there is nothing to correct by yet"
     assert plain[1] != pytest.approx(corrected[1], rel=1e-3)
+
+
+def test_who_is_away_is_not_drawn_and_rounds_of_which_nothing_comes_leave_the_model(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("client,from_s,until_s\n" + "".join(f"{one},0,1e9\n" for one in (0, 2, 3, 5)))
+    trace = {"_target_": "testbed.core.federated.availability.Trace", "file": str(tmp_path / "trace.csv")}
+    oort = {"_target_": "testbed.core.federated.oort.Oort"}
+    given = {"availability": trace, "selection": oort, "participants": 3}
+    for name, deadline_s, came in (("all", 1e5, 3), ("none", 1e-9, 0)):
+        (tmp_path / name).mkdir()
+        outcome = _outcome(tmp_path / name, 3, deadline_s=deadline_s, **given)
+        assert len({event["parameters_crc32"] for event in outcome.of("done")}) == 1
+        notes = outcome.of("federated_round")
+        found = [(one["available"], one["came"], one["late"], one["dropped"]) for one in notes]
+        assert found == [(4, came, 3 - came, 0)] * ROUNDS
+        assert len(outcome.of("round")) == (ROUNDS if came else 0)
+        assert (len(set(_accuracies(outcome))) == 1) is (came == 0)

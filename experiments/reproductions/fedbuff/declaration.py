@@ -55,13 +55,13 @@ def facts(case: str, kind: str) -> Mapping[str, str]:
 
 SYSTEM = System(
     name="fedbuff",
-    claim="aggregating updates in a buffer as they come is 3.3 times more efficient than synchronous federated learning",
+    claim="updates that are aggregated in a buffer as they come are 3.3 times more efficient than synchronous learning",
     claimed=3.3,
     source="Nguyen et al., AISTATS 2022, arXiv:2106.06639",
     baseline="FedAvg in rounds of as many clients as train at once",
     setting=(
-        "a server and ten workers of one client each at a time over 50 Mbit/s and 40 ms; clients' samples skewed, Dirichlet"
-        " 0.3, and each run of a client longer by a lognormal factor"
+        "a server and ten workers of one client each at a time over 50 Mbit/s and 40 ms; clients' samples skewed,"
+        " Dirichlet 0.3, and each run of a client longer by a lognormal factor"
     ),
     candidates=tuple(BUFFERED),
     baselines=(ROUNDS,),

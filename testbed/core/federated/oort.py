@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from testbed.core.federated.sampling import weighted_sample
@@ -77,8 +77,8 @@ class Oort:
         ValueError: a parameter is out of its range; all of them, one a line.
     """
 
-    count: int
-    """Clients of a round (K)."""
+    count: int | None = None
+    """Clients of a round (K); None: as many as the run says."""
     exploration: float = 0.9
     """Part of the next round's clients that are new (epsilon)."""
     exploration_decay: float = 0.98
@@ -97,8 +97,8 @@ class Oort:
     clip: float = 0.95
     """Quantile of utilities above which all count alike, against a client that says too much."""
     most_times: int = 10**9
-    seed: int = 0
-    """Of the run."""
+    seed: int | None = None
+    """None: of the run, or 0."""
     _round: int = field(default=0, init=False)
     """That were finished."""
     _clients: dict[int, _Known] = field(default_factory=dict, init=False)
@@ -107,7 +107,7 @@ class Oort:
 
     def __post_init__(self) -> None:
         raise_all(
-            whole("count", self.count, 1),
+            None if self.count is None else whole("count", self.count, 1),
             number("exploration", self.exploration, least=0, most=1),
             share("exploration_decay", self.exploration_decay),
             number("least_exploration", self.least_exploration, least=0, most=1),
@@ -118,9 +118,13 @@ class Oort:
             number("cut_off", self.cut_off, least=0, most=1),
             share("clip", self.clip),
             whole("most_times", self.most_times, 1),
-            whole("seed", self.seed, 0),
+            None if self.seed is None else whole("seed", self.seed, 0),
         )
         self.exploration = max(self.exploration, self.least_exploration)
+
+    def of_run(self, count: int, seed: int) -> Oort:
+        """A new one with these parameters that chooses so many, by the run's seed unless it has its own."""
+        return replace(self, count=count, seed=seed if self.seed is None else self.seed)
 
     def choose(self, available: Collection[int], speeds: Mapping[int, float] | None = None) -> list[int]:
         """For the next round; changes nothing.
@@ -134,9 +138,11 @@ class Oort:
             Ascending; fewer than `count` where fewer are available.
 
         Raises:
-            ValueError: a speed is missing, or not above 0 and finite; all of them, one a line.
+            ValueError: a speed is missing, or not above 0 and finite; all of them, one a line; or there is no `count`.
         """
-        chance = random.Random(f"oort {self.seed} {self._round}")
+        if self.count is None:
+            raise ValueError("count=None: how many clients take part is not known; give it, or use `of_run`")
+        chance = random.Random(f"oort {self.seed or 0} {self._round}")
         clients = sorted(available)
         known = [client for client in clients if client in self._clients]
         new = [client for client in clients if client not in self._clients]

@@ -13,7 +13,7 @@ from testbed.worker.federated.attacks import Attack
 from testbed.worker.federated.local import LocalClient
 from testbed.worker.federated.methods import Method
 from testbed.worker.federated.population import Population
-from testbed.worker.federated.state import ClientState
+from testbed.worker.federated.state import ClientState, Report
 from testbed.worker.server.schema import Schema
 from testbed.worker.workload import Batch
 
@@ -56,7 +56,8 @@ class ClientSequence:
         self._attack, self._attackers = attack, attackers
         self._weighting = method.rule(len(population)).weighting
         self._round = 0
-        self._reports: list[tuple[int, float, float]] = []
+        self._reports: list[Report] = []
+        """Of clients that count."""
 
     def begin(self) -> None:
         self._reports = []
@@ -72,11 +73,15 @@ class ClientSequence:
         learning = (*state.learning, *state.variates)
         kept = (*learning, *state.statistics, *state.discrete)
         began = [tensor.detach().clone() for tensor in kept]
-        totals, means, most, discrete = _Total(), _Total(), 0, list[Tensor]()
+        totals, means, most, discrete, cut = _Total(), _Total(), 0, list[Tensor](), list[Report]()
         for client in state.owned(self._worker):
             _put(kept, began)
             samples = self._population.samples(client)
-            trained = self._local.train(client, self._round)
+            limit_s = state.limit_s(client)
+            trained = self._local.train(client, self._round, limit_s)
+            if trained is None:
+                cut.append(Report(client, -limit_s))
+                continue
             steps = self._method.effective_steps(self._population.steps(client))
             totals.add(
                 self._sent(client, trained.delta),
@@ -85,12 +90,14 @@ class ClientSequence:
             means.add(state.statistics, samples)
             if samples > most:
                 most, discrete = samples, [tensor.clone() for tensor in state.discrete]
-            self._reports.append((client, trained.elapsed_s, trained.loss))
+            self._reports.append(Report(client, trained.elapsed_s, trained.loss, trained.utility))
         self._round += 1
         if self._reports:
             moved = [start + change for start, change in zip(began[: len(learning)], totals.mean(), strict=True)]
             _put(kept, (*moved, *means.mean(), *discrete))
-        state.report(self._reports)
+        else:
+            _put(kept, began)
+        state.report([*self._reports, *cut])
         return self.mean_loss if self._reports else None
 
     def _sent(self, client: int, delta: list[Tensor]) -> list[Tensor]:
@@ -101,11 +108,11 @@ class ClientSequence:
 
     @property
     def samples(self) -> int:
-        return sum(self._population.samples(client) for client, _, _ in self._reports)
+        return sum(self._population.samples(one.client) for one in self._reports)
 
     @property
     def mean_loss(self) -> float:
-        weighted = sum(self._population.samples(client) * loss for client, _, loss in self._reports)
+        weighted = sum(self._population.samples(one.client) * one.loss for one in self._reports)
         return weighted / max(1, self.samples)
 
     def result(self, schema: Schema, reference: Sequence[Tensor]) -> list[Tensor]:
@@ -116,10 +123,11 @@ class ClientSequence:
         self._round = round_
 
     def state_dict(self) -> dict[str, Any]:
-        return {"round": self._round, "reports": list(self._reports), "correction": self._local.correction.state_dict()}
+        reports = [tuple(one) for one in self._reports]
+        return {"round": self._round, "reports": reports, "correction": self._local.correction.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._round, self._reports = state["round"], list(state["reports"])
+        self._round, self._reports = state["round"], [Report(*one) for one in state["reports"]]
         self._local.correction.load_state_dict(state["correction"])
 
 

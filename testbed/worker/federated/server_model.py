@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from testbed.core.errors import RunError
 from testbed.core.federated.weighting import Sent
-from testbed.worker.federated.fleet import Fleet
+from testbed.worker.federated.fleet import EmptyRound, Fleet
 from testbed.worker.federated.folding import Update
 from testbed.worker.federated.robust import Defence
 from testbed.worker.federated.rules import Rule
@@ -29,6 +30,9 @@ class Places:
             names.setdefault(id(tensor), name)  # of what is tied the first, by which it travels
         index = {item.name: place for place, item in enumerate(schema.items)}
         self.owners, self.elapsed_s, self.losses = (index[name] for name in ("owners", "elapsed_s", "losses"))
+        self.utilities, self.limits_s = index.get("utilities"), index.get("limits_s")
+        self.said = {self.elapsed_s, self.losses, self.utilities, self.limits_s} - {None}
+        """What says something of clients, and is no part of a model."""
         self.learning = [index[names[id(one)]] for one in state.learning]
         self.variates = [index[names[id(one)]] for one in state.variates]
 
@@ -58,30 +62,33 @@ class Gathered:
         """One tensor for each item, of parameters float64.
 
         Raises:
-            RunError: no client of this round has come, or too few for the defence.
+            EmptyRound: no client of this round has come, which the fleet knows then.
+            RunError: that was so too often, or too few came for the defence.
         """
         places = self._places
-        sent = {
-            worker: ran
-            for worker in sorted(self._came)
-            if (ran := self._fleet.sent(worker, self._came[worker][places.elapsed_s].tolist()))
-        }
+        sent = {worker: ran for worker in sorted(self._came) if (ran := self._ran(worker))}
         if not sent:
-            raise RunError("no client of this round has come: the workers that were to run them are gone")
+            self._fleet.finish()
+            raise EmptyRound
         weights = [sum(one.weight for one in ran) for ran in sent.values()]
         heaviest = max(sent, key=lambda worker: max((one.weight, -one.client) for one in sent[worker]))
         totals = dict(zip((*places.learning, *places.variates), self._total(sent), strict=True))
         found: list[Tensor] = []
         for place, item in enumerate(self._schema.items):
             each = [self._came[worker][place] for worker in sent]
-            if place in (places.elapsed_s, places.losses):
-                found.append(torch.stack(each).sum(0))
+            if place in places.said:
+                found.append(torch.zeros_like(each[0]))  # it has been read, and goes nowhere
             elif item.kind == PARAMETER:
                 found.append(totals[place])
             else:
                 is_mean = item.kind != DISCRETE
                 found.append(_mean(each, weights).to(item.dtype) if is_mean else self._came[heaviest][place].clone())
         return found
+
+    def _ran(self, worker: int) -> list[Sent]:
+        came, places = self._came[worker], self._places
+        utilities = None if places.utilities is None else came[places.utilities].tolist()
+        return self._fleet.sent(worker, came[places.elapsed_s].tolist(), utilities)
 
     def _total(self, sent: Mapping[int, list[Sent]]) -> list[Tensor]:
         """Of deltas, and of variates' changes behind them."""
@@ -129,12 +136,16 @@ class FederatedModel(GlobalModel):
         super().__init__(state, schema, "delta", optimizer)
         self._places, self._rule, self._fleet, self._workers = Places(schema, state), rule, fleet, workers
         self._fresh = rule.state_dict()
-        self._notes: list[dict[str, Any]] = []
 
     def begin(self) -> None:
         self._fleet.begin(self._workers())
         values = list(self.values)
         values[self._places.owners] = torch.tensor(self._fleet.owners, dtype=torch.int16)
+        if self._places.limits_s is not None:
+            limits_s = torch.full_like(values[self._places.limits_s], math.inf)
+            for client, limit_s in self._fleet.limits_s.items():
+                limits_s[client] = limit_s
+            values[self._places.limits_s] = limits_s
         self._put(values)
         super().begin()
 
@@ -147,11 +158,10 @@ class FederatedModel(GlobalModel):
         for place, variate in zip(places.variates, getattr(self._rule, "variate", ()), strict=True):
             values[place] = variate
         self._put(values)
-        self._notes.append(self._fleet.note())
+        self._fleet.finish()
 
     def take_notes(self) -> list[dict[str, Any]]:
-        taken, self._notes = self._notes, []
-        return taken
+        return self._fleet.take_notes()
 
     def go_back(self) -> None:
         """With the rule as it was at first, since its momenta led away, too; clients forget what they kept."""
@@ -163,14 +173,13 @@ class FederatedModel(GlobalModel):
         self._put(values)
 
     def state_dict(self) -> dict[str, Any]:
-        own = {"rule": self._rule.state_dict(), "fleet": self._fleet.state_dict(), "notes": list(self._notes)}
+        own = {"rule": self._rule.state_dict(), "fleet": self._fleet.state_dict()}
         return {**super().state_dict(), **own}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self._rule.load_state_dict(state["rule"])
         self._fleet.load_state_dict(state["fleet"])
-        self._notes = list(state["notes"])
 
 
 def _mean(tensors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:

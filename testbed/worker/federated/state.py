@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 NOBODY = -1
+
+
+class Report(NamedTuple):
+    """Of a client that a worker has run."""
+
+    client: int
+    elapsed_s: float
+    """Emulated; below 0: so many after which it was cut, and nothing of it counts."""
+    loss: float = 0.0
+    """Mean."""
+    utility: float = 0.0
+    """As of `testbed.core.federated.oort.statistical_utility`."""
 
 
 class ClientState(nn.Module):
@@ -46,10 +59,14 @@ class ClientState(nn.Module):
         """Clients that `worker` is to run now, ascending."""
         raise NotImplementedError
 
-    def report(self, reports: Sequence[tuple[int, float, float]]) -> None:
+    def limit_s(self, client: int) -> float:
+        """Emulated seconds after which it is cut."""
+        return math.inf
+
+    def report(self, reports: Sequence[Report]) -> None:
         """
         Args:
-            reports: (client, emulated seconds, mean loss) of those that this rank has run; of all others nothing.
+            reports: of those that this rank has run; of all others there is nothing to say.
         """
         raise NotImplementedError
 
@@ -58,25 +75,36 @@ class FederatedState(ClientState):
     """Beside the model: who runs which clients, what clients report, and the server's control variates, if any.
 
     Variates are parameters, so that they travel as the model does: as differences, by any codec. What is in no
-    difference is sent as it is: 14 bytes a client each way, before anything shortens them.
+    difference is sent as it is: 14 bytes a client each way, before anything shortens them; 4 more with utilities, and
+    8 more with limits.
 
     Args:
         clients: all there are, whoever takes part.
         variates: whether there are control variates; one for each parameter of the model, 0 at first.
+        utilities: whether clients report theirs.
+        limits: whether clients may be cut.
     """
 
     owners: Tensor
     """int16 (clients): the worker that runs each in this round, or NOBODY."""
     elapsed_s: Tensor
-    """float64 (clients): emulated seconds that each took; 0: it did not take part."""
+    """float64 (clients): emulated seconds that each took; 0: it did not take part; below 0: it was cut then."""
     losses: Tensor
     """float32 (clients): mean of each in this round."""
+    utilities: Tensor | None
+    """float32 (clients)."""
+    limits_s: Tensor | None
+    """float64 (clients): emulated seconds after which each is cut; inf: it is not."""
 
-    def __init__(self, model: nn.Module, clients: int, *, variates: bool) -> None:
+    def __init__(
+        self, model: nn.Module, clients: int, *, variates: bool, utilities: bool = False, limits: bool = False
+    ) -> None:
         super().__init__(model)
         self.register_buffer("owners", torch.full((clients,), NOBODY, dtype=torch.int16))
         self.register_buffer("elapsed_s", torch.zeros(clients, dtype=torch.float64))
         self.register_buffer("losses", torch.zeros(clients, dtype=torch.float32))
+        self.register_buffer("utilities", torch.zeros(clients, dtype=torch.float32) if utilities else None)
+        self.register_buffer("limits_s", torch.full((clients,), math.inf, dtype=torch.float64) if limits else None)
         self._variates = nn.ParameterList(torch.zeros_like(one) for one in self.learning) if variates else None
 
     @property
@@ -86,11 +114,18 @@ class FederatedState(ClientState):
     def owned(self, worker: int) -> list[int]:
         return [int(client) for client in (self.owners == worker).nonzero().flatten()]
 
-    def report(self, reports: Sequence[tuple[int, float, float]]) -> None:
+    def limit_s(self, client: int) -> float:
+        return math.inf if self.limits_s is None else float(self.limits_s[client])
+
+    def report(self, reports: Sequence[Report]) -> None:
         self.elapsed_s.zero_()
         self.losses.zero_()
-        for client, elapsed_s, loss in reports:
-            self.elapsed_s[client], self.losses[client] = elapsed_s, loss
+        for one in reports:
+            self.elapsed_s[one.client], self.losses[one.client] = one.elapsed_s, one.loss
+        if self.utilities is not None:
+            self.utilities.zero_()
+            for one in reports:
+                self.utilities[one.client] = one.utility
 
 
 class AssignedState(ClientState):
@@ -115,5 +150,5 @@ class AssignedState(ClientState):
         client = int(self.task[0])
         return [] if client == NOBODY else [client]
 
-    def report(self, reports: Sequence[tuple[int, float, float]]) -> None:
-        self.elapsed_s.fill_(sum(elapsed_s for _, elapsed_s, _ in reports))
+    def report(self, reports: Sequence[Report]) -> None:
+        self.elapsed_s.fill_(sum(one.elapsed_s for one in reports))

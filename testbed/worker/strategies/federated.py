@@ -12,12 +12,14 @@ from compressors.base import Compressor
 from testbed.core import parameter_faults
 from testbed.core.bound_rounds import BoundSchedule
 from testbed.core.break_even import Gate
+from testbed.core.federated.availability import Availability
+from testbed.core.federated.oort import Oort
 from testbed.core.federated.partitions import Dirichlet, Partition
-from testbed.core.federated.sampling import Sampling
 from testbed.core.federated.slowness import Slowness, sigma_fault
 from testbed.worker.federated.attacks import Attack
+from testbed.worker.federated.choosing import Choosing
 from testbed.worker.federated.division import divided, division_faults
-from testbed.worker.federated.fleet import PLACEMENTS, Fleet
+from testbed.worker.federated.fleet import PLACEMENTS, EmptyRound
 from testbed.worker.federated.local import LocalClient
 from testbed.worker.federated.methods import Method
 from testbed.worker.federated.population import Population
@@ -29,8 +31,8 @@ from testbed.worker.server.making import Making
 from testbed.worker.server.plan import Plan
 from testbed.worker.server.served import Served
 from testbed.worker.server.source import Training
-from testbed.worker.strategy import WorkerContext
-from testbed.worker.workload import NumberedWorkload, Workload
+from testbed.worker.strategy import StepStats, WorkerContext
+from testbed.worker.workload import Batch, NumberedWorkload, Workload
 
 
 class Federated(Served):
@@ -57,6 +59,10 @@ class Federated(Served):
         learning_rate, momentum: of clients' SGD; a learning rate of None: clients take the workload's optimizer.
         clients: how many there are.
         participants: of a round, or all where there are fewer; None: all.
+        selection: how a round's clients are chosen, given as `{_target_: …}`; None: all alike.
+        availability: when clients are there, given as `{_target_: …}`; None: always.
+        deadline_s: emulated seconds after which a client is cut, by its own; None: none is.
+        overselect: so many times `participants` are drawn, of which the first that are done count.
         partition: how samples are divided, given as `{_target_: …}`; None: `Dirichlet`, alpha 0.3.
         local_epochs: of a client in a round.
         placement: longest_first, by what clients have taken so far on each worker, or equal: equally many on each.
@@ -83,6 +89,10 @@ class Federated(Served):
         momentum: float = 0.0,
         clients: int = 100,
         participants: int | None = None,
+        selection: Oort | None = None,
+        availability: Availability | None = None,
+        deadline_s: float | None = None,
+        overselect: float = 1.0,
         partition: Partition | None = None,
         local_epochs: int = 1,
         placement: str = "longest_first",
@@ -102,6 +112,9 @@ class Federated(Served):
     ) -> None:
         asked = partial(Method, name=method, server={} if server is None else server, mu=mu, alpha=alpha)
         asked = partial(asked, learning_rate=learning_rate, momentum=momentum)
+        choosing = partial(Choosing, clients=clients, participants=participants, sees_each=defence is not None)
+        choosing = partial(choosing, selection=selection, availability=availability)
+        choosing = partial(choosing, deadline_s=deadline_s, overselect=overselect)
         begin = partial(super().__init__, local_steps=1, uplink=uplink, downlink=downlink, bound=bound, gate=gate)
         begin = partial(begin, probe_samples=probe_samples, round_timeout_s=round_timeout_s)
         parameter_faults.raise_all(
@@ -116,10 +129,11 @@ class Federated(Served):
             *_attack_faults(attack, attackers, clients),
             *_travel_faults({"uplink": uplink, "downlink": downlink}),
             *_faults_of(asked),
+            *_faults_of(choosing),
             *_faults_of(partial(begin, decoders=decoders, checkpoint=checkpoint)),
         )
-        self._method = asked()
-        self.clients, self.participants = clients, min(participants or clients, clients)
+        self._method, self._choosing = asked(), choosing()
+        self.clients, self.participants = clients, self._choosing.wanted
         self.partition = Dirichlet() if partition is None else partition
         self.local_epochs, self.placement, self.speeds = local_epochs, placement, speeds
         self.straggler_sigma = straggler_sigma
@@ -139,6 +153,7 @@ class Federated(Served):
             yield f"{name} strategy.speeds: {len(self.speeds)} for {workers} workers; give one for each but the server"
         if self.defence is not None:
             yield from (f"{name} strategy.defence: {fault}" for fault in self._defence_faults(self.defence, workers))
+        yield from self._choosing.workload_faults(name, workload)
         yield from division_faults(name, workload, self.clients, self.partition)
 
     def _defence_faults(self, defence: Defence, workers: int) -> Iterator[str]:
@@ -160,7 +175,14 @@ class Federated(Served):
 
     def bind(self, context: WorkerContext) -> None:
         if context.comm.networked:
-            self._state = FederatedState(context.model, self.clients, variates=self._method.has_variates)
+            self._choosing.require_clock(context.clock)
+            self._state = FederatedState(
+                context.model,
+                self.clients,
+                variates=self._method.has_variates,
+                utilities=self._choosing.selection is not None,
+                limits=self._choosing.cuts,
+            )
             context = dataclasses.replace(context, model=self._state)
         super().bind(context)
 
@@ -178,26 +200,34 @@ class Federated(Served):
             self._training.at(step)
         return step
 
+    def step(self, batch: Batch, step: int) -> StepStats:
+        try:
+            return super().step(batch, step)
+        except EmptyRound:  # the server's; the next one goes on from the same model
+            return StepStats(None)
+
     def _trains(self, up: Plan) -> Training:
         context, worker = self._context, self._context.comm.rank - 1
         population = self._population()
         speed = 1.0 if self.speeds is None else self.speeds[worker]
-        slowness = Slowness(sigma=self.straggler_sigma, seed=context.spec.seed)
-        local = LocalClient(context, self._workload, self._state, population, self._method, speed, slowness)
+        utility = self._choosing.selection is not None
+        local = LocalClient(
+            context, self._workload, self._state, population, self._method, speed, self._slowness, has_utility=utility
+        )
         return ClientSequence(
             worker, self._state, population, self._method, local, attack=self.attack, attackers=self.attackers
         )
 
     def _making(self) -> Making:
-        population, rule = self._population(), self._method.rule(self.clients)
-        fleet = Fleet(
-            population,
+        rule = self._method.rule(self.clients)
+        fleet = self._choosing.fleet(
+            self._context,
+            self._population(),
             self._method,
-            Sampling(count=self.participants, seed=self._context.spec.seed),
-            workers=self._context.comm.world_size - 1,
+            self._slowness,
             placement=self.placement,
-            stays=self._method.remembers,
-            one_each=self.defence is not None,
+            speeds=self.speeds,
+            most_wait_s=self.round_timeout_s,
         )
         return Federation(self._state, fleet, rule, self.defence)
 
@@ -205,10 +235,15 @@ class Federated(Served):
         return divided(
             self._workload,
             self._context.spec,
+            self._state.model,
             clients=self.clients,
             partition=self.partition,
             local_epochs=self.local_epochs,
         )
+
+    @property
+    def _slowness(self) -> Slowness:
+        return Slowness(sigma=self.straggler_sigma, seed=self._context.spec.seed)
 
     @property
     def _workload(self) -> NumberedWorkload:

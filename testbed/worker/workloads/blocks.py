@@ -58,6 +58,7 @@ class Blocks(NumberedWorkload):
 
     metric = Metric(name="accuracy", target=0.79)
     has_labels = True
+    has_sample_losses = True
 
     def __init__(
         self, *, learning_rate: float = 0.02, momentum: float = 0.9, partition: Partition | None = None
@@ -112,6 +113,10 @@ class Blocks(NumberedWorkload):
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         features, classes = batch
         return nn.functional.cross_entropy(model(features), classes)
+
+    def sample_losses(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        features, classes = batch
+        return nn.functional.cross_entropy(model(features), classes, reduction="none")
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> float:

@@ -54,6 +54,7 @@ class Bytelm(NumberedWorkload):
 
     metric = Metric(name="bits_per_byte", target=2.8, higher_is_better=False)
     has_labels = True
+    has_sample_losses = True
 
     def __init__(
         self,
@@ -121,6 +122,10 @@ class Bytelm(NumberedWorkload):
     def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
         """Nats per byte."""
         return nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+
+    def sample_losses(self, model: nn.Module, batch: Tensor) -> Tensor:
+        logits = model(batch[:, :-1]).transpose(1, 2)
+        return nn.functional.cross_entropy(logits, batch[:, 1:], reduction="none").mean(1)
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> float:

@@ -54,6 +54,7 @@ class Cifar10(NumberedWorkload):
 
     metric = Metric(name="accuracy", target=0.75)
     has_labels = True
+    has_sample_losses = True
 
     def __init__(
         self,
@@ -126,6 +127,10 @@ class Cifar10(NumberedWorkload):
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch
         return nn.functional.cross_entropy(model(images), labels)
+
+    def sample_losses(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        images, labels = batch
+        return nn.functional.cross_entropy(model(images), labels, reduction="none")
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> float:

@@ -39,6 +39,7 @@ class Digits(NumberedWorkload):
 
     metric = Metric(name="accuracy", target=0.97)
     has_labels = True
+    has_sample_losses = True
 
     def __init__(
         self, *, learning_rate: float = 0.01, momentum: float = 0.9, partition: Partition | None = None
@@ -98,6 +99,10 @@ class Digits(NumberedWorkload):
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, digits = batch
         return nn.functional.cross_entropy(model(images), digits)
+
+    def sample_losses(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        images, digits = batch
+        return nn.functional.cross_entropy(model(images), digits, reduction="none")
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> float:

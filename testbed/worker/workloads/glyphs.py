@@ -39,6 +39,7 @@ class Glyphs(NumberedWorkload):
 
     metric = Metric(name="accuracy", target=0.84)
     has_labels = True
+    has_sample_losses = True
 
     def __init__(
         self, *, learning_rate: float = 0.02, momentum: float = 0.9, partition: Partition | None = None
@@ -111,6 +112,10 @@ class Glyphs(NumberedWorkload):
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch
         return nn.functional.cross_entropy(model(images), labels)
+
+    def sample_losses(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        images, labels = batch
+        return nn.functional.cross_entropy(model(images), labels, reduction="none")
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> float:

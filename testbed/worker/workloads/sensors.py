@@ -41,6 +41,7 @@ class Sensors(NumberedWorkload):
 
     metric = Metric(name="roc_auc", target=0.9)
     has_labels = True
+    has_sample_losses = True
 
     def __init__(
         self, *, learning_rate: float = 0.005, momentum: float = 0.9, partition: Partition | None = None
@@ -96,6 +97,9 @@ class Sensors(NumberedWorkload):
 
     def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
         return _errors(model, batch).mean()
+
+    def sample_losses(self, model: nn.Module, batch: Tensor) -> Tensor:
+        return _errors(model, batch)
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> float:

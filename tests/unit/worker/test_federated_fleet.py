@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from testbed.core.errors import RunError
+from testbed.core.errors import InputError, RunError
+from testbed.core.federated.partitions import Iid
 from testbed.core.federated.sampling import Sampling
 from testbed.orchestrator.messages import checked_message
+from testbed.worker.federated.division import divided, normalises_batches
 from testbed.worker.federated.fleet import Fleet
 from testbed.worker.federated.methods import Method
 from testbed.worker.federated.population import Population
-from testbed.worker.federated.state import NOBODY, FederatedState
+from testbed.worker.federated.state import NOBODY, FederatedState, Report
+from testbed.worker.workloads.digits import Digits
 
 SIZES = [2, 4, 6, 8, 10, 20, 30, 40]
 SPEEDS = (1.0, 1.0, 0.5, 0.25)
@@ -63,6 +68,34 @@ def test_each_epoch_has_every_sample_once_in_an_order_of_its_own() -> None:
 def test_a_client_without_samples_is_refused() -> None:
     with pytest.raises(ValueError, match=r"(?s)epochs=0.*client 1: has no sample"):
         Population([[0], []], batch_size=1, epochs=0, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("size", "sizes"), [(1, []), (2, [2]), (4, [4]), (5, [5]), (6, [4, 2]), (8, [4, 4]), (9, [4, 5])]
+)
+def test_a_batch_of_one_is_taken_along_by_the_one_before(size: int, sizes: list[int]) -> None:
+    population = _population([size], least_batch=2)
+    batches = list(population.batches(0, 0))
+    assert [len(one) for one in batches] == 2 * sizes and population.steps(0) == len(batches)
+    assert population.can_train(0) == bool(sizes)
+    assert sorted(number for one in batches for number in one.tolist()) == sorted(2 * [*range(sum(sizes))])
+
+
+def test_batches_of_one_are_refused_where_none_may_be() -> None:
+    with pytest.raises(ValueError, match="batch_size=1: must be a whole number, at least 2"):
+        _population(batch_size=1, least_batch=2)
+    assert normalises_batches(nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm2d(2))))
+    assert not normalises_batches(nn.Sequential(nn.Linear(2, 2), nn.GroupNorm(1, 2), nn.LayerNorm(2)))
+
+
+def test_a_run_whose_clients_could_never_train_is_refused() -> None:
+    model = nn.BatchNorm1d(2)
+    given: dict[str, Any] = {"partition": Iid(), "local_epochs": 1}
+    for batch_size, clients, told in ((1, 5, "batch_size=1: "), (2, Digits().samples(), "each has one sample")):
+        spec: Any = SimpleNamespace(batch_size=batch_size, seed=0)
+        with pytest.raises(InputError, match=told):
+            divided(Digits(), spec, model, clients=clients, **given)
+        assert divided(Digits(), spec, nn.Linear(1, 1), clients=clients, **given).can_train(0)
 
 
 def test_once_workers_are_known_the_longest_first_is_shorter_than_an_equal_split() -> None:
@@ -155,6 +188,6 @@ def test_variates_travel_as_parameters_and_reports_as_they_are() -> None:
     assert len(state.statistics) == 2 and len(state.discrete) == 1
     state.owners.copy_(torch.tensor([0, 1, NOBODY, 1, 0]))
     assert (state.owned(1), state.owned(0), state.owned(2)) == ([1, 3], [0, 4], [])
-    state.report([(1, 2.5, 0.5)])
-    state.report([(3, 1.5, 0.25)])
+    state.report([Report(1, 2.5, 0.5)])
+    state.report([Report(3, 1.5, 0.25)])
     assert state.elapsed_s.tolist() == [0, 0, 0, 1.5, 0] and state.losses.tolist() == [0, 0, 0, 0.25, 0]

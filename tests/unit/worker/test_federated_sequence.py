@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from testbed.core.federated.oort import statistical_utility
 from testbed.core.federated.slowness import Slowness
 from testbed.worker.clock import PhaseClock
 from testbed.worker.federated.attacks import SignFlip
@@ -27,28 +28,41 @@ FEDAVG = Method(name="fedavg", server={}, learning_rate=0.1)
 class Points:
     """A workload, as far as clients ask for one."""
 
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
     def picked(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(3)
         return torch.randn(30, 4, generator=generator)[numbers], torch.randn(30, 2, generator=generator)[numbers]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return nn.functional.mse_loss(model(batch[0]), batch[1])
+        return self.sample_losses(model, batch).mean()
+
+    def sample_losses(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        found = (model(batch[0]) - batch[1]).square().mean(1)
+        self.seen += found.tolist()
+        return found
 
 
 class Worker:
     """One that runs the clients it is given, all at the same parameters."""
 
-    def __init__(self, method: Method = FEDAVG, **given: Any) -> None:
+    def __init__(
+        self, method: Method = FEDAVG, *, profile: object = None, utilities: bool = False, **given: Any
+    ) -> None:
         torch.manual_seed(2)
         model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 2))
-        self.state = FederatedState(model, len(SIZES), variates=method.has_variates)
+        self.state = FederatedState(model, len(SIZES), variates=method.has_variates, utilities=utilities, limits=True)
         spec = SimpleNamespace(seed=0, batch_size=2, dilation=1.0)
-        context = SimpleNamespace(spec=spec, clock=PhaseClock(), prepare=lambda _: None)
+        clock = PhaseClock()
+        clock.times._profile = profile  # type: ignore[assignment]
+        context = SimpleNamespace(spec=spec, clock=clock, prepare=lambda _: None)
         counts = iter(range(30))
         parts = [[next(counts) for _ in range(size)] for size in SIZES]
         population = Population(parts, batch_size=2, epochs=2, seed=0)
-        workload, shared = cast(NumberedWorkload, Points()), cast(WorkerContext, context)
-        local = LocalClient(shared, workload, self.state, population, method, 1.0, Slowness())
+        self.points = Points()
+        workload, shared = cast(NumberedWorkload, self.points), cast(WorkerContext, context)
+        local = LocalClient(shared, workload, self.state, population, method, 1.0, Slowness(), has_utility=utilities)
         self.sequence = ClientSequence(0, self.state, population, method, local, **given)
         self.correction: Any = local.correction
         self.first = self.values()
@@ -141,3 +155,50 @@ def test_another_round_has_another_order(round_: int) -> None:
     late.sequence.at(round_)
     same = all(torch.equal(ours, theirs) for ours, theirs in zip(worker.run(1), late.run(1), strict=True))
     assert same is (round_ == 0)
+
+
+PROFILE = SimpleNamespace(forward_s=1e-4, backward_s=2e-4, optimizer_s=1e-4)
+"""A client of 4 samples takes 2 epochs of 2 steps: 1.6 ms; of 10, 4."""
+
+
+@pytest.mark.parametrize(("profile", "limit_s"), [(PROFILE, 0.0015), (PROFILE, 0.0001), (None, 1e-9)])
+@pytest.mark.parametrize("name", ["fedavg", "scaffold"])
+def test_a_client_that_is_cut_leaves_nothing_but_its_time(name: str, profile: object, limit_s: float) -> None:
+    method = Method(name=name, server={}, learning_rate=0.1)
+    worker, other = Worker(method, profile=profile), Worker(method, profile=profile)
+    assert worker.state.limits_s is not None
+    worker.state.limits_s[1] = limit_s
+    found = worker.run(0, 1, 2)
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, other.run(0, 2), strict=True))
+    assert worker.sequence.samples == SIZES[0] + SIZES[2]
+    assert worker.state.elapsed_s[1] == -limit_s and worker.state.losses[1] == 0
+    assert name == "fedavg" or set(worker.correction.kept) == {0, 2}
+    alone = Worker(method, profile=profile)
+    assert alone.state.limits_s is not None
+    alone.state.limits_s[1] = limit_s
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(alone.run(1), alone.first, strict=True))
+    assert alone.sequence.samples == 0 and alone.sequence.step(None) is None
+
+
+def test_who_is_done_just_in_time_counts() -> None:
+    worker = Worker(profile=PROFILE)
+    assert worker.state.limits_s is not None
+    worker.run(2)
+    took_s = float(worker.state.elapsed_s[2])
+    assert took_s == pytest.approx(0.0016)
+    for limit_s, samples in ((took_s, SIZES[2]), (took_s - 1e-12, 0)):
+        worker.state.limits_s[2] = limit_s
+        worker.run(2)
+        assert worker.sequence.samples == samples
+
+
+def test_utilities_are_of_all_samples_of_all_batches_and_change_nothing() -> None:
+    worker, plain = Worker(utilities=True), Worker()
+    found = worker.run(1)
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, plain.run(1), strict=True))
+    assert worker.state.utilities is not None and plain.state.utilities is None
+    assert len(worker.points.seen) == 2 * SIZES[1]
+    assert float(worker.state.utilities[1]) == pytest.approx(statistical_utility(worker.points.seen))
+    worker.run(0)
+    assert float(worker.state.utilities[1]) == 0
+    assert float(worker.state.utilities[0]) == pytest.approx(statistical_utility(worker.points.seen[2 * SIZES[1] :]))

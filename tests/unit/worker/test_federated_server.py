@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,14 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import RunError
+from testbed.core.federated.oort import Oort
 from testbed.core.federated.sampling import Sampling
-from testbed.worker.federated.fleet import Fleet
+from testbed.worker.federated.fleet import EmptyRound, Fleet
 from testbed.worker.federated.folding import Update
 from testbed.worker.federated.methods import Method
 from testbed.worker.federated.population import Population
 from testbed.worker.federated.robust import Defence, Krum, Median
 from testbed.worker.federated.server_model import FederatedModel, Federation, Gathered, Places
 from testbed.worker.federated.state import FederatedState
+from testbed.worker.federated.terms import Terms
 from testbed.worker.server.schema import Schema
 
 SIZES = [3, 9, 4, 7, 5]
@@ -26,17 +29,30 @@ WORKERS = 2
 class Played:
     """A server, and what its workers would send."""
 
-    def __init__(self, method: Method, *, defence: Defence | None = None, workers: int = WORKERS) -> None:
+    def __init__(
+        self,
+        method: Method,
+        *,
+        defence: Defence | None = None,
+        workers: int = WORKERS,
+        terms: Terms | None = None,
+        selection: Oort | None = None,
+    ) -> None:
         torch.manual_seed(1)
         self.method, self.workers = method, workers
         self.state = FederatedState(
-            nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), len(SIZES), variates=method.has_variates
+            nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)),
+            len(SIZES),
+            variates=method.has_variates,
+            utilities=selection is not None,
+            limits=terms is not None,
         )
         self.schema = Schema.of(self.state)
         counts = iter(range(100))
         parts = [[next(counts) for _ in range(size)] for size in SIZES]
         self.population = Population(parts, batch_size=4, epochs=1, seed=0)
         given: dict[str, Any] = {"stays": method.remembers, "one_each": defence is not None}
+        given |= {"terms": terms, "selection": selection}
         chosen = Sampling(count=workers if defence else len(SIZES))
         self.fleet = Fleet(self.population, method, chosen, workers=workers, placement="longest_first", **given)
         self.rule = method.rule(len(SIZES))
@@ -151,8 +167,48 @@ def test_a_worker_that_is_lost_takes_its_clients_out_of_the_mean() -> None:
     steps = played.method.rule(len(SIZES)).round([one for one in updates if played.fleet.owners[one.client] == 1])
     for at, step in zip(played.places.learning, steps, strict=True):
         torch.testing.assert_close(mean[at], step, rtol=1e-5, atol=1e-6)
-    with pytest.raises(RunError, match="no client of this round has come"):
-        played.gathered([], updates).mean()
+
+
+def test_a_round_of_which_nothing_comes_is_told_and_moves_nothing() -> None:
+    played = Played(Method(name="fedavgm", server={"momentum": 0.9}))
+    played.model.begin()
+    before = played.model.values
+    with pytest.raises(EmptyRound):
+        played.gathered([], played.updates()).mean()
+    assert played.model.values is before and played.rule.state_dict() == {"momenta": []}
+    (note,) = played.model.take_notes()
+    assert (note["round"], note["asked"], note["came"]) == (0, len(SIZES), 0)
+
+
+def test_limits_go_down_what_workers_say_comes_up_and_neither_is_averaged() -> None:
+    selection = Oort(clip=1.0).of_run(3, 0)
+    played = Played(Method(name="fedavg", server={}), terms=Terms(deadline_s=4.5), selection=selection)
+    played.model.begin()
+    places, updates = played.places, played.updates()
+    assert places.limits_s is not None and places.utilities is not None and len(updates) == 3
+    expected = [4.5 if owner >= 0 else math.inf for owner in played.fleet.owners]
+    assert played.model.values[places.limits_s].tolist() == expected
+    late, *others = [one.client for one in updates]
+    mean = played.federation.mean(played.schema, range(WORKERS))
+    for worker in range(WORKERS):
+        message = played.message(worker, [one for one in updates if one.client != late])
+        if played.fleet.owners[late] == worker:
+            message[places.elapsed_s][late] = -4.5
+        for one in others:
+            if played.fleet.owners[one] == worker:
+                message[places.utilities][one] = 7.0 + one
+        mean.add(worker, 1.0, message)
+    found = mean.mean()
+    assert not any(found[place].any() for place in (places.elapsed_s, places.utilities, places.limits_s))
+    steps = played.method.rule(len(SIZES)).round([one for one in updates if one.client != late])
+    for at, step in zip(places.learning, steps, strict=True):
+        torch.testing.assert_close(found[at], step, rtol=1e-5, atol=1e-6)
+    played.model.move(found, played.model.values)
+    (note,) = played.model.take_notes()
+    assert (note["came"], note["late"], note["dropped"]) == (2, 1, 0)
+    assert {one: known["utility"] for one, known in selection.state_dict()["clients"].items()} == {
+        one: 7.0 + one for one in others
+    }
 
 
 def test_a_defence_sees_each_client_and_says_where_too_few_came() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from compressors.none import Uncompressed
 from testbed.core.errors import InputError
+from testbed.core.federated.availability import Alternating
+from testbed.core.federated.oort import Oort
 from testbed.worker.federated.attacks import LittleIsEnough, SignFlip
 from testbed.worker.federated.methods import Method
 from testbed.worker.federated.robust import Krum, Median
@@ -66,6 +69,8 @@ def test_all_faults_of_its_parameters_are_told_at_once() -> None:
         ({"attackers": 3}, "attack, attackers: give both"),
         ({"speeds": "fast"}, "speeds=fast"),
         ({"straggler_sigma": -1}, "straggler_sigma=-1"),
+        ({"selection": Oort(count=3)}, "selection.count=3"),
+        ({"overselect": 2.0, "participants": 4, "defence": Median()}, "overselect=2: under a defence"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(given: dict[str, Any], told: str) -> None:
@@ -92,6 +97,30 @@ def test_what_fits_has_no_faults() -> None:
     assert _faults() == []
     assert _faults(defence=Median(), participants=4, attack=SignFlip(scale=5), attackers=20) == []
     assert _faults(method="scaffold", speeds=[1, 1, 0.5, 0.25]) == []
+
+
+class Secretive(Digits):
+    has_sample_losses = False
+
+
+def test_oort_needs_the_losses_of_samples() -> None:
+    given: dict[str, Any] = {"selection": Oort(), "availability": Alternating(present_s=1, absent_s=1)}
+    assert _faults(**given, deadline_s=1.0) == []
+    (fault,) = Federated(**given).faults(Uncompressed(), Secretive(), 5)
+    assert "strategy.selection: goes by the losses of samples, and Secretive has none" in fault
+
+
+def test_a_trace_is_read_before_anything_is_built(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("client,from_s,until_s\n0,3,2\n1,0,x\n")
+    trace = {"_target_": "testbed.core.federated.availability.Trace", "file": str(tmp_path / "trace.csv")}
+    with pytest.raises(InputError) as caught:
+        build_parts(make_spec("federated", workers=3, strategy_params={"availability": trace, "mu": 1}))
+    told = "\n".join(caught.value.faults)
+    assert "strategy.availability.file=" in told and "line 2: from_s=3, until_s=2" in told and "line 3: 1,0,x" in told
+    (tmp_path / "good.csv").write_text("client,from_s,until_s\n100,3,20\n")
+    trace["file"] = str(tmp_path / "good.csv")
+    with pytest.raises(InputError, match=r"strategy\.availability\.file=.*names 1 clients that there are not \(100\)"):
+        build_parts(make_spec("federated", workers=3, strategy_params={"availability": trace}))
 
 
 def test_epochs_mean_nothing_where_clients_draw_their_own_samples() -> None:

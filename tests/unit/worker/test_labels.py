@@ -13,10 +13,12 @@ import torch
 from testbed.core.errors import InputError
 from testbed.worker import workloads
 from testbed.worker.workload import LABELLED, NumberedWorkload, Workload
+from testbed.worker.workloads.blocks import Blocks
 from testbed.worker.workloads.bytelm import CONTEXT, Bytelm, library, read_corpus
 from testbed.worker.workloads.digits import Digits
 from testbed.worker.workloads.glyphs import Glyphs
 from testbed.worker.workloads.replay import Replay
+from testbed.worker.workloads.sensors import Sensors
 
 
 def test_those_that_are_said_to_have_labels_have_them() -> None:
@@ -29,6 +31,7 @@ def test_those_that_are_said_to_have_labels_have_them() -> None:
     assert tuple(sorted(name for name, kind in named.items() if kind.has_labels)) == LABELLED
     for kind in named.values():
         assert kind.has_labels == (kind.labels is not Workload.labels)
+        assert kind.has_sample_losses == (kind.sample_losses is not Workload.sample_losses)
         # a sample of a label is drawn by its number
         assert issubclass(kind, NumberedWorkload) or not kind.has_labels
 
@@ -72,3 +75,15 @@ def test_of_files_shorter_than_a_sample_those_with_a_beginning_have_a_label(tmp_
     assert corpus.files.tolist() == [0, 1, 2, 3, 3, 3]
     (tmp_path / "c.py").unlink()
     assert read_corpus(tmp_path).files.tolist() == [0, 1, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "workload", [Blocks(), Bytelm(), Digits(), Glyphs(), Sensors()], ids=lambda one: type(one).__name__
+)
+def test_losses_of_samples_are_in_order_and_their_mean_is_the_loss(workload: NumberedWorkload) -> None:
+    model, chosen = workload.model(0), torch.tensor([5, 0, 3])
+    with torch.no_grad():
+        each = workload.sample_losses(model, workload.picked(chosen))
+        torch.testing.assert_close(each.mean(), workload.loss(model, workload.picked(chosen)))
+        alone = [workload.loss(model, workload.picked(chosen[at : at + 1])) for at in range(3)]
+    torch.testing.assert_close(each, torch.stack(alone))
