@@ -147,7 +147,7 @@ install_python() {
     pip --require-hashes --no-build-isolation --use-pep517 -r requirements/lock.txt
     pip -r requirements/torch.txt
     pip --no-deps --no-build-isolation --editable .
-    .venv/bin/python -c 'import blosc2, hydra, mininet.net, netfilterqueue, numpy, PIL, pyroute2, pysz, rich, sklearn, torch
+    .venv/bin/python -c 'import blosc2, cryptography, hydra, mininet.net, netfilterqueue, numpy, PIL, pyroute2, pysz, rich, sklearn, torch
 import zfpy, zstandard' ||
         fail "the packages are there but do not import (above)"
 }

@@ -35,7 +35,7 @@ from testbed.core.tensor_schema import Schema
 
 LEAST_KEY_BYTES = 16
 _ANY_TIME = frozenset({(Kind.REFUSAL, Payload.NOTHING), (Kind.BYE, Payload.NOTHING)})
-_OF_A_ROUND = (Kind.MODEL, Kind.UPDATE)
+_OF_A_ROUND = (Kind.MODEL, Kind.UPDATE, Kind.ASK, Kind.ANSWER)
 _HANGS_ON_A_REFERENCE = (Payload.DELTA, Payload.GRAD)
 
 
@@ -52,7 +52,7 @@ class Expected:
     senders: range
     codecs: frozenset[str] = frozenset()
     round: int | None = None
-    """Of models and updates; None: any."""
+    """Of models, updates, and what is exchanged beside them; None: any."""
     epoch: int | None = None
     """Of deltas and gradients, since whole parameters hang on nothing; None: any."""
     whole: Schema | None = None

@@ -54,6 +54,10 @@ class Kind(IntEnum):
     """Why the sender closes the connection; may come at any time."""
     BYE = 5
     """The sender leaves in good order; may come at any time."""
+    ASK = 6
+    """Server to client, in an exchange within a round: see `testbed.worker.server.exchanges`."""
+    ANSWER = 7
+    """Client to server, likewise; asked for or not. Without tensors: it has none, and a text may say why."""
 
 
 class Payload(IntEnum):
@@ -65,6 +69,8 @@ class Payload(IntEnum):
     DELTA = 2
     """To be added to the reference of the frame's epoch; by a client that has come back, and has none, to nothing."""
     GRAD = 3
+    DATA = 4
+    """Nothing of a model: of ASK and ANSWER, whose schema says what."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +93,7 @@ class Coded:
 class Frame:
     """
     Attributes:
-        round: that it belongs to; counts where kind is MODEL or UPDATE.
+        round: that it belongs to; counts where kind is MODEL, UPDATE, ASK or ANSWER.
         epoch: of the reference: how often all of a model has been sent anew. Deltas and gradients hang on one, and so
             do parameters of the receiver's own epoch, some of which may be said to be unchanged. A model of another
             epoch is whole and exact, and hangs on nothing: whoever takes it forgets what it kept of those before.

@@ -38,8 +38,14 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        updates count (0: the model stays, and the round has no event `round`), that could be drawn, were
                        cut at a deadline, and went away; emulated seconds that the server waited for a client to come,
                        of the worker that took longest, as expected (null in the first round) and as reported, of all
-                       clients together, and of the longest one, those that were cut included; of each of these which it is,
-                       the rank of the worker that ran it, and its emulated seconds there, to six digits
+                       clients together, and of the longest one, those that were cut included; of each of these which
+                       it is, the rank of the worker that ran it, and its emulated seconds there, to six digits
+    secure_round       rank, step, round, workers, survivors[], dropped{}, shares_s, recovery_s, share_bytes,
+                       masked_bytes, answer_bytes
+                       of strategy.secure, from the server after a round: how many workers have given shares, whose
+                       updates are in the sum, and why others' are not, or who has not answered; emulated seconds until
+                       shares were carried, and from the last masked update until the sum was recovered; bytes of the
+                       shares given (as many go on to others), of masked updates, and of answers, without frames
     fedbuff_version    rank, step, version, clients[], workers, staleness_mean, staleness_max, train_loss, model_bytes,
                        update_bytes, all_clients_s, longest_client_s, left{}
                        of strategy=fedbuff, from the server after each version of the model: the clients of which it is

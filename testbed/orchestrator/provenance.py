@@ -22,6 +22,7 @@ _PACKAGES = (
     "pysz",
     "zfpy",
     "zstandard",
+    "cryptography",
     "blosc2",
     "pillow",
     "scikit-learn",

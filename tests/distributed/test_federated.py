@@ -116,3 +116,19 @@ def test_who_is_away_is_not_drawn_and_rounds_of_which_nothing_comes_leave_the_mo
         assert found == [(4, came, 3 - came, 0)] * ROUNDS
         assert len(outcome.of("round")) == (ROUNDS if came else 0)
         assert (len(set(_accuracies(outcome))) == 1) is (came == 0)
+
+
+def test_a_secure_sum_is_the_sum_and_updates_hold_reports_alone(on_two: Outcome, tmp_path: Path) -> None:
+    asked = {"_target_": "testbed.worker.federated.secure.Secure", "privacy": 1, "dropouts": 0}
+    secure = _outcome(tmp_path, 4, secure=asked)
+    assert _accuracies(secure) == pytest.approx(_accuracies(on_two), abs=0.006)
+    losses = [[event["train_loss"] for event in one.of("round")] for one in (on_two, secure)]
+    assert losses[0] == pytest.approx(losses[1], rel=2e-3)
+    assert len({event["parameters_crc32"] for event in secure.of("done")}) == 1
+    sums = secure.of("secure_round")
+    assert [(one["round"], one["survivors"], one["dropped"]) for one in sums] == [
+        (round_, [0, 1, 2], {}) for round_ in range(ROUNDS)
+    ]
+    parameters = sum(one.numel() for one in Digits().model(0).parameters())
+    assert [one["masked_bytes"] for one in sums] == [3 * 4 * parameters] * ROUNDS
+    assert all(event["update_bytes"] < 3 * 14 * CLIENTS + 3 * 100 for event in secure.of("round"))

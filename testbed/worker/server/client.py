@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from testbed.core.frames import Buffer, Frame, Kind
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.server.bounding import bounds_of
+from testbed.worker.server.exchanges import Answering, Exchanging
 from testbed.worker.server.gated import GatedCoder
 from testbed.worker.server.source import Source
 from testbed.worker.server.spent import Spent
@@ -36,6 +37,7 @@ class Client:
         patience_s: wall seconds that a message may be waited for, or be under way. The server decides who is late: it
             may wait for another client as long as it will, and has to encode, too.
         way_back: to a server that takes the place of one that is gone; None: there will be none.
+        exchanging: what else this client and the server say to each other in a round; None: nothing.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Client:
         clock: PhaseClock,
         stopwatch: Stopwatch,
         way_back: WayBack | None = None,
+        exchanging: Exchanging | None = None,
     ) -> None:
         self.number, self._model, self._wire, self._up, self._down = number, model, wire, up, down
         self._exact = Coder(wire.schema, down.plan.whole)
@@ -78,6 +81,8 @@ class Client:
         """What came of that model: kept, since a server that comes in place of another wants it again."""
         self._owed: list[Buffer] | None = None
         """The same, until it is sent."""
+        self._exchanging = exchanging
+        self._answering = Answering(wire, number, connection, patience_s, clock, stopwatch)
 
     def come_back(self) -> int:
         """Wait to be let in; the round that begins then. What comes first hangs on nothing, whatever is sent later."""
@@ -94,6 +99,12 @@ class Client:
         return round_
 
     def begin(self, round_: int) -> None:
+        """Exchange what comes before the model, but of the round in which this client comes back, and `_take` it."""
+        if self._exchanging is not None and self._first is None:
+            self._exchanging.before(round_, self._answering)
+        self._take(round_)
+
+    def _take(self, round_: int) -> None:
         """Wait for the model, and take it over. One that is whole begins a new epoch: what was kept is forgotten."""
         first, self._first = self._first, None
         frame = first or self._receive(round_)
@@ -122,6 +133,8 @@ class Client:
         schema, coder = self._wire.schema, self._up
         with self._clock.phase("compress"):
             values = self._training.result(schema, self.reference)
+            if self._exchanging is not None:
+                values = self._exchanging.clear(values, self.reference)
             measured = coder.measure(values, self.reference)
             ranged = schema.take(self._model) if coder.plan.payload == "delta" else values
             squares = self._training.gradient_squares
@@ -149,10 +162,12 @@ class Client:
         with self._clock.phase(WAITING):
             self._with_a_server(self._send_owed)
         end()
+        if self._exchanging is not None:
+            self._exchanging.after(round_, self._answering)
 
     def take_last(self, round_: int) -> None:
         """Take over the model that all end with."""
-        self.begin(round_)
+        self._take(round_)
         self.close()
 
     def close(self) -> None:

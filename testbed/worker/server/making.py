@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from testbed.worker.server.average import Average
+from testbed.worker.server.exchanges import Asking
 from testbed.worker.server.global_model import GlobalModel
 from testbed.worker.server.schema import Schema
 
@@ -44,3 +45,24 @@ class Making:
     def mean(self, schema: Schema, clients: Sequence[int]) -> Mean:
         """Of a round that has just begun, of these clients."""
         return Average(schema, clients)
+
+    def meet(self, asking: Asking) -> None:
+        """By which it may exchange more with clients than models and updates; before any round."""
+
+    def before(self, round_: int, clients: Collection[int]) -> None:
+        """What is exchanged before the round's model goes out.
+
+        Args:
+            clients: those that know of the round: none that has just come back.
+        """
+
+    def after(self, round_: int, reference: Sequence[Tensor]) -> None:
+        """What is exchanged once the round's updates are there, and before `mean` is asked for its mean.
+
+        Args:
+            reference: what clients had, as they decoded it.
+        """
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        """For the record, beside the model's."""
+        return []

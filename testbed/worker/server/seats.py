@@ -103,14 +103,16 @@ class Seats:
             if isinstance(end, Refused | Gone):
                 self.let_go(client, end)
 
-    def frames(self, expected: Expected) -> Iterator[tuple[int, Frame]]:
+    def frames(self, expected: Expected, clients: Collection[int] | None = None) -> Iterator[tuple[int, Frame]]:
         """One of each client, as they come, but of those that are out by then.
 
         Args:
             expected: of each.
+            clients: of these alone.
         """
+        asked = {one: link for one, link in self._connections.items() if clients is None or one in clients}
         deadline_s = time.monotonic() + self._training_s + self._message_s
-        for client, end in self._waiting(gather(self._connections, expected, deadline_s=deadline_s, pace=NO_PACE)):
+        for client, end in self._waiting(gather(asked, expected, deadline_s=deadline_s, pace=NO_PACE)):
             if isinstance(end, Frame):
                 yield client, end
             else:

@@ -16,6 +16,7 @@ from testbed.core.topology import Topology
 from testbed.worker.server.asked import asked_plan, asked_plans
 from testbed.worker.server.client import Client
 from testbed.worker.server.codecs import OfCompressor
+from testbed.worker.server.exchanges import Exchanging
 from testbed.worker.server.lasting import lasting_server
 from testbed.worker.server.leaving import left_once_out
 from testbed.worker.server.local_training import LocalTraining
@@ -161,7 +162,7 @@ class Served(Strategy):
             self._client = service.region_server()
         else:
             self._training = self._trains(service.up)
-            self._client = service.client(self._training)
+            self._client = service.client(self._training, self._exchanging())
 
     @left_once_out()
     def first_step(self) -> int:
@@ -261,6 +262,10 @@ class Served(Strategy):
     def _trains(self, up: Plan) -> Training:
         """What a client's updates come from."""
         return LocalTraining(self._context, up.payload, importance=up.importance)
+
+    def _exchanging(self) -> Exchanging | None:
+        """What else a client and the server say to each other in a round."""
+        return None
 
     def _making(self) -> Making:
         """What the server makes of them."""

@@ -14,6 +14,7 @@ from testbed.worker.clock import PhaseClock
 from testbed.worker.server.decoders import Decoders
 from testbed.worker.server.downlink import Downlink
 from testbed.worker.server.entries import Encoded
+from testbed.worker.server.exchanges import Asking
 from testbed.worker.server.global_model import GlobalModel
 from testbed.worker.server.intake import Intake
 from testbed.worker.server.making import Making
@@ -70,7 +71,8 @@ class Server:
         self._wire, self._downlink, self._model, self.seats = wire, downlink, model, seats
         self.schedule, self._is_bounded, self._is_gated = schedule, is_bounded, is_gated
         self._decoders, self._clock, self._step_s = decoders, clock, step_s
-        self._intake = Intake(wire, up, seats, decoders, clock, making)
+        self._intake, self._making = Intake(wire, up, seats, decoders, clock, making), making
+        making.meet(Asking(wire, seats, clock))
         self._update_rms: list[float] | None = None
         self._samples: dict[int, int] = {}
         """Of each client, in the last round."""
@@ -105,6 +107,7 @@ class Server:
         if self._taken is not None:  # it is the round that the other one had begun
             return
         newcomers = self.seats.let_in()
+        self._making.before(round_, [client for client in self.seats.clients if client not in newcomers])
         for client in newcomers:
             self._losses.pop(client, None)  # of a former life
         self._go_back_if_due(round_)
@@ -137,6 +140,7 @@ class Server:
             return
         self._let_back_in()
         average, told = self._intake.take(round_, self._downlink.epoch, self._downlink.reference)
+        self._making.after(round_, self._downlink.reference)
         self.seats.require_some()
         if self._downlink.gate is not None:
             self._downlink.gate.arrived(told.model_decode_s)
@@ -166,7 +170,8 @@ class Server:
         self._decoders.close()
 
     def take_notes(self) -> list[dict[str, Any]]:
-        taken, self._notes = [*self._notes, *self._model.take_notes()], []
+        taken = [*self._notes, *self._model.take_notes(), *self._making.take_notes()]
+        self._notes = []
         gate = self._downlink.gate
         return taken if gate is None else [*gate.take_notes(), *taken]
 

@@ -17,6 +17,7 @@ from testbed.worker.server.connection import Connection
 from testbed.worker.server.decoders import Decoders
 from testbed.worker.server.door import Door, come, invite, invite_again
 from testbed.worker.server.downlink import Downlink
+from testbed.worker.server.exchanges import Exchanging
 from testbed.worker.server.gated import GatedCoder, can_gate
 from testbed.worker.server.global_model import GlobalModel, Loss
 from testbed.worker.server.group import Group, GroupServer
@@ -118,7 +119,7 @@ class Service:
         group = Group(*parts, **named, basis=self.schedule.basis, model=model)
         return GroupServer(group, self.group_rounds, *own_parts, **of_client)
 
-    def client(self, training: Source) -> Client:
+    def client(self, training: Source, exchanging: Exchanging | None = None) -> Client:
         """One that has said hello."""
         context = self.context
         wait_s, way_back = self._wall_s(context.spec.timeout_s), None
@@ -140,6 +141,7 @@ class Service:
             clock=context.clock,
             stopwatch=context.comm.stopwatch,
             way_back=way_back,
+            exchanging=exchanging,
         )
 
     def _wire(self, key: bytes) -> Wire:

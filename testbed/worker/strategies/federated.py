@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from testbed.core.federated.availability import Availability
 from testbed.core.federated.oort import Oort
 from testbed.core.federated.partitions import Dirichlet, Partition
 from testbed.core.federated.slowness import Slowness, sigma_fault
+from testbed.worker.federated.asked_faults import attack_faults, faults_of, part_fault, speed_faults, travel_faults
 from testbed.worker.federated.attacks import Attack
 from testbed.worker.federated.choosing import Choosing
 from testbed.worker.federated.division import divided, division_faults
@@ -24,11 +25,18 @@ from testbed.worker.federated.local import LocalClient
 from testbed.worker.federated.methods import Method
 from testbed.worker.federated.population import Population
 from testbed.worker.federated.robust import Defence
+from testbed.worker.federated.secure import Secure
+from testbed.worker.federated.secure_faults import clashes, masked_uplink, secure_faults
+from testbed.worker.federated.secure_server import SecureFederation
+from testbed.worker.federated.secure_vector import SecureVector
+from testbed.worker.federated.secure_worker import SecureWorker
 from testbed.worker.federated.sequence import ClientSequence
 from testbed.worker.federated.server_model import Federation
 from testbed.worker.federated.state import FederatedState
+from testbed.worker.server.exchanges import Exchanging
 from testbed.worker.server.making import Making
 from testbed.worker.server.plan import Plan
+from testbed.worker.server.schema import Schema
 from testbed.worker.server.served import Served
 from testbed.worker.server.source import Training
 from testbed.worker.strategy import StepStats, WorkerContext
@@ -70,6 +78,7 @@ class Federated(Served):
         straggler_sigma: of `testbed.core.federated.slowness`: a client lasts longer, by a factor of its own each round.
         defence: what stands for the mean, given as `{_target_: …}`; a worker runs one client then.
         attack, attackers: so many clients, the first ones, lie that way; given as `{_target_: …}`.
+        secure: the server learns sums of its workers' updates alone, given as `{_target_: …}`.
         uplink, downlink, and what follows: as of `testbed.worker.strategies.parameter_server`; payload=delta.
 
     Raises:
@@ -101,6 +110,7 @@ class Federated(Served):
         defence: Defence | None = None,
         attack: Attack | None = None,
         attackers: int = 0,
+        secure: Secure | None = None,
         uplink: Mapping[str, Any] | None = None,
         downlink: Mapping[str, Any] | None = None,
         bound: BoundSchedule | None = None,
@@ -115,7 +125,9 @@ class Federated(Served):
         choosing = partial(Choosing, clients=clients, participants=participants, sees_each=defence is not None)
         choosing = partial(choosing, selection=selection, availability=availability)
         choosing = partial(choosing, deadline_s=deadline_s, overselect=overselect)
-        begin = partial(super().__init__, local_steps=1, uplink=uplink, downlink=downlink, bound=bound, gate=gate)
+        self._uplink = uplink
+        up: Any = uplink if secure is None else masked_uplink(uplink)
+        begin = partial(super().__init__, local_steps=1, uplink=up, downlink=downlink, bound=bound, gate=gate)
         begin = partial(begin, probe_samples=probe_samples, round_timeout_s=round_timeout_s)
         parameter_faults.raise_all(
             parameter_faults.whole("clients", clients, 1),
@@ -123,21 +135,33 @@ class Federated(Served):
             parameter_faults.whole("local_epochs", local_epochs, 1),
             parameter_faults.choice("placement", placement, PLACEMENTS),
             sigma_fault("straggler_sigma", straggler_sigma),
-            *_speed_faults(speeds),
-            _part_fault("partition", partition, Partition),
-            _part_fault("defence", defence, Defence),
-            *_attack_faults(attack, attackers, clients),
-            *_travel_faults({"uplink": uplink, "downlink": downlink}),
-            *_faults_of(asked),
-            *_faults_of(choosing),
-            *_faults_of(partial(begin, decoders=decoders, checkpoint=checkpoint)),
+            *speed_faults(speeds),
+            part_fault("partition", partition, Partition),
+            part_fault("defence", defence, Defence),
+            *attack_faults(attack, attackers, clients),
+            part_fault("secure", secure, Secure),
+            *clashes(
+                *(secure,),
+                defence=defence,
+                attack=attack,
+                gate=gate,
+                checkpoint=checkpoint,
+                selection=selection,
+                availability=availability,
+                deadline_s=deadline_s,
+                overselect=overselect != 1.0,
+            ),
+            *travel_faults({"uplink": uplink, "downlink": downlink}),
+            *faults_of(asked),
+            *faults_of(choosing),
+            *faults_of(partial(begin, decoders=decoders, checkpoint=checkpoint)),
         )
         self._method, self._choosing = asked(), choosing()
         self.clients, self.participants = clients, self._choosing.wanted
         self.partition = Dirichlet() if partition is None else partition
         self.local_epochs, self.placement, self.speeds = local_epochs, placement, speeds
         self.straggler_sigma = straggler_sigma
-        self.defence, self.attack, self.attackers = defence, attack, attackers
+        self.defence, self.attack, self.attackers, self.secure = defence, attack, attackers, secure
 
     def part(self, rank: int, world_size: int) -> None:
         """Samples are clients'."""
@@ -154,6 +178,10 @@ class Federated(Served):
         if self.defence is not None:
             yield from (f"{name} strategy.defence: {fault}" for fault in self._defence_faults(self.defence, workers))
         yield from self._choosing.workload_faults(name, workload)
+        if self.secure is not None:
+            asked = {"up": self._uplink, "down": self._asked["down"]}
+            against = secure_faults(self.secure, self._method, compressor, workers, **asked)
+            yield from (f"{name} strategy.{fault}" for fault in against)
         yield from division_faults(name, workload, self.clients, self.partition)
 
     def _defence_faults(self, defence: Defence, workers: int) -> Iterator[str]:
@@ -219,17 +247,30 @@ class Federated(Served):
         )
 
     def _making(self) -> Making:
-        rule = self._method.rule(self.clients)
+        rule, population = self._method.rule(self.clients), self._population()
         fleet = self._choosing.fleet(
             self._context,
-            self._population(),
+            population,
             self._method,
             self._slowness,
             placement=self.placement,
             speeds=self.speeds,
             most_wait_s=self.round_timeout_s,
         )
+        if self.secure is not None:
+            workers = self._context.comm.world_size - 1
+            return SecureFederation(self._state, fleet, rule, self.secure, self._secure_vector(population), workers)
         return Federation(self._state, fleet, rule, self.defence)
+
+    def _exchanging(self) -> Exchanging | None:
+        if self.secure is None:
+            return None
+        comm, vector = self._context.comm, self._secure_vector(self._population())
+        seed, workers = self._context.spec.seed, comm.world_size - 1
+        return SecureWorker(comm.rank - 1, workers, self.secure, vector, self._state, seed)
+
+    def _secure_vector(self, population: Population) -> SecureVector:
+        return SecureVector(Schema.of(self._state), self._state, population, self._method)
 
     def _population(self) -> Population:
         return divided(
@@ -250,50 +291,3 @@ class Federated(Served):
         workload = self._context.workload
         assert isinstance(workload, NumberedWorkload), "refused otherwise"
         return workload
-
-
-def _travel_faults(given: Mapping[str, object]) -> Iterator[str]:
-    for direction, asked in given.items():
-        if not isinstance(asked, Mapping):
-            continue
-        payload = asked.get("payload", "delta")
-        if payload != "delta":
-            told = parameter_faults.shown(payload)
-            yield f"{direction}.payload={told}: must be delta; what clients have changed is what rules go by"
-        if asked.get("importance") is True:
-            yield f"{direction}.importance=True: is by gradients, of which clients here keep none; leave it out"
-
-
-def _speed_faults(speeds: object) -> Iterator[str | None]:
-    if speeds is None:
-        return
-    if isinstance(speeds, Sequence) and not isinstance(speeds, str):
-        yield from (parameter_faults.number(f"speeds[{i}]", one, above=0, most=1) for i, one in enumerate(speeds))
-    else:
-        yield f"speeds={parameter_faults.shown(speeds)}: must be a number for each worker, or null"
-
-
-def _attack_faults(attack: Attack | None, attackers: int, clients: int) -> Iterator[str | None]:
-    unknown = _part_fault("attack", attack, Attack)
-    yield unknown
-    wrong = parameter_faults.whole("attackers", attackers, 0, clients if isinstance(clients, int) else None)
-    yield wrong
-    if not wrong and bool(attackers) != (attack is not None):
-        yield "attack, attackers: give both, or none"
-    if attack is not None and not unknown and attack.colludes:
-        told = type(attack).__name__
-        yield f"attack={told}: goes by what several attackers have learnt, and clients lie one by one; use another"
-
-
-def _part_fault(name: str, given: object, kind: type) -> str | None:
-    if given is None or isinstance(given, kind):
-        return None
-    return f"{name}={parameter_faults.shown(given)}: must be a {kind.__name__}, given as {{_target_: …}}, or null"
-
-
-def _faults_of(make: Callable[[], object]) -> Iterator[str]:
-    """What it refuses."""
-    try:
-        make()
-    except ValueError as error:
-        yield from str(error).splitlines()

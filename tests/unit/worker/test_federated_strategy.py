@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from compressors.none import Uncompressed
+from compressors.topk import TopK
 from testbed.core.errors import InputError
 from testbed.core.federated.availability import Alternating
 from testbed.core.federated.oort import Oort
@@ -16,6 +17,7 @@ from testbed.worker.federated.attacks import LittleIsEnough, SignFlip
 from testbed.worker.federated.methods import Method
 from testbed.worker.federated.robust import Krum, Median
 from testbed.worker.federated.rules import FedDyn, Scaffold
+from testbed.worker.federated.secure import Secure
 from testbed.worker.parts import build_parts
 from testbed.worker.strategies.federated import Federated
 from testbed.worker.workloads.digits import Digits
@@ -71,6 +73,16 @@ def test_all_faults_of_its_parameters_are_told_at_once() -> None:
         ({"straggler_sigma": -1}, "straggler_sigma=-1"),
         ({"selection": Oort(count=3)}, "selection.count=3"),
         ({"overselect": 2.0, "participants": 4, "defence": Median()}, "overselect=2: under a defence"),
+        ({"secure": True}, "secure=True: must be a Secure"),
+        ({"secure": Secure(), "defence": Median()}, "secure, defence: sees what each client sends"),
+        ({"secure": Secure(), "attack": SignFlip(), "attackers": 1}, "secure, attack: is for defences"),
+        ({"secure": Secure(), "gate": True}, "secure, gate: is of compression"),
+        ({"secure": Secure(), "deadline_s": 3.0}, "secure, deadline_s: has clients' work thrown away"),
+        ({"secure": Secure(), "selection": Oort()}, "secure, selection: goes by what single clients learn"),
+        (
+            {"secure": Secure(), "checkpoint": True},
+            "secure, checkpoint: would have a server go on whose masks are gone",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(given: dict[str, Any], told: str) -> None:
@@ -87,6 +99,17 @@ def test_what_does_not_fit_is_refused_by_name(given: dict[str, Any], told: str) 
         (4, {"defence": Krum(most_liars=1), "participants": 3}, "Krum needs 5 clients a round, and 3 take part"),
         (5, {"defence": Median(), "participants": 4, "method": "scaffold"}, "strategy.clients=4, or another method"),
         (5, {"clients": 5000}, "strategy.clients=5000: there are 1437 samples"),
+        (5, {"secure": Secure(privacy=1, dropouts=2)}, "a server that deviates could have two sums of 4 clients"),
+        (5, {"secure": Secure(privacy=2, dropouts=2, server="curious")}, "2 clients learn nothing by privacy=2"),
+        (5, {"secure": Secure(dropouts=4)}, "strategy.secure.privacy=1 dropouts=4 of 4 workers: needed=0"),
+        (2, {"secure": Secure()}, "strategy.secure.privacy=1 dropouts=0 of 1 workers: clients=1"),
+        (5, {"secure": Secure(step=1e-9)}, "strategy.secure.step=1e-09: sums of 4 values"),
+        (5, {"secure": Secure(drop=0.3)}, "drop=0.3: 1 of 4 workers in each round, and dropouts=0 may"),
+        (5, {"secure": Secure(), "method": "scaffold"}, "strategy.secure, method=scaffold: clients keep something"),
+        (5, {"secure": Secure(), "method": "feddyn"}, "strategy.secure, method=feddyn: clients keep something"),
+        (5, {"secure": Secure(), "uplink": {"codec": "topk"}}, "strategy.uplink.codec: what is masked cannot be"),
+        (5, {"secure": Secure(), "uplink": {"codec": "sz3"}}, "strategy.uplink.codec: what is masked cannot be"),
+        (5, {"secure": Secure(), "downlink": {"codec": "sz3"}}, "strategy.downlink.codec: goes by bounds"),
     ],
 )
 def test_what_cannot_be_run_on_so_many_workers_is_refused(workers: int, given: dict[str, Any], told: str) -> None:
@@ -97,6 +120,16 @@ def test_what_fits_has_no_faults() -> None:
     assert _faults() == []
     assert _faults(defence=Median(), participants=4, attack=SignFlip(scale=5), attackers=20) == []
     assert _faults(method="scaffold", speeds=[1, 1, 0.5, 0.25]) == []
+    assert _faults(secure=Secure(dropouts=1, drop=0.3), uplink={"codec": "raw"}, downlink={"codec": "fp16"}) == []
+    (fault,) = Federated(secure=Secure()).faults(TopK(), Digits(), 5)
+    assert "strategy.uplink.codec: what is masked cannot be compressed" in fault
+
+
+def test_all_faults_of_what_is_asked_of_secure_sums_are_told_at_once() -> None:
+    with pytest.raises(ValueError, match="privacy=0") as caught:
+        Secure(privacy=0, dropouts=-1, step=0.0, largest=float("inf"), server="honest", drop=1.0)
+    for fault in ("dropouts=-1", "step=0.0", "largest=inf", "server=honest: unknown", "drop=1.0"):
+        assert fault in str(caught.value), fault
 
 
 class Secretive(Digits):
