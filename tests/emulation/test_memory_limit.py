@@ -1,6 +1,4 @@
 """A worker whose container may have less memory than its training takes is killed, and told so by name.
-
-Written without a machine to emulate on: not run yet.
 """
 
 from __future__ import annotations
