@@ -85,6 +85,11 @@ def rounds_of(record: Record) -> list[Round]:
             f"{record.run_id}: strategy={name} has no clients that run in sequence; give a run of {STRATEGY}"
         )
     told = record.of_kind("federated_round")
+    if record.of_kind("secure_round"):
+        raise InputError(
+            f"{record.run_id}: has secure sums, whose messages hang on how many workers there are: with as many as"
+            " clients they would be others; give a run without strategy.secure"
+        )
     if any("elapsed_s" not in event for event in told):
         raise InputError(
             f"{record.run_id}: its events federated_round do not say what each client took: it was made by an older"
@@ -95,7 +100,8 @@ def rounds_of(record: Record) -> list[Round]:
     if not found:
         raise InputError(
             f"{record.run_id}: {len(told)} rounds are in the record, of which none can be composed: the first one is"
-            " left out, and those in which a worker was lost; give a run of three steps or more"
+            " left out, and those in which a client that was asked did not come, as when it was cut; give a run of"
+            " three steps or more, without deadlines and overselect"
         )
     return found
 

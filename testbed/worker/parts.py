@@ -17,7 +17,7 @@ from testbed.core.spec import UNCOMPRESSED, RunSpec
 from testbed.worker.build import build, prefixed
 from testbed.worker.strategy import Strategy
 from testbed.worker.transform import Transform
-from testbed.worker.workload import Workload
+from testbed.worker.workload import NumberedWorkload, Workload
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ def build_parts(spec: RunSpec) -> Parts:
             f"epochs={spec.epochs:g}: strategy={spec.strategy.name} goes by rounds, in which clients take samples of"
             " their own; give steps, each of which is a round"
         )
+    if {"strategy", "workload"} <= built.keys():
+        faults += _partition_faults(built["workload"], _training(built["strategy"], spec))
     if {"compressor", "strategy", "workload"} <= built.keys():
         faults += built["strategy"].faults(built["compressor"], built["workload"], spec.workers)
     if "workload" in built and not built["workload"].computes:
@@ -93,6 +95,19 @@ def build_parts(spec: RunSpec) -> Parts:
     if faults:
         raise InputError(*faults)
     return Parts(**built)
+
+
+def _partition_faults(workload: Workload, ranks: int) -> Iterator[str]:
+    """
+    Args:
+        ranks: that train.
+    """
+    partition = workload.partition if isinstance(workload, NumberedWorkload) else None
+    if partition is not None and ranks * partition.least > workload.samples():
+        yield (
+            f"workload.partition.least={partition.least}: {workload.samples()} samples are too few for that many"
+            f" of each of {ranks} ranks; use fewer"
+        )
 
 
 def _training(strategy: Strategy, spec: RunSpec) -> int:

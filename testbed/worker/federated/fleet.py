@@ -17,7 +17,8 @@ from testbed.worker.federated.population import Population
 from testbed.worker.federated.state import NOBODY
 from testbed.worker.federated.terms import Terms
 
-PLACEMENTS = ("longest_first", "equal")
+EQUAL = "equal"
+PLACEMENTS = ("longest_first", EQUAL)
 _MOST_S = 1e6
 """What is said to have taken longer is no number to reckon with."""
 MOST_EMPTY = 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,4 +78,4 @@ class Secure:
             yield f"drop={self.drop:g}: {drops} of {workers} workers in each round, and dropouts={self.dropouts} may"
 
     def _drops(self, workers: int) -> int:
-        return int(self.drop * workers)
+        return math.floor(round(self.drop * workers, 6))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from compressors.base import Compressor
+from testbed.worker.federated.fleet import EQUAL
 from testbed.worker.federated.methods import Method
 from testbed.worker.federated.secure import Secure
 from testbed.worker.server.asked import asked_plan
@@ -40,13 +41,27 @@ def masked_uplink(uplink: object) -> object:
 
 
 def secure_faults(
-    secure: Secure, method: Method, compressor: Compressor, workers: int, *, up: object, down: object
+    secure: Secure,
+    method: Method,
+    compressor: Compressor,
+    workers: int,
+    *,
+    participants: int,
+    placement: str,
+    up: object,
+    down: object,
 ) -> Iterator[str]:
     """
     Args:
+        participants, placement: of a round's clients; a worker without any hides nobody.
         up, down: as the user has asked for them.
     """
     yield from (f"secure.{fault}" for fault in secure.faults(workers))
+    if participants < workers or placement != EQUAL:
+        yield (
+            f"secure: a sum hides a worker's clients among those of others, so each has to run some; use"
+            f" strategy.placement={EQUAL} and strategy.participants={workers} or more"
+        )
     if method.remembers:
         yield (
             f"secure, method={method.name}: clients keep something of updates that the server may never get, as of"

@@ -116,8 +116,8 @@ class SecureFederation(Federation):
         asking.ask(round_, form, {worker: {"sealed": self._for(worker, given, there)} for worker in given})
         now.shares_s = (time.monotonic() - begun_s) / asking.dilation
 
-    def after(self, round_: int, reference: Sequence[Tensor]) -> None:
-        """Take the masked rows, and recover what they sum to.
+    def after(self, round_: int, reference: Sequence[Tensor]) -> Collection[int]:
+        """Take the masked rows, and recover what they sum to; whose they are.
 
         Raises:
             RunError: too few are left.
@@ -145,6 +145,7 @@ class SecureFederation(Federation):
             | {"shares_s": now.shares_s, "recovery_s": recovery_s}
             | {f"{name}_bytes": count for name, count in now.bytes.items()}
         )
+        return survivors
 
     def take_notes(self) -> list[dict[str, Any]]:
         taken, self._notes = self._notes, []

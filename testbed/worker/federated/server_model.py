@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from testbed.core.errors import RunError
 from testbed.core.federated.weighting import Sent
+from testbed.core.frame_refusals import Refusal, Refused
 from testbed.worker.federated.fleet import EmptyRound, Fleet
 from testbed.worker.federated.folding import Update
 from testbed.worker.federated.robust import Defence
@@ -193,9 +194,6 @@ def _mean(tensors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
 class Federation(Making):
     """Of a federated server."""
 
-    fewest_samples = 0
-    """A worker may have run no client of a round."""
-
     def __init__(self, state: FederatedState, fleet: Fleet, rule: Rule, defence: Defence | None) -> None:
         self._state, self._fleet, self._rule, self._defence = state, fleet, rule, defence
 
@@ -208,6 +206,13 @@ class Federation(Making):
         clients: Callable[[], Sequence[int]],
     ) -> GlobalModel:
         return FederatedModel(self._state, schema, optimizer, self._rule, self._fleet, clients)
+
+    def check(self, client: int, samples: int, tensors: Sequence[Tensor]) -> None:
+        """A worker may have run no client of a round; who says that it has says of how many samples."""
+        elapsed_s = tensors[Places(Schema.of(self._state), self._state).elapsed_s]
+        owned = torch.tensor(self._fleet.owners) == client
+        if samples < 1 and bool((elapsed_s[owned] > 0).any()):
+            raise Refused(Refusal.NUMBER, found=f"{samples} samples of clients that were run", asked="at least 1")
 
     def mean(self, schema: Schema, clients: Sequence[int]) -> Mean:
         return Gathered(schema, Places(schema, self._state), self._fleet, self._rule, self._defence)

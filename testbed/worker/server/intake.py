@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from testbed.core.frame_refusals import Refusal, Refused
 from testbed.core.frames import Frame, Kind
 from testbed.worker.clock import PhaseClock
 from testbed.worker.server.decoders import DECOMPRESS, Decoded, Decoders
@@ -42,10 +41,10 @@ class Intake:
         expected = self._wire.expected(Kind.UPDATE, round_, epoch)
 
         def decode(client: int, frame: Frame) -> tuple[list[Entry], list[Tensor]]:
-            if frame.samples < (fewest := self._making.fewest_samples):
-                raise Refused(Refusal.NUMBER, found=f"{frame.samples} samples", asked=f"at least {fewest}")
             entries = entries_of(frame)
-            return entries, self._up.decode(entries, reference, origin=self._wire.origin(client, frame.round))
+            tensors = self._up.decode(entries, reference, origin=self._wire.origin(client, frame.round))
+            self._making.check(client, frame.samples, tensors)
+            return entries, tensors
 
         for client, end in self._decoders.each(self._seats.frames(expected), decode):
             if isinstance(end, Decoded):

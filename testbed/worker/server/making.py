@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from testbed.core.frame_refusals import Refusal, Refused
 from testbed.worker.server.average import Average
 from testbed.worker.server.exchanges import Asking
 from testbed.worker.server.global_model import GlobalModel
@@ -24,9 +25,6 @@ class Mean(Protocol):
 
 class Making:
     """The mean by samples, and what `GlobalModel` makes of it."""
-
-    fewest_samples = 1
-    """That a client has to have trained on, for its update to be taken."""
 
     def model(
         self,
@@ -46,6 +44,18 @@ class Making:
         """Of a round that has just begun, of these clients."""
         return Average(schema, clients)
 
+    def check(self, client: int, samples: int, tensors: Sequence[Tensor]) -> None:
+        """Of an update that was decoded, after `mean` was asked for; may be called in any thread.
+
+        Args:
+            samples: that it says it is of.
+
+        Raises:
+            Refused: it would weigh nothing.
+        """
+        if samples < 1:
+            raise Refused(Refusal.NUMBER, found=f"{samples} samples", asked="at least 1")
+
     def meet(self, asking: Asking) -> None:
         """By which it may exchange more with clients than models and updates; before any round."""
 
@@ -56,12 +66,14 @@ class Making:
             clients: those that know of the round: none that has just come back.
         """
 
-    def after(self, round_: int, reference: Sequence[Tensor]) -> None:
-        """What is exchanged once the round's updates are there, and before `mean` is asked for its mean.
+    def after(self, round_: int, reference: Sequence[Tensor]) -> Collection[int] | None:
+        """What is exchanged once the round's updates are there, and before `mean` is asked for its mean; whose of them
+        count, None: all.
 
         Args:
             reference: what clients had, as they decoded it.
         """
+        return None
 
     def take_notes(self) -> list[dict[str, Any]]:
         """For the record, beside the model's."""

@@ -80,6 +80,8 @@ class Server:
         """Likewise."""
         self._decode_s = 0.0
         """Emulated seconds that decoding the last round's updates takes, were they all compressed."""
+        self._ended = 0
+        """Rounds of which something came: those that the schedule is told of."""
         self._note: dict[str, Any] = {}
         self._notes: list[dict[str, Any]] = []
         """Of rounds that have ended, for the record."""
@@ -140,7 +142,9 @@ class Server:
             return
         self._let_back_in()
         average, told = self._intake.take(round_, self._downlink.epoch, self._downlink.reference)
-        self._making.after(round_, self._downlink.reference)
+        counted = self._making.after(round_, self._downlink.reference)
+        if counted is not None:
+            told = told.only(counted)
         self.seats.require_some()
         if self._downlink.gate is not None:
             self._downlink.gate.arrived(told.model_decode_s)
@@ -183,6 +187,7 @@ class Server:
             "update_rms": self._update_rms,
             "samples": self._samples,
             "losses": self._losses,
+            "ended": self._ended,
             "left": dict(self.seats.left),
             "note": dict(self._note),
             "notes": list(self._notes),
@@ -194,7 +199,7 @@ class Server:
         self.schedule.load_state_dict(state["schedule"])
         self._update_rms = state["update_rms"]
         self._samples, self._losses, self.seats.left = state["samples"], state["losses"], state["left"]
-        self._note, self._notes = state["note"], state["notes"]
+        self._ended, self._note, self._notes = state["ended"], state["note"], state["notes"]
 
     def _kept(self, round_: int, *, whole: bool, is_last: bool = False) -> None:
         self.begun = Begun(round=round_, whole=whole, is_last=is_last, clients=self.seats.clients)
@@ -272,7 +277,7 @@ class Server:
         loss, loss_encoded = self._downlink.losses
         self.schedule.advance(
             RoundFacts(
-                round=round_,
+                round=self._ended,
                 train_loss=told.train_loss,
                 probe_loss=loss,
                 probe_loss_encoded=loss_encoded,
@@ -280,6 +285,7 @@ class Server:
                 raw=self._is_gated and not (self._downlink.is_compressed or told.decoding_s),
             )
         )
+        self._ended += 1
         if self.schedule.good:
             self._model.keep()
         self._notes.append(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from testbed.core.error_bounds import mean_update_rms
 from testbed.worker.server.decoders import Decoded
 from testbed.worker.server.wire import coded_bytes, is_compressed
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -31,6 +35,20 @@ class Told:
         self.model_decode_s = max(self.model_decode_s, one.frame.decode_s)
         if is_compressed(one.entries):
             self.decoding_s[client] = one.decode_s
+
+    def only(self, clients: Collection[int]) -> Told:
+        """What these say; bytes are those of all, who have sent them."""
+
+        def kept(told: dict[int, T]) -> dict[int, T]:
+            return {client: value for client, value in told.items() if client in clients}
+
+        return replace(
+            self,
+            samples=kept(self.samples),
+            losses=kept(self.losses),
+            rms=kept(self.rms),
+            decoding_s=kept(self.decoding_s),
+        )
 
     @property
     def train_loss(self) -> float:

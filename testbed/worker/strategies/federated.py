@@ -179,8 +179,9 @@ class Federated(Served):
             yield from (f"{name} strategy.defence: {fault}" for fault in self._defence_faults(self.defence, workers))
         yield from self._choosing.workload_faults(name, workload)
         if self.secure is not None:
-            asked = {"up": self._uplink, "down": self._asked["down"]}
-            against = secure_faults(self.secure, self._method, compressor, workers, **asked)
+            asked: Any = {"up": self._uplink, "down": self._asked["down"]}
+            placed: Any = {"participants": self.participants, "placement": self.placement}
+            against = secure_faults(self.secure, self._method, compressor, workers, **placed, **asked)
             yield from (f"{name} strategy.{fault}" for fault in against)
         yield from division_faults(name, workload, self.clients, self.partition)
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from testbed.core.errors import RunError
 from testbed.core.federated.oort import Oort
 from testbed.core.federated.sampling import Sampling
+from testbed.core.frame_refusals import Refused
 from testbed.worker.federated.fleet import EmptyRound, Fleet
 from testbed.worker.federated.folding import Update
 from testbed.worker.federated.methods import Method
@@ -240,3 +241,13 @@ def test_back_at_a_good_state_nothing_is_left_of_what_led_away() -> None:
     played.model.load_state_dict(state)
     assert not torch.equal(played.model.values[played.places.learning[0]], good[played.places.learning[0]])
     assert len(played.rule.state_dict()["variate"]) == len(played.places.variates)
+
+
+def test_who_says_that_what_it_has_run_is_of_no_samples_is_refused_and_who_has_run_nothing_is_not() -> None:
+    played = Played(Method(name="fedavg", server={}))
+    played.model.begin()
+    message = played.message(0, played.updates())
+    played.federation.check(0, sum(SIZES[one] for one, owner in enumerate(played.fleet.owners) if owner == 0), message)
+    with pytest.raises(Refused, match="0 samples of clients that were run"):
+        played.federation.check(0, 0, message)
+    played.federation.check(0, 0, played.message(0, []))

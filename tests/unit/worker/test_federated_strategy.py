@@ -120,8 +120,12 @@ def test_what_fits_has_no_faults() -> None:
     assert _faults() == []
     assert _faults(defence=Median(), participants=4, attack=SignFlip(scale=5), attackers=20) == []
     assert _faults(method="scaffold", speeds=[1, 1, 0.5, 0.25]) == []
-    assert _faults(secure=Secure(dropouts=1, drop=0.3), uplink={"codec": "raw"}, downlink={"codec": "fp16"}) == []
-    (fault,) = Federated(secure=Secure()).faults(TopK(), Digits(), 5)
+    hidden = {"secure": Secure(dropouts=1, drop=0.3), "placement": "equal"}
+    assert _faults(**hidden, uplink={"codec": "raw"}, downlink={"codec": "fp16"}) == []
+    for given in ({"placement": "longest_first"}, {"participants": 3}):
+        (fault,) = _faults(**{**hidden, **given})
+        assert "use strategy.placement=equal and strategy.participants=4 or more" in fault
+    (fault,) = Federated(secure=Secure(), placement="equal").faults(TopK(), Digits(), 5)
     assert "strategy.uplink.codec: what is masked cannot be compressed" in fault
 
 
