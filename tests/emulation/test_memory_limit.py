@@ -1,5 +1,4 @@
-"""A worker whose container may have less memory than its training takes is killed, and told so by name.
-"""
+"""A worker whose container may have less memory than its training takes is killed, and told so by name."""
 
 from __future__ import annotations
 
