@@ -27,6 +27,7 @@ from testbed.orchestrator.network_record import NetworkRecord
 from testbed.orchestrator.observation.collector import Collector
 from testbed.orchestrator.observation.recorder import Recorder
 from testbed.orchestrator.schedule import Schedule
+from testbed.orchestrator.stopping import Stop
 from testbed.orchestrator.zygote import Zygote
 
 START_TIMEOUT_S = 180.0
@@ -47,6 +48,7 @@ class Record(Protocol):
 
     run: RunDir
     recorder: Recorder
+    stop: Stop
 
     def write(self, event: Event) -> None: ...
 
@@ -203,13 +205,19 @@ class Conductor:
             raise RunError(f"tcp={network.tcp.name}: asked {asked}, connections use {', '.join(sorted(foreign))}")
 
     def _follow(self, workers: Workers) -> None:
-        """Until all are done; nodes for a user's hand are done when somebody says so."""
+        """Until all are done; nodes for a user's hand are done when somebody says so.
+
+        A signal is noted, and heeded between two messages: raised in the midst of a look at a process it would leave
+        that process's lock taken, and whoever waits for it later would wait for ever.
+        """
         try:
-            while not workers.all_done or self.spec.program == "hand":
-                received = workers.next_message()
-                if received is not None:
-                    self._record.write(received[1])
-                self._raise_failures()
+            with self._record.stop.noted():
+                while not workers.all_done or self.spec.program == "hand":
+                    received = workers.next_message()
+                    if received is not None:
+                        self._record.write(received[1])
+                    self._raise_failures()
+                    self._record.stop.heed()
         except Interrupted:
             if self.spec.program != "hand":
                 raise

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import socket
 import sys
 import threading
@@ -38,6 +37,7 @@ from testbed.orchestrator.emulation.open_files import raise_limit
 from testbed.orchestrator.observation.exporter import Exporter
 from testbed.orchestrator.observation.fidelity import Judge
 from testbed.orchestrator.observation.recorder import Recorder
+from testbed.orchestrator.stopping import Stop
 
 MOST_FAULT_CHARACTERS = 2000
 
@@ -56,8 +56,10 @@ class Clock:
 class Run:
     """One run from empty namespaces to the last event."""
 
-    def __init__(self, run: RunDir, spec: RunSpec, display: Display, metrics: socket.socket, *, shared: bool) -> None:
-        self.run = run
+    def __init__(
+        self, run: RunDir, spec: RunSpec, display: Display, metrics: socket.socket, stop: Stop, *, shared: bool
+    ) -> None:
+        self.run, self.stop = run, stop
         self._shared = shared
         self.spec = spec
         self.display = display
@@ -141,24 +143,18 @@ class Run:
                 self._exporter.linger()
 
 
-def _on_signal(number: int, _frame: object) -> None:
-    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(other, signal.SIG_IGN)  # the end is orderly, and begun once
-    raise Interrupted(f"stopped by {signal.Signals(number).name}")
-
-
 def main() -> int:
     os.umask(0o022)  # the caller's may hide from the workers what is made for them
     raise_limit()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _on_signal)
+    stop = Stop()
+    stop.watch()
     run, options = RunDir(Path(sys.argv[1])), json.loads(sys.argv[2])
     spec = RunSpec.from_json(json.loads(run.spec.read_text()))
     metrics = socket.socket(fileno=options["metrics_fd"])
     try:
         own_sysfs()
         with Display(spec, quiet=options["quiet"]) as display:
-            Run(run, spec, display, metrics, shared=options["shared"]).perform()
+            Run(run, spec, display, metrics, stop, shared=options["shared"]).perform()
     except Exception as error:
         if not isinstance(error, LonghaulError):
             traceback.print_exc()  # to the log; what follows is for the summary
