@@ -23,6 +23,7 @@ from testbed.orchestrator.observation import scrapes as scrapes_module
 from testbed.orchestrator.observation.exporter import Exporter, bind
 from testbed.orchestrator.observation.scrapes import ENOUGH, Scrapes
 from testbed.orchestrator.prometheus import Server
+from testbed.orchestrator.stopping import Stop
 from tests.unit.analysis.archived import ask, require_prometheus, served
 from tests.unit.analysis.synthetic import RUN_ID, make_spec
 from tests.unit.fake_time import FakeTime
@@ -273,7 +274,7 @@ def test_a_run_lingers_unless_it_was_stopped(
     spec = make_spec()
     directory = RunDir.create(tmp_path, RUN_ID)
     with bind(0) as metrics, Display(spec, quiet=True) as display:
-        run = run_module.Run(directory, spec, display, metrics, shared=True)
+        run = run_module.Run(directory, spec, display, metrics, Stop(), shared=True)
         try:
             if end is None:
                 run.perform()
