@@ -10,11 +10,7 @@ connections begin slowly, is left out.
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +20,6 @@ from experiments.benchmarks.strategies import of_training
 from testbed.analysis.composed_links import star_of
 from testbed.analysis.composed_rounds import composed, rounds_of
 from testbed.analysis.load import Record, load
-from testbed.core.errors import EXIT_COMPLETED, EXIT_INVALID, RunError
-from testbed.core.rundir import RunDir
-from testbed.orchestrator.clone import CLONE, environment
 
 PARTICIPANTS = 16
 AT_ONCE, IN_SEQUENCE = PARTICIPANTS + 1, 5
@@ -87,7 +80,7 @@ def overrides(workload: str, rate_mbit_s: float, workers: int) -> tuple[str, ...
 
 def measure(workload: str, rate_mbit_s: float, workers: int) -> dict[str, Any]:
     seconds = _point(workload, rate_mbit_s, workers).seconds
-    with _made(overrides(workload, rate_mbit_s, workers), 3 * seconds) as run:
+    with whole_run.made(overrides(workload, rate_mbit_s, workers), 3 * seconds) as run:
         return {**whole_run.read(run).facts(), **figures(load(run.path))}
 
 
@@ -108,36 +101,3 @@ def figures(record: Record) -> dict[str, Any]:
         "longest_client_s": statistics.fmean(max(one.clients_s) for one in rounds),
         "model_bytes": statistics.fmean(one.model_bytes for one in rounds),
     }
-
-
-@contextmanager
-def _made(asked: Sequence[str], limit_s: float) -> Iterator[RunDir]:
-    """A run, in a folder that goes when it has been read.
-
-    Raises:
-        RunError: it did not complete; with what it said.
-        subprocess.TimeoutExpired: not after so long.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "testbed", "run", *asked, "metrics_port=0", "--json", "--share"]
-        process = subprocess.Popen(
-            [*command, "--runs", folder],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=CLONE,
-            env=environment(),
-        )
-        try:
-            _, complaint = process.communicate(timeout=limit_s)
-        except BaseException:
-            process.terminate()  # so that it leaves nothing
-            try:
-                process.communicate(timeout=_STOP_S)
-            finally:
-                process.kill()
-            raise
-        if process.returncode not in (EXIT_COMPLETED, EXIT_INVALID):
-            raise RunError(f"{' '.join(asked)}: status {process.returncode}: {complaint.strip()[-1000:]}")
-        (path,) = Path(folder).iterdir()
-        yield RunDir(path)

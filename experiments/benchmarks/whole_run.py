@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,14 @@ class WholeRun:
 
 
 def perform(overrides: Sequence[str], limit_s: float = TIME_LIMIT_S) -> WholeRun:
-    """Make a run, in a folder that goes when its record is read.
+    """What a run says that is made for it; raises as `made`."""
+    with made(overrides, limit_s) as run:
+        return read(run)
+
+
+@contextmanager
+def made(overrides: Sequence[str], limit_s: float = TIME_LIMIT_S) -> Iterator[RunDir]:
+    """A run, in a folder that goes when it has been read.
 
     Raises:
         RunError: it did not complete; with what it said.
@@ -104,7 +112,7 @@ def perform(overrides: Sequence[str], limit_s: float = TIME_LIMIT_S) -> WholeRun
         if status not in (EXIT_COMPLETED, EXIT_INVALID):
             raise RunError(f"{' '.join(overrides)}: status {status}: {complaint.strip()[-1000:]}")
         (path,) = Path(folder).iterdir()
-        return read(RunDir(path))
+        yield RunDir(path)
 
 
 def _ended(command: Sequence[str], limit_s: float) -> tuple[int, str]:

@@ -11,13 +11,12 @@ from torch import Tensor, nn
 from testbed.core.bound_baselines import OpenLoop
 from testbed.core.frames import SERVER, Kind
 from testbed.worker.clock import PhaseClock
-from testbed.worker.server.client import Client
 from testbed.worker.server.connection import Connection
 from testbed.worker.server.decoders import Decoders
 from testbed.worker.server.downlink import Downlink
 from testbed.worker.server.global_model import GlobalModel
 from testbed.worker.server.plan import Plan
-from testbed.worker.server.region import Region
+from testbed.worker.server.region import Region, ServingClient
 from testbed.worker.server.schema import Schema
 from testbed.worker.server.seats import Seats
 from testbed.worker.server.tensors import Coder
@@ -141,7 +140,7 @@ class Group(Region):
         self._all_samples, self._all_losses = state["samples"], state["losses"]
 
 
-class GroupServer(Client):
+class GroupServer(ServingClient):
     """The client whose updates are what a group's rounds have come to. Rounds are the group's, `group_rounds` of which
     make one of rank 0's.
 
@@ -168,7 +167,7 @@ class GroupServer(Client):
         stopwatch: Stopwatch,
     ) -> None:
         super().__init__(
-            *(number, model, wire, up, down, group),
+            *(group, number, model, wire, up, down),
             basis=basis,
             connection=connection,
             patience_s=patience_s,
@@ -178,8 +177,6 @@ class GroupServer(Client):
         self._group, self._rounds = group, group_rounds
         self._open: int | None = None
         """Rank 0's round, as long as its update is not sent."""
-        self._note: dict[str, Any] = {}
-        self._notes: list[dict[str, Any]] = []
 
     def begin(self, round_: int) -> None:
         """Let the group have its model, which is rank 0's where a round of rank 0's begins.
@@ -203,11 +200,7 @@ class GroupServer(Client):
         is_last = round_ % self._rounds == self._rounds - 1
         if is_last:
             self._send_update()
-        self._notes.append(
-            self._note
-            | {"clients": len(told.samples), "train_loss": told.train_loss, "update_bytes": told.coded_bytes}
-            | {"sent_bytes": self.coded_bytes if is_last else 0, "left": dict(self._group.seats.left)}
-        )
+        self._ended(told, self.coded_bytes if is_last else 0)
 
     def take_last(self, round_: int) -> None:
         """What was begun is ended first: a run may stop between two of rank 0's rounds."""
@@ -218,21 +211,12 @@ class GroupServer(Client):
         self._group.send(round_, lets_in=False)
         self.close()
 
-    def close(self) -> None:
-        super().close()
-        self._group.close()
-
-    def take_notes(self) -> list[dict[str, Any]]:
-        taken, self._notes = self._notes, []
-        return [*super().take_notes(), *taken]
-
     def state_dict(self) -> dict[str, Any]:
-        own = {"open": self._open, "note": dict(self._note), "notes": list(self._notes)}
-        return {**super().state_dict(), **own}
+        return {**super().state_dict(), "open": self._open}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self._open, self._note, self._notes = state["open"], dict(state["note"]), list(state["notes"])
+        self._open = state["open"]
 
     def _send_update(self) -> None:
         assert self._open is not None, "a model came first"

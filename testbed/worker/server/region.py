@@ -138,8 +138,8 @@ class Region:
         return self._told
 
 
-class RegionServer(Client):
-    """The client whose updates are a region's. Of an update's error, its own encoding of the mean comes on top.
+class ServingClient(Client):
+    """One that trains on nothing: its updates are what a region comes to, of whose rounds it keeps a note.
 
     Args:
         region: its clients.
@@ -170,12 +170,40 @@ class RegionServer(Client):
             stopwatch=stopwatch,
         )
         self._region = region
-        self._is_last = False
-        """Whether the next model is the last, of which nobody begins with anything."""
-        self._relayed: Frame | None = None
         self._note: dict[str, Any] = {}
         self._notes: list[dict[str, Any]] = []
         """Of rounds that have ended, for the record."""
+
+    def close(self) -> None:
+        super().close()
+        self._region.close()
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        taken, self._notes = self._notes, []
+        return [*super().take_notes(), *taken]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "note": dict(self._note), "notes": list(self._notes)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._note, self._notes = dict(state["note"]), list(state["notes"])
+
+    def _ended(self, told: Told, sent_bytes: int) -> None:
+        """A round of the region's has."""
+        self._notes.append(
+            self._note
+            | {"clients": len(told.samples), "train_loss": told.train_loss, "update_bytes": told.coded_bytes}
+            | {"sent_bytes": sent_bytes, "left": dict(self._region.seats.left)}
+        )
+
+
+class RegionServer(ServingClient):
+    """The client whose updates are a region's. Of an update's error, its own encoding of the mean comes on top."""
+
+    _is_last = False
+    """Whether the next model is the last, of which nobody begins with anything."""
+    _relayed: Frame | None = None
 
     def begin(self, round_: int) -> None:
         """Take the model over, and let the region have it; it goes there first.
@@ -198,30 +226,11 @@ class RegionServer(Client):
         assert self._epoch is not None, "a model came first"
         told = self._region.gather(round_, self._epoch, self.reference)
         super().end(round_)
-        self._notes.append(
-            self._note
-            | {"clients": len(told.samples), "train_loss": told.train_loss, "update_bytes": told.coded_bytes}
-            | {"sent_bytes": self.coded_bytes, "left": dict(self._region.seats.left)}
-        )
+        self._ended(told, self.coded_bytes)
 
     def take_last(self, round_: int) -> None:
         self._is_last = True
         super().take_last(round_)
-
-    def close(self) -> None:
-        super().close()
-        self._region.close()
-
-    def take_notes(self) -> list[dict[str, Any]]:
-        taken, self._notes = self._notes, []
-        return [*super().take_notes(), *taken]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "note": dict(self._note), "notes": list(self._notes)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._note, self._notes = dict(state["note"]), list(state["notes"])
 
     def _receive(self, round_: int | None) -> Frame:
         self._relayed = frame = super()._receive(round_)
