@@ -20,6 +20,7 @@ from experiments.benchmarks import (
     kfac_chart,
     kfac_tables,
     second_order_tables,
+    secure_tables,
     strategies_tables,
     tables,
 )
@@ -36,7 +37,7 @@ ELSEWHERE = {
     **dict.fromkeys(diloco_tables.TABLES, CLONE / "docs" / "reproductions" / "diloco.md"),
     **dict.fromkeys(grace_tables.TABLES, CLONE / "docs" / "reproductions" / "grace.md"),
     **dict.fromkeys(break_even_tables.TABLES, CLONE / "docs" / "parameter-server.md"),
-    **dict.fromkeys(composed_tables.TABLES, CLONE / "docs" / "federated.md"),
+    **dict.fromkeys([*composed_tables.TABLES, *secure_tables.TABLES], CLONE / "docs" / "federated.md"),
     "large_batch": CLONE / "docs" / "reproductions" / "slamb.md",
     "low_rank": CLONE / "docs" / "reproductions" / "pufferfish.md",
 }

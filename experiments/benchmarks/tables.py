@@ -17,6 +17,7 @@ from experiments.benchmarks import (
     kfac_tables,
     run_tables,
     second_order_tables,
+    secure_tables,
     simulator,
     strategies_tables,
     system_tables,
@@ -212,6 +213,7 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     **weak_scaling_tables.TABLES,
     **break_even_tables.TABLES,
     **composed_tables.TABLES,
+    **secure_tables.TABLES,
 }
 NAMES = (
     *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "observation"),
@@ -229,4 +231,5 @@ NAMES = (
     *weak_scaling_tables.TABLES,
     *break_even_tables.TABLES,
     *composed_tables.TABLES,
+    *secure_tables.TABLES,
 )

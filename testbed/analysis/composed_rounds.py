@@ -156,7 +156,8 @@ def composed(record: Record, star: Star, goodput: float = 1.0) -> dict[str, Any]
     """
     if not 0 < goodput <= 1:
         raise InputError(f"--goodput {goodput:g}: must be above 0, and 1 at most")
-    rounds, summary = [_told(one, star, _made(record), goodput) for one in rounds_of(record)], record.summary or {}
+    found, summary = rounds_of(record), record.summary or {}
+    rounds = [_told(one, star, _made(record), goodput) for one in found]
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": record.run_id,
@@ -166,7 +167,7 @@ def composed(record: Record, star: Star, goodput: float = 1.0) -> dict[str, Any]
         "goodput": goodput,
         "mean": {"kind": SIMULATED, **{key: _mean(rounds, key) for key in ("measured_s", "as_made_s", "composed_s")}},
         "rounds": rounds,
-        "notes": list(_notes(record, summary)),
+        "notes": list(_notes(record, summary, len(found))),
     }
 
 
@@ -197,9 +198,15 @@ def _told(one: Round, star: Star, made: Star | None, goodput: float) -> dict[str
     }
 
 
-def _notes(record: Record, summary: Mapping[str, Any]) -> Iterator[str]:
+def _notes(record: Record, summary: Mapping[str, Any], rounds: int) -> Iterator[str]:
     if summary.get("verdict") != "valid":
         yield f"the run is {summary.get('verdict') or 'not finished'}: {'; '.join(summary.get('reasons') or ['-'])}"
+    later = len([event for event in record.of_kind("federated_round") if event["round"] > 0])
+    if rounds < later:
+        yield (
+            f"{later - rounds} of {later} rounds after the first are left out, in which a client that was asked did not"
+            " come: where slow ones were cut, the mean is of the faster rounds"
+        )
     spec = record.spec
     if spec is None:
         return

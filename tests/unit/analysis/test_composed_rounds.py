@@ -67,6 +67,10 @@ def test_unlike_links_have_to_be_given() -> None:
 
 def test_a_round_that_lost_somebody_is_left_out_and_one_has_to_be_left(tmp_path: Path) -> None:
     assert [one.number for one in rounds_of(make(tmp_path / "a", rounds=4, lost_in=2))] == [1, 3]
+    cut = make(tmp_path / "d", rounds=4, lost_in=2)
+    assert any(
+        "1 of 3 rounds after the first are left out" in note for note in composed(cut, star_of(topology()))["notes"]
+    )
     with pytest.raises(InputError, match="none can be composed"):
         rounds_of(make(tmp_path / "b", rounds=1))
     with pytest.raises(InputError, match="strategy=ddp has no clients"):
