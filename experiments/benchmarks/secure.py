@@ -26,9 +26,9 @@ PRIVACY, DROPOUTS = 1, 3
 IN_THE_CLEAR = "in the clear"
 DROPS = (0.0, 0.1, 0.3)
 RATE_MBIT_S = {"blocks": 100, "glyphs": 100}
-STEPS = {"blocks": 16, "glyphs": 8}
+STEPS = {"blocks": 16, "glyphs": 5}
 RTT = "20 ms"
-DILATION = {"blocks": 8, "glyphs": 12}
+DILATION = {"blocks": 8, "glyphs": 8}
 """At which the arithmetic of ten workers' masks fits two cores."""
 _STEP_S = 0.05
 """Of a batch on the emulated device."""
