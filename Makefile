@@ -32,6 +32,10 @@ setup-browser: ## The same and Chromium, with which the tests look at pages
 experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= START_FROM= CHECKPOINT=last SEED= SET="a.b=c d.e=f"]
 	@$(AS_ROOT) $(BIN)/longhaul run $(OVERRIDES)
 
+.PHONY: sweep
+sweep: setup ## All runs of a grid that are not there yet, and their table: SWEEP=smoke [EXECUTOR=local SET="steps=20,40"]
+	@$(AS_ROOT) $(BIN)/longhaul sweep $(SWEEP) $(call given,EXECUTOR,--executor) $(SET)
+
 .PHONY: report
 report: setup ## One self-contained HTML file, report.html, over RUNS="id id"; all runs where none are given
 	@$(BIN)/longhaul report $(RUNS)

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from experiments.reproductions.system import Trial
 from testbed.core.errors import InputError, Interrupted, RunError
-from testbed.core.reading import read_object
-from testbed.core.rundir import RUN_ID, RunDir
+from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
-from testbed.orchestrator import predicted_run, provenance
+from testbed.orchestrator import predicted_run
 from testbed.orchestrator.config import resolve
+from testbed.orchestrator.kept_runs import KeptRun, KeptRuns
 from testbed.orchestrator.predict_command import question_of
 from testbed.orchestrator.run_command import checked_spec
 
@@ -66,33 +66,18 @@ class Kept:
     """The finished runs of a folder that are of this code."""
 
     def __init__(self, runs_root: Path) -> None:
-        self.runs_root = runs_root
-        self._code = {kind: provenance.code_hash(simulated=kind == "simulated") for kind in ("emulated", "simulated")}
+        self._kept = KeptRuns(runs_root)
 
     def find(self, asked: Asked) -> RunDir | None:
         """The newest of its spec; one that is `invalid` only where there is no other."""
-        found = sorted(self._all(asked), key=lambda one: (one[1] != "invalid", one[0].run_id))
-        return found[-1][0] if found else None
+        found = sorted(self._all(asked), key=lambda kept: (kept.counts, kept.run_id))
+        return found[-1].run if found else None
 
     def is_done(self, asked: Asked) -> bool:
-        return any(verdict != "invalid" for _, verdict in self._all(asked))
+        return any(kept.counts for kept in self._all(asked))
 
-    def _all(self, asked: Asked) -> Iterator[tuple[RunDir, str]]:
-        """With their verdicts."""
-        for path in self.runs_root.glob(f"*-{asked.spec.strategy.name}-{asked.spec.compressor.name}-*"):
-            run = RunDir(path)
-            if not RUN_ID.fullmatch(path.name):
-                continue
-            try:
-                spec, summary = read_object(run.spec), read_object(run.summary)
-            except (OSError, ValueError):  # not finished, or damaged
-                continue
-            if (spec.get("code_hash"), summary.get("kind")) != (self._code[asked.trial.kind], asked.trial.kind):
-                continue
-            # data that machines may differ in are found when a run begins, not when it is asked for
-            wanted = dataclasses.replace(asked.spec, data_hash=spec.get("data_hash")).hash
-            if spec.get("hash") == wanted and summary.get("status") == "completed":
-                yield run, str(summary.get("verdict"))
+    def _all(self, asked: Asked) -> Iterator[KeptRun]:
+        return (kept for kept in self._kept.of(asked.spec, asked.trial.kind) if kept.is_completed)
 
 
 def make(asked: Asked, runs_root: Path, *, share: bool, most_s: float | None = None) -> RunDir:

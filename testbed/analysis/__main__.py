@@ -1,4 +1,4 @@
-"""`python -m testbed.analysis finish|report|compare|capture|compose|predict|archive|preview|dashboard-check`."""
+"""`python -m testbed.analysis finish|report|compare|sweep|capture|compose|predict|archive|preview|dashboard-check`."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(command=_finish)
 
     _add_comparisons(commands)
+
+    many = commands.add_parser("sweep", help="what came of a sweep, told on stdin as JSON")
+    many.add_argument("--runs", type=Path, required=True, metavar="DIR", help="where its runs lie")
+    many.add_argument("--output", type=Path, required=True, metavar="DIR", help="takes tables, page and figures")
+    many.set_defaults(command=_sweep)
 
     packets = commands.add_parser("capture", help="what a run's packet capture holds")
     packets.add_argument("run", type=Path, metavar="RUN_DIR")
@@ -167,6 +172,13 @@ def _compare(parsed: argparse.Namespace) -> int:
     if parsed.form and (line := tables.left_out_line(comparison)):
         sys.stderr.write(f"{line}\n")
     sys.stdout.write(f"{text}\n")
+    return EXIT_COMPLETED
+
+
+def _sweep(parsed: argparse.Namespace) -> int:
+    from testbed.analysis.sweep_command import command
+
+    sys.stdout.write(command(json.load(sys.stdin), parsed.runs, parsed.output) + "\n")
     return EXIT_COMPLETED
 
 

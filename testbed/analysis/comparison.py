@@ -20,6 +20,7 @@ from testbed.analysis.load import Record
 
 INTERVAL = f"{COVERAGE:.0%} interval over seeds, Student's t".replace("%", " %")
 MISSING = "-"
+PARTIAL = "(k of n): k of the n runs have the value; the target, for one, may never have been reached."
 _FEW = 8
 
 
@@ -89,12 +90,20 @@ def spoken_value(comparison: Comparison, group: Group, measure: Measure) -> str:
     found = group.value(measure)
     if found is None:
         return MISSING
+    text = spoken_estimate(found, measure, len(group.taken))
+    is_named = measure.key == "metric_best" and comparison.metric_name is None and group.metric_name
+    return f"{group.metric_name} {text}" if is_named else text
+
+
+def spoken_estimate(found: Estimate, measure: Measure, runs: int) -> str:
+    """
+    Args:
+        runs: how many could have the value.
+    """
     text = measure.show(found.mean)
     if found.half_width is not None:
         text += f" ± {measure.show(float(f'{found.half_width:.2g}'))}"
-    if measure.key == "metric_best" and comparison.metric_name is None and group.metric_name:
-        text = f"{group.metric_name} {text}"
-    return text if found.runs == len(group.taken) else f"{text} ({found.runs} of {len(group.taken)})"
+    return text if found.runs == runs else f"{text} ({found.runs} of {runs})"
 
 
 def remarks(comparison: Comparison) -> Iterator[str]:
@@ -108,7 +117,7 @@ def remarks(comparison: Comparison) -> Iterator[str]:
         yield "One seed a row, hence no interval."
     counted = [found for group in comparison.groups for found in group.values().items() if _is_partial(group, *found)]
     if counted:
-        yield "(k of n): k of the n runs have the value; the target, for one, may never have been reached."
+        yield PARTIAL
     if comparison.left_out:
         count, of = len(comparison.left_out), len(comparison.records)
         named = [f"{record.run_id} ({verdict_of(record)})" for record in comparison.left_out[:_FEW]]

@@ -12,12 +12,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from testbed.analysis import pareto
 from testbed.analysis.chart import LEGEND_ENTRIES, legend, new_figure, style, thin, to_svg
 from testbed.analysis.comparison import Comparison
 from testbed.analysis.curves import Curves, curves_of
 from testbed.analysis.groups import SETTING, Group
 from testbed.analysis.load import Point
 
+PARETO = "time to target over WAN bytes until then"
+"""The title's beginning of the figures in which methods are points."""
 _WIDTH_IN = 4.8
 """Narrow, so that a phone shows the letters at a size that can be read."""
 _MEAN_POINTS = 200
@@ -37,7 +40,8 @@ class Figure:
 
 
 def figures(comparison: Comparison) -> tuple[list[Figure], list[str]]:
-    """For each setting those of its two that have a curve, and a line for each run that could not be drawn."""
+    """For each setting those of its two that have a curve, the one whose rows are points, and a line for each run that
+    could not be drawn."""
     runs = [record for group in comparison.groups for record in group.taken]
     found = dict(zip((record.run.path for record in runs), curves_of(runs), strict=True))
     by_setting: dict[tuple[str, ...], list[Group]] = defaultdict(list)
@@ -47,6 +51,7 @@ def figures(comparison: Comparison) -> tuple[list[Figure], list[str]]:
     for setting, groups in by_setting.items():
         rows = [(group, [found[record.run.path] for record in group.taken]) for group in groups]
         drawn += _of_setting(_spoken(setting), rows)
+        drawn += _pareto(_spoken(setting), rows)
     return drawn, [curves.fault for curves in found.values() if curves.fault]
 
 
@@ -75,6 +80,18 @@ def _of_setting(setting: str, rows: Sequence[tuple[Group, list[Curves]]]) -> Ite
                 _log_scale(axes)
             legend(axes)
             yield Figure(f"{metric} over {over}: {setting}", to_svg(figure))
+
+
+def _pareto(setting: str, rows: Sequence[tuple[Group, list[Curves]]]) -> Iterator[Figure]:
+    found = pareto.reached(rows)
+    if len(found) < pareto.LEAST_ROWS:
+        return
+    with style():
+        figure, (axes,) = new_figure(legend_rows=min(len(found), LEGEND_ENTRIES), width_in=_WIDTH_IN)
+        pareto.draw(axes, found)
+        _log_scale(axes)
+        legend(axes)
+        yield Figure(f"{PARETO}: {setting}", to_svg(figure))
 
 
 def _after_the_first_byte(curves: Curves) -> list[Point]:

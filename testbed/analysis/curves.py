@@ -41,13 +41,20 @@ class Curves:
         """The metric against bytes that had left all WAN links when it was taken, linear between two samples."""
         if not any(self.sent.values()) or not self.metric:
             return []
-        times_s = np.array([t_s for t_s, _ in self.metric])
-        total = np.zeros(len(self.metric))
+        total = self._wan_bytes([t_s for t_s, _ in self.metric])
+        return [(x, y) for x, (_, y) in zip(total, self.metric, strict=True)]
+
+    def wan_bytes_until(self, t_s: float) -> float | None:
+        """That had left all WAN links since the first step; None where nothing was counted."""
+        return self._wan_bytes([t_s])[0] if any(self.sent.values()) else None
+
+    def _wan_bytes(self, times_s: Sequence[float]) -> list[float]:
+        total = np.zeros(len(times_s))
         for points in self.sent.values():
             # Counting starts at 0 with the first step.
             t_s, sent = zip((0.0, 0.0), *points, strict=True)
-            total += np.interp(times_s, t_s, sent)
-        return [(float(x), y) for x, (_, y) in zip(total, self.metric, strict=True)]
+            total += np.interp(np.array(times_s), t_s, sent)
+        return [float(sent) for sent in total]
 
 
 def curves_of(records: Sequence[Record]) -> list[Curves]:

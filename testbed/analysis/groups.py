@@ -140,7 +140,7 @@ def grouped(records: Sequence[Record], *, take_all: bool = False) -> list[Group]
     together: dict[tuple[str, ...], list[Record]] = defaultdict(list)
     for record in sorted(records, key=lambda record: record.run_id):
         together[_configuration(record)].append(record)
-    groups = [group for found in together.values() if (group := _group(found, take_all)).taken]
+    groups = [group for found in together.values() if (group := group_of(found, take_all=take_all)).taken]
     groups.sort(key=_order)
     return _told_apart(groups)
 
@@ -157,7 +157,8 @@ def _order(group: Group) -> tuple[Any, ...]:
     return topo, workload, workers if isinstance(workers, int) else 0, kind, group.method != "none", group.method
 
 
-def _group(records: Sequence[Record], take_all: bool) -> Group:
+def group_of(records: Sequence[Record], *, take_all: bool = False) -> Group:
+    """All of them as one, which is the caller's to know; there is at least one."""
     taken = tuple(record for record in records if take_all or verdict_of(record) in BELIEVED)
     spec = records[0].spec
     method = method_of(spec) if spec else records[0].run_id

@@ -19,13 +19,17 @@ SCHEMA_VERSION = 1
 
 def text(comparison: Comparison) -> str:
     """Columns aligned by spaces, and the remarks; missing is a dash."""
-    rows = [headings(comparison), *(cells(comparison, group) for group in comparison.groups)]
-    rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = aligned([headings(comparison), *(cells(comparison, group) for group in comparison.groups)])
     if not comparison.groups:
         lines = ["nothing to compare"]
     return "\n".join([*lines, "", *(printable(remark) for remark in remarks(comparison))])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines whose columns are aligned by spaces; the rows are equally long."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(cells[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
@@ -51,11 +55,12 @@ def _object(group: Group) -> dict[str, Any]:
         "run_ids": [record.run_id for record in group.taken],
         "seeds": group.seeds(),
         "verdicts": group.verdicts(),
-        "values": {key: _interval(found) for key, found in group.values().items()},
+        "values": {key: interval(found) for key, found in group.values().items()},
     }
 
 
-def _interval(found: Estimate | None) -> dict[str, float | int | None] | None:
+def interval(found: Estimate | None) -> dict[str, float | int | None] | None:
+    """As JSON."""
     if found is None:
         return None
     return {"mean": found.mean, "low": found.low, "high": found.high, "seeds": found.seeds, "runs": found.runs}

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from testbed import __version__
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, InputError, LonghaulError
-from testbed.orchestrator import record_commands
+from testbed.orchestrator import record_commands, sweep_commands
 from testbed.orchestrator.clone import RUNS_ROOT
 from testbed.orchestrator.machine_checks import with_system_directories
 from testbed.orchestrator.record_commands import Add, add_runs_root
@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
     # In the order in which --help names them.
     _add_run(add("run", run, "Make one run.", epilog=_RUN_EPILOG))
+    sweep_commands.add_commands(add)
     _add_before_a_run(add)
     record_commands.add_commands(add)
     _add_dashboard(add("dashboard", dashboard, "All runs in a Prometheus, for Grafana and for queries, until Ctrl-C."))

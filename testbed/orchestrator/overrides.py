@@ -44,24 +44,40 @@ def parse_overrides(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
     faults: list[str] = []
     for text in texts:
         try:
-            overrides.append(_checked(text, parser.parse_override(text) if "=" in text or text[:1] == "~" else None))
+            overrides.append(_checked(text, read_override(text, parser)))
         except HydraException as error:
-            faults.append(f"{text}: cannot be read: {first_line(error)}; quote a value that has special characters")
+            faults.append(unread(text, error))
         except ValueError as error:
             faults.append(f"{text}: {error}")
     faults += _repeated(overrides)
     return overrides, faults
 
 
-def _checked(text: str, parsed: HydraOverride | None) -> Override:
-    if parsed is None:
+def read_override(text: str, parser: OverridesParser) -> HydraOverride:
+    """`key=value` of one value or of several.
+
+    Raises:
+        HydraException: it cannot be read.
+        ValueError: it is something else that Hydra knows.
+    """
+    if "=" not in text and text[:1] != "~":
         raise ValueError("not of the form key=value")
+    parsed = parser.parse_override(text)
     if parsed.type is OverrideType.DEL or not isinstance(parsed.key_or_group, str):
         raise ValueError("nothing can be removed; give key=value")
     if not parsed.key_or_group:
         raise ValueError("no key before '='; give key=value")
     if parsed.package is not None:
         raise ValueError("'@' is not used here; give key=value")
+    return parsed
+
+
+def unread(text: str, error: HydraException) -> str:
+    """The line for what Hydra cannot read."""
+    return f"{text}: cannot be read: {first_line(error)}; quote a value that has special characters"
+
+
+def _checked(text: str, parsed: HydraOverride) -> Override:
     if parsed.is_sweep_override():
         raise ValueError("several values are a sweep; a run takes one")
     value = parsed.value()

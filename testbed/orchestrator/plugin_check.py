@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from testbed.core.errors import InputError, MachineError, RunError
@@ -13,6 +14,8 @@ from testbed.orchestrator.clone import environment
 
 TIME_LIMIT_S = 120.0
 """Importing torch takes seconds on a cold disk; a check that takes longer hangs."""
+_SPEC_LIMIT_S = 30.0
+"""Of each one more, where there are several."""
 _TAIL_LINES = 8
 
 
@@ -25,6 +28,18 @@ def check_parts(spec: RunSpec, time_limit_s: float = TIME_LIMIT_S) -> dict[str, 
         RunError: the check itself broke.
     """
     return ask_worker("check", spec.to_json(), "plug-in check", time_limit_s)
+
+
+def check_all(specs: Sequence[RunSpec]) -> list[dict[str, Any]]:
+    """Likewise of several, in one process; each answer has its own "faults".
+
+    Raises:
+        MachineError, RunError: as of `check_parts`.
+    """
+    question = {"specs": [spec.to_json() for spec in specs]}
+    answer = ask_worker("check", question, "plug-in check", TIME_LIMIT_S + _SPEC_LIMIT_S * len(specs))
+    found: list[dict[str, Any]] = answer["answers"]
+    return found
 
 
 def ask_worker(command: str, question: dict[str, Any], what: str, time_limit_s: float) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:
         MachineError: the input is well, but the machine lacks something.
     """
     faults = [*resolved.faults]
-    lines = preflight.lacking(_checks(resolved, runs_root))
+    lines = preflight.lacking(machine_checks(resolved, runs_root))
     # starting torch takes seconds, so defaults are not checked again for somebody who misspelt a topology
     checkable = resolved.stand_in is not None and (resolved.parts_given or not (faults or lines))
     broken: LonghaulError | None = None
@@ -94,7 +94,8 @@ def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:
     return dataclasses.replace(resolved.spec, **found)
 
 
-def _checks(resolved: Resolved, runs_root: Path) -> list[Check]:
+def machine_checks(resolved: Resolved, runs_root: Path) -> list[Check]:
+    """What this machine has and lacks for it, as far as it is known what is asked."""
     settings: dict[str, Any] = resolved.settings
     keys = ("metrics_port", "workers", "tcp", "shaper")
     known = {key: settings[key] for key in keys if key in settings}

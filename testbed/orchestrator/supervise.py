@@ -88,18 +88,21 @@ def supervise(
     quiet: bool = False,
     display_fd: int = 1,
     share: bool = False,
+    machine: MachineLock | None = None,
     tell_run_id: int | None = None,
 ) -> Outcome:
     """Perform a run and seal its record, whatever its end.
 
     Args:
         display_fd: where the live display writes, unless `quiet`.
+        machine: the lock, where the caller holds it for several runs; `share` says nothing then.
         tell_run_id: a descriptor that takes the run's id, and is closed then.
 
     Raises:
         InputError, MachineError: before anything was built.
     """
-    with machine_lock(share=share) as machine, bind(spec.metrics_port) as metrics, Stop() as stop:
+    lock = machine_lock(share=share) if machine is None else contextlib.nullcontext(machine)
+    with lock as machine, bind(spec.metrics_port) as metrics, Stop() as stop:
         spec, calibration = _calibrated(spec, stop, _silent if quiet else say)
         run = _create(spec, runs_root)
         if calibration is not None:

@@ -12,17 +12,26 @@ from testbed.core.spec import RunSpec
 
 def check(source: TextIO, sink: TextIO) -> int:
     """Read `RunSpec.to_json()`, write {"faults", "parameters", "metric", "uses_feedback", "computes", "data_hash",
-    "start_hash"}; return the exit status."""
+    "start_hash"}; return the exit status. Of {"specs": [...]} write {"faults": [], "answers": [...]}, one for each."""
+    question = json.load(source)
+    if "specs" in question:
+        answer: dict[str, Any] = {"faults": [], "answers": [_answer(spec) for spec in question["specs"]]}
+    else:
+        answer = _answer(question)
+    json.dump(answer, sink, allow_nan=False)
+    sink.write("\n")
+    return EXIT_INPUT if answer["faults"] else EXIT_COMPLETED
+
+
+def _answer(spec: dict[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {"faults": [], "parameters": None, "metric": None}
     try:
-        answer |= _built(RunSpec.from_json(json.load(source)))
+        answer |= _built(RunSpec.from_json(spec))
     except InputError as error:
         answer["faults"] = list(error.faults)
     except (ValueError, KeyError, TypeError) as error:
         answer["faults"] = [f"spec: {type(error).__name__}: {error}"]
-    json.dump(answer, sink, allow_nan=False)
-    sink.write("\n")
-    return EXIT_INPUT if answer["faults"] else EXIT_COMPLETED
+    return answer
 
 
 def _built(spec: RunSpec) -> dict[str, Any]:

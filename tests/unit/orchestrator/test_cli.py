@@ -30,7 +30,8 @@ def test_unknown_commands_and_flags_are_status_2(arguments: list[str], capsys: p
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["run"], ["check"], ["topologies"], ["list"], ["compare"], ["report"], ["dashboard"], ["clean"]]
+    "command",
+    [[], ["run"], ["sweep"], ["check"], ["topologies"], ["list"], ["compare"], ["report"], ["dashboard"], ["clean"]],
 )
 def test_help_everywhere(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, *command, "--help")
