@@ -68,6 +68,10 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
     consensus          rank, step, distance
                        likewise, from every rank at the end: |x - mean| / |mean| of its parameters x, before all took
                        the mean
+    pipeline           rank, step, pp, dp, tp, micro_batch, micro_batches, schedule, cuts[], placement[]
+                       of strategy=hybrid, from rank 0 after the first step: the plan that was made of what was asked;
+                       samples of a micro-batch and how many of them a replica takes in a step, the first piece of each
+                       stage, and the ranks of position 0 first, of its replica 0 first
     transform          rank, step, parameters_before, parameters, factorised[{layer, rank, full_rank, elements,
                        factor_elements, lost_share}], kept{}
                        of transform=pufferfish and the like, from rank 0 after the step in which the model changed:

@@ -11,6 +11,7 @@
     {"event": "step", ...} {"event": "evaluation", ...}
     {"event": "tuning", ...}                ->      from rank 0, what a strategy has changed by itself, such as buckets
     {"event": "plan", ...}                  ->      from rank 0, who inverts which of K-FAC's factors
+    {"event": "pipeline", ...}              ->      from rank 0, the plan of stages, replicas and shards
     {"event": "mixing", ...}                ->      from rank 0, who exchanges with whom, where there is no server
     {"event": "consensus", ...}             ->      how far a replica was from the mean of all in the end
     {"event": "damping", ...}               ->      of one that was inverted with more of it than asked

@@ -27,13 +27,15 @@ class Buckets:
         groups: Sequence[Sequence[nn.Parameter]],
         ready: Callable[[Bucket], None],
         names: Mapping[nn.Parameter, str] | None = None,
+        first: int = 0,
     ) -> None:
         """
         Args:
             groups: the parameters of each bucket, in the order in which backward reaches them.
             names: of the parameters, for layouts; None leaves them out.
+            first: number of the first bucket, where others have those before it.
         """
-        self._ready, self._names = ready, names
+        self._ready, self._names, self._first = ready, names, first
         self.buckets: list[Bucket] = []
         self._bucket_of: dict[nn.Parameter, int] = {}
         self._missing: list[int] = []
@@ -48,7 +50,7 @@ class Buckets:
             for parameter in bucket.parameters:
                 parameter.grad = None
         self.buckets = []  # before there are others, so that both need not fit at once
-        self.buckets = [_fuse(list(group), index, self._names) for index, group in enumerate(groups)]
+        self.buckets = [_fuse(list(group), index, self._names) for index, group in enumerate(groups, self._first)]
         self._bucket_of = {p: index for index, bucket in enumerate(self.buckets) for p in bucket.parameters}
 
     def reset(self) -> None:

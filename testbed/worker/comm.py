@@ -20,11 +20,12 @@ from torch import Tensor
 from compressors.base import Exchange
 from testbed.core.errors import RunError
 from testbed.worker.collectives.thread import CommunicationThread, Job
-from testbed.worker.collectives.transport import Peers, Waitable
+from testbed.worker.collectives.transport import Collective, Peers, Waitable
 from testbed.worker.meeting import Meeting
 from testbed.worker.stopwatch import Stopwatch
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
+_Issue = Callable[[], dist.Work | None]
 
 
 class CollectiveError(RunError):
@@ -114,7 +115,7 @@ class Communicator:
         self.control_bytes = 0
         self.stopwatch = Stopwatch()
         self._thread: CommunicationThread | None = None
-        self._submitted = defaultdict[int, int](int)
+        self._submitted = defaultdict[tuple[int, tuple[int, ...]], int](int)
         self._counting = threading.Lock()
 
     @classmethod
@@ -192,7 +193,12 @@ class Communicator:
             return self._done(list(payloads))
         sent = [len(payload) for payload in payloads]
         self.charge(sum(sent) - sent[self.rank])
-        return self._all_to_all(torch.cat(list(payloads)), sent, sizes, f"all_to_all of {sum(sent)} bytes")
+        flat, received = torch.cat(list(payloads)), torch.empty(sum(sizes), dtype=torch.uint8)
+        return self._collective(
+            f"all_to_all of {sum(sent)} bytes",
+            lambda: dist.all_to_all_single(received, flat, list(sizes), sent, async_op=True),
+            lambda: list(received.split(list(sizes))),
+        )
 
     def exchange_sizes(self, sizes: Sequence[int]) -> Pending:
         """Tell rank r `sizes[r]`; control traffic. Gives one int64 tensor of what each rank told this one."""
@@ -225,18 +231,22 @@ class Communicator:
         """Fill `payload` with what rank `source` sends."""
         return self._message(f"receive from rank {source}", lambda: dist.irecv(payload, source), lambda: [payload])
 
-    def submit(self, what: str, collective: Callable[[Peers], list[Tensor]], *, channel: int = 0) -> Pending:
-        """Start a collective of our own; all its ranks submit the same ones of a channel in the same order.
+    def submit(self, what: str, collective: Collective, *, channel: int = 0, among: tuple[int, ...] = ()) -> Pending:
+        """Start a collective of our own; all its ranks (all, or those `among` them) submit the same in the same order.
 
         It shares gloo's connections and waits without the interpreter's lock, as gloo's collectives do.
         """
         if self._thread is None:
             self._thread = CommunicationThread()
-        peers = _AllRanks(self, channel, self._submitted[channel])
-        self._submitted[channel] += 1
+        peers = _AllRanks(self, channel, self._submitted[channel, among])
+        self._submitted[channel, among] += 1
         end = self.stopwatch.start()
         job = self._thread.submit(Job(lambda: collective(peers), end))
         return Pending(self, what, job, job.result, end)
+
+    def peers(self, channel: int) -> Peers:
+        """All ranks, for messages of a channel to which nobody submits; from rank to rank they keep their order."""
+        return _AllRanks(self, channel, 0)
 
     def barrier(self) -> None:
         """Wait for all ranks; control traffic."""
@@ -273,24 +283,14 @@ class Communicator:
         reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
         return CollectiveError(f"rank {self.rank}: {what} failed {where} (timeout {self.timeout_s:g} s wall): {reason}")
 
-    def _all_to_all(self, flat: Tensor, sent: Sequence[int], sizes: Sequence[int], what: str) -> Pending:
-        received = torch.empty(sum(sizes), dtype=torch.uint8)
-        return self._collective(
-            what,
-            lambda: dist.all_to_all_single(received, flat, list(sizes), list(sent), async_op=True),
-            lambda: list(received.split(list(sizes))),
-        )
-
-    def _collective(
-        self, what: str, issue: Callable[[], dist.Work | None], result: Callable[[], list[Tensor]]
-    ) -> Pending:
+    def _collective(self, what: str, issue: _Issue, result: Callable[[], list[Tensor]]) -> Pending:
         work = self._issue(what, issue)
         return Pending(self, what, work, result, _nothing if work is None else self.stopwatch.follow(work.wait))
 
-    def _message(self, what: str, issue: Callable[[], dist.Work | None], result: Callable[[], list[Tensor]]) -> Pending:
+    def _message(self, what: str, issue: _Issue, result: Callable[[], list[Tensor]]) -> Pending:
         return Pending(self, what, self._issue(what, issue), result, self.stopwatch.start())
 
-    def _issue(self, what: str, issue: Callable[[], dist.Work | None]) -> dist.Work | None:
+    def _issue(self, what: str, issue: _Issue) -> dist.Work | None:
         try:
             return issue()
         except RuntimeError as error:

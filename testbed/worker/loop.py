@@ -170,7 +170,7 @@ class Training:
         part = self.parts.strategy.part(rank, self.comm.world_size)
         with self.clock.phase("forward", None if self.clock.times.forward_s is None else 0.0):
             batch = None
-            if part is not None:
+            if part is not None and not self.parts.strategy.draws:
                 place, parts = part
                 batch = self.parts.workload.batch(
                     step, rank=place, world_size=parts, batch_size=spec.batch_size, seed=spec.seed

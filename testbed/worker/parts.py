@@ -74,9 +74,8 @@ def build_parts(spec: RunSpec) -> Parts:
             f"device={spec.device.name}: workload={spec.workload.name} does no arithmetic that could be timed; use"
             " device=paced device.step_s=… or device=profile device.file=…"
         )
-    if "strategy" in built and spec.batch_size % built["strategy"].micro_batches:
-        parts = built["strategy"].micro_batches
-        faults.append(f"batch_size={spec.batch_size}: cannot be taken in {parts} equal parts, as the strategy does")
+    if "strategy" in built:
+        faults += built["strategy"].batch_faults(spec.batch_size, spec.workers)
     if "strategy" in built and spec.epochs is not None and not _training(built["strategy"], spec):
         faults.append(
             f"epochs={spec.epochs:g}: strategy={spec.strategy.name} goes by rounds, in which clients take samples of"
@@ -121,6 +120,8 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
     if not transform.changes_the_model:
         return
     yield from (prefixed("transform", fault) for fault in transform.faults(parts.steps(spec)))
+    if not parts.strategy.takes_transform(at_once=transform.changes_at_once):
+        yield f"{name}: changes a model of which strategy={spec.strategy.name} leaves each rank a part; use another"
     if not parts.workload.computes:
         yield f"{name}: workload={spec.workload.name} has no weights of its own to change"
     if isinstance(parts.device, Profiled):

@@ -77,6 +77,8 @@ class Strategy(ABC):
     """In how many parts a step takes its batch, each `Workload.split`'s; divides the batch size."""
     has_optimizer: bool = True
     """Whether an optimizer's `step` makes its updates, in which others may have a say."""
+    draws: bool = False
+    """Whether it draws batches itself, together those of `part` of all ranks; those that `step` is given are None."""
     cycle_steps: int = 1
     """In so many steps each of `layouts` is reduced once."""
 
@@ -104,6 +106,18 @@ class Strategy(ABC):
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         """Combinations this strategy cannot run, one line each."""
         yield from ()
+
+    def batch_faults(self, batch_size: int, world_size: int) -> Iterator[str]:
+        """Why it cannot take so many samples of each rank a step, one line each."""
+        if batch_size % self.micro_batches:
+            yield f"batch_size={batch_size}: cannot be taken in {self.micro_batches} equal parts, as the strategy does"
+
+    def takes_transform(self, *, at_once: bool) -> bool:
+        """Whether the model may be changed by somebody else, before the first step or later.
+
+        For later every rank must have all of it after `settle`, in modules that it computes with.
+        """
+        return True
 
     @abstractmethod
     def bind(self, context: WorkerContext) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from testbed.core.errors import InputError
 from testbed.core.federated.partitions import Partition
+from testbed.worker.pieces import Piece
 
 Batch = Any
 """What `loss` takes; opaque to strategies."""
@@ -44,6 +45,8 @@ class Workload(ABC):
     """Whether `labels` is there."""
     has_sample_losses: ClassVar[bool] = False
     """Whether `sample_losses` is there."""
+    has_pieces: ClassVar[bool] = False
+    """Whether `pieces`, `inputs` and `loss_of` are there."""
 
     def faults(self) -> list[str]:
         """What the data lack on this machine, as far as can be told quickly; asked before anything is built."""
@@ -116,6 +119,18 @@ class Workload(ABC):
     def sample_losses(self, model: nn.Module, batch: Batch) -> Tensor:
         """[samples]: of each one of the batch, in order; their mean is `loss`, to rounding."""
         raise NotImplementedError(f"{type(self).__name__} has no losses of single samples")
+
+    def pieces(self, model: nn.Module) -> list[Piece]:
+        """The chain that `model` is: one after another, from `inputs` on, they give what it gives, bit for bit."""
+        raise NotImplementedError(f"{type(self).__name__} is no chain of pieces")
+
+    def inputs(self, batch: Batch) -> Tensor:
+        """What the first piece takes, [samples, ...]."""
+        raise NotImplementedError(f"{type(self).__name__} is no chain of pieces")
+
+    def loss_of(self, output: Tensor, batch: Batch) -> Tensor:
+        """`loss`, of what the last piece gives."""
+        raise NotImplementedError(f"{type(self).__name__} is no chain of pieces")
 
     def split(self, batch: Batch, parts: int) -> list[Batch]:
         """The batch in so many parts of equal size, which its samples divide into; their mean loss is its own."""

@@ -27,6 +27,7 @@ PARAMS: dict[str, dict[str, Any]] = {
     "parameter_server": {"local_steps": 2},
     "fedbuff": {"size": 1},
     "gossip": {"local_steps": 2},
+    "hybrid": {"pp": 1},
     **{name: {"factor_every": 2, "inverse_every": 2} for name in STRATEGIES if name.endswith("kfac")},
 }
 """So that a short training has exchanges, and `dear` the sums of `ddp`."""
@@ -35,8 +36,8 @@ WHOLE = ("fedbuff",)
 """Of which half of what is sent, models, goes down uncompressed; they leave no checkpoint."""
 OF_ONE_CLASS = ("dkfac", "mpd_kfac", "spd_kfac", "dp_kfac")
 """With `pad_kfac`, which stands for them where what they differ in does not matter."""
-REFUSE_ODD = ("torch_ddp", "federated")
-"""Parameters that take no part, and a workload without samples that could be divided."""
+REFUSE_ODD = ("torch_ddp", "federated", "hybrid")
+"""Parameters that take no part, a workload without samples that could be divided, and one that is no chain."""
 
 
 @pytest.fixture(autouse=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from torch import Tensor
-
-from testbed.worker.collectives.transport import Peers, Subset
+from testbed.worker.collectives.transport import Collective, Subset
 from testbed.worker.comm import CollectiveError, Communicator, Pending
 
 
@@ -24,9 +22,14 @@ class Group(Communicator):
         self.networked = parent.networked
         self.stopwatch = parent.stopwatch
 
-    def submit(self, what: str, collective: Callable[[Peers], list[Tensor]], *, channel: int = 0) -> Pending:
-        assert channel == 0, "a group has one channel of its parent's"
-        return self._parent.submit(what, lambda peers: collective(Subset(peers, self._members)), channel=self._channel)
+    def submit(self, what: str, collective: Collective, *, channel: int = 0, among: tuple[int, ...] = ()) -> Pending:
+        assert channel == 0 and not among, "a group has one channel of its parent's"
+        return self._parent.submit(
+            what,
+            lambda peers: collective(Subset(peers, self._members)),
+            channel=self._channel,
+            among=tuple(self._members),
+        )
 
     def error(self, what: str, cause: BaseException) -> CollectiveError:
         return self._parent.error(what, cause)

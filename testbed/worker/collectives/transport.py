@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import torch
@@ -35,6 +35,10 @@ class Peers(Protocol):
 
     def receive(self, source: int, tensor: Tensor) -> Waitable:
         """Say where the next message of `source` is to go."""
+
+
+Collective = Callable[[Peers], list[Tensor]]
+"""What one rank does in a collective, and what it gets."""
 
 
 class Subset:

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from testbed.core.errors import InputError
 from testbed.core.federated.partitions import Partition
 from testbed.core.parameter_faults import choice, fraction, number, raise_all
+from testbed.worker.pieces import Piece
+from testbed.worker.pipeline.tensor import Sharing
 from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
 
 CONTEXT = 64
@@ -55,6 +57,7 @@ class Bytelm(NumberedWorkload):
     metric = Metric(name="bits_per_byte", target=2.8, higher_is_better=False)
     has_labels = True
     has_sample_losses = True
+    has_pieces = True
 
     def __init__(
         self,
@@ -121,7 +124,26 @@ class Bytelm(NumberedWorkload):
 
     def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
         """Nats per byte."""
-        return nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+        return self.loss_of(model(batch[:, :-1]), batch)
+
+    def pieces(self, model: nn.Module) -> list[Piece]:
+        """The embeddings, each block, and the head with its norm."""
+        assert isinstance(model, ByteTransformer)
+        blocks = (block for block in model.blocks if isinstance(block, Block))
+        return [
+            Piece("embeddings", _Embeddings(model.bytes, model.positions)),
+            *(
+                Piece(f"blocks.{index}", block, True, block.shared, {"heads": block.heads, "width": _WIDTH})
+                for index, block in enumerate(blocks)
+            ),
+            Piece("head", nn.Sequential(model.norm, model.head)),
+        ]
+
+    def inputs(self, batch: Tensor) -> Tensor:
+        return batch[:, :-1]
+
+    def loss_of(self, output: Tensor, batch: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(output.flatten(0, 1), batch[:, 1:].flatten())
 
     def sample_losses(self, model: nn.Module, batch: Tensor) -> Tensor:
         logits = model(batch[:, :-1]).transpose(1, 2)
@@ -149,13 +171,15 @@ class ByteTransformer(nn.Module):
         self.head = nn.Linear(_WIDTH, 256, bias=False)
 
     def forward(self, text: Tensor) -> Tensor:
-        hidden = self.bytes(text) + self.positions(torch.arange(text.shape[1], device=text.device))
+        hidden = _embedded(text, self.bytes, self.positions)
         for block in self.blocks:
             hidden = block(hidden)
         return self.head(self.norm(hidden))
 
 
 class Block(nn.Module):
+    heads = _HEADS
+
     def __init__(self) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(_WIDTH)
@@ -167,11 +191,36 @@ class Block(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         samples, length, _ = hidden.shape
-        heads = self.attend(self.norm1(hidden)).view(samples, length, 3, _HEADS, -1).permute(2, 0, 3, 1, 4)
+        heads = self.attend(self.norm1(hidden)).view(samples, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         query, key, value = heads.unbind()
         seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        hidden = hidden + self.project(seen.transpose(1, 2).reshape(samples, length, _WIDTH))
+        hidden = hidden + self.project(seen.transpose(1, 2).reshape(samples, length, -1))
         return hidden + self.shrink(nn.functional.gelu(self.widen(self.norm2(hidden))))
+
+    def shared(self, sharing: Sharing) -> Block:
+        """One shard: some of the heads, and as large a part of the wide layer."""
+        shard = Block()
+        shard.heads = self.heads // sharing.degree
+        shard.norm1, shard.norm2 = self.norm1, self.norm2
+        shard.set_submodule("attend", sharing.columns(self.attend, runs=3))
+        shard.set_submodule("project", sharing.rows(self.project))
+        shard.set_submodule("widen", sharing.columns(self.widen))
+        shard.set_submodule("shrink", sharing.rows(self.shrink))
+        return shard
+
+
+class _Embeddings(nn.Module):
+    def __init__(self, of_bytes: nn.Embedding, of_positions: nn.Embedding) -> None:
+        super().__init__()
+        self.bytes, self.positions = of_bytes, of_positions
+
+    def forward(self, text: Tensor) -> Tensor:
+        return _embedded(text, self.bytes, self.positions)
+
+
+def _embedded(text: Tensor, of_bytes: nn.Embedding, of_positions: nn.Embedding) -> Tensor:
+    embedded: Tensor = of_bytes(text) + of_positions(torch.arange(text.shape[1], device=text.device))
+    return embedded
 
 
 class Corpus(NamedTuple):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from testbed.core.federated.partitions import Partition
 from testbed.core.parameter_faults import fraction, number, raise_all
+from testbed.worker.pieces import Piece, pieces_of
 from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
 
 _TEST_SAMPLES = 360
@@ -40,6 +41,7 @@ class Digits(NumberedWorkload):
     metric = Metric(name="accuracy", target=0.97)
     has_labels = True
     has_sample_losses = True
+    has_pieces = True
 
     def __init__(
         self, *, learning_rate: float = 0.01, momentum: float = 0.9, partition: Partition | None = None
@@ -97,8 +99,17 @@ class Digits(NumberedWorkload):
         return _data()[0][1]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        images, digits = batch
-        return nn.functional.cross_entropy(model(images), digits)
+        return self.loss_of(model(batch[0]), batch)
+
+    def pieces(self, model: nn.Module) -> list[Piece]:
+        assert isinstance(model, nn.Sequential)
+        return pieces_of(model)
+
+    def inputs(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return batch[0]
+
+    def loss_of(self, output: Tensor, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return nn.functional.cross_entropy(output, batch[1])
 
     def sample_losses(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, digits = batch

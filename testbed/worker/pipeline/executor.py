@@ -1,0 +1,112 @@
+"""One rank's part of a step: forwards and backwards of its stages in the order of a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from testbed.core.parallel.schedules import Action
+from testbed.worker.clock import PhaseClock
+from testbed.worker.pipeline.boundary import Receiver, Sender, finish_all
+from testbed.worker.pipeline.gradients import Gradients
+from testbed.worker.pipeline.stage_times import StageTimes
+from testbed.worker.pipeline.stages import Stage
+from testbed.worker.workload import Batch, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ends:
+    """A stage's ends of what passes to and from it; None where nothing does."""
+
+    activations_in: Receiver | None = None
+    activations_out: Sender | None = None
+    gradients_in: Receiver | None = None
+    gradients_out: Sender | None = None
+
+
+class Executor:
+    """Messages leave as soon as they are made, and nothing waits for them until the step is over: what a stage waits
+    for is what it is to compute with next."""
+
+    def __init__(
+        self,
+        actions: Sequence[Action],
+        stages: Sequence[Stage],
+        ends: Mapping[int, Ends],
+        gradients: Mapping[int, Gradients],
+        workload: Workload,
+        clock: PhaseClock,
+        times: StageTimes,
+    ) -> None:
+        self._actions, self._workload, self._clock, self._times = actions, workload, clock, times
+        self._stages = {stage.number: stage for stage in stages}
+        self._ends, self._gradients = ends, gradients
+        self._micro_batches = 1 + max(action.micro_batch for action in actions)
+        self._kept: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self._losses: list[Tensor] = []
+
+    def run(self, parts: Sequence[Batch] | None, step: int) -> float | None:
+        """Leaves gradients of the mean over all micro-batches where parameters have them.
+
+        Args:
+            parts: the micro-batches, where this rank has the first stage or the last.
+
+        Returns:
+            The loss, of a rank that has the last stage.
+        """
+        self._losses = []
+        for ends in self._ends.values():
+            for receiver in (ends.activations_in, ends.gradients_in):
+                if receiver is not None:
+                    receiver.begin(self._micro_batches)
+        for action in self._actions:
+            if action.is_forward:
+                self._forward(action, parts, step)
+            else:
+                self._backward(action, step)
+        return float(torch.stack(self._losses).sum()) if self._losses else None
+
+    def finish(self) -> None:
+        """
+        Raises:
+            CollectiveError: something that was sent did not arrive.
+        """
+        for ends in self._ends.values():
+            finish_all([end for end in (ends.activations_out, ends.gradients_out) if end is not None])
+
+    def _forward(self, action: Action, parts: Sequence[Batch] | None, step: int) -> None:
+        stage, number = self._stages[action.stage], action.micro_batch
+        ends = self._ends[action.stage]
+        if ends.activations_in is None:
+            assert parts is not None, "the first stage draws the batch"
+            given = self._workload.inputs(parts[number])
+        else:
+            given = ends.activations_in.receive(step, number).requires_grad_(stage.passes_gradients)
+        with self._clock.phase("forward", self._times.forward_s(action.stage)), torch.set_grad_enabled(stage.learns):
+            made: Tensor = stage.module(given)
+            if ends.activations_out is None:
+                assert parts is not None, "the last stage draws the batch"
+                made = self._workload.loss_of(made, parts[number]) / self._micro_batches
+                self._losses.append(made.detach())
+        if stage.learns:
+            self._kept[action.stage, number] = given, made
+        if ends.activations_out is not None:
+            ends.activations_out.send(made, step, number)
+
+    def _backward(self, action: Action, step: int) -> None:
+        stage, number = self._stages[action.stage], action.micro_batch
+        if not stage.learns:
+            return  # nor does any stage before it: nobody sends it gradients, and nobody waits for its own
+        ends, gradients = self._ends[action.stage], self._gradients[action.stage]
+        given, made = self._kept.pop((action.stage, number))
+        upstream = None if ends.gradients_in is None else ends.gradients_in.receive(step, number)
+        gradients.before(number, self._micro_batches)
+        with self._clock.phase("backward", self._times.backward_s(action.stage)):
+            made.backward(upstream)
+            gradients.after(number, self._micro_batches)
+        if ends.gradients_out is not None:
+            assert given.grad is not None
+            ends.gradients_out.send(given.grad, step, number)

@@ -1,0 +1,216 @@
+"""One rank of a plan: its stages, whom it talks to, and what averages its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from compressors.base import Compressor, Layout
+from testbed.core.parallel.plan import Plan
+from testbed.core.parallel.schedules import actions
+from testbed.worker.buckets import Bucket
+from testbed.worker.collectives.choice import Collectives
+from testbed.worker.collectives.group import Group
+from testbed.worker.pieces import Piece
+from testbed.worker.pipeline.boundary import Passage, Receiver, Sender
+from testbed.worker.pipeline.executor import Ends, Executor
+from testbed.worker.pipeline.gathering import Gathering
+from testbed.worker.pipeline.gradients import Averaged, Gradients, Summed, groups_of, layouts_of
+from testbed.worker.pipeline.stage_times import StageTimes
+from testbed.worker.pipeline.stages import Stage, boundary_shapes, stages_of
+from testbed.worker.pipeline.tensor import Shards
+from testbed.worker.reducer import Reducer
+from testbed.worker.strategy import WorkerContext
+from testbed.worker.workload import Batch
+
+COLLECTIVES = ("ring", "two_shot", "hierarchical", "hierarchical_two_shot")
+"""Which carry exchanges of some ranks alone; gloo's are of all."""
+_REPLICAS, _SHARDS, _GATHERING, _PASSAGES = 1, 2, 3, 4
+"""Channels; each passage has its own, from the last one on."""
+
+
+def shards_of(context: WorkerContext, plan: Plan) -> Shards | None:
+    """With whom this rank shares its layers, if it does."""
+    if plan.tp == 1:
+        return None
+    members = next(group for group in plan.tensor_groups if context.rank in group)
+    return Shards(context.comm, context.clock, members, _SHARDS)
+
+
+def names_of(model: nn.Module, stages: Sequence[Stage]) -> dict[nn.Parameter, str]:
+    """Of the model's parameters, and of the parts that a shard has, by those they are parts of."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    return names | {part.part: names[part.split.whole] for stage in stages for part in stage.parts}
+
+
+def rank_layouts(context: WorkerContext, plan: Plan, pieces: Sequence[Piece], bucket_bytes: int) -> list[Layout]:
+    """Of what this rank would reduce in a run."""
+    stages = stages_of(plan, context.rank, pieces, shards_of(context, plan))
+    return layouts_of(stages, bucket_bytes, names_of(context.model, stages)) if plan.dp > 1 else []
+
+
+class PipelineRank:
+    """
+    Args:
+        optimizer: of the whole model; parts take the places of what they are parts of, and what is of other ranks'
+            stages never has a gradient, and stays.
+        compressor: of gradients, with its feedback.
+        activations: the codec of what passes between stages.
+    """
+
+    def __init__(
+        self,
+        context: WorkerContext,
+        plan: Plan,
+        pieces: Sequence[Piece],
+        *,
+        optimizer: torch.optim.Optimizer,
+        compressor: Compressor,
+        activations: Compressor,
+        collective: str,
+        bucket_bytes: int,
+    ) -> None:
+        self._context, self._plan, self._optimizer = context, plan, optimizer
+        self._position, self._replica, _ = plan.coordinates(context.rank)
+        shards = shards_of(context, plan)
+        self.stages = stages_of(plan, context.rank, pieces, shards)
+        self._parts = [part for stage in self.stages for part in stage.parts]
+        _put_in_place(optimizer, {part.split.whole: part.part for part in self._parts})
+        self._times = StageTimes(context.clock.times, context.model, pieces, plan, context.spec.batch_size)
+        self._samples = context.spec.batch_size * plan.pp * plan.tp
+        self._step = 0
+        self.reducer, self.collectives = self._averaging(compressor, collective)
+        workload, spec = context.workload, context.spec
+        example = workload.batch(0, rank=0, world_size=1, batch_size=plan.micro_batch, seed=spec.seed)
+        shapes = boundary_shapes(plan, pieces, workload.inputs(example))
+        self._executor = Executor(
+            actions(plan, self._position, self._samples // plan.micro_batch),
+            self.stages,
+            {stage.number: self._ends(stage, shapes, activations, pieces) for stage in self.stages},
+            self._gradients(bucket_bytes),
+            workload,
+            context.clock,
+            self._times,
+        )
+        self._gathering = Gathering(context, plan, pieces, self.stages, shards, _GATHERING)
+        self._settled = True
+        self._wholes = [p for stage in self.stages for p in stage.alike]
+        self._wholes += [part.split.whole for part in self._parts if part.part.requires_grad]
+
+    def step(self, step: int) -> float | None:
+        """Take an optimizer step; the loss, of a rank that has the last stage."""
+        clock, self._step, self._settled = self._context.clock, step, False
+        loss = self._executor.run(self._drawn(step), step)
+        if self.reducer is not None:
+            self.reducer.finish()
+        with clock.phase("optimizer", self._times.optimizer_s(self._wholes)):
+            self._optimizer.step()
+        self._executor.finish()
+        return loss
+
+    def settle(self) -> None:
+        if not self._settled:
+            self._gathering.settle()
+            self._settled = True
+
+    def finish(self) -> None:
+        self.settle()
+        self._gathering.spread()
+
+    def state_dict(self) -> list[Tensor]:
+        """The parts that this shard has."""
+        return [part.part.detach().clone() for part in self._parts]
+
+    @torch.no_grad()
+    def load_state_dict(self, parts: Sequence[Tensor]) -> None:
+        for part, kept in zip(self._parts, parts, strict=True):
+            part.part.copy_(kept)
+        self._settled = False
+
+    def _drawn(self, step: int) -> list[Batch] | None:
+        """The replica's micro-batches, which its first stage and its last need: each draws them itself."""
+        if not {0, self._plan.stages - 1} & {stage.number for stage in self.stages}:
+            return None
+        context, plan = self._context, self._plan
+        with context.clock.phase("forward", None if context.clock.times.forward_s is None else 0.0):
+            batch = context.workload.batch(
+                step, rank=self._replica, world_size=plan.dp, batch_size=self._samples, seed=context.spec.seed
+            )
+            return context.workload.split(batch, self._samples // plan.micro_batch)
+
+    def _averaging(self, compressor: Compressor, collective: str) -> tuple[Reducer | None, Collectives | None]:
+        """Over the replicas of this rank's stages, or of its shard of them, where there are several."""
+        if self._plan.dp == 1:
+            return None, None
+        context = self._context
+        members = next(group for group in self._plan.data_groups if context.rank in group)
+        group = Group(context.comm, members, members.index(context.rank), _REPLICAS)
+        between = context.spec.topology.only(members)
+        carried = Collectives(group, between, collective)
+        return Reducer(compressor, group, context.clock, between, context.spec.seed, carried), carried
+
+    def _gradients(self, bucket_bytes: int) -> dict[int, Gradients]:
+        if self.reducer is None:
+            return {stage.number: Summed(stage) for stage in self.stages}
+        names, found, first = names_of(self._context.model, self.stages), dict[int, Gradients](), 0
+        wholes = {part.part: part.split.whole for part in self._parts}
+        for stage in self.stages:
+            groups = groups_of(stage, bucket_bytes)
+            found[stage.number] = Averaged(groups, names, first, lambda bucket: self._hand_over(bucket, wholes))
+            first += len(groups)
+        return found
+
+    def _hand_over(self, bucket: Bucket, wholes: Mapping[nn.Parameter, nn.Parameter]) -> None:
+        """All gradients of `bucket` are there."""
+        assert self.reducer is not None
+        shared = bucket.parameters[0] in wholes
+        of_model = [wholes.get(parameter, parameter) for parameter in bucket.parameters]
+        self._context.clock.spend(self._times.backward_of(of_model, shared=shared))
+        self.reducer.start(bucket.flat, bucket.layout, self._step)
+
+    def _ends(
+        self, stage: Stage, shapes: Sequence[tuple[int, ...]], codec: Compressor, pieces: Sequence[Piece]
+    ) -> Ends:
+        comm, clock, number = self._context.comm, self._context.clock, stage.number
+        ends: dict[str, Any] = {}
+        if number > 0:
+            before = self._passages(number - 1, shapes[number - 1], pieces)
+            ends["activations_in"] = Receiver(before[0], codec, comm, clock)
+            if stage.passes_gradients:
+                ends["gradients_out"] = Sender(before[1], codec, comm, clock)
+        if number + 1 < self._plan.stages:
+            after = self._passages(number, shapes[number], pieces)
+            ends["activations_out"] = Sender(after[0], codec, comm, clock)
+            if stage.learns:
+                ends["gradients_in"] = Receiver(after[1], codec, comm, clock)
+        return Ends(**ends)
+
+    def _passages(self, boundary: int, shape: tuple[int, ...], pieces: Sequence[Piece]) -> tuple[Passage, Passage]:
+        """Both directions of the boundary after that stage."""
+        plan, (_, replica, shard) = self._plan, self._plan.coordinates(self._context.rank)
+        here, there = (plan.rank(stage % plan.pp, replica, shard) for stage in (boundary, boundary + 1))
+        where = f"between {pieces[plan.cuts[boundary + 1] - 1].name} and {pieces[plan.cuts[boundary + 1]].name}"
+        forward, backward = (
+            Passage(
+                name=f"{what} {where}",
+                sender=sender,
+                receiver=receiver,
+                channel=_PASSAGES + 2 * boundary + direction,
+                shape=shape,
+                index=2 * boundary + direction,
+                replica=replica,
+                seed=self._context.spec.seed,
+            )
+            for direction, (what, sender, receiver) in enumerate(
+                [("activations", here, there), ("gradients", there, here)]
+            )
+        )
+        return forward, backward
+
+
+def _put_in_place(optimizer: torch.optim.Optimizer, parts: Mapping[nn.Parameter, nn.Parameter]) -> None:
+    for group in optimizer.param_groups:
+        group["params"] = [parts.get(parameter, parameter) for parameter in group["params"]]

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from compressors.base import Compressor, Context, Layout
+from compressors.feedback import with_feedback
+from testbed.core import parameter_faults
+from testbed.core.collective_costs import ranks_of_regions
+from testbed.core.topology import Topology
+from testbed.core.units import parse_size_bytes
+from testbed.worker import pieces as chains
+from testbed.worker.collectives.choice import routes_of
+from testbed.worker.data_parallel import size_fault
+from testbed.worker.pipeline.asked import Asked
+from testbed.worker.pipeline.codecs import codec
+from testbed.worker.pipeline.rank import COLLECTIVES, PipelineRank, rank_layouts
+from testbed.worker.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.workload import Batch, NumberedWorkload, Workload, parameters_crc32
+
+
+class Hybrid(Strategy):
+    """Pipeline x data x tensor parallelism: `pp` positions hold stages of the model, `dp` replicas of the pipeline take
+    parts of the batch and average gradients, `tp` ranks share each layer.
+
+    Ranks fill the grid as in Li et al., "AMP", NeurIPS 2022, arXiv:2210.07297. Schedules are those of
+    `testbed.core.parallel.schedules`, shared layers those of `testbed.worker.pipeline.tensor`, each with its source.
+    Differs from all of these: the executor is ours (docs/decisions/0025), what passes a boundary goes through any codec
+    that works point to point, and stages before the first trained parameter get no gradients and compute no backward.
+
+    Synchronous: n ranks train on the union of the batches that `ddp` would give them, so that without codecs both take
+    the same steps, to rounding. Each replica has pp x tp ranks' batches, in micro-batches of `micro_batch` samples.
+    Gradients of a stage are averaged over its replicas through the run's compressor, bucket by bucket while backward
+    goes on; without replicas there is nothing to average, and a compressor is refused.
+    Rank 0 holds the whole model only after `settle`: where the model is evaluated, stages send it what they have
+    trained, which counts in the step's time and bytes. After the last step all ranks get all of it, reported apart.
+    A rank that is gone fails the run: those that wait for it name it. So does a partition longer than `timeout_s`.
+    Cost: of a boundary 4 bytes an activation each way, for each shard; of a ring the gradients of a stage.
+
+    Args:
+        pp, dp, tp: how often each; dp=null: as often as there are ranks for.
+        micro_batch: samples; null: the batch of one rank, so that a replica has pp x tp micro-batches.
+        cuts: the first piece of each stage; null: even by blocks, and by parameters where the model has none.
+        placement: "across": pipelines cross regions, replicas of a stage share one; "inside": the reverse; or the
+            ranks, of position 0 first, of its replica 0 first.
+        schedule: gpipe, 1f1b or interleaved, the latter with several stages a position, 2 without cuts.
+        activations: what activations and their gradients go through between stages: a name of a compressor, at its
+            defaults, or one given as `{_target_: …}`. Nothing makes up for what it leaves out.
+        bucket_size: text with a unit.
+        collective: what averages gradients: ring, two_shot, hierarchical or hierarchical_two_shot.
+
+    Raises:
+        ValueError: a parameter is not one of these.
+    """
+
+    draws = True
+
+    def __init__(
+        self,
+        *,
+        pp: int = 2,
+        dp: int | None = None,
+        tp: int = 1,
+        micro_batch: int | None = None,
+        cuts: Sequence[int] | None = None,
+        placement: str | Sequence[int] = "across",
+        schedule: str = "1f1b",
+        activations: str | Compressor = "none",
+        bucket_size: str = "4 MiB",
+        collective: str = "ring",
+    ) -> None:
+        def asked() -> Asked:
+            return Asked(
+                pp=pp, dp=dp, tp=tp, micro_batch=micro_batch, cuts=cuts, placement=placement, schedule=schedule
+            )
+
+        parameter_faults.raise_all(
+            *_faults_of(asked),
+            *_faults_of(lambda: codec(activations)),
+            size_fault(bucket_size),
+            parameter_faults.choice("collective", collective, COLLECTIVES),
+        )
+        self.asked, self.activations = asked(), codec(activations)
+        self.bucket_bytes, self.collective = parse_size_bytes(bucket_size), collective
+        self._regions: list[list[int]] = []
+        self._rank: PipelineRank | None = None
+        """None where nothing is networked."""
+
+    def place(self, topology: Topology) -> None:
+        self._regions = ranks_of_regions(topology)
+
+    def takes_transform(self, *, at_once: bool) -> bool:
+        return at_once and self.asked.tp == 1
+
+    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        name, traits = type(compressor).__name__, compressor.traits
+        if not workload.has_pieces:
+            yield (
+                f"strategy=hybrid: {type(workload).__name__} is no chain of pieces that stages could be cut from;"
+                " use bytelm, digits or glyphs, or strategy=ddp"
+            )
+            return
+        if isinstance(workload, NumberedWorkload) and workload.partition is not None:
+            yield "strategy=hybrid: ranks of a pipeline train on the same samples; leave workload.partition out"
+        model = workload.model(0)
+        pieces = workload.pieces(model)
+        yield from (f"strategy=hybrid: {fault}; use strategy=ddp" for fault in chains.faults(model, pieces))
+        dp = self.asked.dp
+        try:
+            dp = self.asked.plan(pieces, self._regions, 1).dp
+        except ValueError as error:
+            yield from (f"strategy.{line}" for line in str(error).splitlines())
+        if dp == 1 and not traits.verbatim:
+            yield (
+                f"strategy=hybrid: {name} compresses gradients on their way to other replicas, and there are none"
+                " (dp=1); use compressor=none, and strategy.activations for what passes between stages"
+            )
+        if traits.owns == "optimizer":
+            yield f"strategy=hybrid: {name} takes over the optimizer, of which a rank has a part; use strategy=ddp"
+        if compressor.wants_link and self.asked.tp > 1:
+            yield f"strategy=hybrid: {name} goes by what each rank measures, and shards must agree; use strategy.tp=1"
+
+    def batch_faults(self, batch_size: int, workers: int) -> Iterator[str]:
+        yield from (f"strategy.{line}" for line in self.asked.batch_faults(batch_size, workers))
+
+    def bind(self, context: WorkerContext) -> None:
+        self._context = context
+        self.compressor = with_feedback(context.compressor)
+        self._optimizer = self.compressor.adopt(context.optimizer)
+        pieces = context.workload.pieces(context.model)
+        plan = self.asked.plan(pieces, self._regions, context.spec.batch_size)
+        self._layouts = rank_layouts(context, plan, pieces, self.bucket_bytes)
+        if context.comm.networked:
+            self._rank = PipelineRank(
+                context,
+                plan,
+                pieces,
+                optimizer=self._optimizer,
+                compressor=self.compressor,
+                activations=self.activations,
+                collective=self.collective,
+                bucket_bytes=self.bucket_bytes,
+            )
+        self._plan, self._untold = plan, context.rank == 0
+        context.comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
+
+    def step(self, batch: Batch, step: int) -> StepStats:
+        return StepStats(self._alone(batch) if self._rank is None else self._rank.step(step))
+
+    def settle(self) -> None:
+        if self._rank is not None:
+            self._rank.settle()
+
+    def finish(self) -> None:
+        if self._rank is not None:
+            self._rank.finish()
+
+    def layouts(self) -> list[Layout]:
+        return self._layouts
+
+    def routes(self) -> list[str] | None:
+        return routes_of(self._contexts()) or None
+
+    def collectives(self) -> list[str] | None:
+        if self._rank is None or self._rank.collectives is None:
+            return None
+        return self._rank.collectives.planned_for(self.compressor, self._contexts())
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        if not self._untold:
+            return []
+        self._untold, plan = False, self._plan
+        samples = self._context.spec.batch_size * plan.pp * plan.tp
+        return [
+            {
+                "event": "pipeline",
+                "pp": plan.pp,
+                "dp": plan.dp,
+                "tp": plan.tp,
+                "micro_batch": plan.micro_batch,
+                "micro_batches": samples // plan.micro_batch,
+                "schedule": plan.schedule,
+                "cuts": list(plan.cuts),
+                "placement": list(plan.placement),
+            }
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        parts = [] if self._rank is None else self._rank.state_dict()
+        return {"compressor": self.compressor.state_dict(), "parts": parts}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.compressor.load_state_dict(state["compressor"])
+        if self._rank is not None:
+            self._rank.load_state_dict(state["parts"])
+
+    def _contexts(self) -> list[Context]:
+        reducer = None if self._rank is None else self._rank.reducer
+        return [] if reducer is None else [reducer.context(layout, step=0) for layout in self._layouts]
+
+    def _alone(self, batch: Batch) -> float:
+        """A rank's batch through the whole model, by which its times are measured."""
+        context, clock = self._context, self._context.clock
+        self._optimizer.zero_grad()
+        with clock.phase("forward", clock.times.forward_s):
+            loss = context.workload.loss(context.model, batch)
+        with clock.phase("backward", clock.times.backward_s):
+            loss.backward()
+        with clock.phase("optimizer", clock.times.optimizer_s):
+            self._optimizer.step()
+        return float(loss.detach())
+
+
+def _faults_of(make: Callable[[], object]) -> list[str]:
+    try:
+        make()
+    except ValueError as error:
+        return str(error).splitlines()
+    return []
