@@ -34,6 +34,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         *_tuning(record),
         *_plan(record),
         *_mixing(record),
+        *_far_keys(record),
         *_transforms(record),
         page.section("Links", page.table(_LINK_HEADINGS, _link_rows(record)), _remarks(record)),
         page.section("Measurements of the links", page.table(_STAGE_HEADINGS, _stage_rows(record))),
@@ -115,6 +116,33 @@ def _mixing(record: Record) -> Iterator[str]:
         rows = [(one.get("rank"), _shown("{:.2e}".format, one.get("distance"))) for one in last]
         table = page.table(("rank", "distance from the mean, over its norm"), rows)
         yield page.section("Replicas and their neighbours", page.note(remark), table)
+
+
+def _far_keys(record: Record) -> Iterator[str]:
+    """Nothing where no keys and values were far."""
+    if not (texts := record.of_kind("kv_text")):
+        return
+    compared = {note.get("text"): note for note in record.of_kind("kv_quality")}
+    remark = (
+        "Of each text: bytes to and from the side that keeps keys and values, frames included; of those that were"
+        " compared what came of it beside exact attention."
+    )
+    rows = []
+    for note in texts:
+        beside = compared.get(note.get("text"), {})
+        trips = f"{note.get('round_trips')} + {note.get('round_trips_ahead')} ahead"
+        shares = [
+            _shown("{:.3f}".format, beside.get(name)) for name in ("token_match", "mass_recall", "relative_error")
+        ]
+        answers = f"{note.get('right')} of {note.get('questions')}"
+        sizes = [
+            _shown(format_size, note.get(name)) for name in ("set_up_bytes", "up_bytes", "down_bytes", "near_bytes")
+        ]
+        times = [_shown(format_time, note.get(name)) for name in ("first_token_s", "token_s")]
+        rows.append((note.get("text"), note.get("tokens"), *sizes, trips, *times, answers, *shares))
+    headings = ("text", "bytes decoded", "set up", "up", "down", "near", "round trips", "to the first", "to each other")
+    judged = ("answers right", "same byte found", "attention on what came", "error of attention")
+    yield page.section("Keys and values far away", page.note(remark), page.table((*headings, *judged), rows))
 
 
 def _transforms(record: Record) -> Iterator[str]:

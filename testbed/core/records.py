@@ -72,6 +72,17 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        of strategy=hybrid, from rank 0 after the first step: the plan that was made of what was asked;
                        samples of a micro-batch and how many of them a replica takes in a step, the first piece of each
                        stage, and the ranks of position 0 first, of its replica 0 first
+    kv_text            rank, step, text, tokens, found[], set_up_bytes, near_bytes, up_bytes, down_bytes, round_trips,
+                       round_trips_ahead, first_token_s, token_s, questions, right
+                       of strategy=kv_transfer, from rank 0 after the step: of each text its number, how many bytes
+                       were decoded and which were found; what the far side set up first, and what is near in the end;
+                       all bytes of the two ranks' connection, frames included; round trips that were waited for at
+                       once, and with other work in between; emulated seconds to the first byte, and to each one from
+                       there on (null of a single one); questions, and how many answers were right
+    kv_quality         rank, step, text, token_match, kl_nats, relative_error, cosine, mass_recall, overlap, exact_right
+                       likewise, after the last step, of the first texts, decoded in the run or not: means over steps,
+                       layers and heads of what the selector came to beside exact attention; the share of steps with
+                       the same most likely byte; answers that exact attention had right
     transform          rank, step, parameters_before, parameters, factorised[{layer, rank, full_rank, elements,
                        factor_elements, lost_share}], kept{}
                        of transform=pufferfish and the like, from rank 0 after the step in which the model changed:
@@ -83,8 +94,9 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
     model              rank, parameters, dense_bytes_step, metric_name, metric_target, higher_is_better, routes,
                        collectives, outlived[]
                        from rank 0, once; `dense_bytes_step`: what all ranks would send in one step of uncompressed
-                       ring data parallel; `metric_*` are null where there is none; `routes`: of each bucket the
-                       compressor's Route as text, `collectives`: what carries it; null where the strategy has none;
+                       ring data parallel, and of strategy=kv_transfer if all keys and values came for each byte as
+                       float16; `metric_*` are null where there is none; `routes`: of each bucket the compressor's
+                       Route as text, `collectives`: what carries it; null where the strategy has none;
                        `outlived`: ranks that the others go on without; 0: they wait for it to be started again
     measurement        stage, name, from, to, rate_bit_s, rtt_s, rtt_max_s, delay_s, probes, probes_span_s, burst
                        stage "idle" is before anything else, "busy" beside the workers' warm-up; `rtt_s`, and one way

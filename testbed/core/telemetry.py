@@ -14,6 +14,8 @@
     {"event": "pipeline", ...}              ->      from rank 0, the plan of stages, replicas and shards
     {"event": "mixing", ...}                ->      from rank 0, who exchanges with whom, where there is no server
     {"event": "consensus", ...}             ->      how far a replica was from the mean of all in the end
+    {"event": "kv_text", ...}               ->      from rank 0, what fetching keys and values for a text took
+    {"event": "kv_quality", ...}            ->      likewise, how near to exact attention it came
     {"event": "damping", ...}               ->      of one that was inverted with more of it than asked
     {"event": "transform", ...}             ->      from rank 0, what became of the model's layers
     {"event": "payload", ...}               ->      from a user's script by its hook, once a backward; not timed

@@ -7,10 +7,8 @@ result is rounded to bytes. The files are checked against the hashes below; of t
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +17,8 @@ import PIL
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont, features
 
-import testbed
 from testbed.core.errors import InputError
+from testbed.worker import array_cache
 from testbed.worker.glyph_fonts import FACES, FOLDER, PACKAGES
 
 CHARACTERS = "0123456789ABCDEFGHJKLMNPQRSTUVWXYZabdefghnqrt"
@@ -28,7 +26,7 @@ CHARACTERS = "0123456789ABCDEFGHJKLMNPQRSTUVWXYZabdefghnqrt"
 TRAIN_IMAGES, TEST_IMAGES, UNSEEN_IMAGES = 40_000, 10_000, 2_000
 """The last of these among test images, drawn from fonts that training never sees."""
 SIDE = 32
-CACHE = Path(testbed.__file__).resolve().parents[1] / ".cache" / "glyphs"
+CACHE = array_cache.CACHE / "glyphs"
 
 _CAPITAL, _CANVAS = 28, 72
 """Pixels of a capital's height, and of the square it is drawn on, before it is distorted."""
@@ -79,15 +77,15 @@ def glyph_images(cache: Path = CACHE) -> GlyphImages:
     if faults := font_faults():
         raise InputError(*(f"workload glyphs: {fault}" for fault in faults))
     key = _key()
-    rows = _kept(cache, key)
+    rows = array_cache.kept(cache, key)
     if rows is None:
         rows = np.concatenate([_render("train", TRAIN_IMAGES), _render("test", TEST_IMAGES)])
-        _keep(cache, key, rows)
+        array_cache.keep(cache, key, rows, alone=True)
     labels, pixels = rows[:, 0].copy(), rows[:, 1:].reshape(-1, SIDE, SIDE).copy()
     return GlyphImages(
         train=(pixels[:TRAIN_IMAGES], labels[:TRAIN_IMAGES]),
         test=(pixels[TRAIN_IMAGES:], labels[TRAIN_IMAGES:]),
-        sha256=_sha256(rows),
+        sha256=array_cache.sha256(rows),
     )
 
 
@@ -97,40 +95,6 @@ def _key() -> str:
     digest = hashlib.sha256(Path(__file__).read_bytes())
     digest.update(repr((versions, FACES)).encode())
     return digest.hexdigest()[:24]
-
-
-def _sha256(rows: Bytes) -> str:
-    return hashlib.sha256(rows.data).hexdigest()
-
-
-def _kept(cache: Path, key: str) -> Bytes | None:
-    for path in cache.glob(f"{key}-*.npy"):
-        with contextlib.suppress(OSError, ValueError, EOFError):
-            rows: Bytes = np.load(path, allow_pickle=False)
-            if path.stem == f"{key}-{_sha256(rows)}":
-                return rows
-    return None
-
-
-def _keep(cache: Path, key: str, rows: Bytes) -> None:
-    """In one step, in place of what was kept before; for whom the tree belongs to, whoever runs this."""
-    draft = cache / f"draft-{os.getpid()}"
-    with contextlib.suppress(OSError):  # a tree that cannot be written to renders again each time
-        new = [folder for folder in (cache.parent, cache) if not folder.exists()]
-        cache.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as file:
-            np.save(file, rows)
-        owner = cache.parent.parent.stat()
-        if os.geteuid() == 0:
-            for path in [*new, draft]:
-                os.chown(path, owner.st_uid, owner.st_gid)
-        old = list(cache.glob("*.npy"))
-        draft.replace(cache / f"{key}-{_sha256(rows)}.npy")
-        for path in old:
-            if not path.name.startswith(key):
-                path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        draft.unlink(missing_ok=True)
 
 
 def _render(part: str, count: int) -> Bytes:

@@ -95,11 +95,12 @@ class Training:
         """The "model" event; the strategy is bound by then."""
         metric = self.parts.workload.metric
         dense = self.parameters if self._change is None else self._change["parameters_before"]
+        dense_bytes = self.parts.strategy.dense_bytes_step()
         return {
             "event": "model",
             "rank": self.comm.rank,
             "parameters": self.parameters,
-            "dense_bytes_step": 2 * (self.comm.world_size - 1) * 4 * dense,
+            "dense_bytes_step": 2 * (self.comm.world_size - 1) * 4 * dense if dense_bytes is None else dense_bytes,
             "metric_name": metric and metric.name,
             "metric_target": metric and metric.target,
             "higher_is_better": metric and metric.higher_is_better,

@@ -122,6 +122,8 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
     yield from (prefixed("transform", fault) for fault in transform.faults(parts.steps(spec)))
     if not parts.strategy.takes_transform(at_once=transform.changes_at_once):
         yield f"{name}: changes a model of which strategy={spec.strategy.name} leaves each rank a part; use another"
+    if not parts.strategy.trains:
+        yield f"{name}: strategy={spec.strategy.name} trains nothing, so that what it leaves would stay as it begins"
     if not parts.workload.computes:
         yield f"{name}: workload={spec.workload.name} has no weights of its own to change"
     if isinstance(parts.device, Profiled):

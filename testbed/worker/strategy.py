@@ -79,6 +79,8 @@ class Strategy(ABC):
     """Whether an optimizer's `step` makes its updates, in which others may have a say."""
     draws: bool = False
     """Whether it draws batches itself, together those of `part` of all ranks; those that `step` is given are None."""
+    trains: bool = True
+    """Whether the model changes."""
     cycle_steps: int = 1
     """In so many steps each of `layouts` is reduced once."""
 
@@ -142,6 +144,13 @@ class Strategy(ABC):
     def layouts(self) -> Sequence[Layout]:
         """Of each bucket that a step reduces, or a cycle of `cycle_steps`, in order; called after `bind`."""
         return ()
+
+    def dense_bytes_step(self) -> float | None:
+        """What all ranks would send in a step with nothing compressed or left out; None: what ring data parallel would.
+
+        Called once, after `bind`, for the record.
+        """
+        return None
 
     def beside(self) -> Beside:
         """What a step computes and sends that no phase of its own name and no layout shows; called after a step."""

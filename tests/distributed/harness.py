@@ -36,7 +36,8 @@ TIMEOUT_S = 100.0
 """Of a collective, or of ranks that meet: they load torch for seconds first, and not all of them at once."""
 COMPRESSORS = ("fp16", "int8", "none", "powersgd", "sz3", "topk")
 """One of each kind; the law book holds every member to its laws on gloo."""
-STRATEGIES = tuple(sorted(path.stem for path in (CONF / "strategy").glob("*.yaml")))
+STRATEGIES = tuple(sorted(path.stem for path in (CONF / "strategy").glob("*.yaml") if path.stem != "kv_transfer"))
+"""Those that train."""
 
 
 def part(kind: str, name: str, params: dict[str, Any] | None = None) -> Part:
@@ -70,7 +71,7 @@ def make_spec(
         fields["transform"] = Part(**fields["transform"])
     return RunSpec(
         topology=of_regions(tuple(regions)) if regions else topology(route, workers),
-        workload=part("workload", "digits", fields.pop("workload_params", None)),
+        workload=part("workload", fields.pop("workload", "digits"), fields.pop("workload_params", None)),
         strategy=part("strategy", strategy, fields.pop("strategy_params", None)),
         compressor=part("compressor", compressor, fields.pop("compressor_params", None)),
         device=part("device", "native"),

@@ -90,20 +90,8 @@ class Stage:
     learning_rate: float
 
 
-COURSE: tuple[Stage, ...] = (
-    Stage(task=Task(length=64, needles=8, questions=8), samples=32, steps=600, learning_rate=0.003),
-    Stage(task=Task(length=512, needles=16, questions=16), samples=4, steps=400, learning_rate=0.002),
-)
-
-"""What `Shape()`, of 115,328 parameters, learns it by. Measured on the standard library's source, seeds 0 and 1, 40 to
-46 s of one core: of texts of 512 bytes from files held out it answers 1.000 of single needles, 1.000 and 0.998 of 8,
-0.995 and 0.993 of 32; of 128 bytes with 4 needles 0.992 and 0.996; of 1024 bytes, longer than any it has seen, with 8
-needles 0.76 and 0.82. Chance is 1/64. In the first stage answers' loss falls from 4 to 0.02 nats between steps 100 and
-300."""
-
-
 def train(
-    model: KVTransformer, corpus: Tensor, course: Sequence[Stage] = COURSE, *, seed: int = 0, text_weight: float = 0.1
+    model: KVTransformer, corpus: Tensor, course: Sequence[Stage], *, seed: int = 0, text_weight: float = 0.1
 ) -> Iterator[float]:
     """Train in place; after each step the loss of the answers, in nats.
 

@@ -137,7 +137,7 @@ class Selector(ABC):
             near.sink_keys, near.sink_values = near.keys, near.values
         attended = self.attended(asked, near, link)
         if near.keys.shape[1] >= self.recent + self.block:
-            self._leave(asked.layer, near, link)
+            self.leave(asked.layer, near, link)
         return attended
 
     def near_bytes(self) -> int:
@@ -197,7 +197,8 @@ class Selector(ABC):
             found.append([self.coding.rows.decode(next(blobs), count, channels, part) for part in parts])
         return found
 
-    def _leave(self, layer: int, near: Near, link: Link) -> None:
+    def leave(self, layer: int, near: Near, link: Link) -> None:
+        """Send the first block of the window away, and know it as far."""
         keys, values = near.keys[:, : self.block], near.values[:, : self.block]
         self.grow(layer, keys, values)
         near.keys, near.values = near.keys[:, self.block :], near.values[:, self.block :]

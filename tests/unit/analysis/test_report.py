@@ -312,6 +312,31 @@ def test_replicas_without_a_server_have_a_table(tmp_path: Path) -> None:
     assert found.endswith("0 1.00e-02 1 1.00e-02")
 
 
+def test_keys_and_values_that_are_far_have_a_table(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    assert "Keys and values far away" not in run_report(load(run.path))[0]
+    text = {"tokens": 63, "found": [1, 2], "set_up_bytes": 4_000, "near_bytes": 5_000, "up_bytes": 600, "down_bytes": 7}
+    text |= {
+        "round_trips": 252,
+        "round_trips_ahead": 3,
+        "first_token_s": 0.25,
+        "token_s": None,
+        "questions": 8,
+        "right": 7,
+    }
+    judged = {"token_match": 0.96875, "mass_recall": 0.99, "relative_error": 0.125}
+    notes = [{"t_s": 1.5, "event": "kv_text", "rank": 0, "step": 1 + n, "text": n, **text} for n in (0, 1)]
+    notes.append({"t_s": 9.0, "event": "kv_quality", "rank": 0, "step": 2, "text": 1, **judged, "cosine": HOSTILE})
+    with run.events.open("a") as file:
+        file.writelines(json.dumps(note) + "\n" for note in notes)
+    html, _ = run_report(load(run.path))
+    Page(html)
+    section = html.partition("Keys and values far away")[2].partition("</table>")[0]
+    found = " ".join(re.sub(r"<[^>]*>", " ", section).split())
+    sizes = "4 kB 600 B 7 B 5 kB 252 + 3 ahead 250 ms"
+    assert f"0 63 {sizes}" in found and found.endswith("7 of 8 0.969 0.990 0.125")
+
+
 def test_a_plan_of_factors_has_a_table(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     assert "K-FAC" not in run_report(load(run.path))[0]

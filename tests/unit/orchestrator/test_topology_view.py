@@ -54,7 +54,7 @@ def test_a_picture_is_xml_with_every_region_link_and_source(name: str) -> None:
     words = words_of(picture)
     assert all(words.count(region) == 1 for region in topology.regions)
     assert len(list(ElementTree.fromstring(picture).iter(f"{SVG}line"))) == len(topology.wan_links)
-    assert sum(word.endswith(" ms") for word in words if "," not in word) == len(topology.wan_links)
+    assert sum(word.endswith((" ms", " us")) for word in words if "," not in word) == len(topology.wan_links)
     assert any(word.startswith("Source: ") for word in words) == bool(topology.wan_links)
 
 

@@ -1,0 +1,111 @@
+"""Texts in which something is to be found again, for a model that has learnt to do so."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor, nn
+
+from testbed.core.parameter_faults import flag, raise_all, whole
+from testbed.worker.kv import trained
+from testbed.worker.kv.model import KVTransformer
+from testbed.worker.kv.needle import FIRST_KEY, KINDS, Needles, Task
+from testbed.worker.kv.texts import Texts, TextWorkload
+from testbed.worker.workloads.bytelm import corpus_faults, library
+
+_EPOCH_SAMPLES = 1000
+
+
+class Recall(TextWorkload):
+    """Source text with needles in it, and questions about them in the end; a byte-level transformer that answers them.
+
+    A needle is a key and its value, bytes that the text has not (`testbed.worker.kv.needle`); a question is a key, and
+    its value the answer. Texts are cut from files of the Python standard library that the model was not trained on, at
+    random from the run's seed. The model, four layers of two heads of 32 channels, is trained here before the first
+    run, for a minute or two on one core, and kept in .cache/recall; its hash goes into the spec. It is the same one
+    whatever the run's seed. How well it does is told at `testbed.worker.kv.trained.COURSE`.
+
+    Nothing is learnt in a run: strategy=kv_transfer decodes. Other strategies would train on.
+
+    Args:
+        length: bytes of a text. The model was trained on 512, and finds less in longer ones.
+        decoded: of them, at the end, those that are decoded: some of the source, and all questions.
+        needles: in the text.
+        questions: about so many of them.
+        writes: what is decoded of the source are bytes that the model finds most likely, not the source's.
+        model_seed: of the model's training.
+
+    Raises:
+        ValueError: a parameter is out of its range.
+    """
+
+    metric = None
+
+    def __init__(
+        self,
+        *,
+        length: int = 512,
+        decoded: int = 64,
+        needles: int = 8,
+        questions: int = 8,
+        writes: bool = False,
+        model_seed: int = 0,
+    ) -> None:
+        faults = [
+            whole("length", length, 4, 2**16),
+            whole("decoded", decoded, 3),
+            whole("needles", needles, 1, KINDS),
+            whole("questions", questions, 1, KINDS),
+            flag("writes", writes),
+            whole("model_seed", model_seed, 0, 2**32),
+        ]
+        if not any(faults):
+            if questions > needles:
+                faults.append(f"questions={questions}: must be about some of the needles, of which there are {needles}")
+            if not 2 * questions + 1 <= decoded <= length - 1:
+                faults.append(
+                    f"decoded={decoded}: must be at least {2 * questions + 1}, for {questions} questions and the byte"
+                    f" before them, and less than length={length}"
+                )
+            if length < 2 * (needles + questions):
+                faults.append(f"length={length}: {needles} needles and {questions} questions take more")
+        raise_all(*faults)
+        self.decoded, self.writes, self.model_seed = decoded, writes, model_seed
+        self.task = Task(length=length, needles=needles, questions=questions)
+
+    def faults(self) -> list[str]:
+        return corpus_faults(library())
+
+    def data_hash(self) -> str:
+        return hashlib.sha256((trained.corpus().sha256 + trained.weights_sha256(self.model_seed)).encode()).hexdigest()
+
+    def preload(self) -> None:
+        self.model(0)
+
+    def model(self, seed: int) -> KVTransformer:
+        return trained.trained_model(self.model_seed)
+
+    def samples(self) -> int:
+        return _EPOCH_SAMPLES
+
+    def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Texts:
+        first = (step * world_size + rank) * batch_size
+        drawn = [self._drawn(seed, number) for number in range(first, first + batch_size)]
+        text, asked_at = (torch.cat(parts) for parts in zip(*drawn, strict=True))
+        prefill = torch.full((batch_size,), len(text[0]) - self.decoded)
+        return Texts(text, asked_at, prefill, torch.full((batch_size,), self.writes))
+
+    def loss(self, model: nn.Module, batch: Texts) -> Tensor:
+        """Of all bytes that can be foretold: nats."""
+        targets = batch.text[:, 1:]
+        nats = nn.functional.cross_entropy(model(batch.text[:, :-1]).transpose(1, 2), targets, reduction="none")
+        counts = (targets < FIRST_KEY).scatter(1, batch.asked_at, value=True)
+        return nats[counts].mean()
+
+    def evaluate(self, model: nn.Module) -> float:
+        raise NotImplementedError("texts have no metric; what came of each is told in events")
+
+    def _drawn(self, seed: int, number: int) -> Needles:
+        generator = torch.Generator().manual_seed((seed << 20) + number)
+        return self.task.draw(1, trained.corpus().held_out, generator)
