@@ -15,6 +15,7 @@ from experiments.benchmarks import (
     dear_bell,
     dear_tables,
     diloco_tables,
+    freezing_tables,
     fusion_tables,
     grace_tables,
     kfac_chart,
@@ -38,6 +39,8 @@ ELSEWHERE = {
     **dict.fromkeys(grace_tables.TABLES, CLONE / "docs" / "reproductions" / "grace.md"),
     **dict.fromkeys(break_even_tables.TABLES, CLONE / "docs" / "parameter-server.md"),
     **dict.fromkeys([*composed_tables.TABLES, *secure_tables.TABLES], CLONE / "docs" / "federated.md"),
+    **dict.fromkeys(composed_tables.TABLES, CLONE / "docs" / "federated.md"),
+    **dict.fromkeys(freezing_tables.TABLES, CLONE / "docs" / "freezing.md"),
     "large_batch": CLONE / "docs" / "reproductions" / "slamb.md",
     "low_rank": CLONE / "docs" / "reproductions" / "pufferfish.md",
 }

@@ -12,6 +12,7 @@ from experiments.benchmarks import (
     compression_tables,
     dear_tables,
     diloco_tables,
+    freezing_tables,
     fusion_tables,
     grace_tables,
     kfac_tables,
@@ -214,6 +215,7 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     **break_even_tables.TABLES,
     **composed_tables.TABLES,
     **secure_tables.TABLES,
+    **freezing_tables.TABLES,
 }
 NAMES = (
     *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "observation"),
@@ -232,4 +234,5 @@ NAMES = (
     *break_even_tables.TABLES,
     *composed_tables.TABLES,
     *secure_tables.TABLES,
+    *freezing_tables.TABLES,
 )

@@ -36,6 +36,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         *_mixing(record),
         *_far_keys(record),
         *_transforms(record),
+        *_frozen(record),
         page.section("Links", page.table(_LINK_HEADINGS, _link_rows(record)), _remarks(record)),
         page.section("Measurements of the links", page.table(_STAGE_HEADINGS, _stage_rows(record))),
         page.section("Provenance", page.table(("", "value"), _flat(record.provenance, depth=1)), *_details(record)),
@@ -169,6 +170,32 @@ def _transforms(record: Record) -> Iterator[str]:
         yield page.section("What became of the model", page.note(remark), table)
 
 
+def _frozen(record: Record) -> Iterator[str]:
+    """Nothing where all layers learn to the end."""
+    if notes := record.of_kind("freeze"):
+        rows = (
+            (
+                f"{note['t_s']:.3f} s",
+                note.get("step"),
+                note.get("epoch"),
+                f"{note.get('frozen')} of {note.get('layers')}",
+                f"{note.get('parameters', 0):,}",
+                _hit_ratio(record, note.get("epoch", 0) + 1),
+            )
+            for note in notes
+        )
+        columns = ("time", "after step", "epoch", "frozen layers", "parameters that learn", "found in caches then")
+        remark = "Layers that no longer learn; samples of which ranks kept what these make, in the epoch that followed."
+        yield page.section("What was frozen", page.note(remark), page.table(columns, rows))
+
+
+def _hit_ratio(record: Record, epoch: int) -> str | None:
+    """Of all ranks' samples in this epoch; None: there was no cache."""
+    notes = [note for note in record.of_kind("cache") if note.get("epoch") == epoch]
+    found, total = (sum(note.get(key, 0) for note in notes for key in keys) for keys in (_FOUND, (*_FOUND, "none")))
+    return f"{found / total:.1%}" if total else None
+
+
 def _shown(convert: Callable[[float], str], value: Any) -> str | None:
     return None if value is None else convert(value)
 
@@ -194,6 +221,8 @@ def _in_unit(key: str, value: Any) -> object:
     return value
 
 
+_FOUND = ("whole", "part")
+"""What a rank found of a sample."""
 _LINK_HEADINGS = (
     "link",
     "from",

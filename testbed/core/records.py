@@ -89,6 +89,13 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        which layers became two factors, the norm of what their weights lost over the weights', and why
                        others did not. Of transform=lora with step 0, before the first one: which layers have adapters,
                        of so many elements, and why others have none
+    freeze             rank, step, epoch, frozen, layers, parameters_before, parameters, gradient_norms[]
+                       of transform=freeze, from rank 0 after the step in which more layers were frozen: how many, of
+                       how many, and what still learns; 2-norms of each layer's gradients over the epoch, by which it
+                       was decided, null where they were not looked at
+    cache              rank, step, epoch, whole, part, none, cached_samples, size_bytes
+                       likewise, from every rank after each epoch in which it had a cache: samples of which it knew what
+                       all frozen layers make, what fewer of them make, or nothing; what it keeps by then
     done               rank, steps, finish_s, finish_payload_bytes, parameters_crc32
                        `finish_*`: what the strategy still had to do after the last step; in no step event
     model              rank, parameters, dense_bytes_step, metric_name, metric_target, higher_is_better, routes,

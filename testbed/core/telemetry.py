@@ -18,6 +18,8 @@
     {"event": "kv_quality", ...}            ->      likewise, how near to exact attention it came
     {"event": "damping", ...}               ->      of one that was inverted with more of it than asked
     {"event": "transform", ...}             ->      from rank 0, what became of the model's layers
+    {"event": "freeze", ...}                ->      from rank 0, how many layers no longer learn
+    {"event": "cache", ...}                 ->      what a rank found of samples that frozen layers have seen before
     {"event": "payload", ...}               ->      from a user's script by its hook, once a backward; not timed
     {"event": "done", "rank": 0, ...}       ->      all steps taken, all evaluations told
     {"event": "leaving", "rank": 2, "message": ...} others go on without this rank, and why; it ends with status 6

@@ -107,7 +107,10 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
         return batch
     if isinstance(batch, torch.Tensor):
         return batch.to(device)
-    return type(batch)(to_device(item, device) for item in batch) if isinstance(batch, list | tuple) else batch
+    if not isinstance(batch, list | tuple):
+        return batch
+    moved = [to_device(item, device) for item in batch]
+    return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
 
 
 def counted_flop(workload: Workload, model: nn.Module, batch: Batch) -> dict[str, float]:

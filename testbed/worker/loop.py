@@ -10,27 +10,23 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from compressors.base import Compressor
 from testbed.core.errors import RunError
-from testbed.core.low_rank import LowRankPlan
 from testbed.core.profile import Profile
 from testbed.core.spec import RunSpec
-from testbed.core.switched_profile import fitted
 from testbed.core.telemetry import PHASES
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.comm import Communicator
 from testbed.worker.evaluation import Evaluations
 from testbed.worker.first_model import first_model
-from testbed.worker.layers import layer_sizes
 from testbed.worker.parts import Parts, changed_parts
 from testbed.worker.queueing import Queueing
 from testbed.worker.strategy import WorkerContext
 from testbed.worker.times import ComputeTimes
-from testbed.worker.transform import TransformContext
-from testbed.worker.transformed_optimizer import LearningRate, leave_undecayed
+from testbed.worker.transform import Plan, TransformContext
+from testbed.worker.transformed_optimizer import LearningRate, Optimizers
 from testbed.worker.warm_up import WarmUp
 from testbed.worker.workload import parameters_crc32, trained
 
@@ -85,7 +81,14 @@ class Training:
             return workload.loss(model, workload.batch(0, rank=0, world_size=1, batch_size=size, seed=seed))
 
         self.parts.transform.bind(
-            TransformContext(model=self.model, comm=self.comm, steps=self.steps, loss=loss, waiting=self._waiting)
+            TransformContext(
+                model=self.model,
+                comm=self.comm,
+                steps=self.steps,
+                epoch_steps=self.parts.epoch_steps(self.spec),
+                loss=loss,
+                waiting=self._waiting,
+            )
         )
         self.parts.strategy.bind(self.context)
         if self._change is not None and self.comm.rank == 0:
@@ -179,6 +182,7 @@ class Training:
         # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
         is_last, due = step + 1 == self.steps, self._is_due(step)
         self._rate.set(self.parts.transform.rate_factor(step))
+        self.clock.times.spare(self.parts.transform.spared(batch))
         with self.clock.phase("optimizer", self.clock.times.other_s):
             stats = self.parts.strategy.step(batch, step - self._begun)
             if due:
@@ -228,7 +232,8 @@ class Training:
             self._evaluations.start(step + 1, t_s)
 
     def _tell_notes(self, step: int, t_s: float) -> None:
-        notes, self._notes = [*self._notes, *self.parts.strategy.take_notes()], []
+        notes = [*self._notes, *self.parts.strategy.take_notes(), *self.parts.transform.take_notes()]
+        self._notes = []
         for note in notes:
             self.emit({"t_s": t_s, "rank": self.comm.rank, "step": step + 1, **note})
 
@@ -243,8 +248,8 @@ class Training:
             plan = transform.plan_after(self.model, step)
             return None if plan is None else self._switch(plan, step)
 
-    def _switch(self, plan: LowRankPlan, step: int) -> dict[str, Any]:
-        transform, workload = self.parts.transform, self.parts.workload
+    def _switch(self, plan: Plan, step: int) -> dict[str, Any]:
+        transform, workload, held = self.parts.transform, self.parts.workload, self._optimizers.held()
         self.parts.strategy.finish()
         self._notes += self.parts.strategy.take_notes()
         changed = workload.model(self.spec.seed)  # hooks of the old one stay behind
@@ -252,7 +257,7 @@ class Training:
         note = transform.switch(changed, plan, step)
         self.model = changed
         if self._profile is not None and self._profile.switched is not None:
-            self.clock.times = ComputeTimes(fitted(self._profile, layer_sizes(changed)), changed)
+            self.clock.times = ComputeTimes(transform.profile_after(self._profile, changed), changed)
         fresh = changed_parts(self.spec, transform)
         self.parts = dataclasses.replace(self.parts, strategy=fresh.strategy, compressor=fresh.compressor)
         self._earlier_evaluations.append(self._evaluations)
@@ -260,6 +265,7 @@ class Training:
         self.context, self._begun = self._context(), step + 1
         with self._waiting():  # all ranks bind at once
             self.parts.strategy.bind(self.context)
+        self._optimizers.carry(held)
         return note
 
     @contextmanager
@@ -271,14 +277,10 @@ class Training:
 
     def _context(self) -> WorkerContext:
         """Of the model as it is, with a new optimizer."""
-        workload, transform, model = self.parts.workload, self.parts.transform, self.model
-
-        def prepare(optimizer: torch.optim.Optimizer) -> None:
-            leave_undecayed(optimizer, model, transform.undecayed(model))
-            transform.attach(model, optimizer)
-
+        workload, model = self.parts.workload, self.model
+        self._optimizers = Optimizers(self.parts.transform, model)
         optimizer = workload.optimizer(trained(model))
-        prepare(optimizer)
+        self._optimizers.prepare(optimizer)
         self._rate = LearningRate(optimizer)
         return WorkerContext(
             spec=self.spec,
@@ -288,7 +290,7 @@ class Training:
             compressor=self.parts.compressor,
             comm=self.comm,
             clock=self.clock,
-            prepare=prepare,
+            prepare=self._optimizers.prepare,
         )
 
     def _new_evaluations(self) -> Evaluations | None:

@@ -35,6 +35,11 @@ class Parts:
         training = _training(self.strategy, spec)
         return math.ceil(spec.epochs * self.workload.samples() / (spec.batch_size * training))
 
+    def epoch_steps(self, spec: RunSpec) -> int | None:
+        """Optimizer steps of an epoch; None: the strategy has none."""
+        training = _training(self.strategy, spec)
+        return math.ceil(self.workload.samples() / (spec.batch_size * training)) if training else None
+
 
 def changed_parts(spec: RunSpec, transform: Transform) -> Parts:
     """New ones for the model that `transform` leaves."""
@@ -131,14 +136,18 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
             f"{name}: device.file={parts.device.file} says nothing of the changed model; use device=native, or"
             " device=paced, which goes by FLOPs"
         )
+    yield from (prefixed("transform", fault) for fault in transform.misfits(parts.workload))
     if not transform.compresses_after:
         yield from parts.strategy.faults(Uncompressed(), parts.workload, spec.workers)
     if transform.adds_to_gradients and not parts.strategy.has_optimizer:
-        yield f"{name}: adds to gradients just before an optimizer's step; strategy={spec.strategy.name} has none"
+        yield (
+            f"{name}: adds to gradients, or goes by them, just before an optimizer's step;"
+            f" strategy={spec.strategy.name} has none"
+        )
     if transform.adds_to_gradients and with_feedback(parts.compressor).traits.owns == "optimizer":
         yield (
-            f"{name}: adds to gradients or changes learning rates, but compressor={spec.compressor.name} takes over"
-            " the optimizer; use another compressor"
+            f"{name}: adds to gradients, goes by them or changes learning rates, but"
+            f" compressor={spec.compressor.name} takes over the optimizer; use another compressor"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from torch import nn
 
@@ -18,6 +18,7 @@ class ComputeTimes:
             model: the one whose parameters `backward_of` is asked for.
         """
         self._profile = profile
+        self._spared_s = 0.0
         self._backward_s: dict[int, float] = {}
         self._work_s = {piece.name: piece.seconds for piece in profile.work} if profile is not None else {}
         self._forward_s = {layer.name: layer.forward_s for layer in profile.layers} if profile is not None else {}
@@ -35,9 +36,13 @@ class ComputeTimes:
     def profile(self) -> Profile | None:
         return self._profile
 
+    def spare(self, shares: Mapping[str, float]) -> None:
+        """Have forward take less from now on: of these layers, by name, but the rest of the samples."""
+        self._spared_s = sum(share * self.forward_of(layer) for layer, share in shares.items())
+
     @property
     def forward_s(self) -> float | None:
-        return None if self._profile is None else self._profile.forward_s
+        return None if self._profile is None else max(0.0, self._profile.forward_s - self._spared_s)
 
     @property
     def backward_s(self) -> float | None:

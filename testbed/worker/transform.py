@@ -8,6 +8,9 @@ In the order in which the loop calls it, on every rank:
     rate_factor(step)                   before step `step`: what learning rates are multiplied by
     plan_after(model, step)             after it, collective: what to change now, on all ranks or on none
     switch(fresh model, plan, step)     then come a new optimizer, `attach`, strategy, compressor, evaluated copy
+    profile_after(profile, model)       how long what it has become takes
+    spared(batch)                       before each step: what of forward it will not do
+    take_notes                          after it
 
 Strategies put hooks on modules and parameters, which stay on what a switch leaves in place. Therefore the model that is
 switched should be a new one of the workload's with the parameters of the old one.
@@ -24,8 +27,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from testbed.core.low_rank import LowRankPlan
+from testbed.core.profile import Profile
+from testbed.core.switched_profile import fitted
 from testbed.worker.comm import Communicator
+from testbed.worker.layers import layer_sizes
+from testbed.worker.workload import Batch, Workload
+
+Plan = Any
+"""What `switch` takes; opaque to the loop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +46,8 @@ class TransformContext:
     comm: Communicator
     steps: int
     """Of the whole run."""
+    epoch_steps: int | None = None
+    """Of one epoch of the data; None: the strategy has none."""
     loss: Callable[[nn.Module], Tensor]
     """Of some batch, by a copy of the model."""
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -50,11 +61,17 @@ class Transform(ABC):
     """Whether it ever does."""
     changes_at_once: ClassVar[bool] = False
     """Whether it does so in `begin`, and never again."""
+    keeps_parameters: ClassVar[bool] = False
+    """Whether all parameters stay those of the workload's model, so that an optimizer goes on with what it has."""
     compresses_after: bool = True
     """Whether the run's compressor is used for the changed model too; otherwise it is sent as it is."""
 
     def faults(self, steps: int) -> Iterator[str]:
         """What is wrong in a run of so many steps, one line each."""
+        yield from ()
+
+    def misfits(self, workload: Workload) -> Iterator[str]:
+        """Why it does not go with this workload, one line each."""
         yield from ()
 
     def begin(self, model: nn.Module, seed: int) -> dict[str, Any] | None:
@@ -76,7 +93,8 @@ class Transform(ABC):
 
     @property
     def adds_to_gradients(self) -> bool:
-        """Whether it needs the optimizer to be the workload's own: it changes gradients or learning rates."""
+        """Whether it needs the optimizer to be the workload's own: it changes gradients or learning rates, or goes by
+        gradients."""
         return False
 
     def example(self, model: nn.Module) -> None:
@@ -89,19 +107,35 @@ class Transform(ABC):
         return False
 
     @abstractmethod
-    def plan_after(self, model: nn.Module, step: int) -> LowRankPlan | None:
+    def plan_after(self, model: nn.Module, step: int) -> Plan | None:
         """Observe the model after step `step`, counted from 0, and say what to change; the same on all ranks.
 
         Collectives are allowed, in the same steps on every rank. Between two exchanges of replicas parameters differ.
         """
 
-    def switch(self, model: nn.Module, plan: LowRankPlan, step: int) -> dict[str, Any]:
+    def switch(self, model: nn.Module, plan: Plan, step: int) -> dict[str, Any]:
         """Change a model that is as after step `step`, in place; return the event for the record.
 
         Raises:
             CollectiveError: ranks differ in what came of it.
         """
         raise NotImplementedError(f"{type(self).__name__} plans no switch")
+
+    def profile_after(self, profile: Profile, model: nn.Module) -> Profile:
+        """Times of a model that it has changed.
+
+        Args:
+            profile: with `switched`, of the one that `example` makes.
+        """
+        return fitted(profile, layer_sizes(model))
+
+    def spared(self, batch: Batch) -> Mapping[str, float]:
+        """What share of the batch's samples layers will not see in this step, by name; of others all are seen."""
+        return {}
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        """Events for the record since the last call, which comes after every step."""
+        return []
 
     def shape(self, model: nn.Module) -> None:  # noqa: B027 - most models keep their layers
         """Give a model of initial layers those that it has by now, for a checkpoint's parameters to be loaded."""

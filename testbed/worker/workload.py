@@ -18,7 +18,7 @@ from testbed.worker.pieces import Piece
 
 Batch = Any
 """What `loss` takes; opaque to strategies."""
-LABELLED = ("blocks", "bytelm", "cifar10", "digits", "glyphs", "sensors")
+LABELLED = ("blocks", "bytelm", "cifar10", "digits", "glyphs", "sensors", "tiny_bert", "tiny_vit")
 """Workloads of this tree that have `labels`."""
 
 
@@ -61,6 +61,11 @@ class Workload(ABC):
 
         It runs as root outside the containers, in one thread: a parallel region of torch here would hang the ranks.
         """
+
+    @property
+    def varies_samples(self) -> bool:
+        """Whether a training sample is something else each time it comes, as by random shifts."""
+        return False
 
     @abstractmethod
     def model(self, seed: int) -> nn.Module:

@@ -61,8 +61,8 @@ def test_every_strategy_is_measured_on_both_links() -> None:
     assert len(asked) == len(strategies.KINDS) * len(strategies.TOPOLOGIES)
     conf = strategies.CLONE / "experiments" / "conf" / "strategy"
     # second-order ones, those for large batches, a server that does not train, clients that share workers, and replicas
-    # that are never all alike need a comparison of their own, as do models in stages
-    others = ("kfac", "lamb", "parameter_server", "federated", "fedbuff", "gossip", "hybrid")
+    # that are never all alike need a comparison of their own, as do models in stages, and one that trains nothing
+    others = ("kfac", "lamb", "parameter_server", "federated", "fedbuff", "gossip", "hybrid", "kv_transfer")
     compared = {path.stem for path in conf.glob("*.yaml") if not path.stem.endswith(others)}
     assert {strategies.strategy_of(kind) for kind in strategies.KINDS} == compared
 

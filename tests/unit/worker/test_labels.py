@@ -41,7 +41,7 @@ def test_a_workload_without_labels_says_which_have_some() -> None:
         Replay(model="resnet18").labels()
     (fault,) = caught.value.faults
     assert fault.startswith("Replay was asked for the labels of its samples")
-    assert "blocks, bytelm, cifar10, digits, glyphs, sensors" in fault and "`labels`" in fault
+    assert "blocks, bytelm, cifar10, digits, glyphs, sensors, tiny_bert, tiny_vit" in fault and "`labels`" in fault
 
 
 @pytest.mark.parametrize("workload", [Digits(), Glyphs()], ids=["digits", "glyphs"])

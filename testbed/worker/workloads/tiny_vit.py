@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from testbed.core.federated.partitions import Partition
+from testbed.core.parameter_faults import whole
+from testbed.worker import glyph_encoder
+from testbed.worker.chain import Chain
+from testbed.worker.fine_tuning import FineTuned, Labelled
+from testbed.worker.glyph_images import font_faults, glyph_images
+from testbed.worker.pretraining import State
+from testbed.worker.workload import Metric
+
+TRAIN_IMAGES = 3_200
+_MOST_SHIFT = 8
+
+
+class TinyVit(FineTuned):
+    """The images of `glyphs` and a vision transformer of 0.43 million parameters, trained before on other images.
+
+    Eight thin layers, so that freezing some of them means something (Dosovitskiy et al., "An Image is Worth 16x16
+    Words", ICLR 2021); tokens are of 8 x 8 pixels, by convolutions. It has learnt to tell 23 of the 45 characters
+    apart, on images of its own (testbed/worker/glyph_encoder.py): once on each machine, which takes a minute of one
+    core, and is kept in the clone's .cache. Fine-tuning has 3,200 images of all 45; the 10,000 test images are
+    those of `glyphs`. No dropout, and no augmentation unless it is asked for.
+
+    Args:
+        augment: pixels, by which an image is moved at most, along both axes, drawn anew each time it is trained on; 0:
+            none is moved.
+        learning_rate, optimizer, momentum, pretrained: as of `FineTuned`.
+
+    Raises:
+        ValueError: a parameter is out of its range.
+    """
+
+    metric = Metric(name="accuracy", target=0.6)
+
+    def __init__(
+        self,
+        *,
+        learning_rate: float = 0.0005,
+        optimizer: str = "adamw",
+        momentum: float = 0.9,
+        pretrained: bool = True,
+        augment: int = 0,
+        partition: Partition | None = None,
+    ) -> None:
+        super().__init__(
+            learning_rate=learning_rate,
+            optimizer=optimizer,
+            momentum=momentum,
+            pretrained=pretrained,
+            partition=partition,
+            faults=[whole("augment", augment, 0, _MOST_SHIFT)],
+        )
+        self.augment = augment
+
+    @property
+    def varies_samples(self) -> bool:
+        return self.augment > 0
+
+    def faults(self) -> list[str]:
+        return font_faults()
+
+    def _source_hash(self) -> str:
+        return glyph_images().sha256
+
+    def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Labelled:
+        batch = super().batch(step, rank=rank, world_size=world_size, batch_size=batch_size, seed=seed)
+        if not self.augment:
+            return batch
+        random = torch.Generator().manual_seed((seed << 32) + step)
+        most = self.augment
+        shifts = torch.randint(-most, most + 1, (world_size * batch_size, 2), generator=random)
+        own = shifts[rank * batch_size : (rank + 1) * batch_size]
+        return batch._replace(inputs=_shifted(batch.inputs, own))
+
+    def _untrained(self, random: torch.Generator) -> Chain:
+        return glyph_encoder.untrained(random)
+
+    def _weights(self) -> State:
+        return glyph_encoder.weights()
+
+    def _training(self) -> tuple[Tensor, Tensor]:
+        return _data()[0]
+
+    def _test(self) -> tuple[Tensor, Tensor]:
+        return _data()[1]
+
+    def _prepared(self, stored: Tensor) -> Tensor:
+        return glyph_encoder.scaled(stored)
+
+
+def _shifted(images: Tensor, by: Tensor) -> Tensor:
+    """What moves in repeats the edge."""
+    side = images.shape[-1]
+    down, right = ((torch.arange(side) - by[:, axis, None]).clamp(0, side - 1) for axis in (0, 1))
+    samples = torch.arange(len(images))[:, None, None]
+    return images[samples, 0, down[:, :, None], right[:, None, :]].unsqueeze(1)
+
+
+@functools.cache
+def _data() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """(pixels as bytes, labels) to train on and to test on."""
+    images = glyph_images()
+    (pixels, labels), (test_pixels, test_labels) = images.train, images.test
+    train = torch.from_numpy(pixels[:TRAIN_IMAGES]), torch.from_numpy(labels[:TRAIN_IMAGES]).long()
+    return train, (torch.from_numpy(test_pixels), torch.from_numpy(test_labels).long())
