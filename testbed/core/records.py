@@ -83,6 +83,15 @@ Every event has `t_s`, emulated seconds since step 1 began, negative before it, 
                        likewise, after the last step, of the first texts, decoded in the run or not: means over steps,
                        layers and heads of what the selector came to beside exact attention; the share of steps with
                        the same most likely byte; answers that exact attention had right
+    link_probe         rank, step, regions[], alpha_s[[]], rate_bit_s[[]], pairs, sent_bytes, took_s
+                       of strategy=hybrid with strategy.plan, from rank 0 after the first step: the region of each rank;
+                       from rank to rank, what a message takes beside its bytes, and at what rate these pass, as found
+                       by round trips before the first step; how many pairs were tried, and what that sent and took
+    chosen_plan        rank, step, way, place, pp, dp, tp, micro_batch, schedule, cuts[], placement[], predicted_s,
+                       parts_s{pipe_s, bubble_s, link_s, dp_s}, published_s, memory_bytes[], memory_faults[]
+                       likewise: how the plan was chosen, which of its plans, what it is, what a step is predicted to
+                       take by the corrected model, and by AMP's, null for a schedule that it does not know; bytes of a
+                       rank of each position, and what is wrong with them, of amp alone
     transform          rank, step, parameters_before, parameters, factorised[{layer, rank, full_rank, elements,
                        factor_elements, lost_share}], kept{}
                        of transform=pufferfish and the like, from rank 0 after the step in which the model changed:

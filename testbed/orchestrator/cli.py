@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from testbed import __version__
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, InputError, LonghaulError
-from testbed.orchestrator import record_commands, sweep_commands
+from testbed.orchestrator import record_commands, sweep_commands, time_commands
 from testbed.orchestrator.clone import RUNS_ROOT
 from testbed.orchestrator.machine_checks import with_system_directories
 from testbed.orchestrator.record_commands import Add, add_runs_root
@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     record_commands.add_commands(add)
     _add_dashboard(add("dashboard", dashboard, "All runs in a Prometheus, for Grafana and for queries, until Ctrl-C."))
     _add_capture(add("capture", capture, "The flows, bursts and retransmissions in what a run captured."))
-    _add_times(add)
+    time_commands.add_commands(add)
     _add_laws(add("laws", laws, "A compressor, also your own: the law book, its speed, and a run beside others."))
     _add_by_hand(add)
     one = add("clean", clean, "Remove runs and whatever of theirs still lives.")
@@ -139,23 +139,6 @@ def _add_capture(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", metavar="RUN_ID")
     parser.add_argument("--json", action="store_true", help="everything as JSON")
     add_runs_root(parser)
-
-
-def _add_times(add: Add) -> None:
-    """What takes how long, on a device and in a run that is not made."""
-    one = add("profile", profile, "Measure how long layers and compressor take, for device=profile.")
-    one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run: workload, batch_size, …")
-    one.add_argument("--device", default="cpu", help="cpu, or what torch calls an accelerator: cuda, cuda:1")
-    one.add_argument("--flop-s", type=float, help="in place of measuring: FLOPs a second, assumed")
-    one.add_argument("-o", "--output", type=Path, default=Path("profile.json"), metavar="FILE")
-    one = add("predict", predict, "Step time and bytes of a run that is not made, of any size; simulated.")
-    one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run, such as workers=1000")
-    wrote = "what `longhaul profile` wrote, in place of measuring"
-    one.add_argument("--profile", type=Path, metavar="FILE", help=wrote)
-    one.add_argument("--run", metavar="RUN_ID", help="take the profiles of a run; alone, predict that run itself")
-    one.add_argument("--keep", action="store_true", help="as a run directory too, of kind simulated")
-    one.add_argument("--json", action="store_true", help="everything as JSON")
-    add_runs_root(one)
 
 
 def _add_laws(parser: argparse.ArgumentParser) -> None:
@@ -233,19 +216,6 @@ def dashboard(parsed: argparse.Namespace) -> int:
         return check_dashboards(parsed.runs)
     ports = {"port": parsed.port, "live_port": parsed.live_port}
     return serve(parsed.runs, live=parsed.live, serve=not parsed.no_serve, when_served=make_pages, **ports)
-
-
-def profile(parsed: argparse.Namespace) -> int:
-    from testbed.orchestrator.profile_command import profile as measure
-
-    return measure(parsed.overrides, parsed.output, device=parsed.device, flop_s=parsed.flop_s)
-
-
-def predict(parsed: argparse.Namespace) -> int:
-    from testbed.orchestrator.predict_command import predict as answer
-
-    where = {"profile": parsed.profile, "run_id": parsed.run}
-    return answer(parsed.overrides, parsed.runs, **where, keep=parsed.keep, as_json=parsed.json)
 
 
 def laws(parsed: argparse.Namespace) -> int:

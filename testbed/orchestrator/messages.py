@@ -6,82 +6,24 @@ rank, or for the end of the run.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from testbed.core.telemetry import PHASES
+from testbed.orchestrator.message_checks import count as _count
+from testbed.orchestrator.message_checks import counts as _counts
+from testbed.orchestrator.message_checks import factorised as _factorised
+from testbed.orchestrator.message_checks import factors as _factors
+from testbed.orchestrator.message_checks import flag as _flag
+from testbed.orchestrator.message_checks import named_numbers as _named_numbers
+from testbed.orchestrator.message_checks import number as _number
+from testbed.orchestrator.message_checks import numbers as _numbers
+from testbed.orchestrator.message_checks import or_none as _or_none
+from testbed.orchestrator.message_checks import phases as _phases
+from testbed.orchestrator.message_checks import reasons as _reasons
+from testbed.orchestrator.message_checks import rows as _rows
+from testbed.orchestrator.message_checks import text as _text
+from testbed.orchestrator.message_checks import texts as _texts
 
 Message = dict[str, Any]
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-
-
-def _text(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= 100_000
-
-
-def _phases(value: object) -> bool:
-    return isinstance(value, dict) and set(value) == set(PHASES) and all(_number(v) for v in value.values())
-
-
-def _anything(_: object) -> bool:
-    return True
-
-
-def _counts(value: object) -> bool:
-    return isinstance(value, list) and all(map(_count, value))
-
-
-def _numbers(value: object) -> bool:
-    return isinstance(value, list) and all(map(_number, value))
-
-
-def _factors(value: object) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(factor, dict)
-        and set(factor) == {"name", "dimension", "owner"}
-        and _text(factor["name"])
-        and _count(factor["dimension"])
-        and (factor["owner"] is None or _count(factor["owner"]))
-        for factor in value
-    )
-
-
-_FACTORISED = {
-    "layer": _text,
-    "rank": _count,
-    "full_rank": _count,
-    "elements": _count,
-    "factor_elements": _count,
-    "lost_share": _number,
-}
-
-
-def _factorised(value: object) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(layer, dict)
-        and set(layer) == set(_FACTORISED)
-        and all(check(layer[key]) for key, check in _FACTORISED.items())
-        for layer in value
-    )
-
-
-def _reasons(value: object) -> bool:
-    return isinstance(value, dict) and all(_text(key) and _text(reason) for key, reason in value.items())
-
-
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _or_none(check: Any) -> Any:
-    return lambda value: value is None or check(value)
 
 
 _STEP = {
@@ -276,6 +218,34 @@ FIELDS: dict[str, dict[str, Any]] = {
         "mass_recall": _number,
         "overlap": _number,
         "exact_right": _count,
+    },
+    "link_probe": {
+        "t_s": _number,
+        "step": _count,
+        "regions": _texts,
+        "alpha_s": _rows,
+        "rate_bit_s": _rows,
+        "pairs": _count,
+        "sent_bytes": _count,
+        "took_s": _number,
+    },
+    "chosen_plan": {
+        "t_s": _number,
+        "step": _count,
+        "way": _text,
+        "place": _count,
+        "pp": _count,
+        "dp": _count,
+        "tp": _count,
+        "micro_batch": _count,
+        "schedule": _text,
+        "cuts": _counts,
+        "placement": _counts,
+        "predicted_s": _number,
+        "parts_s": _named_numbers,
+        "published_s": _or_none(_number),
+        "memory_bytes": _counts,
+        "memory_faults": _texts,
     },
     "consensus": {"t_s": _number, "step": _count, "distance": _number},
     "last_model": {"t_s": _number, "step": _count, "round": _count, "model_bytes": _count, "left": _reasons},

@@ -1,5 +1,6 @@
 """`python -m testbed.worker run`: one rank of a run, told over the telemetry socket what to do.
 `python -m testbed.worker check`: are the parts of this spec possible? Reads the spec on stdin.
+`python -m testbed.worker pieces`: what planning needs of the model of a spec, which it reads on stdin.
 `python -m testbed.worker laws`: the law book and the throughput of the compressor told on stdin, as lines of JSON.
 `python -m testbed.worker fuzz --seconds 60`: hostile bytes for every decoder.
 `python -m testbed.worker zygote FD`: import once what all ranks need, then fork each into its container."""
@@ -30,6 +31,10 @@ def main(arguments: list[str]) -> int:
         from testbed.worker.profiling import profile
 
         return profile(sys.stdin, sys.stdout)
+    if arguments == ["pieces"]:
+        from testbed.worker.planning.model_profile import answer as answer_pieces
+
+        return answer_pieces(sys.stdin, sys.stdout)
     if arguments == ["laws"]:
         from testbed.worker.laws.answer import answer
 

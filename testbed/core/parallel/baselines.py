@@ -10,13 +10,13 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from testbed.core.parallel.costs import corrected, published, published_boundaries
+from testbed.core.parallel.costs import corrected, published, published_boundaries, published_layer_times_s
 from testbed.core.parallel.cuts import Cuts, even_layers, published_cuts
 from testbed.core.parallel.memory import memory_faults
 from testbed.core.parallel.placements import Placement, starts
 from testbed.core.parallel.plan import INTERLEAVED, Plan
 from testbed.core.parallel.problem import LinkMatrix, Problem
-from testbed.core.parallel.search import Candidate, Options, Ranking, Rejected, Shape, layer_times_s, shapes
+from testbed.core.parallel.search import Candidate, Options, Ranking, Rejected, Shape, shapes
 
 _Group = tuple[int, ...]
 Groups = tuple[_Group, ...]
@@ -99,7 +99,8 @@ def _published_plan(problem: Problem, shape: Shape, as_released: bool) -> Plan:
         for rates in published_boundaries(even, problem.links)
     ]
     count = even.micro_batches(problem.global_batch)
-    cuts = published_cuts(layer_times_s(problem, shape), messages, count, forgets_messages=as_released)
+    times = published_layer_times_s(problem, shape.tp, shape.micro_batch)
+    cuts = published_cuts(times, messages, count, forgets_messages=as_released)
     return shape.plan(cuts, even.placement)
 
 

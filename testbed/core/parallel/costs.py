@@ -12,15 +12,16 @@ paid once though every micro-batch sends, has no latency, and is the mean of rep
 are never shared; memory is not looked at; gradients follow the pipeline, without overlap. Corrected: all of that but
 the last. The same shape is HARP's (EuroSys 2026).
 
-Both scale a layer's time linearly with the micro-batch and take backward for twice forward. What ranks of one region
-send to each other divides no rate, in the corrected model either.
+Published, a micro-batch takes as many times as long as one sample as it has samples; corrected, a layer has a part that
+does not grow (`LayerProfile.call_s`). Both take backward for twice forward. What ranks of one region send to each other
+divides no rate, in the corrected model either.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from testbed.core.collective_costs import chain_chunks
@@ -75,7 +76,7 @@ def corrected(plan: Plan, problem: Problem) -> Cost:
     Raises:
         ValueError: the plan does not fit the problem; see `Plan.check`.
     """
-    loads, count = _loads_s(plan, problem), plan.micro_batches(problem.global_batch)
+    loads, count = _loads_s(plan, problem, stage_times_s), plan.micro_batches(problem.global_batch)
     messages = boundary_times_s(plan, problem)
     leaving = [2 * sum(messages[position :: plan.pp]) for position in range(plan.pp)]
     held_up_s = max(0.0, max(leaving, default=0.0) - max(loads))
@@ -99,7 +100,7 @@ def published(plan: Plan, problem: Problem, *, last_link_only: bool = False) -> 
     """
     if plan.schedule == INTERLEAVED:
         raise ValueError("schedule=interleaved: AMP's published model has none; use gpipe or 1f1b")
-    loads, count = _loads_s(plan, problem), plan.micro_batches(problem.global_batch)
+    loads, count = _loads_s(plan, problem, published_stage_times_s), plan.micro_batches(problem.global_batch)
     rates = published_boundaries(plan, problem.links)
     sizes = _boundary_bytes(plan, problem)
     sent_s = [sum(8 * size / rate for rate in each) / plan.dp for each, size in zip(rates, sizes, strict=True)]
@@ -114,9 +115,23 @@ def published(plan: Plan, problem: Problem, *, last_link_only: bool = False) -> 
 
 def stage_times_s(plan: Plan, problem: Problem) -> list[float]:
     """Forward and backward of one micro-batch on each stage."""
-    count, width = len(problem.layers), STEP_OF_FORWARD * plan.micro_batch
-    stages = [plan.layers_of_stage(stage, count) for stage in range(plan.stages)]
-    return [width * sum(problem.layers[layer].forward_s[plan.tp] for layer in stage) for stage in stages]
+    times = layer_times_s(problem, plan.tp, plan.micro_batch)
+    return [sum(times[layer] for layer in plan.layers_of_stage(stage, len(times))) for stage in range(plan.stages)]
+
+
+def published_stage_times_s(plan: Plan, problem: Problem) -> list[float]:
+    """Likewise, of a model that goes by what one sample takes."""
+    times = published_layer_times_s(problem, plan.tp, plan.micro_batch)
+    return [sum(times[layer] for layer in plan.layers_of_stage(stage, len(times))) for stage in range(plan.stages)]
+
+
+def layer_times_s(problem: Problem, tp: int, micro_batch: int) -> list[float]:
+    """Forward and backward of one micro-batch, of each layer."""
+    return [STEP_OF_FORWARD * layer.samples_s(tp, micro_batch) for layer in problem.layers]
+
+
+def published_layer_times_s(problem: Problem, tp: int, micro_batch: int) -> list[float]:
+    return [STEP_OF_FORWARD * micro_batch * layer.samples_s(tp, 1) for layer in problem.layers]
 
 
 def boundary_times_s(plan: Plan, problem: Problem) -> list[float]:
@@ -193,12 +208,12 @@ def ring_times_s(groups: Sequence[tuple[Sequence[int], float]], links: LinkMatri
     ]
 
 
-def _loads_s(plan: Plan, problem: Problem) -> list[float]:
+def _loads_s(plan: Plan, problem: Problem, stage_times: Callable[[Plan, Problem], list[float]]) -> list[float]:
     """Of each position, of one micro-batch."""
     plan.check(world_size=problem.world_size, layers=len(problem.layers), global_batch=problem.global_batch)
     if plan.tp not in problem.tensor_degrees:
         raise ValueError(f"tp={plan.tp}: not profiled; layers have been with {problem.tensor_degrees}")
-    times = stage_times_s(plan, problem)
+    times = stage_times(plan, problem)
     return [sum(times[position :: plan.pp]) for position in range(plan.pp)]
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from testbed.core.parameter_faults import choice, number, raise_all, whole
@@ -35,12 +35,15 @@ class LayerProfile:
     """What is kept for backward, of one sample, of which a rank holds 1 / tp; None: as much as it passes on."""
     block: bool = True
     """One of the blocks that a heuristic divides evenly, as embeddings and the head are not."""
+    call_s: Mapping[int, float] = field(default_factory=dict)
+    """Of one forward of however many samples, besides, by the tensor-parallel degree; 0 where it is not named."""
 
     def __post_init__(self) -> None:
         raise_all(
             None if self.forward_s else f"{self.name}: forward_s is empty; give it for tp=1 at least",
             *(whole(f"{self.name}: tp", tp, 1) for tp in self.forward_s),
             *(number(f"{self.name}: forward_s", time, least=0, below=math.inf) for time in self.forward_s.values()),
+            *(number(f"{self.name}: call_s", time, least=0, below=math.inf) for time in self.call_s.values()),
             whole(f"{self.name}: parameter_bytes", self.parameter_bytes, 0),
             whole(f"{self.name}: activation_bytes", self.activation_bytes, 0),
             None if self.stored_bytes is None else whole(f"{self.name}: stored_bytes", self.stored_bytes, 0),
@@ -49,6 +52,10 @@ class LayerProfile:
     @property
     def kept_bytes(self) -> int:
         return self.activation_bytes if self.stored_bytes is None else self.stored_bytes
+
+    def samples_s(self, tp: int, samples: int) -> float:
+        """Of one forward of so many."""
+        return self.call_s.get(tp, 0.0) + samples * self.forward_s[tp]
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,22 @@
 """All plans for so many ranks, each with its best placement and cuts, in the order of predicted time; and those
 rejected, with why.
 
-By the corrected model of `costs`. Placements are all tried up to eight ranks, but for those that equal links and
-memory, or a ring's rotation, make alike; beyond that a seeded local search improves two starts, as Li et al. do with
-simulated annealing ("AMP", NeurIPS 2022, arXiv:2210.07297). Tensor groups lie inside a region. Links as probed are all
-unlike, which makes eight ranks a matter of minutes; of `LinkMatrix.smoothed` it is one of a second.
+By the corrected model of `costs`. Cuts of the fastest pipeline alone, which is what Li et al. look for ("AMP", NeurIPS
+2022, arXiv:2210.07297), may leave one stage with most of the parameters, which its replicas then take long to sum:
+cuts with smaller largest stages are tried too. Placements are all tried up to eight ranks, but for those that equal
+links and memory, or a ring's rotation, make alike; beyond that a seeded local search improves two starts, as Li et al.
+do with simulated annealing. Tensor groups lie inside a region. Links as probed are all unlike, which makes eight ranks
+a matter of minutes; of `LinkMatrix.smoothed` it is one of a second.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from testbed.core.parallel.costs import STEP_OF_FORWARD, Boundary, Cost, boundaries, corrected
+from testbed.core.parallel.costs import Boundary, Cost, boundaries, corrected, layer_times_s
 from testbed.core.parallel.cuts import Cuts, Fits, best_cuts, even_layers, messages_of
 from testbed.core.parallel.memory import in_flight, memory_faults, stage_need_bytes
 from testbed.core.parallel.placements import Placement, all_placements, starts, swapped_units
@@ -104,7 +107,7 @@ class _Best:
     problem: Problem
     shape: Shape
     found: Candidate | None = None
-    _cuts: dict[tuple[tuple[Boundary, ...], tuple[int, ...]], Cuts | None] = field(default_factory=dict)
+    _cuts: dict[tuple[tuple[Boundary, ...], tuple[int, ...]], list[Cuts]] = field(default_factory=dict)
 
     def look_at(self, placement: Placement) -> bool:
         """Whether it is the best so far."""
@@ -115,32 +118,48 @@ class _Best:
             return False
         key = (between, limits)
         if key not in self._cuts:
-            self._cuts[key] = self._best_cuts(plan, between, limits)
-        if (cuts := self._cuts[key]) is None:
-            return False
-        plan = shape.plan(cuts, placement)
-        cost = corrected(plan, problem)
+            self._cuts[key] = self._worth_trying(plan, between, limits)
+        before = self.found
+        for cuts in self._cuts[key]:
+            self._take(shape.plan(cuts, placement))
+        return self.found is not before
+
+    def _take(self, plan: Plan) -> None:
+        cost = corrected(plan, self.problem)
         better = self.found is None or cost.total_s < self.found.cost.total_s
-        if not better or memory_faults(plan, problem):
-            return False
-        self.found = Candidate(plan, cost)
-        return True
+        if better and not memory_faults(plan, self.problem):
+            self.found = Candidate(plan, cost)
 
     def _bound_s(self, plan: Plan, between: tuple[Boundary, ...]) -> float:
         """What no cuts are below: those of equal stages that send the least there is, without gradients."""
         if self.shape.schedule == INTERLEAVED:
             return 0.0
-        times = layer_times_s(self.problem, self.shape)
+        times = layer_times_s(self.problem, self.shape.tp, self.shape.micro_batch)
         least = self.shape.micro_batch * min(layer.activation_bytes for layer in self.problem.layers)
         sent = [2 * max(channel.seconds(least) for channel in boundary) for boundary in between]
         longest = max(max(times), sum(times) / plan.pp, *sent)
         return (plan.micro_batches(self.problem.global_batch) - 1) * longest + sum(times) + sum(sent)
 
-    def _best_cuts(self, plan: Plan, between: tuple[Boundary, ...], limits: tuple[int, ...]) -> Cuts | None:
+    def _worth_trying(self, plan: Plan, between: tuple[Boundary, ...], limits: tuple[int, ...]) -> list[Cuts]:
+        """Cuts of the fastest pipeline, then of the fastest whose largest stage has fewer parameters than that of the
+        last, and so on, since replicas sum them; and evenly divided blocks, as others have them."""
         problem, shape = self.problem, self.shape
         messages = messages_of(between, [shape.micro_batch * layer.activation_bytes for layer in problem.layers])
+        times = layer_times_s(problem, shape.tp, shape.micro_batch)
+        count = plan.micro_batches(problem.global_batch)
         fits = _fits(plan, problem, limits) if limits and shape.schedule != INTERLEAVED else None
-        return best_cuts(layer_times_s(problem, shape), messages, plan.micro_batches(problem.global_batch), fits)
+        found, upto = [even_layers([layer.block for layer in problem.layers], plan.stages)], _parameters_upto(problem)
+
+        def smaller(stage: int, first: int, end: int) -> bool:
+            return upto[end] - upto[first] < largest and (fits is None or fits(stage, first, end))
+
+        largest = upto[-1] + 1
+        while (cuts := best_cuts(times, messages, count, smaller)) is not None:
+            found.append(cuts)
+            largest = max(upto[end] - upto[first] for first, end in itertools.pairwise((*cuts, len(times))))
+            if shape.dp == 1:
+                break
+        return found
 
 
 def search(problem: Problem, options: Options | None = None) -> Ranking:
@@ -188,11 +207,6 @@ def place(problem: Problem, shape: Shape, options: Options) -> Candidate | Rejec
     return best.found or Rejected(str(shape), _memory_reasons(problem, shape))
 
 
-def layer_times_s(problem: Problem, shape: Shape) -> list[float]:
-    """Forward and backward of one micro-batch, of each layer."""
-    return [STEP_OF_FORWARD * shape.micro_batch * layer.forward_s[shape.tp] for layer in problem.layers]
-
-
 def _of_degrees(problem: Problem, options: Options, pp: int, dp: int, tp: int) -> Iterator[Shape | Rejected]:
     each = problem.global_batch // dp
     for micro_batch in options.micro_batches or _divisors(each):
@@ -218,6 +232,11 @@ def _improve(best: _Best, from_here: Iterable[Placement], options: Options) -> N
         neighbour = swapped_units(placement, tp, drawn)
         if best.look_at(neighbour):
             placement = neighbour
+
+
+def _parameters_upto(problem: Problem) -> list[int]:
+    """Bytes of all layers before each, and of all."""
+    return [0, *itertools.accumulate(layer.parameter_bytes for layer in problem.layers)]
 
 
 def _limits(plan: Plan, problem: Problem) -> tuple[int, ...]:

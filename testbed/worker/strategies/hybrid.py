@@ -7,14 +7,17 @@ from compressors.base import Compressor, Context, Layout
 from compressors.feedback import with_feedback
 from testbed.core import parameter_faults
 from testbed.core.collective_costs import ranks_of_regions
+from testbed.core.parallel.plan import Plan
 from testbed.core.topology import Topology
 from testbed.core.units import parse_size_bytes
 from testbed.worker import pieces as chains
 from testbed.worker.collectives.choice import routes_of
 from testbed.worker.data_parallel import size_fault
+from testbed.worker.pieces import Piece
 from testbed.worker.pipeline.asked import Asked
 from testbed.worker.pipeline.codecs import codec
 from testbed.worker.pipeline.rank import COLLECTIVES, PipelineRank, rank_layouts
+from testbed.worker.planning.wish import Wish
 from testbed.worker.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.workload import Batch, NumberedWorkload, Workload, parameters_crc32
 
@@ -47,6 +50,10 @@ class Hybrid(Strategy):
         activations: what activations and their gradients go through between stages: a name of a compressor, at its
             defaults, or one given as `{_target_: …}`. Nothing makes up for what it leaves out.
         bucket_size: text with a unit.
+        plan: auto, amp, megatron, dt_fm or data_parallel: pp, dp, tp, micro_batch, cuts and placement are not given but
+            chosen before the first step, from the model's pieces and from links as probed (docs/plans.md).
+        plan_place: of auto and amp, which of their plans; 1 is the best.
+        memory: of each device, as text with a unit; plans that need more are not chosen, but by amp.
         collective: what averages gradients: ring, two_shot, hierarchical or hierarchical_two_shot.
 
     Raises:
@@ -68,19 +75,28 @@ class Hybrid(Strategy):
         activations: str | Compressor = "none",
         bucket_size: str = "4 MiB",
         collective: str = "ring",
+        plan: str | None = None,
+        plan_place: int = 1,
+        memory: str | None = None,
     ) -> None:
         def asked() -> Asked:
             return Asked(
                 pp=pp, dp=dp, tp=tp, micro_batch=micro_batch, cuts=cuts, placement=placement, schedule=schedule
             )
 
+        def wish() -> Wish:
+            return Wish(way=plan, place=plan_place, memory=memory)
+
+        given = {"pp": pp, "dp": dp, "tp": tp, "micro_batch": micro_batch, "cuts": cuts, "placement": placement}
         parameter_faults.raise_all(
             *_faults_of(asked),
+            *(wrong := _faults_of(wish)),
+            *([] if wrong else wish().given_faults(given)),
             *_faults_of(lambda: codec(activations)),
             size_fault(bucket_size),
             parameter_faults.choice("collective", collective, COLLECTIVES),
         )
-        self.asked, self.activations = asked(), codec(activations)
+        self.asked, self.wish, self.activations = asked(), wish(), codec(activations)
         self.bucket_bytes, self.collective = parse_size_bytes(bucket_size), collective
         self._regions: list[list[int]] = []
         self._rank: PipelineRank | None = None
@@ -90,7 +106,7 @@ class Hybrid(Strategy):
         self._regions = ranks_of_regions(topology)
 
     def takes_transform(self, *, at_once: bool) -> bool:
-        return at_once and self.asked.tp == 1
+        return at_once and self.asked.tp == 1 and self.wish.way is None
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, traits = type(compressor).__name__, compressor.traits
@@ -107,10 +123,15 @@ class Hybrid(Strategy):
         yield from (f"strategy=hybrid: {fault}; use strategy=ddp" for fault in chains.faults(model, pieces))
         dp = self.asked.dp
         try:
-            dp = self.asked.plan(pieces, self._regions, 1).dp
+            dp = dp if self.wish.way else self.asked.plan(pieces, self._regions, 1).dp
         except ValueError as error:
             yield from (f"strategy.{line}" for line in str(error).splitlines())
-        if dp == 1 and not traits.verbatim:
+        if self.wish.way and not (traits.verbatim and self.activations.traits.verbatim):
+            yield (
+                f"strategy.plan={self.wish.way}: chosen for what is sent as it is, and something is to be compressed;"
+                " use compressor=none and strategy.activations=none, or give pp, dp, tp and placement"
+            )
+        elif dp == 1 and not traits.verbatim:
             yield (
                 f"strategy=hybrid: {name} compresses gradients on their way to other replicas, and there are none"
                 " (dp=1); use compressor=none, and strategy.activations for what passes between stages"
@@ -121,14 +142,19 @@ class Hybrid(Strategy):
             yield f"strategy=hybrid: {name} goes by what each rank measures, and shards must agree; use strategy.tp=1"
 
     def batch_faults(self, batch_size: int, workers: int) -> Iterator[str]:
-        yield from (f"strategy.{line}" for line in self.asked.batch_faults(batch_size, workers))
+        if self.wish.way is None:
+            yield from (f"strategy.{line}" for line in self.asked.batch_faults(batch_size, workers))
 
     def bind(self, context: WorkerContext) -> None:
         self._context = context
         self.compressor = with_feedback(context.compressor)
         self._optimizer = self.compressor.adopt(context.optimizer)
         pieces = context.workload.pieces(context.model)
-        plan = self.asked.plan(pieces, self._regions, context.spec.batch_size)
+        self._notes: list[dict[str, Any]] = []
+        if self.wish.way is not None and not context.comm.networked:
+            self._layouts = []  # what will be averaged is not known
+            return
+        plan = self._planned(context, pieces)
         self._layouts = rank_layouts(context, plan, pieces, self.bucket_bytes)
         if context.comm.networked:
             self._rank = PipelineRank(
@@ -141,7 +167,8 @@ class Hybrid(Strategy):
                 collective=self.collective,
                 bucket_bytes=self.bucket_bytes,
             )
-        self._plan, self._untold = plan, context.rank == 0
+        if context.rank == 0:
+            self._notes.append(_told(plan, context.spec.batch_size))
         context.comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
 
     def step(self, batch: Batch, step: int) -> StepStats:
@@ -167,23 +194,8 @@ class Hybrid(Strategy):
         return self._rank.collectives.planned_for(self.compressor, self._contexts())
 
     def take_notes(self) -> list[dict[str, Any]]:
-        if not self._untold:
-            return []
-        self._untold, plan = False, self._plan
-        samples = self._context.spec.batch_size * plan.pp * plan.tp
-        return [
-            {
-                "event": "pipeline",
-                "pp": plan.pp,
-                "dp": plan.dp,
-                "tp": plan.tp,
-                "micro_batch": plan.micro_batch,
-                "micro_batches": samples // plan.micro_batch,
-                "schedule": plan.schedule,
-                "cuts": list(plan.cuts),
-                "placement": list(plan.placement),
-            }
-        ]
+        notes, self._notes = self._notes, []
+        return notes
 
     def state_dict(self) -> dict[str, Any]:
         parts = [] if self._rank is None else self._rank.state_dict()
@@ -198,6 +210,14 @@ class Hybrid(Strategy):
         reducer = None if self._rank is None else self._rank.reducer
         return [] if reducer is None else [reducer.context(layout, step=0) for layout in self._layouts]
 
+    def _planned(self, context: WorkerContext, pieces: Sequence[Piece]) -> Plan:
+        if self.wish.way is None:
+            return self.asked.plan(pieces, self._regions, context.spec.batch_size)
+        decision = self.wish.decide(context, self.asked.schedule, self.collective)
+        if context.rank == 0:
+            self._notes += decision.notes
+        return decision.plan
+
     def _alone(self, batch: Batch) -> float:
         """A rank's batch through the whole model, by which its times are measured."""
         context, clock = self._context, self._context.clock
@@ -209,6 +229,21 @@ class Hybrid(Strategy):
         with clock.phase("optimizer", clock.times.optimizer_s):
             self._optimizer.step()
         return float(loss.detach())
+
+
+def _told(plan: Plan, batch_size: int) -> dict[str, Any]:
+    """The event of a plan that is executed."""
+    return {
+        "event": "pipeline",
+        "pp": plan.pp,
+        "dp": plan.dp,
+        "tp": plan.tp,
+        "micro_batch": plan.micro_batch,
+        "micro_batches": batch_size * plan.pp * plan.tp // plan.micro_batch,
+        "schedule": plan.schedule,
+        "cuts": list(plan.cuts),
+        "placement": list(plan.placement),
+    }
 
 
 def _faults_of(make: Callable[[], object]) -> list[str]:

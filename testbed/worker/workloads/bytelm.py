@@ -5,7 +5,7 @@ import hashlib
 import math
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,14 +14,17 @@ from torch import Tensor, nn
 
 from testbed.core.errors import InputError
 from testbed.core.federated.partitions import Partition
-from testbed.core.parameter_faults import choice, fraction, number, raise_all
+from testbed.core.parameter_faults import choice, fraction, number, raise_all, whole
 from testbed.worker.pieces import Piece
 from testbed.worker.pipeline.tensor import Sharing
 from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
 
 CONTEXT = 64
 """Bytes that a prediction can see."""
-_WIDTH, _HEADS, _BLOCKS = 128, 4, 3
+_WIDTH, _HEADS = 128, 4
+WIDENING = (4, 4, 4)
+"""Of each block, how many times as wide as the model its inner layer is."""
+_MOST_BLOCKS, _MOST_WIDENING = 96, 64
 _DEVIATION = 0.08
 """Of initial weights."""
 _HELD_OUT_OF = 16
@@ -49,6 +52,8 @@ class Bytelm(NumberedWorkload):
         learning_rate: of the optimizer.
         optimizer: adamw or sgd, the latter with Nesterov momentum.
         momentum: of SGD, from 0 to below 1; AdamW has its own.
+        widening: of each block of another model: how many times as wide as its 128 the inner layer is; unlike ones make
+            an uneven model.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -66,17 +71,20 @@ class Bytelm(NumberedWorkload):
         optimizer: str = "adamw",
         momentum: float = 0.9,
         partition: Partition | None = None,
+        widening: Sequence[int] = WIDENING,
     ) -> None:
         raise_all(
             number("learning_rate", learning_rate, above=0, below=10),
             choice("optimizer", optimizer, OPTIMIZERS),
             fraction("momentum", momentum),
             partition_fault(partition),
+            *_widening_faults(widening),
         )
         self.learning_rate = learning_rate
         self.optimizer_name = optimizer
         self.momentum = momentum
         self.partition = partition
+        self.widening = tuple(widening)
 
     def faults(self) -> list[str]:
         return corpus_faults(library())
@@ -88,7 +96,7 @@ class Bytelm(NumberedWorkload):
         _corpus()
 
     def model(self, seed: int) -> nn.Module:
-        model = ByteTransformer()
+        model = ByteTransformer(self.widening)
         generator = torch.Generator().manual_seed(seed)
         for name, parameter in model.named_parameters():
             if parameter.ndim == 2:
@@ -97,7 +105,7 @@ class Bytelm(NumberedWorkload):
                 nn.init.zeros_(parameter)
             if name.endswith(("project.weight", "shrink.weight")):
                 # what blocks add to the residual sums to the size of one
-                parameter.data.div_(math.sqrt(2 * _BLOCKS))
+                parameter.data.div_(math.sqrt(2 * len(self.widening)))
         return model
 
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -162,11 +170,11 @@ class Bytelm(NumberedWorkload):
 class ByteTransformer(nn.Module):
     """Decoder alone, normalised before each part, with learned positions; the embedding is not tied to the output."""
 
-    def __init__(self) -> None:
+    def __init__(self, widening: Sequence[int] = WIDENING) -> None:
         super().__init__()
         self.bytes = nn.Embedding(256, _WIDTH)
         self.positions = nn.Embedding(CONTEXT, _WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(_BLOCKS))
+        self.blocks = nn.ModuleList(Block(times) for times in widening)
         self.norm = nn.LayerNorm(_WIDTH)
         self.head = nn.Linear(_WIDTH, 256, bias=False)
 
@@ -180,14 +188,14 @@ class ByteTransformer(nn.Module):
 class Block(nn.Module):
     heads = _HEADS
 
-    def __init__(self) -> None:
+    def __init__(self, widening: int) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(_WIDTH)
         self.attend = nn.Linear(_WIDTH, 3 * _WIDTH)
         self.project = nn.Linear(_WIDTH, _WIDTH)
         self.norm2 = nn.LayerNorm(_WIDTH)
-        self.widen = nn.Linear(_WIDTH, 4 * _WIDTH)
-        self.shrink = nn.Linear(4 * _WIDTH, _WIDTH)
+        self.widen = nn.Linear(_WIDTH, widening * _WIDTH)
+        self.shrink = nn.Linear(widening * _WIDTH, _WIDTH)
 
     def forward(self, hidden: Tensor) -> Tensor:
         samples, length, _ = hidden.shape
@@ -199,7 +207,7 @@ class Block(nn.Module):
 
     def shared(self, sharing: Sharing) -> Block:
         """One shard: some of the heads, and as large a part of the wide layer."""
-        shard = Block()
+        shard = Block(1)  # whose layers are all replaced
         shard.heads = self.heads // sharing.degree
         shard.norm1, shard.norm2 = self.norm1, self.norm2
         shard.set_submodule("attend", sharing.columns(self.attend, runs=3))
@@ -221,6 +229,12 @@ class _Embeddings(nn.Module):
 def _embedded(text: Tensor, of_bytes: nn.Embedding, of_positions: nn.Embedding) -> Tensor:
     embedded: Tensor = of_bytes(text) + of_positions(torch.arange(text.shape[1], device=text.device))
     return embedded
+
+
+def _widening_faults(widening: object) -> list[str | None]:
+    if not isinstance(widening, Sequence) or isinstance(widening, str) or not 1 <= len(widening) <= _MOST_BLOCKS:
+        return [f"widening={widening!r}: must be a list of whole numbers, one for each of 1 to {_MOST_BLOCKS} blocks"]
+    return [whole(f"widening[{block}]", times, 1, _MOST_WIDENING) for block, times in enumerate(widening)]
 
 
 class Corpus(NamedTuple):

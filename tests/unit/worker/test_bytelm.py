@@ -140,3 +140,25 @@ def test_parameters_out_of_range_are_refused_together() -> None:
         Bytelm(learning_rate=True, optimizer="adam", momentum=1)
     assert "optimizer=adam: unknown; known: adamw, sgd" in str(caught.value)
     assert "momentum=1: must be in [0, 1)" in str(caught.value)
+
+
+def test_an_uneven_model_has_blocks_as_wide_as_asked_for() -> None:
+    model = Bytelm(widening=[1, 8]).model(0)
+    assert [block.widen.out_features for block in model.blocks] == [128, 1024]
+    text = torch.zeros(2, CONTEXT, dtype=torch.long)
+    assert model(text).shape == (2, CONTEXT, 256)
+    usual = sum(p.numel() for p in Bytelm().model(0).parameters())
+    assert usual == sum(p.numel() for p in Bytelm(widening=(4, 4, 4)).model(0).parameters())
+
+
+@pytest.mark.parametrize(
+    ("widening", "said"),
+    [
+        ([], "must be a list of whole numbers"),
+        ("44", "must be a list of whole numbers"),
+        ([4, 0, 2.5], r"widening\[1\]=0[\s\S]*widening\[2\]=2.5"),
+    ],
+)
+def test_blocks_that_cannot_be_are_refused(widening: list[int], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Bytelm(widening=widening)
