@@ -12,8 +12,9 @@ from testbed.core.errors import InputError, MachineError, RunError
 from testbed.core.spec import RunSpec
 from testbed.orchestrator.clone import environment
 
-TIME_LIMIT_S = 120.0
-"""Importing torch takes seconds on a cold disk; a check that takes longer hangs."""
+TIME_LIMIT_S = 600.0
+"""Importing torch takes seconds on a cold disk, and what a workload trains once on a machine minutes of a busy one; a
+check that takes longer hangs."""
 _SPEC_LIMIT_S = 30.0
 """Of each one more, where there are several."""
 _TAIL_LINES = 8

@@ -259,7 +259,7 @@ def test_what_is_measured_beforehand_is_the_whole_model() -> None:
         ),
         ({"pp": 2, "dp": 2}, ["strategy.pp=2 x dp=2 x tp=1: 4 ranks, but there are 8"]),
         ({"pp": 2, "cuts": [0, 9]}, ["strategy.cuts=[0, 9]: the last stage begins at 9, and there are pieces 0 embed"]),
-        ({"pp": 8}, ["strategy.stages=8: there are 5 layers; ask for at most as many stages"]),
+        ({"pp": 8}, ["strategy.pp=8: 8 stages, and the model has 5 pieces; use fewer"]),
         ({"pp": 2, "cuts": [0, 1, 2]}, ["strategy.cuts=(0, 1, 2): 3 stages, but pp=2; give as many"]),
         ({"pp": 2, "micro_batch": 3}, ["strategy.micro_batch=3: must divide the 2 samples of a replica"]),
         ({"pp": 4, "micro_batch": 4}, ["strategy.schedule=1f1b: 1 micro-batches; must be at least pp=4"]),

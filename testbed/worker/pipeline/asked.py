@@ -118,6 +118,8 @@ class Asked:
         if self.cuts is not None:
             return tuple(self.cuts)
         stages = self.pp * CHUNKS if self.schedule == INTERLEAVED else self.pp
+        if stages > len(pieces):
+            raise ValueError(f"pp={self.pp}: {stages} stages, and the model has {len(pieces)} pieces; use fewer")
         blocks = [piece.is_block for piece in pieces]
         if any(blocks):
             return even_layers(blocks, stages)
