@@ -123,7 +123,7 @@ def test_who_is_away_is_not_drawn_and_rounds_of_which_nothing_comes_leave_the_mo
 def test_a_secure_sum_is_the_sum_and_updates_hold_reports_alone(on_two: Outcome, tmp_path: Path) -> None:
     asked = {"_target_": "testbed.worker.federated.secure.Secure", "privacy": 1, "dropouts": 0}
     secure = _outcome(tmp_path, 4, secure=asked, placement="equal")
-    assert _accuracies(secure) == pytest.approx(_accuracies(on_two), abs=0.006)
+    assert _accuracies(secure) == pytest.approx(_accuracies(on_two), abs=0.012)  # four of 360: what is added is rounded
     losses = [[event["train_loss"] for event in one.of("round")] for one in (on_two, secure)]
     assert losses[0] == pytest.approx(losses[1], rel=2e-3)
     assert len({event["parameters_crc32"] for event in secure.of("done")}) == 1
