@@ -16,6 +16,7 @@ from experiments.benchmarks import (
     fusion_tables,
     grace_tables,
     kfac_tables,
+    plans_tables,
     run_tables,
     second_order_tables,
     secure_tables,
@@ -216,6 +217,7 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     **composed_tables.TABLES,
     **secure_tables.TABLES,
     **freezing_tables.TABLES,
+    **plans_tables.TABLES,
 }
 NAMES = (
     *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "observation"),
@@ -235,4 +237,5 @@ NAMES = (
     *composed_tables.TABLES,
     *secure_tables.TABLES,
     *freezing_tables.TABLES,
+    *plans_tables.TABLES,
 )

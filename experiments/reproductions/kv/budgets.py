@@ -44,13 +44,13 @@ GRID: dict[str, list[dict[str, Any]]] = {
     "recent": [{"recent": recent} for recent in (32, 128, 256, 384)],
     "sparq": [
         *({"components": c, "budget": budget} for c in (4, 8, 16) for budget in (16, 32, 64, 128)),
-        *({"components": c, "budget": budget, "codec": "int4"} for c in (8, 16) for budget in (32, 64)),
+        *({"components": c, "budget": budget, "codec": "int4"} for c in (8, 16) for budget in (32, 64, 128)),
     ],
     "quest": [
         *({"page": 4, "budget": budget} for budget in (32, 64)),
         *({"page": 8, "budget": budget} for budget in (8, 16, 24, 32)),
         *({"page": 16, "budget": budget} for budget in (4, 8, 16)),
-        *({"page": 8, "budget": budget, "codec": "int4"} for budget in (24, 32, 40)),
+        *({"page": 8, "budget": budget, "codec": "int4"} for budget in (24, 32, 40, 48)),
     ],
     "loki": [
         *({"rank": rank, "budget": budget} for rank in (8, 16) for budget in (32, 64, 96, 128, 192)),
@@ -66,7 +66,7 @@ GRID: dict[str, list[dict[str, Any]]] = {
         *(
             {"reach": reach, "rank": 16, "alpha": 8.0, "budget": budget, "codec": "int4"}
             for reach in ("next", "all")
-            for budget in (192, 256, 320)
+            for budget in (192, 256, 320, 384)
         ),
     ],
     "shadowkv": [
