@@ -25,7 +25,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
     html = page.document(
         record.run_id,
         page.verdict(summary.get("verdict"), summary.get("status"), reasons, summary.get("unknowns") or ()),
-        page.note(f"All figures and tables: {kind}. Times are emulated seconds since step 1 unless they say wall."),
+        page.note(f"All figures and tables: {kind}. Times are {kind} seconds since step 1 unless they say wall."),
         _raw_data(record),
         page.section("Summary", page.table(("", "value"), _summary_rows(summary))),
         *drawn,

@@ -2,7 +2,7 @@
 
 Every event has `t_s`, emulated seconds since step 1 began, negative before it, and `event`:
 
-    schedule           what, detail     a stage of the run: "network", "measured", "workers", "busy", "go",
+    schedule           what, detail     a stage of the run: "network", "measured", "workers", "busy", "go", "cluster",
                        "kept" (the model, with checkpoint=last), "end"
     start              rank, late_s    step 1 begins on this rank; `late_s`: after the agreed moment
     step               rank, step, loss, step_s, phase_s{PHASES}, payload_bytes, samples, cpu_s, late_s, queued_s

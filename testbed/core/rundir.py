@@ -63,8 +63,6 @@ class RunDir:
         self.socket = self.runtime / "telemetry.sock"
         self.profiles = self.runtime / "profiles.json"
         """How long a step takes, for the run alone; it is kept in the provenance."""
-        self.lock = self.runtime.with_suffix(".lock")
-        """Beside the runtime directory, which goes before the record is sealed; the lock goes after."""
 
     @classmethod
     def create(cls, root: Path, run_id: str) -> RunDir:
@@ -105,6 +103,14 @@ class RunDir:
     def read_json(self, path: Path) -> Any:
         return json.loads(path.read_text()) if path.exists() else None
 
+    @property
+    def lock(self) -> Path:
+        """Beside the runtime directory, which goes before the record is sealed; the lock goes after. Who is not root,
+        and so emulates nothing, cannot write there."""
+        owner = self.path.stat().st_uid if self.path.exists() else os.geteuid()
+        own = Path(tempfile.gettempdir()) / f"longhaul-{owner}" / self.runtime.name
+        return (self.runtime if owner == 0 else own).with_suffix(".lock")
+
     @contextlib.contextmanager
     def held(self, *, wait: bool = True) -> Iterator[bool]:
         """Hold the run's lock for a block; its end, or this process's, frees it. Yields whether it was had.
@@ -113,8 +119,9 @@ class RunDir:
             wait: `is_alive` of another process holds it for a moment, so a run waits for its own; without, another
                 holder means False at once.
         """
-        RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
-        with self.lock.open("w") as file:
+        lock = self.lock
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with lock.open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
@@ -123,7 +130,7 @@ class RunDir:
             try:
                 yield True
             finally:
-                self.lock.unlink(missing_ok=True)
+                lock.unlink(missing_ok=True)
 
     def is_alive(self) -> bool:
         """Whether some process holds the run's lock; who may not look must take it that one does."""

@@ -5,7 +5,8 @@
                                             <-  Welcome: spec, rank, addresses, where rank 0 listens
     {"event": "warm", "rank": 0}            ->      connected to all peers, and has taken warm-up steps on its own
                                             <-  {"event": "busy"}, to some: all are warm, compute until told to go
-                                            <-  {"event": "go", "t0_s": monotonic seconds at which step 1 starts}
+                                            <-  {"event": "go", "t0_s": monotonic seconds at which step 1 starts},
+                                                or "lead_s", from now, where they share no clock
     {"event": "model", ...}                 ->      before "warm", from rank 0
     {"event": "start", ...}                 ->      step 1 begins
     {"event": "step", ...} {"event": "evaluation", ...}
@@ -35,6 +36,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -75,6 +77,9 @@ class Welcome:
     is_back: bool = False
     """Whether the others are in the midst of the run, which this rank had left."""
     event: str = "welcome"
+
+
+_RETRY_S = 0.2
 
 
 class Channel:
@@ -121,3 +126,23 @@ def connect(path: str = SOCKET_IN_NODE) -> Channel:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(path)
     return Channel(connection)
+
+
+def connect_over_network(host: str, port: int, wait_s: float) -> Channel:
+    """To an orchestrator on another machine, or on this one, that may not be there yet.
+
+    Raises:
+        OSError: nobody has listened there in `wait_s`.
+    """
+    deadline_s = time.monotonic() + wait_s
+    while True:
+        try:
+            connection = socket.create_connection((host, port), timeout=max(1.0, deadline_s - time.monotonic()))
+        except OSError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(_RETRY_S)
+            continue
+        connection.settimeout(None)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return Channel(connection)

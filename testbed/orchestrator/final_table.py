@@ -75,8 +75,9 @@ def _results(summary: Mapping[str, Any]) -> Table:
     if _of(metric, "name"):
         table.add_row(str(_of(metric, "name")), f"{value}, {spoken(_of(metric, 'target'))} reached after {reached}")
     time_s, wall_s = spoken_time(summary.get("time_s")), spoken_time(summary.get("wall_s"))
+    kind = summary.get("kind") or MISSING
     steps = "" if summary.get("steps") is None else f"{spoken(summary.get('steps'), '{:.0f}')} in "
-    table.add_row("steps" if steps else "time", f"{steps}{time_s} emulated, {wall_s} on the wall")
+    table.add_row("steps" if steps else "time", f"{steps}{time_s} {kind}, {wall_s} on the wall")
     if _of(step, "mean") is not None:
         table.add_row("step time", "  ".join(f"{key} {spoken_time(_of(step, key))}" for key in ("mean", "p50", "p95")))
     if isinstance(phases, Mapping) and any(value is not None for value in phases.values()):

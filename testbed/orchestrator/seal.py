@@ -52,7 +52,8 @@ def _summary(run: RunDir, status: str, faults: Sequence[str], wall_s: float | No
     if status != "completed":
         verdict, reasons = "invalid", [*(faults or recorded or [f"the run was {status}"]), *reasons]
     unknowns = judge.unknowns()
-    return summarise(run, status=status, reasons=reasons, verdict=verdict, unknowns=unknowns, wall_s=wall_s)
+    told = {"status": status, "verdict": verdict, "kind": judge.kind}
+    return summarise(run, **told, reasons=reasons, unknowns=unknowns, wall_s=wall_s)
 
 
 def analyse(run: RunDir, draft: Path) -> list[str]:

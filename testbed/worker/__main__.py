@@ -1,4 +1,5 @@
 """`python -m testbed.worker run`: one rank of a run, told over the telemetry socket what to do.
+`torchrun … -m testbed.worker torchrun key=value …`: one rank on a machine that is there, with nothing emulated.
 `python -m testbed.worker check`: are the parts of this spec possible? Reads the spec on stdin.
 `python -m testbed.worker pieces`: what planning needs of the model of a spec, which it reads on stdin.
 `python -m testbed.worker laws`: the law book and the throughput of the compressor told on stdin, as lines of JSON.
@@ -19,6 +20,10 @@ def main(arguments: list[str]) -> int:
         from testbed.worker.session import run
 
         return run()
+    if arguments[:1] == ["torchrun"]:
+        from testbed.worker.torchrun import join
+
+        return join(arguments[1:])
     if arguments == ["check"]:
         from testbed.worker.check import check
 
@@ -51,7 +56,7 @@ def main(arguments: list[str]) -> int:
         from testbed.worker import zygote
 
         return zygote.main(int(arguments[1]), sys.stdin)
-    sys.stderr.write("usage: python -m testbed.worker run|check|laws|fuzz|zygote FD\n")
+    sys.stderr.write("usage: python -m testbed.worker run|torchrun|check|laws|fuzz|zygote FD\n")
     return EXIT_INPUT
 
 

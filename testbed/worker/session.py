@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +37,8 @@ class Orders:
                 if message["event"] == "busy":
                     self.busy.set()
                 elif message["event"] == "go":
-                    self.t0_s = float(message["t0_s"])
+                    lead_s = message.get("lead_s")
+                    self.t0_s = float(message["t0_s"]) if lead_s is None else time.monotonic() + float(lead_s)
                     self.go.set()
                     self.busy.set()  # whoever waits for the one may hear the other first
         except Exception:  # whatever it was: without this thread the worker would wait for its order forever
@@ -49,10 +52,22 @@ def run() -> int:
     node = os.environ.get("LONGHAUL_NODE", "")
     channel = connect(os.environ.get("LONGHAUL_SOCKET", SOCKET_IN_NODE))
     channel.send({"event": "hello", "node": node})
+    return live(channel, node)
+
+
+def live(channel: Channel, node: str, interface: str | None = None) -> int:
+    """From the welcome to the end; return the exit status.
+
+    Args:
+        node: what faults name.
+        interface: in place of the welcome's.
+    """
     message = channel.receive()
     if message is None:
         _leave("the orchestrator closed the socket before it said welcome", EXIT_FAILED)
     welcome, emit = Welcome(**message), _one_at_a_time(channel.send)
+    if interface is not None:
+        welcome = dataclasses.replace(welcome, interface=interface)
     try:
         _train(welcome, emit, Orders(channel))
     except Left as error:

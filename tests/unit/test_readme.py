@@ -17,7 +17,10 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 CONF = ROOT / "experiments" / "conf"
 GROUPS = ("topo", "strategy", "compressor", "workload", "device", "transform")
 
-EXECUTED: dict[str, str] = {}
+TOUR = "tests/slow/test_readme_tour.py::test_a_command_of_the_readme_works"
+EXECUTED: dict[str, str] = {
+    ".venv/bin/torchrun --nproc-per-node 2 -m testbed.worker torchrun workload=digits topo=lan steps=20": TOUR,
+}
 """Other commands of the README, with the test (file::name) that executes them."""
 
 

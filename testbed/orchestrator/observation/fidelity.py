@@ -52,11 +52,21 @@ from testbed.orchestrator.observation.machine_rules import LEAST_WATCHED_S, Back
 from testbed.orchestrator.observation.member_rules import Departures
 from testbed.orchestrator.observation.unknowns import Unknowns
 
+_NOT_OBSERVED = (
+    "what the network between the machines does (nothing of it was asked or observed)",
+    "whether the machines' cores were idle enough (nobody watched them)",
+)
+
+CLUSTER = "cluster"
+"""What a run under `torchrun` is scheduled as, in its first event."""
+
 
 class Judge:
     """Folds events; `verdict()` at any time."""
 
     def __init__(self, spec: RunSpec) -> None:
+        self.kind = "emulated"
+        """Or `measured`: on machines that are there, of which nothing was asked that could be held against it."""
         self._asked = Asked(spec.topology)
         self._rates = Rates(self._asked)
         self._round_trips = RoundTrips(self._asked)
@@ -89,6 +99,8 @@ class Judge:
         kind = event["event"]
         if kind == "change":
             self._asked.change(event)
+        elif kind == "schedule" and event["what"] == CLUSTER:
+            self.kind = "measured"
         elif kind == "schedule" and event["what"] == "end":
             self._ended = True
         elif kind == "measurement" and event["name"] in self._asked.links:
@@ -117,9 +129,15 @@ class Judge:
 
     def unknowns(self) -> list[str]:
         """What the verdict does not rest on, in words."""
-        return self._unknowns.texts()
+        return [*self._unknowns.texts(), *(_NOT_OBSERVED if self.kind == "measured" else ())]
 
     def _findings(self) -> Iterator[Finding]:
+        if self.kind == "measured":
+            yield from self._lateness.findings()
+            yield from self._ranks.findings(is_paced=self._lateness.is_known)
+            yield from self._departures.findings()
+            yield from self._unreadable()
+            return
         yield from self._rates.findings()
         yield from self._round_trips.findings()
         yield from self._delay_lines.findings()
@@ -139,5 +157,8 @@ class Judge:
         if self._ended and self._cores.watched_s >= LEAST_WATCHED_S:
             for name in self._asked.links.keys() - self._round_trips.heard:
                 yield False, f"link {name}: no probe came back during training"
+        yield from self._unreadable()
+
+    def _unreadable(self) -> Iterator[Finding]:
         if self._unread:
             yield False, f"{self._unread} events of the record could not be read"

@@ -59,7 +59,7 @@ def summarise(
     summary["time_s"] = record.end_s(steps) if steps else record.end_of_run_s
     summary["step_time_s"] = _distribution(record.step_durations_s(steps))
     summary["phase_s"] = record.phase_means_s(steps)
-    summary["links"] = _links(spec, network, record)
+    summary["links"] = [] if kind == "measured" else _links(spec, network, record)
     summary["bytes"] = _bytes(spec, record, steps, summary["links"])
     summary["compression_ratio"] = _ratio(summary["bytes"]["dense"], summary["bytes"]["payload"])
     summary["metric"] = _metric(spec, record)

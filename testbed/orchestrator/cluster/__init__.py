@@ -1,0 +1,1 @@
+"""Runs on machines that are there, under `torchrun`: nothing is emulated, and the record says so."""

@@ -1,0 +1,56 @@
+"""`python -m testbed.orchestrator.cluster ADDRESS PORT RANKS JOB RUNS FD key=value ...`, started by rank 0: the other
+end of `testbed.worker.torchrun`. Writes a byte to FD and closes it when ranks may come."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from testbed.core.errors import InputError, LonghaulError
+from testbed.core.spec import RunSpec
+from testbed.orchestrator.calibration import calibrate
+from testbed.orchestrator.cluster.conductor import conduct, exit_status
+from testbed.orchestrator.cluster.measured_spec import measured_spec
+from testbed.orchestrator.cluster.ranks import Ranks
+from testbed.orchestrator.final_table import final_table
+from testbed.orchestrator.stopping import Stop
+from testbed.orchestrator.terminal import say, show
+
+
+def main(arguments: list[str]) -> int:
+    address, port, workers, job, runs, told, *overrides = arguments
+    stop = Stop()
+    stop.watch()
+    try:
+        spec = measured_spec(overrides, int(workers), Path(runs))
+        ranks = _listening(spec, address, int(port), job)
+        with ranks:
+            os.write(int(told), b"1")
+            os.close(int(told))
+            run, summary = conduct(spec, ranks, stop, Path(runs), say)
+    except LonghaulError as error:
+        for fault in error.faults:
+            say(fault)
+        return error.exit_status
+    show(final_table(summary, run.path))
+    return exit_status(summary)
+
+
+def _listening(spec: RunSpec, address: str, port: int, job: str) -> Ranks:
+    try:
+        return Ranks(spec, address, port, job, _profile(spec))
+    except OSError as error:
+        raise InputError(f"--port {port}: rank 0 cannot listen there: {error}; give another one") from error
+
+
+def _profile(spec: RunSpec) -> dict[str, object] | None:
+    """Of a device that is not the processor itself."""
+    if spec.device.name == "native":
+        return None
+    _, found = calibrate(spec, say)
+    return None if found is None else found.device.to_json()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
