@@ -1,4 +1,4 @@
-"""`python -m testbed.analysis finish|report|compare|sweep|capture|compose|predict|archive|preview|dashboard-check`."""
+"""`python -m testbed.analysis finish|report|compare|sweep|capture|compose|predict|budget|archive|preview|…`."""
 
 from __future__ import annotations
 
@@ -39,6 +39,10 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("--output", type=Path, required=True, metavar="DIR", help="takes tables, page and figures")
     many.set_defaults(command=_sweep)
 
+    until = commands.add_parser("reached", help="what it took runs to reach their target, as JSON")
+    until.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
+    until.set_defaults(command=_reached)
+
     packets = commands.add_parser("capture", help="what a run's packet capture holds")
     packets.add_argument("run", type=Path, metavar="RUN_DIR")
     packets.add_argument("--json", action="store_true", help="everything as JSON")
@@ -52,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     guess.add_argument("--json", action="store_true", help="everything as JSON")
     guess.add_argument("--output", type=Path, metavar="FILE", help="takes it as JSON besides what is printed")
     guess.set_defaults(command=_predict)
+
+    least = commands.add_parser("budget", help="which links do for a step time, asked and answered as JSON")
+    least.set_defaults(command=_budget)
 
     store = commands.add_parser("archive", help="all finished runs as the data of one Prometheus")
     store.add_argument("runs_root", type=Path, metavar="RUNS_ROOT")
@@ -182,6 +189,13 @@ def _sweep(parsed: argparse.Namespace) -> int:
     return EXIT_COMPLETED
 
 
+def _reached(parsed: argparse.Namespace) -> int:
+    from testbed.analysis.reached import reached
+
+    sys.stdout.write(json.dumps(reached(_records(parsed.runs)), allow_nan=False) + "\n")
+    return EXIT_COMPLETED
+
+
 def _capture(parsed: argparse.Namespace) -> int:
     from testbed.analysis.packets import analyse
     from testbed.analysis.packets_text import text
@@ -207,6 +221,13 @@ def _predict(parsed: argparse.Namespace) -> int:
     from testbed.analysis.simulator.command import command
 
     sys.stdout.write(command(parsed.question, parsed.calibration, as_json=parsed.json, output=parsed.output) + "\n")
+    return EXIT_COMPLETED
+
+
+def _budget(_: argparse.Namespace) -> int:
+    from testbed.analysis.simulator.budget import answer
+
+    sys.stdout.write(json.dumps(answer(json.load(sys.stdin)), allow_nan=False) + "\n")
     return EXIT_COMPLETED
 
 

@@ -12,6 +12,7 @@ from testbed.analysis.curves import Curves
 from testbed.analysis.groups import MEASURES, Group, seed_of
 from testbed.analysis.intervals import estimate
 from testbed.analysis.load import Point
+from testbed.core.fronts import front
 
 _TO_TARGET = next(measure for measure in MEASURES if measure.key == "time_to_target_s")
 LEAST_ROWS = 2
@@ -53,19 +54,6 @@ def _reached(group: Group, curves: Sequence[Curves]) -> Reached | None:
     if sent_mean is None or seconds_mean is None:
         return None
     return Reached(group, tuple(runs), (sent_mean.mean, seconds_mean.mean))
-
-
-def front(points: Sequence[Point]) -> list[Point]:
-    """Those to which no other is as good in both and better in one, from the fewest bytes to the most.
-
-    >>> front([(1, 9), (2, 4), (3, 4), (4, 5), (5, 1)])
-    [(1, 9), (2, 4), (5, 1)]
-    """
-    found: list[Point] = []
-    for point in sorted(set(points)):
-        if not found or point[1] < found[-1][1]:
-            found.append(point)
-    return found
 
 
 def draw(axes: Axes, found: Sequence[Reached]) -> None:

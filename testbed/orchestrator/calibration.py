@@ -71,8 +71,23 @@ def calibrate(
     return spec, found
 
 
-def _measured(spec: RunSpec, tell: Callable[[str], None], give: Callable[[Path], None]) -> Calibration:
-    path = CACHE / f"{_key(spec)}.json"
+def repeated(
+    spec: RunSpec, times: int, tell: Callable[[str], None], give: Callable[[Path], None] = lambda _: None
+) -> list[Calibration]:
+    """So many measurements of the same, each kept for the same training, code and processor.
+
+    Raises:
+        InputError: the device cannot tell.
+    """
+    return [_measured(spec, tell, give, number) for number in range(times)]
+
+
+def _measured(spec: RunSpec, tell: Callable[[str], None], give: Callable[[Path], None], number: int = 0) -> Calibration:
+    """
+    Args:
+        number: of the measurement; runs go by the first.
+    """
+    path = CACHE / f"{_key(spec)}{f'.{number}' if number else ''}.json"
     known = _kept(path)
     if known is None:
         tell("measuring how long a step takes on a core of this machine (once for this workload and code)")

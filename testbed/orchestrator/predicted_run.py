@@ -7,20 +7,18 @@ prediction is of the kind that the simulator was validated on: `valid` inside th
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.core.errors import InputError, RunError
+from testbed.core.errors import InputError
 from testbed.core.rundir import RunDir, new_run_id, write_json
 from testbed.core.spec import RunSpec
-from testbed.orchestrator import clone, provenance
+from testbed.orchestrator import provenance
+from testbed.orchestrator.analysis_process import ask_analysis
 from testbed.orchestrator.observation.summary import summarise
 from testbed.orchestrator.seal import analyse, give_to_caller
 
@@ -36,24 +34,7 @@ def ask(question: Mapping[str, Any]) -> dict[str, Any]:
         InputError: it is none that can be predicted; with every fault.
         RunError: no answer came.
     """
-    command = [sys.executable, "-m", "testbed.analysis", "predict", "--json", "-"]
-    try:
-        done = subprocess.run(
-            command,
-            input=json.dumps(question),
-            capture_output=True,
-            text=True,
-            env=clone.environment(),
-            timeout=TIME_LIMIT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RunError(f"predict: no answer after {TIME_LIMIT_S:g} s") from error
-    if done.returncode == InputError.exit_status:
-        raise InputError(*done.stderr.strip().splitlines())
-    if done.returncode != 0:
-        raise RunError(f"predict: ended with status {done.returncode}: {done.stderr.strip()[-1000:]}")
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = ask_analysis("predict", "--json", "-", question=question, time_limit_s=TIME_LIMIT_S)
     return found
 
 

@@ -11,8 +11,9 @@ from testbed.core.spec import RunSpec
 
 
 def check(source: TextIO, sink: TextIO) -> int:
-    """Read `RunSpec.to_json()`, write {"faults", "parameters", "metric", "uses_feedback", "computes", "data_hash",
-    "start_hash"}; return the exit status. Of {"specs": [...]} write {"faults": [], "answers": [...]}, one for each."""
+    """Read `RunSpec.to_json()`, write {"faults", "parameters", "metric", "uses_feedback", "computes", "epoch_steps",
+    "data_hash", "start_hash"}; return the exit status. Of {"specs": [...]} write {"faults": [], "answers": [...]}, one
+    for each."""
     question = json.load(source)
     if "specs" in question:
         answer: dict[str, Any] = {"faults": [], "answers": [_answer(spec) for spec in question["specs"]]}
@@ -53,6 +54,7 @@ def _built(spec: RunSpec) -> dict[str, Any]:
         "metric": workload.metric and dataclasses.asdict(workload.metric),
         "uses_feedback": parts.compressor.uses_feedback,
         "computes": workload.computes,
+        "epoch_steps": parts.epoch_steps(spec),
         "data_hash": workload.data_hash(),
         "start_hash": start_hash,
     }

@@ -82,7 +82,12 @@ def _bytes_constants(runs: Sequence[Emulated]) -> tuple[float, float]:
 
 
 def validate(constants: Constants, runs: Sequence[Emulated]) -> Validation:
-    return Validation(tuple(run.error(constants) for run in runs), tuple(traits(run.spec) for run in runs))
+    wan = (run.bytes_errors(constants)[1] for run in runs)
+    return Validation(
+        tuple(run.error(constants) for run in runs),
+        tuple(traits(run.spec) for run in runs),
+        tuple(error for error in wan if error is not None),
+    )
 
 
 def write(path: Path, calibration: Calibration) -> None:
@@ -97,6 +102,15 @@ def write(path: Path, calibration: Calibration) -> None:
     write_json(path, data)
 
 
+def known(path: Path | None = None) -> Calibration:
+    """That in the file, or else the repository's; where it has none, of an ideal network and validated on nothing.
+
+    Raises:
+        InputError: as of `read`.
+    """
+    return read(path or DEFAULT_FILE) if path is not None or DEFAULT_FILE.exists() else Calibration()
+
+
 def read(path: Path) -> Calibration:
     """
     Raises:
@@ -107,7 +121,9 @@ def read(path: Path) -> Calibration:
         if data["schema_version"] != SCHEMA_VERSION:
             raise ValueError(f"version {data['schema_version']}, not {SCHEMA_VERSION}")
         found = data["validation"]
-        known = None if found is None else Validation(tuple(found["errors"]), tuple(found["traits"]))
-        return Calibration(Constants(**data["constants"]), known, data["provenance"])
+        validation = None
+        if found is not None:
+            validation = Validation(tuple(found["errors"]), tuple(found["traits"]), tuple(found.get("wan_errors", ())))
+        return Calibration(Constants(**data["constants"]), validation, data["provenance"])
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"calibration {path}: {type(error).__name__}: {error}") from error

@@ -30,13 +30,18 @@ def answer(question: dict[str, Any], calibration_file: Path | None = None) -> Pr
         cpu, device = Profile.from_json(question["cpu"]), Profile.from_json(question["device"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"predict: not a spec with its profiles: {type(error).__name__}: {error}") from error
+    return predicted(spec, cpu, device, calibration.known(calibration_file))
+
+
+def predicted(spec: RunSpec, cpu: Profile, device: Profile, known: calibration.Calibration) -> Prediction:
+    """
+    Raises:
+        InputError: the simulator does not know such runs, or the profiles are of another one.
+    """
     if spec.transform != UNCHANGED:  # once steps are alike, it has done what it does
         if cpu.switched is None or device.switched is None:
             raise InputError(f"predict: transform={spec.transform.name}: the profile has no times of the changed model")
         cpu, device = cpu.switched, device.switched
-    known = calibration.Calibration()
-    if calibration_file is not None or calibration.DEFAULT_FILE.exists():
-        known = calibration.read(calibration_file or calibration.DEFAULT_FILE)
     standing = Standing.of(spec, known.validation)
     return predict(spec, plan(spec, cpu, device), known.constants, standing, assumed=device.assumed)
 

@@ -104,7 +104,7 @@ def plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
     Raises:
         InputError: the strategy is none whose steps the simulator knows, or the profile does not fit it.
     """
-    strategy = _strategy(spec)
+    strategy = strategy_of(spec)
     if strategy == "slamb":
         return _sparse_plan(spec, cpu, device)
     codec_s: list[tuple[float, ...]]
@@ -150,7 +150,12 @@ def _sparse_plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
     )
 
 
-def _strategy(spec: RunSpec) -> str:
+def strategy_of(spec: RunSpec) -> str:
+    """Which kind of steps its strategy makes.
+
+    Raises:
+        InputError: the simulator knows none such.
+    """
     strategy = _STRATEGIES.get(spec.strategy.target)
     if strategy is None:
         raise InputError(f"strategy={spec.strategy.name}: cannot be simulated; known: {', '.join(_KNOWN)}")

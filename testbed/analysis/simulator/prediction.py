@@ -77,22 +77,23 @@ def predict(spec: RunSpec, step: StepPlan, constants: Constants, standing: Stand
     Raises:
         InputError: the spec asks for what the simulator does not know.
     """
-    raise_input_faults(_faults(spec))
+    raise_input_faults(faults(spec))
     times = follow(step, Network(spec.topology, constants, tcp=spec.tcp, dilation=spec.dilation))
     sent = traffic(step, spec.topology, constants)
     bound_by = _bound_by(step, times, sent, spec.topology)
     return Prediction(spec, step, times, sent, bound_by, standing, constants, assumed)
 
 
-def _faults(spec: RunSpec) -> list[str]:
-    faults = []
+def faults(spec: RunSpec) -> list[str]:
+    """Why no such run can be simulated, whatever its profile."""
+    found = []
     if spec.program != "training":
-        faults.append(f"workload={spec.workload.name}: only our own training can be simulated")
+        found.append(f"workload={spec.workload.name}: only our own training can be simulated")
     if spec.events:
-        faults.append("events: the simulator knows no changes of links; leave them out")
+        found.append("events: the simulator knows no changes of links; leave them out")
     if spec.background:
-        faults.append("background: the simulator knows no traffic of others; leave it out")
-    return faults
+        found.append("background: the simulator knows no traffic of others; leave it out")
+    return found
 
 
 def _bound_by(step: StepPlan, times: StepTimes, sent: Traffic, topology: Topology) -> str:

@@ -38,6 +38,8 @@ class Validation:
     errors: tuple[float, ...]
     """Predicted over emulated, less 1."""
     traits: tuple[Mapping[str, Any], ...]
+    wan_errors: tuple[float, ...] = ()
+    """Likewise, of bytes over the WAN, where there is one."""
 
     @property
     def median_error(self) -> float:

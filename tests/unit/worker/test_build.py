@@ -56,6 +56,7 @@ def test_a_possible_spec_has_no_faults() -> None:
         "metric": {"name": "accuracy", "target": 0.97, "higher_is_better": True},
         "uses_feedback": False,
         "computes": True,
+        "epoch_steps": 23,
         "data_hash": None,
         "start_hash": None,
     }

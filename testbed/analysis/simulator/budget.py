@@ -1,0 +1,171 @@
+"""`python -m testbed.analysis budget`: which links do for a step time, by strategy and compressor, and what is sent.
+
+Ranges come from two things: computing was measured several times, and predictions were off by so much where emulated
+runs could tell. A range takes in all measurements, and the middle 90% of those errors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median_high
+from typing import Any
+
+import numpy as np
+
+from testbed.analysis.simulator import calibration
+from testbed.analysis.simulator.calibration import Calibration
+from testbed.analysis.simulator.command import predicted
+from testbed.analysis.simulator.least_links import (
+    Interval,
+    Targets,
+    least_rate,
+    longest_round_trip,
+    rates,
+)
+from testbed.analysis.simulator.plan import strategy_of
+from testbed.analysis.simulator.prediction import KIND, Prediction, faults
+from testbed.core.errors import InputError
+from testbed.core.fusion import BY_TIMES
+from testbed.core.profile import Profile
+from testbed.core.spec import RunSpec
+from testbed.core.uniform_links import uniform_rtt_s, with_wan
+
+COVERED = (0.05, 0.95)
+"""Quantiles of the validation's errors."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Of predictions, as shares: predicted over emulated, less 1; 0 where nothing was validated."""
+
+    low: float = 0.0
+    high: float = 0.0
+
+    @classmethod
+    def of(cls, found: Sequence[float]) -> Errors:
+        if not found:
+            return cls()
+        low, high = np.quantile(np.array(found), COVERED)
+        return cls(float(low), float(high))
+
+    def real(self, values: Sequence[float]) -> Interval:
+        """What predictions from several measurements stand for."""
+        return Interval(median_high(values), min(values) / (1 + self.high), max(values) / (1 + self.low))
+
+
+def answer(question: Mapping[str, Any], calibration_file: Path | None = None) -> dict[str, Any]:
+    """
+    Args:
+        question: {"target_step_s", "rtts_s", "pairs": [{"spec", "profiles": [{"cpu", "device"}, ...]}]}; a pair without
+            profiles is only asked whether it can be simulated.
+
+    Raises:
+        InputError: it is none.
+    """
+    known = calibration.known(calibration_file)
+    errors, wan_errors = Errors(), Errors()
+    if known.validation is not None:
+        errors, wan_errors = Errors.of(known.validation.errors), Errors.of(known.validation.wan_errors)
+    try:
+        asked_s, rtts_s = float(question["target_step_s"]), [float(rtt_s) for rtt_s in question["rtts_s"]]
+        pairs = [
+            (
+                RunSpec.from_json(pair["spec"]),
+                [(Profile.from_json(one["cpu"]), Profile.from_json(one["device"])) for one in pair.get("profiles", ())],
+            )
+            for pair in question["pairs"]
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"budget: not what is asked of a budget: {type(error).__name__}: {error}") from error
+    targets = Targets(asked_s, asked_s * (1 + errors.low), asked_s * (1 + errors.high))
+    return {
+        "kind": KIND,
+        "validation": {
+            "configurations": 0 if known.validation is None else len(known.validation.errors),
+            "covered": list(COVERED),
+            "step_errors": dataclasses.asdict(errors),
+            "wan_errors": dataclasses.asdict(wan_errors),
+        },
+        "pairs": [_pair(_Pair(spec, profiles, known), targets, rtts_s, errors, wan_errors) for spec, profiles in pairs],
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    spec: RunSpec
+    profiles: list[tuple[Profile, Profile]]
+    known: Calibration
+    _found: dict[tuple[int, float, float], Prediction] = field(default_factory=dict)
+
+    def refusals(self) -> list[str]:
+        found = faults(self.spec)
+        for check in (lambda: strategy_of(self.spec), lambda: uniform_rtt_s(self.spec.topology)):
+            try:
+                check()
+            except InputError as error:
+                found += error.faults
+        if self.spec.strategy.params.get("fusion") == BY_TIMES:
+            found.append(f"strategy.fusion={BY_TIMES}: cuts other buckets for each link; use another rule")
+        if self.spec.scale != 1:
+            found.append(f"workload.scale={self.spec.scale:g}: links are looked for as they are; leave it out")
+        return found
+
+    def at(self, number: int, rate_bit_s: float, rtt_s: float) -> Prediction:
+        """With the profiles of this number."""
+        key = number, rate_bit_s, rtt_s
+        if key not in self._found:
+            spec = dataclasses.replace(self.spec, topology=with_wan(self.spec.topology, rate_bit_s, rtt_s))
+            self._found[key] = predicted(spec, *self.profiles[number], self.known)
+        return self._found[key]
+
+    def _step_s(self, number: int, rate_bit_s: float, rtt_s: float) -> float:
+        return self.at(number, rate_bit_s, rtt_s).times.step_s
+
+    def by_rate(self, rtt_s: float) -> list[Callable[[float], float]]:
+        return [functools.partial(self._step_s, number, rtt_s=rtt_s) for number in range(len(self.profiles))]
+
+    def by_round_trip(self, rate_bit_s: float) -> list[Callable[[float], float]]:
+        return [functools.partial(self._step_s, number, rate_bit_s) for number in range(len(self.profiles))]
+
+    def all_at(self, rate_bit_s: float, rtt_s: float) -> list[Prediction]:
+        return [self.at(number, rate_bit_s, rtt_s) for number in range(len(self.profiles))]
+
+
+def _pair(pair: _Pair, targets: Targets, rtts_s: Sequence[float], errors: Errors, wan_errors: Errors) -> dict[str, Any]:
+    refused = pair.refusals()
+    if refused or not pair.profiles:
+        return {"refused": refused}
+    most_bit_s = rates()[-1]
+    try:
+        points = [_point(pair, targets, rtt_s, errors) for rtt_s in rtts_s]
+        farthest = longest_round_trip(pair.by_round_trip(most_bit_s), targets)
+        found = pair.all_at(most_bit_s, rtts_s[0])
+    except InputError as error:
+        return {"refused": list(error.faults)}
+    compute_s = [one.plan.compute_s for one in found]
+    return {
+        "refused": [],
+        "compute_s": Interval(median_high(compute_s), min(compute_s), max(compute_s)).to_json(),
+        "device_times": "assumed" if found[0].assumed else "measured",
+        "wan_bytes_step": wan_errors.real([one.traffic.wan_wire_bytes for one in found]).to_json(),
+        "payload_bytes_step": median_high(one.traffic.payload_bytes for one in found),
+        "longest_rtt_s": farthest.to_json(),
+        "points": points,
+    }
+
+
+def _point(pair: _Pair, targets: Targets, rtt_s: float, errors: Errors) -> dict[str, Any]:
+    """At one round trip. Where no rate does, the step and its bound are those of the highest."""
+    rate = least_rate(pair.by_rate(rtt_s), targets)
+    there = pair.all_at(rates()[-1] if rate.estimate is None else rate.estimate, rtt_s)
+    return {
+        "rtt_s": rtt_s,
+        "rate_bit_s": rate.to_json(),
+        "step_s": errors.real([one.times.step_s for one in there]).to_json(),
+        "bound_by": there[0].bound_by,
+        "outside_by": list(there[0].standing.outside),
+    }

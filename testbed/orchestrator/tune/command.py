@@ -1,0 +1,157 @@
+"""`longhaul tune`: settings searched for a topology, by time to the target, by bytes until then, or by both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from testbed.core.errors import (
+    EXIT_COMPLETED,
+    EXIT_FAILED,
+    InputError,
+    LonghaulError,
+    MachineError,
+    raise_input_faults,
+)
+from testbed.core.fronts import front
+from testbed.core.reading import printable
+from testbed.core.rundir import write_json
+from testbed.core.spec import RunSpec
+from testbed.orchestrator.config import resolve
+from testbed.orchestrator.kept_runs import KeptRuns
+from testbed.orchestrator.listing import seal_killed
+from testbed.orchestrator.plugin_check import check_parts
+from testbed.orchestrator.seal import give_to_caller
+from testbed.orchestrator.sweep import executors, results
+from testbed.orchestrator.sweep.axes import Axis
+from testbed.orchestrator.sweep.grid import Grid
+from testbed.orchestrator.terminal import say, show, tell
+from testbed.orchestrator.tune.space import SEARCHED, Space, read
+from testbed.orchestrator.tune.table import left_out, trials_table
+from testbed.orchestrator.tune.trials import BYTES, TIME, Trials
+
+OBJECTIVES = {"time": (TIME,), "bytes": (BYTES,), "both": (TIME, BYTES)}
+JOURNAL, TRIALS = "study.journal", "trials.json"
+"""In the folder of results: the study as Optuna writes it, and ours."""
+
+
+def tune(
+    words: Sequence[str],
+    runs_root: Path,
+    *,
+    by: str = "time",
+    count: int = 20,
+    as_json: bool = False,
+    share: bool = False,
+) -> int:
+    """Make the trials that lack, write and tell what came of all, and return the exit status.
+
+    Raises:
+        InputError, MachineError: before anything was built, with every fault at once; or where no more can be made.
+        Interrupted: it was stopped; what was made is there, the table too.
+    """
+    space = _checked(words, runs_root, by=by, count=count)
+    search = _search()
+    kept, folder = KeptRuns(runs_root), runs_root / results.FOLDER / space.name
+    say(f"{space.name}: {count} trials of {len(space.seeds)} runs, by {' and '.join(OBJECTIVES[by])}")
+    found, error = [], None
+    with executors.executor(executors.LOCAL, runs_root, share=share) as place:
+        seal_killed(runs_root)
+        trials = Trials(kept, place, as_json)
+        try:
+            for trial in search(
+                space,
+                OBJECTIVES[by],
+                count,
+                folder / JOURNAL,
+                lambda number, points: trials.outcome(f"trial {number + 1} of {count}", points),
+            ):
+                found.append(trial)
+                say(printable(f"trial {trial.number + 1} of {count}: {trial.label}: {trial.outcome.spoken}"))
+        except LonghaulError as stopped:
+            error = stopped
+    rows = _rows(found, OBJECTIVES[by])
+    content = {"name": space.name, "by": list(OBJECTIVES[by]), "searched": list(space.keys), "trials": rows}
+    _write(space, trials, content, runs_root)
+    if as_json:
+        tell(json.dumps(content, indent=2, allow_nan=False))
+    else:
+        show(trials_table(content))
+    for line in left_out(rows):
+        say(printable(line))
+    say(f"study, table, figures and data: {folder}")
+    if error is not None:
+        raise error
+    return EXIT_COMPLETED if any(row["reached"] for row in rows) else EXIT_FAILED
+
+
+def _search() -> Any:
+    try:
+        from testbed.orchestrator.tune.study import search
+    except ModuleNotFoundError as error:
+        raise MachineError(f"tune: {error}: run make setup") from error
+    return search
+
+
+def _checked(words: Sequence[str], runs_root: Path, *, by: str, count: int) -> Space:
+    """With what all trials have looked at once, before the first."""
+    faults = [] if count >= 1 else [f"--trials {count}: must be at least 1"]
+    if by not in OBJECTIVES:
+        faults.append(f"--by {by}: unknown; known: {', '.join(OBJECTIVES)}")
+    try:
+        space = read(words)
+    except InputError as error:
+        raise InputError(*faults, *error.faults) from error
+    fixed = [f"{key}={value.text}" for key, value in space.fixed.items() if key.split(".")[0] not in SEARCHED]
+    resolved = resolve(fixed, runs_root=runs_root)
+    raise_input_faults([*faults, *resolved.faults])
+    raise_input_faults(_misfits(resolved.spec, by))
+    return space
+
+
+def _misfits(spec: RunSpec, by: str) -> list[str]:
+    if spec.program != "training":
+        return [f"workload={spec.workload.name}: has no target; only our own training is searched"]
+    faults = []
+    if by != "time" and not spec.topology.wan_links:
+        faults.append(f"--by {by}: topo={spec.topo} has no WAN link, whose bytes could be counted; use --by time")
+    if check_parts(spec)["metric"] is None:
+        faults.append(f"workload={spec.workload.name}: has no metric, and so no target that could be reached")
+    return faults
+
+
+def _rows(found: Sequence[Any], objectives: Sequence[str]) -> list[dict[str, Any]]:
+    """One for each trial, as JSON, those of the front marked."""
+    reached = [one for one in found if one.outcome.has_reached]
+    best = set(front([_values(one.outcome.figures, objectives) for one in reached]))
+    return [
+        {
+            "trial": one.number + 1,
+            "values": {key: value.plain for key, value in one.points[0].values.items()},
+            "label": one.label,
+            "figures": one.outcome.figures,
+            "reached": one.outcome.has_reached,
+            "shortfall": one.outcome.shortfall,
+            "why_not": one.outcome.why_not,
+            "verdicts": list(one.outcome.verdicts),
+            "run_ids": list(one.outcome.run_ids),
+            "front": one.outcome.has_reached and _values(one.outcome.figures, objectives) in best,
+        }
+        for one in found
+    ]
+
+
+def _values(figures: Mapping[str, float], objectives: Sequence[str]) -> tuple[float, float]:
+    first, *others = (figures[key] for key in objectives)
+    return first, (others[0] if others else 0.0)
+
+
+def _write(space: Space, trials: Trials, content: Mapping[str, Any], runs_root: Path) -> None:
+    """What is written of a sweep, over all runs of trials, and the trials beside it."""
+    folder = runs_root / results.FOLDER / space.name
+    if trials.standings:
+        results.write(Grid(space.name, tuple(Axis(key, ()) for key in space.keys)), trials.standings, runs_root)
+    write_json(folder / TRIALS, dict(content))
+    give_to_caller(runs_root / results.FOLDER)
