@@ -13,7 +13,7 @@ from testbed.core.rundir import RunDir
 
 TOKENS = 63
 """Of a text, that are decoded."""
-COMPARED = 6
+COMPARED = 16
 """Texts whose tokens are compared with those of exact attention."""
 SEEDS = 3
 """Where all was asked for."""
@@ -36,26 +36,26 @@ class Link:
 
 
 LINKS = {
-    "host": Link("host_link", 0.002, 0.02, 8, "500 Mbit/s, 160 us", 22),
+    "host": Link("host_link", 0.002, 0.02, 16, "500 Mbit/s, 160 us", 50),
     "two data centres": Link(
-        *("wan100m", 0.01, 0.02, 1, "100 Mbit/s, 67 ms", 34),
-        {"SparQ": 50, "InfiniGen, at once": 22, "moved once": 17, "moved once, CacheGen": 17},
+        *("wan100m", 0.01, 0.02, 1, "100 Mbit/s, 67 ms", 45),
+        {"SparQ": 70, "InfiniGen, at once": 35, "moved once": 25, "moved once, CacheGen": 25},
     ),
 }
 ARMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "SparQ": ("sparq", {"components": 8, "budget": 64, "codec": "int4"}),
-    "Quest": ("quest", {"page": 8, "budget": 32, "codec": "int4"}),
-    "Loki": ("loki", {"rank": 16, "budget": 128, "codec": "int4"}),
-    "InfiniGen": ("infinigen", {"reach": "next", "rank": 16, "alpha": 8.0, "budget": 192, "codec": "int4"}),
-    "InfiniGen, at once": (*("infinigen", {"reach": "all", "rank": 16, "alpha": 8.0, "budget": 256, "codec": "int4"}),),
-    "ShadowKV": ("shadowkv", {"rank": 64, "budget": 24, "codec": "int4"}),
+    "SparQ": ("sparq", {"components": 16, "budget": 128, "codec": "int4"}),
+    "Quest": ("quest", {"page": 8, "budget": 48, "codec": "int4"}),
+    "Loki": ("loki", {"rank": 16, "budget": 192, "codec": "int4"}),
+    "InfiniGen": ("infinigen", {"reach": "next", "rank": 16, "alpha": 8.0, "budget": 256, "codec": "int4"}),
+    "InfiniGen, at once": (*("infinigen", {"reach": "all", "rank": 16, "alpha": 8.0, "budget": 384, "codec": "int4"}),),
+    "ShadowKV": ("shadowkv", {"rank": 64, "budget": 32, "codec": "int4"}),
     "dense": ("dense", {"codec": "fp16"}),
     "dense, int4": ("dense", {"codec": "int4"}),
     "moved once": ("once", {"codec": "fp16"}),
     "moved once, CacheGen": ("once", {"codec": "cachegen"}),
 }
-"""With the budgets of `budgets.json` that move the least of those in 4 bits whose token match is 0.96: a point more
-than is asked of a run, which compares few texts."""
+"""With the budgets of `budgets.json` that move the least of those in 4 bits whose token match is 0.975: with those of
+0.96, found on other texts, no method reached the 0.95 that is asked of a run."""
 BASELINES = ("dense", "dense, int4")
 BESIDE = ("InfiniGen, at once", "moved once", "moved once, CacheGen")
 """The first is no paper's; the others need all of the cache's room at the near side."""

@@ -40,7 +40,7 @@ def test_every_run_can_be_built_and_decodes_as_many_tokens_as_its_time_is_of() -
 def test_an_arm_has_a_budget_that_was_measured_to_be_enough(arm: str) -> None:
     selector, setting = ARMS[arm]
     (one,) = [one for one in FOUND[selector] if one["setting"] == setting]
-    assert one["token_match"] >= (0.96 if arm in CANDIDATES else budgets.ENOUGH)
+    assert one["token_match"] >= (0.975 if arm in CANDIDATES else budgets.ENOUGH)
 
 
 def test_the_page_has_the_table_of_budgets() -> None:
