@@ -125,7 +125,7 @@ def test_a_secure_sum_is_the_sum_and_updates_hold_reports_alone(on_two: Outcome,
     secure = _outcome(tmp_path, 4, secure=asked, placement="equal")
     assert _accuracies(secure) == pytest.approx(_accuracies(on_two), abs=0.012)  # four of 360: what is added is rounded
     losses = [[event["train_loss"] for event in one.of("round")] for one in (on_two, secure)]
-    assert losses[0] == pytest.approx(losses[1], rel=2e-3)
+    assert losses[0] == pytest.approx(losses[1], rel=2e-2)  # by the third round, rounding has been learnt from twice
     assert len({event["parameters_crc32"] for event in secure.of("done")}) == 1
     sums = secure.of("secure_round")
     assert [(one["round"], one["survivors"], one["dropped"]) for one in sums] == [
