@@ -27,6 +27,11 @@ class Interval:
     low: float | None
     high: float | None
 
+    def with_estimate(self, value: float) -> Interval:
+        """Another one, which the range takes in."""
+        low = value if self.low is None else min(self.low, value)
+        return Interval(value, low, None if self.high is None else max(self.high, value))
+
     def to_json(self) -> dict[str, Any]:
         return {"estimate": self.estimate, "low": self.low, "high": self.high}
 

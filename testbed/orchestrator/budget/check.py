@@ -24,7 +24,7 @@ def chosen(content: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
     """So many points at which a rate does, from that which sends least to that which sends most, evenly between."""
     found = [
         {"values": row["values"], "strategy": row["strategy"], "compressor": row["compressor"],
-         "gb": row["gb"]["estimate"], "wan_bytes_step": row["wan_bytes_step"], **point}
+         "gb": row["gb"]["estimate"], **point}
         for row in content["pairs"]
         for point in row.get("points", ())
         if point["rate_bit_s"]["estimate"] is not None

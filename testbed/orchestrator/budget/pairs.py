@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from testbed.core.errors import InputError
 from testbed.core.spec import RunSpec
 from testbed.orchestrator.analysis_process import ask_analysis
 from testbed.orchestrator.budget.asked import Asked
-from testbed.orchestrator.calibration import Calibration, repeated
+from testbed.orchestrator.budget.settling import measured, settled
+from testbed.orchestrator.calibration import Calibration
 from testbed.orchestrator.config import resolve
 from testbed.orchestrator.plugin_check import check_all
-from testbed.orchestrator.seal import give_to_caller
 from testbed.orchestrator.sweep.grid import Point
 from testbed.orchestrator.terminal import say
 
@@ -30,16 +30,47 @@ class Pair:
     epoch_steps: int | None = None
     """None: its workload or its strategy has no epochs."""
     profiles: list[Calibration] = field(default_factory=list)
+    near: list[Calibration] | None = None
+    """With what it sends over slow links, where that is not the same."""
     refused: tuple[str, ...] = ()
 
     @property
     def names(self) -> dict[str, str]:
         return {key: self.point.plain[key] for key in ("strategy", "compressor")}
 
-    def question(self) -> dict[str, Any]:
+    def question(self, asked: Asked) -> dict[str, Any]:
+        rtts_s = [one.seconds for one in asked.round_trips]
+        return self._question(self.profiles, rtts_s, [None] * len(rtts_s))
+
+    def measure(self, asked: Asked, repeats: int) -> None:
         assert self.spec is not None
-        profiles = [{"cpu": one.cpu.to_json(), "device": one.device.to_json()} for one in self.profiles]
-        return {"spec": self.spec.to_json(), "profiles": profiles}
+        try:
+            found = measured(self.spec, [one.seconds for one in asked.round_trips], repeats, self._say)
+        except InputError as error:
+            self.refused = tuple(error.faults)
+            return
+        self.profiles, self.near = found.far, found.near
+
+    def settled(self, asked: Asked, near: Sequence[Calibration]) -> list[dict[str, Any]]:
+        """The points with what is sent over their own links."""
+
+        def look(profiles: Sequence[Calibration], rtt_s: float, rate_bit_s: float | None) -> dict[str, Any]:
+            answer = _asked_of_analysis([self._question(profiles, [rtt_s], [rate_bit_s])], asked)
+            found: dict[str, Any] = answer["pairs"][0]["points"][0]
+            return found
+
+        assert self.spec is not None
+        return [settled(self.spec, near, one.seconds, look, self._say) for one in asked.round_trips]
+
+    def _question(
+        self, profiles: Sequence[Calibration], rtts_s: Sequence[float], rates_bit_s: Sequence[float | None]
+    ) -> dict[str, Any]:
+        assert self.spec is not None
+        told = [{"cpu": one.cpu.to_json(), "device": one.device.to_json()} for one in profiles]
+        return {"spec": self.spec.to_json(), "profiles": told, "rtts_s": rtts_s, "rates_bit_s": rates_bit_s}
+
+    def _say(self, words: str) -> None:
+        say(f"{' '.join(f'{key}={name}' for key, name in self.names.items())}: {words}")
 
 
 def resolved(asked: Asked, runs_root: Path) -> list[Pair]:
@@ -78,37 +109,26 @@ def search(pairs: Sequence[Pair], asked: Asked, repeats: int) -> dict[str, Any]:
     """What the analysis says of all that can be simulated, "pairs" in the order of `pairs`; the others are refused.
 
     Args:
-        repeats: how often computing is measured.
+        repeats: how often computing is measured, two at least.
 
     Raises:
         RunError: no answer came.
     """
-    answer = _asked_of_analysis([pair for pair in pairs if not pair.refused], asked)
-    _refuse(pairs, answer)
+    _refuse(pairs, _asked_of_analysis([pair.question(asked) for pair in pairs if not pair.refused], asked))
     open_ = [pair for pair in pairs if not pair.refused]
     if open_:
-        say(f"what {len(open_)} pairs compute is measured {repeats} times each, unless it was; seconds each time")
+        say(f"what {len(open_)} pairs compute is measured {max(2, repeats)} times, unless it was; seconds each time")
     for pair in open_:
-        if pair.spec is not None:
-            _measure(pair, pair.spec, repeats)
+        pair.measure(asked, repeats)
     open_ = [pair for pair in open_ if not pair.refused]
     say(f"looking for the least links of {len(open_)} of {len(pairs)} pairs")
-    answer = _asked_of_analysis(open_, asked)
+    answer = _asked_of_analysis([pair.question(asked) for pair in open_], asked)
     _refuse(pairs, answer)
-    found = dict(zip(map(id, open_), answer["pairs"], strict=True))
-    return {**answer, "pairs": [found.get(id(pair)) for pair in pairs]}
-
-
-def _measure(pair: Pair, spec: RunSpec, repeats: int) -> None:
-    where = " ".join(f"{key}={name}" for key, name in pair.names.items())
-    try:
-        pair.profiles = repeated(spec, repeats, _teller(where), give_to_caller)
-    except InputError as error:
-        pair.refused = tuple(error.faults)
-
-
-def _teller(where: str) -> Callable[[str], None]:
-    return lambda words: say(f"{where}: {words}")
+    for pair, found in zip(open_, answer["pairs"], strict=True):
+        if pair.near is not None and not pair.refused:
+            found["points"] = pair.settled(asked, pair.near)
+    found_of = dict(zip(map(id, open_), answer["pairs"], strict=True))
+    return {**answer, "pairs": [found_of.get(id(pair)) for pair in pairs]}
 
 
 def _refuse(pairs: Sequence[Pair], answer: Mapping[str, Any]) -> None:
@@ -117,11 +137,7 @@ def _refuse(pairs: Sequence[Pair], answer: Mapping[str, Any]) -> None:
         pair.refused = tuple(found["refused"])
 
 
-def _asked_of_analysis(pairs: Sequence[Pair], asked: Asked) -> dict[str, Any]:
-    question = {
-        "target_step_s": asked.target_step_s,
-        "rtts_s": [one.seconds for one in asked.round_trips],
-        "pairs": [pair.question() for pair in pairs],
-    }
+def _asked_of_analysis(questions: Sequence[dict[str, Any]], asked: Asked) -> dict[str, Any]:
+    question = {"target_step_s": asked.target_step_s, "pairs": list(questions)}
     found: dict[str, Any] = ask_analysis("budget", question=question, time_limit_s=TIME_LIMIT_S)
     return found

@@ -91,13 +91,14 @@ def _remarks(content: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> I
         yield "No pair could be looked at."
         return
     yield (
-        "GB are those that leave WAN links, each way, headers counted. Longest round trip: at any rate; none: the step"
-        " is too long however near."
+        "GB are those that leave WAN links, each way, headers counted, at the round trip at which most is sent. Longest"
+        " round trip: at any rate; none: the step is too long however near."
     )
     low, high = known["step_errors"]["low"], known["step_errors"]["high"]
     yield (
-        f"Ranges: {content['measurements']} measurements of computing, and the middle 90% of errors on"
-        f" {known['configurations']} emulated configurations, {low:+.1%} to {high:+.1%}."
+        f"Ranges: {content['measurements']} measurements of computing, and the errors on {known['configurations']}"
+        f" emulated configurations, {low:+.1%} to {high:+.1%}, between which one more lies by a chance of"
+        f" {known['covered']:.0%}."
         if known["configurations"]
         else f"Ranges: {content['measurements']} measurements of computing; the simulator was validated on nothing."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from testbed.orchestrator.sweep.axes import Axis
 from testbed.orchestrator.sweep.grid import Grid
 from testbed.orchestrator.terminal import say, show, tell
 from testbed.orchestrator.tune.space import SEARCHED, Space, read
+from testbed.orchestrator.tune.study import search
 from testbed.orchestrator.tune.table import left_out, trials_table
 from testbed.orchestrator.tune.trials import BYTES, TIME, Trials
 
@@ -53,7 +55,8 @@ def tune(
         Interrupted: it was stopped; what was made is there, the table too.
     """
     space = _checked(words, runs_root, by=by, count=count)
-    search = _search()
+    if importlib.util.find_spec("optuna") is None:
+        raise MachineError("tune: optuna is not installed: run make setup")
     kept, folder = KeptRuns(runs_root), runs_root / results.FOLDER / space.name
     say(f"{space.name}: {count} trials of {len(space.seeds)} runs, by {' and '.join(OBJECTIVES[by])}")
     found, error = [], None
@@ -85,14 +88,6 @@ def tune(
     if error is not None:
         raise error
     return EXIT_COMPLETED if any(row["reached"] for row in rows) else EXIT_FAILED
-
-
-def _search() -> Any:
-    try:
-        from testbed.orchestrator.tune.study import search
-    except ModuleNotFoundError as error:
-        raise MachineError(f"tune: {error}: run make setup") from error
-    return search
 
 
 def _checked(words: Sequence[str], runs_root: Path, *, by: str, count: int) -> Space:

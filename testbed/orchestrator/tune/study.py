@@ -13,11 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import optuna
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
-from optuna.trial import TrialState
-
 from testbed.orchestrator.sweep.grid import Point
 from testbed.orchestrator.tune.space import Space
 from testbed.orchestrator.tune.trials import Outcome
@@ -55,6 +50,11 @@ def search(
         objectives: keys of `Outcome.figures`, which are to be small.
         journal: takes the study as Optuna writes it; of a call before, it is replaced.
     """
+    # brings NumPy, which nothing else on this side needs
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     journal.parent.mkdir(parents=True, exist_ok=True)
     journal.unlink(missing_ok=True)
@@ -71,7 +71,7 @@ def search(
         asked.set_user_attr("run_ids", list(outcome.run_ids))
         if outcome.figures is None:
             asked.set_user_attr("why_not", outcome.why_not)
-            study.tell(asked, state=TrialState.FAIL)
+            study.tell(asked, state=optuna.trial.TrialState.FAIL)
         else:
             asked.set_constraint("target", outcome.shortfall)
             study.tell(asked, [outcome.figures[key] for key in objectives])

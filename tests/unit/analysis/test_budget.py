@@ -59,8 +59,13 @@ def profile(compute_s: float = 0.0) -> dict[str, Any]:
 
 
 def asked(*compute_s: float, rtts_s: tuple[float, ...] = (0.05,), of: RunSpec | None = None) -> dict[str, Any]:
-    pair = {"spec": (of or spec()).to_json(), "profiles": [profile(one) for one in compute_s]}
-    return {"target_step_s": TARGET_S, "rtts_s": list(rtts_s), "pairs": [pair]}
+    pair = {
+        "spec": (of or spec()).to_json(),
+        "profiles": [profile(one) for one in compute_s],
+        "rtts_s": list(rtts_s),
+        "rates_bit_s": [None] * len(rtts_s),
+    }
+    return {"target_step_s": TARGET_S, "pairs": [pair]}
 
 
 @pytest.fixture
@@ -117,14 +122,25 @@ def test_ranges_take_in_how_far_predictions_were_off(tmp_path: Path) -> None:
     path = tmp_path / "validated.json"
     known = Validation(errors, (traits(spec()),) * 3, (0.0, 0.02, 0.02))
     calibration.write(path, Calibration(IDEAL, known))
-    one = found(asked(0.0), path)
+    whole = answer(asked(0.0), path)
+    assert whole["validation"]["covered"] == 0.5 and whole["validation"]["step_errors"] == {"low": -0.1, "high": 0.2}
+    (one,) = whole["pairs"]
     off, rate = Errors.of(errors), one["points"][0]["rate_bit_s"]
-    assert -0.1 < off.low < 0 < off.high < 0.2
+    assert (off.low, off.high) == (-0.1, 0.2)
     # a prediction that is too short by its error asks for a faster link
     assert 1 <= rate["high"] / least_bit_s(0.05, target_s=TARGET_S * (1 + off.low)) <= GRID
     assert 1 <= rate["low"] / least_bit_s(0.05, target_s=TARGET_S * (1 + off.high)) <= GRID
-    sent = one["wan_bytes_step"]
+    sent = one["points"][0]["wan_bytes_step"]
     assert sent["low"] == pytest.approx(sent["estimate"] / 1.02, rel=1e-3) and sent["low"] < sent["high"]
+
+
+def test_at_a_rate_that_is_given_the_step_is_told_and_the_range_takes_it_in(ideal: Path) -> None:
+    question, given_bit_s = asked(0.0), 2 * least_bit_s(0.05)
+    question["pairs"][0]["rates_bit_s"] = [given_bit_s]
+    (point,) = found(question, ideal)["points"]
+    assert point["rate_bit_s"]["estimate"] == point["rate_bit_s"]["high"] == given_bit_s
+    assert 1 <= point["rate_bit_s"]["low"] / least_bit_s(0.05) <= GRID
+    assert point["step_s"]["estimate"] == pytest.approx(0.1 + 0.3 / 2, rel=1e-3)
 
 
 def test_a_possible_link_may_be_none_for_certain(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from testbed.core import rundir
 from testbed.core.profile import CodecTimes, Collective, LayerTimes, Profile
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import cli
-from testbed.orchestrator.budget import pairs
+from testbed.orchestrator.budget import pairs, settling
 from testbed.orchestrator.calibration import Calibration
 from testbed.orchestrator.sweep import executors, making, specs
 from testbed.orchestrator.sweep.estimates import UNKNOWN, Estimate
@@ -26,7 +26,10 @@ COMPUTE_S = {"none": 0.01, "topk": 0.02}
 
 def made_up(spec: RunSpec, times: int, *_: object) -> list[Calibration]:
     """topk sends a tenth."""
-    part = 10 if spec.compressor.name == "topk" else 1
+    return sending(spec, times, 0.1 if spec.compressor.name == "topk" else 1.0)
+
+
+def sending(spec: RunSpec, times: int, part: float) -> list[Calibration]:
     profile = Profile(
         workload="w",
         compressor=spec.compressor.name,
@@ -37,7 +40,7 @@ def made_up(spec: RunSpec, times: int, *_: object) -> list[Calibration]:
         optimizer_s=0.0,
         codec=(CodecTimes(elements=ELEMENTS, rounds=(("compress", 0.0), ("decompress", 0.0))),),
         buckets=(ELEMENTS,),
-        collectives=(Collective(kind="all_reduce", size_bytes=4 * ELEMENTS // part),),
+        collectives=(Collective(kind="all_reduce", size_bytes=round(4 * ELEMENTS * part)),),
     )
     return [Calibration(profile, profile)] * times
 
@@ -50,7 +53,7 @@ def without_measuring(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         return [{"faults": refused.get(spec.compressor.name, []), **answer} for spec in asked]
 
     monkeypatch.setattr(rundir, "RUNTIME_ROOT", tmp_path / "run")
-    monkeypatch.setattr(pairs, "repeated", made_up)
+    monkeypatch.setattr(settling, "repeated", made_up)
     monkeypatch.setattr(pairs, "check_all", checked)
     monkeypatch.setattr(specs, "check_all", checked)
     monkeypatch.setattr(specs, "machine_checks", lambda resolved, runs_root: [])
@@ -76,11 +79,58 @@ def test_rates_bytes_and_cost_of_each_pair(runs: Path, capsys: pytest.CaptureFix
         assert row["compute_s"]["estimate"] == COMPUTE_S[row["compressor"]]
         assert (row["per"], row["steps"]) == ("epoch", EPOCH_STEPS)
         for end in ("low", "estimate", "high"):
-            assert row["gb"][end] == pytest.approx(row["wan_bytes_step"][end] * EPOCH_STEPS / 1e9)
+            assert row["gb"][end] == pytest.approx(row["points"][0]["wan_bytes_step"][end] * EPOCH_STEPS / 1e9)
             assert row["cost"][end] == pytest.approx(0.05 * row["gb"][end])
     assert topk["points"][0]["rate_bit_s"]["estimate"] < none["points"][0]["rate_bit_s"]["estimate"] / 5
     assert found["kind"] == "simulated" and found["validation"]["configurations"] > 0
     assert list(runs.iterdir()) == []
+
+
+@pytest.mark.usefixtures("without_measuring")
+@pytest.mark.parametrize(
+    ("slow", "fast", "changing_bit_s", "least"),
+    [
+        (0.1, 0.5, 8e6, "slow"),  # the other would do above what it needs, too, but that is more
+        (0.1, 0.5, 1e6, "fast"),  # that route is not taken any more where it would do
+        (0.5, 0.1, 9e6, "change"),  # too much is sent below, and would do above, where it is not sent
+        (2000.0, 0.1, 2e9, "change"),  # by the one no rate does
+        (0.1, 2000.0, 1e6, "none"),
+    ],
+)
+def test_what_is_sent_is_that_over_the_links_that_are_found(
+    runs: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    slow: float,
+    fast: float,
+    changing_bit_s: float,
+    least: str,
+) -> None:
+    def part_over(rate_bit_s: float) -> float:
+        return slow if rate_bit_s < changing_bit_s else fast
+
+    def over(spec: RunSpec, times: int, *_: object) -> list[Calibration]:
+        return sending(spec, times, part_over(spec.topology.wan_links[0].forward.rate_bit_s))
+
+    monkeypatch.setattr(settling, "repeated", over)
+    alone = {}
+    for part in (slow, fast):
+        monkeypatch.setattr(settling, "repeated", lambda spec, times, *_, part=part: sending(spec, times, part))
+        (row,) = budget(runs, capsys, "compressor=topk", "topo.lan_rate=30 Gbit/s")["pairs"]
+        alone[part] = row["points"][0]["rate_bit_s"]["estimate"], row["points"][0]["wan_bytes_step"]["estimate"]
+    monkeypatch.setattr(settling, "repeated", over)
+    (row,) = budget(runs, capsys, "compressor=topk", "topo.lan_rate=30 Gbit/s")["pairs"]
+    point = row["points"][0]
+    found = point["rate_bit_s"]["estimate"]
+    if least == "none":
+        assert found is None
+        return
+    if least == "change":
+        assert 1 <= found / changing_bit_s <= 1.05
+    else:
+        assert found == alone[{"slow": slow, "fast": fast}[least]][0]
+    assert point["wan_bytes_step"]["estimate"] == alone[part_over(found)][1]
+    assert point["step_s"]["estimate"] <= 0.4
 
 
 @pytest.mark.usefixtures("without_measuring")
@@ -103,7 +153,7 @@ def test_what_has_no_epochs_is_counted_by_a_thousand_steps(
     monkeypatch.setattr(pairs, "check_all", lambda asked: [{"faults": [], "epoch_steps": None} for _ in asked])
     (row,) = budget(runs, capsys, "compressor=none")["pairs"]
     assert (row["per"], row["steps"], row["cost"]) == ("1000 steps", 1000, None)
-    assert row["gb"]["estimate"] == pytest.approx(row["wan_bytes_step"]["estimate"] / 1e6)
+    assert row["gb"]["estimate"] == pytest.approx(row["points"][0]["wan_bytes_step"]["estimate"] / 1e6)
 
 
 def test_all_faults_at_once(capsys: pytest.CaptureFixture[str]) -> None:

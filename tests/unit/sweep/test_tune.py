@@ -94,7 +94,7 @@ def test_the_search_goes_where_the_target_is_reached_soonest(
     found = tune(runs, capsys, "--trials", "24")
     assert len(found["trials"]) == 24 and found["by"] == ["time_to_target_s"]
     first = best(found)[0]
-    assert first["values"]["compressor"] == "topk" and first["figures"]["time_to_target_s"] < 10.2
+    assert first["values"]["compressor"] == "topk" and first["figures"]["time_to_target_s"] < 10.5
     seconds = [row["figures"]["time_to_target_s"] for row in found["trials"]]
     assert min(seconds) == first["figures"]["time_to_target_s"]
     assert sum(name == "none" for name, _ in settings(there.begun)) == 1, "the same spec is made once"
