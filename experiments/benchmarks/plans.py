@@ -20,8 +20,9 @@ from testbed.core.rundir import RunDir
 WORKERS, BATCH, STEP_S, STEPS, DILATION = 4, 8, 0.4, 8, 2
 WIDENING = "[4,4,4,4,4,4]"
 PLACES = {"gcp4": (1, 2, 3, 7, 8, 9, 10, 11), "dtfm-regional4": (1, 2, 3, 4, 8, 9, 10, 11)}
-"""In the order predicted. Neither network was looked at while the model of a step was corrected."""
-_RUN_S = 70
+"""In the order predicted. No network was looked at while the model of a step was corrected. That the probe took long
+links for slow ones was found by two runs on gcp4; it was corrected on a mesh of 150 ms."""
+_RUN_S = 130
 
 
 def points(*, quick: bool) -> list[Point]:

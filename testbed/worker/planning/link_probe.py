@@ -14,14 +14,15 @@ from testbed.core.parallel.links import Line, fitted, links_to_json, probe_round
 from testbed.core.parallel.problem import LinkMatrix
 from testbed.worker.comm import Communicator
 
-SIZES_BYTES = (1, 16_384, 65_536, 262_144, 1_048_576, 4_194_304)
-"""Of messages, until one takes `LONG_S`."""
-LEAST_SIZES = 3
-"""That are tried, however long they take."""
+SIZES_BYTES = (1, 32_768, 262_144, 2_097_152)
+"""Of messages, until one takes `LONG_S` longer than a byte does; two are tried, however long they take."""
 LONG_S = 0.1
 """Of emulated time."""
+WARM_UPS = 2
+"""Messages of each size that count for nothing: they open TCP's window, which doubles with each round trip. From one
+size to the next it has to grow eightfold, else a long link looks like a slow one."""
 REPEATS = 3
-"""Of each size, whose median counts."""
+"""Of each size after that, whose median counts."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,9 @@ def _measured(comm: Communicator, target: int, dilation: float) -> Line:
     round_trips_s: dict[int, list[float]] = {}
     for size in SIZES_BYTES:
         _announce(comm, target, size)
-        times_s = [_round_trip_s(comm, target, size) / dilation for _ in range(REPEATS + 1)]
-        round_trips_s[size] = times_s[1:]  # the first one opens TCP's window
-        if len(round_trips_s) >= LEAST_SIZES and min(times_s) > LONG_S:
+        times_s = [_round_trip_s(comm, target, size) / dilation for _ in range(WARM_UPS + REPEATS)]
+        round_trips_s[size] = times_s[WARM_UPS:]
+        if min(round_trips_s[size]) > min(round_trips_s[SIZES_BYTES[0]]) + LONG_S:
             break
     comm.send(_size(0), to=target).wait()
     return fitted(round_trips_s)
@@ -118,11 +119,11 @@ def _answer(comm: Communicator, source: int) -> None:
         size = int(announced.item())
         if size == 0:
             return
-        for repeat in range(REPEATS + 2):
-            message = comm.receive(torch.empty(size, dtype=torch.uint8), source=source) if repeat <= REPEATS else None
+        for _ in range(WARM_UPS + REPEATS):
+            message = comm.receive(torch.empty(size, dtype=torch.uint8), source=source)
             comm.send(_byte(), to=source).wait()
-            if message is not None:
-                message.wait()
+            message.wait()
+        comm.send(_byte(), to=source).wait()
 
 
 def _byte() -> Tensor:
