@@ -49,8 +49,8 @@ def test_every_byte_of_a_probe_is_counted(ranks: list[dict[str, Any]]) -> None:
     agreeing = 2 * (P - 1) * 8 * (P * P * 2 + 1) + 2 * (P - 1) * 8
     sent = ranks[0]["probe"]["sent_bytes"]
     assert sum(rank["probe_bytes"] for rank in ranks) == sent + agreeing
-    # of each pair at least: five of 32 KiB and of a byte
-    assert sent >= PAIRS * 5 * (32_768 + 1)
+    # of each pair at least: three of 256 KiB, of 32 KiB and of a byte
+    assert sent >= PAIRS * 3 * (262_144 + 32_768 + 1)
 
 
 def test_rank_0_measures_and_all_have_its_plan(ranks: list[dict[str, Any]]) -> None:

@@ -14,15 +14,18 @@ from testbed.core.parallel.links import Line, fitted, links_to_json, probe_round
 from testbed.core.parallel.problem import LinkMatrix
 from testbed.worker.comm import Communicator
 
-SIZES_BYTES = (1, 32_768, 262_144, 2_097_152)
-"""Of messages, until one takes `LONG_S` longer than a byte does; two are tried, however long they take."""
-LONG_S = 0.1
+SIZES_BYTES = (1, 262_144, 32_768)
+"""Of messages, in this order: a small message tells nothing of the rate while TCP's window is no larger than it."""
+LARGEST_BYTES = 2_097_152
+"""Of messages on links that take 256 KiB in less than `LONG_S` more than a byte."""
+LONG_S = 0.25
 """Of emulated time."""
-WARM_UPS = 2
-"""Messages of each size that count for nothing: they open TCP's window, which doubles with each round trip. From one
-size to the next it has to grow eightfold, else a long link looks like a slow one."""
 REPEATS = 3
-"""Of each size after that, whose median counts."""
+"""Of each size, whose median counts: the last ones, when they are alike."""
+ALIKE = 1.1
+"""Times the shortest. TCP opens its window with each round trip; before that a long link looks like a slow one."""
+MOST_REPEATS = 12
+"""Of each size, whether or not the last ones are alike."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +88,27 @@ def probe(comm: Communicator, regions: Sequence[str], dilation: float = 1.0) -> 
 
 def _measured(comm: Communicator, target: int, dilation: float) -> Line:
     """The side that asks. An announcement of no bytes ends it."""
-    round_trips_s: dict[int, list[float]] = {}
-    for size in SIZES_BYTES:
-        _announce(comm, target, size)
-        times_s = [_round_trip_s(comm, target, size) / dilation for _ in range(WARM_UPS + REPEATS)]
-        round_trips_s[size] = times_s[WARM_UPS:]
-        if min(round_trips_s[size]) > min(round_trips_s[SIZES_BYTES[0]]) + LONG_S:
-            break
+    round_trips_s = {size: _round_trips_s(comm, target, size, dilation) for size in SIZES_BYTES}
+    byte_s, *longer_s = [min(trips_s) for trips_s in round_trips_s.values()]
+    if max(longer_s) < byte_s + LONG_S:
+        round_trips_s[LARGEST_BYTES] = _round_trips_s(comm, target, LARGEST_BYTES, dilation)
     comm.send(_size(0), to=target).wait()
     return fitted(round_trips_s)
+
+
+def _round_trips_s(comm: Communicator, target: int, size: int, dilation: float) -> list[float]:
+    """Of messages of one size, when the window is open. Each says in its first byte whether another follows."""
+    _announce(comm, target, size)
+    message, times_s, more = torch.ones(size, dtype=torch.uint8), list[float](), True
+    while more:
+        more = len(times_s) < REPEATS - 1 or (len(times_s) < MOST_REPEATS - 1 and not _alike(times_s[-REPEATS:]))
+        message[0] = int(more)
+        times_s.append(_round_trip_s(comm, target, message) / dilation)
+    return times_s[-REPEATS:]
+
+
+def _alike(times_s: Sequence[float]) -> bool:
+    return len(times_s) == REPEATS and max(times_s) <= ALIKE * min(times_s)
 
 
 def _announce(comm: Communicator, target: int, size: int) -> None:
@@ -102,8 +117,8 @@ def _announce(comm: Communicator, target: int, size: int) -> None:
     ready.wait()
 
 
-def _round_trip_s(comm: Communicator, target: int, size: int) -> float:
-    answer, message = comm.receive(_byte(), source=target), torch.zeros(size, dtype=torch.uint8)
+def _round_trip_s(comm: Communicator, target: int, message: Tensor) -> float:
+    answer = comm.receive(_byte(), source=target)
     began_s = time.monotonic()
     sent = comm.send(message, to=target)
     answer.wait()
@@ -116,13 +131,14 @@ def _answer(comm: Communicator, source: int) -> None:
     """The side that is asked: each receive is posted before the byte that lets the next message go."""
     while True:
         (announced,) = comm.receive(_size(0), source=source).wait()
-        size = int(announced.item())
+        size, more = int(announced.item()), True
         if size == 0:
             return
-        for _ in range(WARM_UPS + REPEATS):
-            message = comm.receive(torch.empty(size, dtype=torch.uint8), source=source)
+        while more:
+            arriving = comm.receive(torch.empty(size, dtype=torch.uint8), source=source)
             comm.send(_byte(), to=source).wait()
-            message.wait()
+            (message,) = arriving.wait()
+            more = bool(message[0].item())
         comm.send(_byte(), to=source).wait()
 
 
