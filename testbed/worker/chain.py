@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from testbed.worker.activation_cache import ActivationCache
+from testbed.worker.pieces import Piece
 
 
 class Chain(nn.Module):
@@ -63,6 +64,11 @@ class Chain(nn.Module):
     def pieces(self) -> list[nn.Module]:
         """All of the model, in order."""
         return [self.embedding, *self.layers, self.readout]
+
+    def chained(self) -> list[Piece]:
+        """All of the model, as what stages are cut from; layers are the blocks."""
+        layers = [Piece(f"layer {number}", layer, is_block=True) for number, layer in enumerate(self.layers)]
+        return [Piece("embedding", self.embedding), *layers, Piece("readout", self.readout)]
 
     def forward(self, inputs: Tensor, numbers: Tensor | None = None) -> Tensor:
         """

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from testbed.core.federated.partitions import Partition
 from testbed.core.parameter_faults import choice, flag, fraction, number, raise_all
 from testbed.worker.chain import Chain, Readout
+from testbed.worker.pieces import Piece
 from testbed.worker.pretraining import State, weights_hash
 from testbed.worker.workload import NumberedWorkload, partition_fault
 
@@ -49,6 +50,7 @@ class FineTuned(NumberedWorkload):
 
     has_labels: ClassVar[bool] = True
     has_sample_losses: ClassVar[bool] = True
+    has_pieces: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -141,6 +143,16 @@ class FineTuned(NumberedWorkload):
 
     def loss(self, model: nn.Module, batch: Labelled) -> Tensor:
         return nn.functional.cross_entropy(model(batch.inputs, batch.numbers), batch.labels)
+
+    def pieces(self, model: nn.Module) -> list[Piece]:
+        assert isinstance(model, Chain)
+        return model.chained()
+
+    def inputs(self, batch: Labelled) -> Tensor:
+        return batch.inputs
+
+    def loss_of(self, output: Tensor, batch: Labelled) -> Tensor:
+        return nn.functional.cross_entropy(output, batch.labels)
 
     def sample_losses(self, model: nn.Module, batch: Labelled) -> Tensor:
         return nn.functional.cross_entropy(model(batch.inputs, batch.numbers), batch.labels, reduction="none")

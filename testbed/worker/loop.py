@@ -52,12 +52,12 @@ class Training:
         self.comm.stopwatch.began = self._queueing.begin
         self.steps = parts.steps(spec)
         self._sent_bytes = 0
+        self._begun = 0
+        """The step that the strategy has taken first: it counts its own."""
         self.context = self._context()
         self._evaluations = self._new_evaluations()
         self._earlier_evaluations: list[Evaluations | None] = []
         """Of the model before it changed."""
-        self._begun = 0
-        """The step that the strategy has taken first: it counts its own."""
         self._notes: list[dict[str, Any]] = []
         """Of the strategy before the model changed."""
 
@@ -251,6 +251,7 @@ class Training:
     def _switch(self, plan: Plan, step: int) -> dict[str, Any]:
         transform, workload, held = self.parts.transform, self.parts.workload, self._optimizers.held()
         self.parts.strategy.finish()
+        self.parts.strategy.hand_over()
         self._notes += self.parts.strategy.take_notes()
         changed = workload.model(self.spec.seed)  # hooks of the old one stay behind
         changed.load_state_dict(self.model.state_dict())
@@ -262,7 +263,8 @@ class Training:
         self.parts = dataclasses.replace(self.parts, strategy=fresh.strategy, compressor=fresh.compressor)
         self._earlier_evaluations.append(self._evaluations)
         self._evaluations = self._new_evaluations()  # a copy that no strategy has put hooks on
-        self.context, self._begun = self._context(), step + 1
+        self._begun = step + 1
+        self.context = self._context()
         with self._waiting():  # all ranks bind at once
             self.parts.strategy.bind(self.context)
         self._optimizers.carry(held)
@@ -291,6 +293,7 @@ class Training:
             comm=self.comm,
             clock=self.clock,
             prepare=self._optimizers.prepare,
+            begun=self._begun,
         )
 
     def _new_evaluations(self) -> Evaluations | None:

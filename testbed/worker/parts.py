@@ -125,7 +125,8 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
     if not transform.changes_the_model:
         return
     yield from (prefixed("transform", fault) for fault in transform.faults(parts.steps(spec)))
-    if not parts.strategy.takes_transform(at_once=transform.changes_at_once):
+    at_once, keeps = transform.changes_at_once, transform.keeps_parameters
+    if not parts.strategy.takes_transform(at_once=at_once, keeps_parameters=keeps):
         yield f"{name}: changes a model of which strategy={spec.strategy.name} leaves each rank a part; use another"
     if not parts.strategy.trains:
         yield f"{name}: strategy={spec.strategy.name} trains nothing, so that what it leaves would stay as it begins"

@@ -35,6 +35,9 @@ class WorkerContext:
     prepare: Callable[[torch.optim.Optimizer], None] = lambda _: None
     """What an optimizer needs that takes steps beside `optimizer`: see `new_optimizer`."""
 
+    begun: int = 0
+    """Steps that were taken before this binding, when the model was another; a strategy's own begin at 0 again."""
+
     def new_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Of the workload's kind, for a strategy that has some of its own."""
         optimizer = self.workload.optimizer(parameters)
@@ -114,10 +117,13 @@ class Strategy(ABC):
         if batch_size % self.micro_batches:
             yield f"batch_size={batch_size}: cannot be taken in {self.micro_batches} equal parts, as the strategy does"
 
-    def takes_transform(self, *, at_once: bool) -> bool:
+    def takes_transform(self, *, at_once: bool, keeps_parameters: bool) -> bool:
         """Whether the model may be changed by somebody else, before the first step or later.
 
-        For later every rank must have all of it after `settle`, in modules that it computes with.
+        For later every rank must have all of it after `finish`, in modules that it computes with.
+
+        Args:
+            keeps_parameters: all of them stay those of the workload's model.
         """
         return True
 
@@ -177,6 +183,10 @@ class Strategy(ABC):
     def finish(self) -> None:
         """Complete what is in flight; called once, after the last step. Its bytes and time are reported apart."""
         return
+
+    def hand_over(self) -> None:  # noqa: B027 - most have all of it on every rank
+        """After `finish`, where a changed model goes on: give every rank what optimizers keep of parameters that the
+        next binding may have it train."""
 
     def state_dict(self) -> dict[str, Any]:
         return {}

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from testbed.worker.chain import Chain
 from testbed.worker.fine_tuning import Labelled
+from testbed.worker.pieces import Piece
 from testbed.worker.workload import NumberedWorkload
 from tests.unit.worker import chained
 
@@ -16,6 +17,7 @@ from tests.unit.worker import chained
 class ChainedModel(NumberedWorkload):
     metric = None
     has_labels = True
+    has_pieces = True
 
     def __init__(self, *, optimizer: str = "sgd") -> None:
         self._kind = optimizer
@@ -42,6 +44,16 @@ class ChainedModel(NumberedWorkload):
 
     def loss(self, model: nn.Module, batch: Labelled) -> Tensor:
         return chained.loss(model, batch)
+
+    def pieces(self, model: nn.Module) -> list[Piece]:
+        assert isinstance(model, Chain)
+        return model.chained()
+
+    def inputs(self, batch: Labelled) -> Tensor:
+        return batch.inputs
+
+    def loss_of(self, output: Tensor, batch: Labelled) -> Tensor:
+        return nn.functional.cross_entropy(output, batch.labels)
 
     def evaluate(self, model: nn.Module) -> float:
         raise NotImplementedError("it has no metric")

@@ -36,8 +36,9 @@ TIMEOUT_S = 100.0
 """Of a collective, or of ranks that meet: they load torch for seconds first, and not all of them at once."""
 COMPRESSORS = ("fp16", "int8", "none", "powersgd", "sz3", "topk")
 """One of each kind; the law book holds every member to its laws on gloo."""
-STRATEGIES = tuple(sorted(path.stem for path in (CONF / "strategy").glob("*.yaml") if path.stem != "kv_transfer"))
-"""Those that train."""
+_APART = ("kv_transfer", "pipetransformer")
+STRATEGIES = tuple(sorted(path.stem for path in (CONF / "strategy").glob("*.yaml") if path.stem not in _APART))
+"""Those that train, each class once."""
 
 
 def part(kind: str, name: str, params: dict[str, Any] | None = None) -> Part:

@@ -11,6 +11,7 @@ from torch import Tensor
 from testbed.core.parallel.schedules import Action
 from testbed.worker.clock import PhaseClock
 from testbed.worker.pipeline.boundary import Receiver, Sender, finish_all
+from testbed.worker.pipeline.frozen_part import FrozenPart
 from testbed.worker.pipeline.gradients import Gradients
 from testbed.worker.pipeline.stage_times import StageTimes
 from testbed.worker.pipeline.stages import Stage
@@ -40,7 +41,13 @@ class Executor:
         workload: Workload,
         clock: PhaseClock,
         times: StageTimes,
+        frozen: FrozenPart | None = None,
     ) -> None:
+        """
+        Args:
+            frozen: of the first stage, what is looked up.
+        """
+        self._frozen = frozen
         self._actions, self._workload, self._clock, self._times = actions, workload, clock, times
         self._stages = {stage.number: stage for stage in stages}
         self._ends, self._gradients = ends, gradients
@@ -85,8 +92,12 @@ class Executor:
             given = self._workload.inputs(parts[number])
         else:
             given = ends.activations_in.receive(step, number).requires_grad_(stage.passes_gradients)
-        with self._clock.phase("forward", self._times.forward_s(action.stage)), torch.set_grad_enabled(stage.learns):
-            made: Tensor = stage.module(given)
+        looked_up = self._frozen if ends.activations_in is None else None
+        batch = parts[number] if parts is not None else None
+        spared = [] if looked_up is None else looked_up.spared(batch)
+        seconds = self._times.forward_s(action.stage, spared)
+        with self._clock.phase("forward", seconds), torch.set_grad_enabled(stage.learns):
+            made = stage.module(given) if looked_up is None else looked_up.through(stage.module, batch, given)
             if ends.activations_out is None:
                 assert parts is not None, "the last stage draws the batch"
                 made = self._workload.loss_of(made, parts[number]) / self._micro_batches

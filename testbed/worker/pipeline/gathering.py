@@ -63,9 +63,8 @@ class Gathering:
     def settle(self) -> None:
         """Bring all trained parameters to rank 0; all ranks at once."""
         peers, rank = self._comm.peers(self._channel), self._comm.rank
-        own = self._plan.coordinates(rank)[2]
         for part in self._parts:
-            part.split.put(own, part.part.detach())
+            part.split.put(self._plan.coordinates(rank)[2], part.part.detach())
         try:
             if rank == 0:
                 self._take(peers)
@@ -76,7 +75,7 @@ class Gathering:
 
     def spread(self) -> None:
         """Give every rank what rank 0 has."""
-        if self._plan.pp == self._plan.tp == 1:
+        if self._plan.dp == self._comm.world_size:
             return  # all have it
         flat = torch.cat([p.detach().view(-1) for p in self._trained])
 

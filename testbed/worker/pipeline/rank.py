@@ -12,11 +12,13 @@ from compressors.base import Compressor, Layout
 from testbed.core.parallel.plan import Plan
 from testbed.core.parallel.schedules import actions
 from testbed.worker.buckets import Bucket
+from testbed.worker.clock import WAITING
 from testbed.worker.collectives.choice import Collectives
 from testbed.worker.collectives.group import Group
 from testbed.worker.pieces import Piece
 from testbed.worker.pipeline.boundary import Passage, Receiver, Sender
 from testbed.worker.pipeline.executor import Ends, Executor
+from testbed.worker.pipeline.frozen_part import FrozenPart
 from testbed.worker.pipeline.gathering import Gathering
 from testbed.worker.pipeline.gradients import Averaged, Gradients, Summed, groups_of, layouts_of
 from testbed.worker.pipeline.stage_times import StageTimes
@@ -48,8 +50,54 @@ def names_of(model: nn.Module, stages: Sequence[Stage]) -> dict[nn.Parameter, st
 
 def rank_layouts(context: WorkerContext, plan: Plan, pieces: Sequence[Piece], bucket_bytes: int) -> list[Layout]:
     """Of what this rank would reduce in a run."""
+    if plan.dp == 1 or context.rank >= plan.world_size:
+        return []
     stages = stages_of(plan, context.rank, pieces, shards_of(context, plan))
-    return layouts_of(stages, bucket_bytes, names_of(context.model, stages)) if plan.dp > 1 else []
+    return layouts_of(stages, bucket_bytes, names_of(context.model, stages))
+
+
+def samples_of_replica(plan: Plan, context: WorkerContext) -> int:
+    """Of a step: replicas share what all ranks' batches have, ranks that wait included."""
+    return context.spec.batch_size * context.spec.workers // plan.dp
+
+
+class WaitingRank:
+    """One that a plan has no stages for. It waits for rank 0 step by step, and gets the model when all do."""
+
+    reducer = None
+    collectives = None
+
+    def __init__(self, context: WorkerContext, plan: Plan, pieces: Sequence[Piece], optimizer: torch.optim.Optimizer):
+        self._context, self._optimizer = context, optimizer
+        self._gathering = Gathering(context, plan, pieces, [], None, _GATHERING)
+
+    def step(self, step: int) -> float | None:
+        """
+        Raises:
+            CollectiveError: rank 0 does not say that the step is over.
+        """
+        clock = self._context.clock
+        clock.mark()
+        with clock.phase(WAITING):
+            self._context.comm.receive(torch.empty(1, dtype=torch.uint8), source=0).wait()
+        self._optimizer.step()  # of nothing: it has no gradients
+        return None
+
+    def settle(self) -> None:
+        """Rank 0 takes nothing from it."""
+
+    def finish(self) -> None:
+        self._gathering.spread()
+
+    def told(self) -> list[nn.Parameter]:
+        """See `PipelineRank.told`."""
+        return []
+
+    def state_dict(self) -> list[Tensor]:
+        return []
+
+    def load_state_dict(self, parts: Sequence[Tensor]) -> None:
+        """It has none."""
 
 
 class PipelineRank:
@@ -80,8 +128,9 @@ class PipelineRank:
         self._parts = [part for stage in self.stages for part in stage.parts]
         _put_in_place(optimizer, {part.split.whole: part.part for part in self._parts})
         self._times = StageTimes(context.clock.times, context.model, pieces, plan, context.spec.batch_size)
-        self._samples = context.spec.batch_size * plan.pp * plan.tp
+        self._samples = samples_of_replica(plan, context)
         self._step = 0
+        self._waiting = range(plan.world_size, context.comm.world_size)
         self.reducer, self.collectives = self._averaging(compressor, collective)
         workload, spec = context.workload, context.spec
         example = workload.batch(0, rank=0, world_size=1, batch_size=plan.micro_batch, seed=spec.seed)
@@ -94,6 +143,7 @@ class PipelineRank:
             workload,
             context.clock,
             self._times,
+            FrozenPart.of(context.model, plan),
         )
         self._gathering = Gathering(context, plan, pieces, self.stages, shards, _GATHERING)
         self._settled = True
@@ -109,7 +159,12 @@ class PipelineRank:
         with clock.phase("optimizer", self._times.optimizer_s(self._wholes)):
             self._optimizer.step()
         self._executor.finish()
+        self._call_waiting()
         return loss
+
+    def told(self) -> list[nn.Parameter]:
+        """Trained parameters that this rank alone tells others of: those of its stages, in the first replica."""
+        return [parameter for stage in self.stages for parameter in stage.alike] if self._replica == 0 else []
 
     def settle(self) -> None:
         if not self._settled:
@@ -129,6 +184,14 @@ class PipelineRank:
         for part, kept in zip(self._parts, parts, strict=True):
             part.part.copy_(kept)
         self._settled = False
+
+    def _call_waiting(self) -> None:
+        """The step is over, as ranks that wait are told by rank 0, a byte each."""
+        comm = self._context.comm
+        if comm.rank == 0:
+            calls = [comm.send(torch.zeros(1, dtype=torch.uint8), to=rank) for rank in self._waiting]
+            for call in calls:
+                call.wait()
 
     def _drawn(self, step: int) -> list[Batch] | None:
         """The replica's micro-batches, which its first stage and its last need: each draws them itself."""

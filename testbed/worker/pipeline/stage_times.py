@@ -32,8 +32,12 @@ class StageTimes:
         self._parts = [plan.tp if piece.shared is not None else 1 for piece in pieces]
         self._trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
 
-    def forward_s(self, stage: int) -> float | None:
-        return self._of_stage(self._times.forward_s, self._forward, stage)
+    def forward_s(self, stage: int, spared: Sequence[float] = ()) -> float | None:
+        """
+        Args:
+            spared: of the first pieces of the first stage, the share of samples that they do not see.
+        """
+        return self._of_stage(self._times.forward_s, self._forward, stage, spared)
 
     def backward_s(self, stage: int) -> float | None:
         return self._of_stage(self._times.backward_s, self._backward, stage)
@@ -51,9 +55,13 @@ class StageTimes:
         whole_s = self._times.optimizer_s
         return None if whole_s is None else whole_s * sum(p.numel() for p in trained) / max(1, self._trained)
 
-    def _of_stage(self, whole_s: float | None, weights: Sequence[float], stage: int) -> float | None:
+    def _of_stage(
+        self, whole_s: float | None, weights: Sequence[float], stage: int, spared: Sequence[float] = ()
+    ) -> float | None:
         if whole_s is None:
             return None
         layers, total = self._plan.layers_of_stage(stage, len(weights)), sum(weights)
-        part = sum(weights[layer] / self._parts[layer] for layer in layers) / total if total else 1 / self._plan.stages
+        seen = [1 - spared[layer] if layer < len(spared) else 1.0 for layer in layers]
+        parts = (weights[layer] / self._parts[layer] * share for layer, share in zip(layers, seen, strict=True))
+        part = sum(parts) / total if total else 1 / self._plan.stages
         return whole_s * self._share * part

@@ -16,7 +16,7 @@ from testbed.worker.pipeline.tensor import Part, Shards, Sharing
 @dataclass(frozen=True)
 class Stage:
     number: int
-    module: nn.Module
+    module: nn.Sequential
     alike: tuple[nn.Parameter, ...]
     """Trained, in the model's order; ranks that share the stage have the same ones."""
     parts: tuple[Part, ...]

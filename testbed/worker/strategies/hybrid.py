@@ -16,7 +16,9 @@ from testbed.worker.data_parallel import size_fault
 from testbed.worker.pieces import Piece
 from testbed.worker.pipeline.asked import Asked
 from testbed.worker.pipeline.codecs import codec
-from testbed.worker.pipeline.rank import COLLECTIVES, PipelineRank, rank_layouts
+from testbed.worker.pipeline.elastic import Elastic
+from testbed.worker.pipeline.handing_over import hand_over
+from testbed.worker.pipeline.rank import COLLECTIVES, PipelineRank, WaitingRank, rank_layouts, samples_of_replica
 from testbed.worker.planning.wish import Wish
 from testbed.worker.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.workload import Batch, NumberedWorkload, Workload, parameters_crc32
@@ -54,6 +56,8 @@ class Hybrid(Strategy):
             chosen before the first step, from the model's pieces and from links as probed (docs/plans.md).
         plan_place: of auto and amp, which of their plans; 1 is the best.
         memory: of each device, as text with a unit; plans that need more are not chosen, but by amp.
+        elastic: pipe or data: the pipeline gets shorter as `transform=freeze` freezes layers, and ranks that are left
+            over wait, or make more pipelines (`testbed.worker.pipeline.elastic`); null: the plan stays.
         collective: what averages gradients: ring, two_shot, hierarchical or hierarchical_two_shot.
 
     Raises:
@@ -78,6 +82,7 @@ class Hybrid(Strategy):
         plan: str | None = None,
         plan_place: int = 1,
         memory: str | None = None,
+        elastic: str | None = None,
     ) -> None:
         def asked() -> Asked:
             return Asked(
@@ -88,8 +93,15 @@ class Hybrid(Strategy):
             return Wish(way=plan, place=plan_place, memory=memory)
 
         given = {"pp": pp, "dp": dp, "tp": tp, "micro_batch": micro_batch, "cuts": cuts, "placement": placement}
+
+        def stretching() -> Elastic | None:
+            return None if elastic is None else Elastic(elastic, asked())
+
+        unasked = _faults_of(asked)
         parameter_faults.raise_all(
-            *_faults_of(asked),
+            *unasked,
+            *([] if unasked else _faults_of(stretching)),
+            None if elastic is None or plan is None else f"elastic={elastic}: plan={plan} chooses once; leave out one",
             *(wrong := _faults_of(wish)),
             *([] if wrong else wish().given_faults(given)),
             *_faults_of(lambda: codec(activations)),
@@ -97,16 +109,17 @@ class Hybrid(Strategy):
             parameter_faults.choice("collective", collective, COLLECTIVES),
         )
         self.asked, self.wish, self.activations = asked(), wish(), codec(activations)
+        self.elastic = stretching()
         self.bucket_bytes, self.collective = parse_size_bytes(bucket_size), collective
         self._regions: list[list[int]] = []
-        self._rank: PipelineRank | None = None
+        self._rank: PipelineRank | WaitingRank | None = None
         """None where nothing is networked."""
 
     def place(self, topology: Topology) -> None:
         self._regions = ranks_of_regions(topology)
 
-    def takes_transform(self, *, at_once: bool) -> bool:
-        return at_once and self.asked.tp == 1 and self.wish.way is None
+    def takes_transform(self, *, at_once: bool, keeps_parameters: bool) -> bool:
+        return (at_once or keeps_parameters) and self.asked.tp == 1 and self.wish.way is None
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, traits = type(compressor).__name__, compressor.traits
@@ -123,7 +136,7 @@ class Hybrid(Strategy):
         yield from (f"strategy=hybrid: {fault}; use strategy=ddp" for fault in chains.faults(model, pieces))
         dp = self.asked.dp
         try:
-            dp = dp if self.wish.way else self.asked.plan(pieces, self._regions, 1).dp
+            dp = dp if self.wish.way else self._asked_plan(pieces, 1).dp
         except ValueError as error:
             yield from (f"strategy.{line}" for line in str(error).splitlines())
         if self.wish.way and not (traits.verbatim and self.activations.traits.verbatim):
@@ -143,7 +156,8 @@ class Hybrid(Strategy):
 
     def batch_faults(self, batch_size: int, workers: int) -> Iterator[str]:
         if self.wish.way is None:
-            yield from (f"strategy.{line}" for line in self.asked.batch_faults(batch_size, workers))
+            asked = self.elastic or self.asked
+            yield from (f"strategy.{line}" for line in asked.batch_faults(batch_size, workers))
 
     def bind(self, context: WorkerContext) -> None:
         self._context = context
@@ -157,22 +171,13 @@ class Hybrid(Strategy):
         plan = self._planned(context, pieces)
         self._layouts = rank_layouts(context, plan, pieces, self.bucket_bytes)
         if context.comm.networked:
-            self._rank = PipelineRank(
-                context,
-                plan,
-                pieces,
-                optimizer=self._optimizer,
-                compressor=self.compressor,
-                activations=self.activations,
-                collective=self.collective,
-                bucket_bytes=self.bucket_bytes,
-            )
+            self._rank = self._rank_of(context, plan, pieces)
         if context.rank == 0:
-            self._notes.append(_told(plan, context.spec.batch_size))
+            self._notes.append(_told(plan, samples_of_replica(plan, context)))
         context.comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
 
     def step(self, batch: Batch, step: int) -> StepStats:
-        return StepStats(self._alone(batch) if self._rank is None else self._rank.step(step))
+        return StepStats(self._alone(batch) if self._rank is None else self._rank.step(self._context.begun + step))
 
     def settle(self) -> None:
         if self._rank is not None:
@@ -181,6 +186,10 @@ class Hybrid(Strategy):
     def finish(self) -> None:
         if self._rank is not None:
             self._rank.finish()
+
+    def hand_over(self) -> None:
+        if self._rank is not None and self.elastic is not None:
+            hand_over(self._context, self._optimizer, self._rank.told())
 
     def layouts(self) -> list[Layout]:
         return self._layouts
@@ -212,11 +221,28 @@ class Hybrid(Strategy):
 
     def _planned(self, context: WorkerContext, pieces: Sequence[Piece]) -> Plan:
         if self.wish.way is None:
-            return self.asked.plan(pieces, self._regions, context.spec.batch_size)
+            return self._asked_plan(pieces, context.spec.batch_size)
         decision = self.wish.decide(context, self.asked.schedule, self.collective)
         if context.rank == 0:
             self._notes += decision.notes
         return decision.plan
+
+    def _asked_plan(self, pieces: Sequence[Piece], batch_size: int) -> Plan:
+        return (self.elastic or self.asked).plan(pieces, self._regions, batch_size)
+
+    def _rank_of(self, context: WorkerContext, plan: Plan, pieces: Sequence[Piece]) -> PipelineRank | WaitingRank:
+        if context.rank >= plan.world_size:
+            return WaitingRank(context, plan, pieces, self._optimizer)
+        return PipelineRank(
+            context,
+            plan,
+            pieces,
+            optimizer=self._optimizer,
+            compressor=self.compressor,
+            activations=self.activations,
+            collective=self.collective,
+            bucket_bytes=self.bucket_bytes,
+        )
 
     def _alone(self, batch: Batch) -> float:
         """A rank's batch through the whole model, by which its times are measured."""
@@ -231,15 +257,15 @@ class Hybrid(Strategy):
         return float(loss.detach())
 
 
-def _told(plan: Plan, batch_size: int) -> dict[str, Any]:
-    """The event of a plan that is executed."""
+def _told(plan: Plan, samples: int) -> dict[str, Any]:
+    """The event of a plan that is executed, of which each replica has so many samples a step."""
     return {
         "event": "pipeline",
         "pp": plan.pp,
         "dp": plan.dp,
         "tp": plan.tp,
         "micro_batch": plan.micro_batch,
-        "micro_batches": batch_size * plan.pp * plan.tp // plan.micro_batch,
+        "micro_batches": samples // plan.micro_batch,
         "schedule": plan.schedule,
         "cuts": list(plan.cuts),
         "placement": list(plan.placement),

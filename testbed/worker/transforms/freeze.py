@@ -33,7 +33,8 @@ class Freeze(Transform):
     asked for is the one that runs, and a process caches for itself alone. Compressors begin anew at each change.
 
     With `policy=grad_norm` the gradients are those that the optimizer takes; of all its steps in an epoch the squares
-    are summed. Rank 0's count, told to all: 8 bytes a layer to each other rank, once an epoch.
+    are summed. The largest of any rank counts, found by an all-reduce of 8 bytes a layer once an epoch: a rank of a
+    pipeline has gradients of its own stages alone.
 
     Args:
         policy: schedule, grad_norm or none; `core.freezing` has the rules.
@@ -207,12 +208,12 @@ class Freeze(Transform):
         self._squares = {}
 
     def _norms(self) -> list[float]:
-        """Of each layer's gradients in this epoch, 2-norms, as rank 0 has them; of frozen layers 0."""
+        """Of each layer's gradients in this epoch, 2-norms, the largest of any rank; of frozen layers 0."""
         told = torch.zeros(self._policy().layers, dtype=torch.float64)
         for place, square in self._squares.items():
             told[place] = square.sqrt()
         with self._context.waiting():
-            self._context.comm.broadcast(told).wait()
+            self._context.comm.all_reduce(told, op="max").wait()
         self._squares = {}
         norms: list[float] = told.tolist()
         return norms
