@@ -239,7 +239,7 @@ def test_who_dies_frees_its_client_and_may_come_back() -> None:
         fast.advance(31)
         fast.advance(32)
         back = played.workers[1]
-        assert back.receive() >= 31, "with the first version after it has come"
+        assert back.receive() >= 30, "with the version of when it was let in, which may be before the next update"
         version, has = back.version or 0, [one.detach().clone() for one in back.state.learning]
         assert back.state.owned(1) != fast.state.owned(0)
         for _ in range(40 - 32):
