@@ -75,10 +75,14 @@ bench: setup ## The project's benchmarks: tables, docs/benchmarks.md, JSON besid
 	$(AS_ROOT) $(BIN)/python experiments/benchmarks/run.py $(BENCH)
 
 .PHONY: reproduce
-reproduce: setup ## A paper's system against its baselines, ten minutes at most; [SYSTEM=dear SEEDS=1, FULL=1] have no limit
-	@trap 'scripts/own.sh experiments/reproductions docs/reproductions runs' EXIT; \
-	$(AS_ROOT) $(BIN)/python experiments/reproductions/run.py $(SYSTEM) \
+reproduce: setup ## Papers' systems against their baselines, ten minutes each at most; [SYSTEM=dear AGAIN=1 SEEDS=1, FULL=1] have no limit
+	@trap 'scripts/own.sh experiments/reproductions docs README.md runs' EXIT; \
+	$(AS_ROOT) $(BIN)/python experiments/reproductions/run.py $(SYSTEM) $(if $(filter-out 0,$(AGAIN)),--again) \
 		$(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(SEEDS)),--seeds) $(REPRODUCE)
+
+.PHONY: site
+site: setup ## The documentation as a site in build/site, every link checked; fetches nothing
+	 'scripts/own.sh build' EXIT; 0BIN)/python scripts/make_site.py
 
 .PHONY: lint
 lint: setup ## Style, types, import contracts, and what must not be in the tree

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benchmarks.cells import number, table
-from experiments.reproductions import outcome, page
+from experiments.reproductions import outcome, overview, page
 from experiments.reproductions.outcome import found_of
-from experiments.reproductions.runs import Asked, Kept, ask_all, make
-from experiments.reproductions.system import FOLDER, PAGES, System, Trial, find_systems
+from experiments.reproductions.plan import Plan, all_plans, beyond, plan_line, plan_of
+from experiments.reproductions.runs import Asked, Kept, make
+from experiments.reproductions.system import FOLDER, PAGES, System, find_systems
 from testbed.core.errors import (
     EXIT_COMPLETED,
     EXIT_FAILED,
@@ -30,8 +31,6 @@ from testbed.orchestrator.clone import RUNS_ROOT
 from testbed.orchestrator.listing import seal_killed
 from testbed.orchestrator.seal import give_to_caller
 
-MOST_S = 600.0
-"""Of wall time for one system, unless all of it is asked for."""
 GRACE_S = 30.0
 """What the last run may take beyond that."""
 
@@ -43,20 +42,27 @@ class Places:
     runs: Path = RUNS_ROOT
     results: Path = FOLDER
     pages: Path = PAGES
+    readme: Path = overview.README
+    artifact: Path = overview.ARTIFACT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     asked = _arguments(argv)
-    places = Places(runs=asked.runs, results=asked.results, pages=asked.pages)
+    places = Places(asked.runs, asked.results, asked.pages, asked.readme, asked.artifact)
     try:
+        kept = Kept(places.runs)
         systems = find_systems(asked.system)
+        plans = [plan_of(one, kept, full=asked.full, seeds=asked.seeds, again=asked.again) for one in systems]
+        if len(plans) > 1 or asked.plan:
+            _say(all_plans(plans))
+        if asked.plan:
+            return EXIT_COMPLETED
         contents, failures = [], []
-        for system in systems:
-            content, failed = reproduce(
-                system, places, full=asked.full, seeds=asked.seeds, making=not asked.tables, share=asked.share
-            )
+        for plan in plans:
+            content, failed = carry_out(plan, places, kept, making=not asked.tables, share=asked.share)
             contents.append(content)
             failures += failed
+            _write_overview(places)
     except LonghaulError as error:
         sys.stderr.writelines(f"reproduce: {fault}\n" for fault in error.faults)
         return error.exit_status
@@ -79,11 +85,17 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     extent = parser.add_mutually_exclusive_group()
     extent.add_argument("--full", action="store_true", help="all cases, arms and repeats, however long they take")
     extent.add_argument("--seeds", action="store_true", help="the usual cases and arms with all repeats, likewise")
+    parser.add_argument("--again", action="store_true", help="make runs that are there once more")
+    parser.add_argument("--plan", action="store_true", help="say what would be made and how long it takes, and end")
     parser.add_argument("--tables", action="store_true", help="make no run: write what those that are there say")
     parser.add_argument("--share", action="store_true", help="beside other runs on this machine")
     parser.add_argument("--runs", type=Path, default=RUNS_ROOT, metavar="DIR", help="where runs are kept")
     parser.add_argument("--results", type=Path, default=FOLDER, metavar="DIR", help="takes NAME/result.json")
     parser.add_argument("--pages", type=Path, default=PAGES, metavar="DIR", help="has NAME.md")
+    parser.add_argument("--readme", type=Path, default=overview.README, metavar="FILE", help="has the table of all")
+    parser.add_argument(
+        "--artifact", type=Path, default=overview.ARTIFACT, metavar="FILE", help="has the map of claims"
+    )
     return parser.parse_args(argv)
 
 
@@ -95,6 +107,12 @@ def _say(text: str) -> None:
 def reproduce(
     system: System, places: Places, *, full: bool = False, seeds: bool = False, making: bool, share: bool
 ) -> tuple[dict[str, Any], list[str]]:
+    """The content of the result, and what could not be made; raises as `plan_of` and `carry_out` do."""
+    kept = Kept(places.runs)
+    return carry_out(plan_of(system, kept, full=full, seeds=seeds), places, kept, making=making, share=share)
+
+
+def carry_out(plan: Plan, places: Places, kept: Kept, *, making: bool, share: bool) -> tuple[dict[str, Any], list[str]]:
     """The content of the result, and what could not be made.
 
     Raises:
@@ -102,12 +120,10 @@ def reproduce(
         MachineError: this machine cannot make it now.
         Interrupted: somebody stopped it.
     """
-    kept, asked = Kept(places.runs), ask_all(_trials(system, full=full, seeds=seeds))
-    lacking = [one for one in asked if not kept.is_done(one)]
-    _say(f"{system.name}: {plan_line(lacking, len(asked))}")
-    most_s = None if full or seeds else MOST_S
-    failures = _make(lacking, places.runs, most_s=most_s, share=share) if making and lacking else []
-    found = [found_of(system, one.trial, kept.find(one)) for one in [*asked, *_beyond(system, asked, kept)]]
+    system = plan.system
+    _say(f"{system.name}: {plan_line(plan.lacking, len(plan.asked))}")
+    failures = _make(plan.lacking, places.runs, most_s=plan.most_s, share=share) if making and plan.lacking else []
+    found = [found_of(system, one.trial, kept.find(one)) for one in [*plan.asked, *beyond(plan, kept)]]
     content = outcome.result(system, found)
     folder = places.results / system.folder
     if content["verdict"] is None and (folder / "result.json").exists():
@@ -122,30 +138,10 @@ def reproduce(
     return content, failures
 
 
-def _trials(system: System, *, full: bool, seeds: bool) -> list[Trial]:
-    if not seeds:
-        return system.trials(full)
-    usual = {(trial.case, trial.arm, trial.kind) for trial in system.trials(False)}
-    return [trial for trial in system.trials(True) if (trial.case, trial.arm, trial.kind) in usual]
-
-
-def _beyond(system: System, asked: Sequence[Asked], kept: Kept) -> list[Asked]:
-    """What was not asked for now, but is there: runs of an earlier call with `--full`."""
-    known = {one.trial for one in asked}
-    more = ask_all([trial for trial in system.trials(True) if trial not in known])
-    return [one for one in more if kept.find(one) is not None]
-
-
-def plan_line(lacking: Sequence[Asked], count: int) -> str:
-    """Runs times seconds, before anything is begun."""
-    parts = []
-    for kind in ("emulated", "simulated"):
-        each = [one.trial.seconds for one in lacking if one.trial.kind == kind]
-        if each:
-            parts.append(f"{len(each)} {kind} x {sum(each) / len(each):.0f} s")
-    total_s = sum(one.trial.seconds for one in lacking)
-    there = f"{count - len(lacking)} of {count} runs are there"
-    return f"{there}; to make: {' + '.join(parts)} = about {total_s:.0f} s" if parts else there
+def _write_overview(places: Places) -> None:
+    overview.write(places.results, places.readme, places.artifact)
+    for path in (places.readme, places.artifact):
+        give_to_caller(path)
 
 
 def _make(lacking: Sequence[Asked], runs_root: Path, *, most_s: float | None, share: bool) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from testbed import __version__
-from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, InputError, LonghaulError
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, LonghaulError, raise_input_faults
 from testbed.orchestrator import record_commands, sweep_commands, time_commands
 from testbed.orchestrator.clone import RUNS_ROOT
 from testbed.orchestrator.machine_checks import with_system_directories
@@ -120,10 +120,14 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _add_before_a_run(add: Add) -> None:
     one = add("check", check, "What this machine has and lacks, and what each lack means.")
     one.add_argument("--runs", type=Path, default=RUNS_ROOT, metavar="DIR", help="where runs are to lie")
-    one = add("topologies", topologies, "The topologies there are, or one drawn as text or as SVG.")
+    one = add(
+        "topologies", topologies, "The topologies there are, or one drawn as text or as SVG, or for containerlab."
+    )
     one.add_argument("name", nargs="?", help="the one to draw: a name, or the path of a YAML file")
     one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run, such as workers=6")
     one.add_argument("--svg", type=Path, metavar="FILE", help="draw it into this file instead")
+    one.add_argument("--containerlab", type=Path, metavar="FILE", help="write it as a lab of containerlab instead")
+    one.add_argument("--image", metavar="IMAGE", help="of the lab's nodes; has ip, tc, sysctl and sleep")
 
 
 def _add_dashboard(parser: argparse.ArgumentParser) -> None:
@@ -192,18 +196,23 @@ def topologies(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.topology_svg import write_svg
     from testbed.orchestrator.topology_view import drawing, table
 
+    asked = [(flag, path) for flag, path in (("--svg", parsed.svg), ("--containerlab", parsed.containerlab)) if path]
     if parsed.name is None:
-        if parsed.svg:
-            raise InputError(
-                f"--svg {parsed.svg}: say which topology to draw, as in longhaul topologies us3 --svg FILE"
-            )
+        raise_input_faults(
+            f"{flag} {path}: say which topology, as in longhaul topologies us3 {flag} FILE" for flag, path in asked
+        )
         show(table([compose([f"topo={name}"]).topology for name in names("topo")]))
         return EXIT_COMPLETED
     topology = compose([f"topo={parsed.name}", *parsed.overrides]).topology
     if parsed.svg:
         write_svg(parsed.svg, topology)
         tell(f"{topology.name} is drawn in {parsed.svg}")
-    else:
+    if parsed.containerlab:
+        from testbed.orchestrator import containerlab
+
+        containerlab.write(parsed.containerlab, topology, parsed.image or "")
+        tell(f"{topology.name} is a lab in {parsed.containerlab}: containerlab deploy -t {parsed.containerlab}")
+    if not asked:
         tell(drawing(topology))
     return EXIT_COMPLETED
 

@@ -8,6 +8,7 @@ one for the ranks to meet; `torchrun`'s own is left alone.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import socket
 import struct
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from fcntl import ioctl
 from pathlib import Path
 
-from testbed.core.errors import EXIT_INPUT, InputError
+from testbed.core.errors import InputError, LonghaulError, MachineError
 from testbed.core.telemetry import connect_over_network
 from testbed.worker.session import live
 
@@ -26,6 +27,8 @@ CLONE = Path(__file__).resolve().parents[2]
 PORT = 29600
 WAIT_S = 600.0
 """For an orchestrator, which measures a step before it listens where the device asks for it."""
+OTHER_SIDE = ("duckdb", "hydra", "matplotlib", "omegaconf", "prometheus_client", "pyroute2", "rich")
+"""Packages without which there is no orchestrator and no analysis beside rank 0."""
 _GET_ADDRESS = 0x8915  # SIOCGIFADDR
 
 
@@ -78,6 +81,21 @@ def interface_towards(address: str) -> str:
     raise InputError(f"MASTER_ADDR={address}: no interface has the address it is spoken to with; give --interface")
 
 
+def require_other_side(clone: Path = CLONE) -> None:
+    """
+    Raises:
+        MachineError: this is the worker alone, as the extra `worker` brings it, and so no place for rank 0.
+    """
+    lacking = [name for name in OTHER_SIDE if importlib.util.find_spec(name) is None]
+    lacking += [path for path in ("experiments/conf",) if not (clone / path).is_dir()]
+    if lacking:
+        raise MachineError(
+            f"rank 0 makes the spec and keeps the record, for which this machine lacks {', '.join(lacking)};"
+            " let a machine with a clone and `make setup` be rank 0 (--node-rank 0):"
+            " the worker alone serves for all other ranks"
+        )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="torchrun ... -m testbed.worker torchrun", description=__doc__.split("\n")[0])
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as of longhaul run")
@@ -93,10 +111,12 @@ def join(arguments: list[str]) -> int:
     try:
         place = Place.read(os.environ)
         interface = asked.interface or interface_towards(place.address)
-    except InputError as error:
+        if place.rank == 0:
+            require_other_side()
+    except LonghaulError as error:
         for fault in error.faults:
             sys.stderr.write(f"{fault}\n")
-        return EXIT_INPUT
+        return error.exit_status
     orchestrator = _orchestrator(place, asked) if place.rank == 0 else None
     if orchestrator is not None and (status := orchestrator.poll()) is not None:
         return status  # it has said why
@@ -105,7 +125,7 @@ def join(arguments: list[str]) -> int:
         channel = connect_over_network(place.address, asked.port, WAIT_S)
     except OSError as error:
         sys.stderr.write(f"rank {place.rank}: rank 0 listens at {place.address}:{asked.port} not yet: {error}\n")
-        return EXIT_INPUT
+        return InputError.exit_status
     channel.send({"event": "hello", "rank": place.rank, "host": host, "job": place.job})
     status = live(channel, host, interface)
     if orchestrator is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 import testbed
+from testbed.worker.torchrun import OTHER_SIDE
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -68,3 +71,45 @@ def test_node_s_packages_are_exact_and_locked_and_not_said_to_come_from_anywhere
     for name, version in pins.items():
         assert packages[f"node_modules/{name}"]["version"] == version
     assert all("integrity" in package and "resolved" not in package for package in packages.values())
+
+
+SIDES = {
+    "orchestrator": ("testbed/orchestrator",),
+    "worker": ("testbed/worker", "compressors"),
+    "analysis": ("testbed/analysis",),
+}
+OURS = {"testbed", "compressors", "topologies", "dashboards"}
+ELSEWHERE = {"mininet"}
+"""Comes with the system."""
+BY_NAME = {"pysz", "zfpy", "zstandard", "blosc2", "sklearn"}
+"""Of the worker: loaded or found by their names (compressors/parts/codec_child.py, workload `digits`)."""
+
+
+def imported(folder: Path) -> set[str]:
+    """First names of all imports, those inside functions included."""
+    found: set[str] = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+    return found - set(sys.stdlib_module_names) - OURS - ELSEWHERE
+
+
+@pytest.mark.parametrize("extra", SIDES)
+def test_an_extra_has_what_its_side_imports_and_no_more(extra: str) -> None:
+    names = set().union(*(imported(ROOT / folder) for folder in SIDES[extra])) | (
+        BY_NAME if extra == "worker" else set()
+    )
+    of = importlib.metadata.packages_distributions()
+    needed = {normal(name) for module in names for name in of[module]}
+    pins = {normal(pin.partition("==")[0]) for pin in PROJECT["project"]["optional-dependencies"][extra]}
+    assert needed == pins
+
+
+def test_rank_0_of_a_cluster_asks_for_packages_of_the_other_sides() -> None:
+    of = importlib.metadata.packages_distributions()
+    extras = PROJECT["project"]["optional-dependencies"]
+    others = {normal(pin.partition("==")[0]) for extra in ("orchestrator", "analysis") for pin in extras[extra]}
+    assert {normal(of[module][0]) for module in OTHER_SIDE} <= others

@@ -11,7 +11,6 @@ Everything here is in wall-clock terms: under dilation k the topology given is `
 from __future__ import annotations
 
 import functools
-import math
 import zlib
 from typing import Any
 
@@ -24,13 +23,11 @@ from testbed.orchestrator.emulation.counters import QueueReader
 from testbed.orchestrator.emulation.node import NamespaceNode, Router, WorkerNode, set_sysctls
 from testbed.orchestrator.emulation.port import Port
 from testbed.orchestrator.emulation.shapers import SHAPERS
-from testbed.orchestrator.emulation.shapers.base import Hop, Report
+from testbed.orchestrator.emulation.shapers.base import Hop, Report, limit_packets
 from testbed.orchestrator.emulation.tcp import ROUTER_SYSCTLS, TcpProfile
 from testbed.orchestrator.emulation.wiring import Wiring
 
 WORKER_INTERFACE = "eth0"
-_LEAST_LIMIT_PACKETS = 20_000
-_FRAME_BYTES = 1500
 
 
 class Network:
@@ -186,7 +183,7 @@ class Network:
             arrives_on=arrives_on,
             leaves_on=leaves_on,
             profile=port.profile,
-            limit_packets=_limit_packets(port.profile),
+            limit_packets=limit_packets(port.profile),
             seed=zlib.crc32(f"{self.seed}/{link.name}/{port.source}".encode()),
             dilation=port.dilation,
         )
@@ -215,7 +212,7 @@ class Network:
         if profile.delay_s != before.delay_s:  # a queue of one bandwidth-delay product follows the round trip
             back.change(back.profile, tc.rate_settings(back.profile, rtt_s, self.topology.dilation))
         if profile != before:
-            self.shaper.change((link, source), profile, _limit_packets(profile))
+            self.shaper.change((link, source), profile, limit_packets(profile))
             self._read_delays()
 
     def set_down(self, link: str, down: bool) -> None:
@@ -223,9 +220,3 @@ class Network:
         for port in self.ports:
             if port.link.name == link:
                 self.shaper.set_down((link, port.source), down)
-
-
-def _limit_packets(profile: LinkProfile) -> int:
-    """Four times what is in flight: single packets may be small, and delays jump."""
-    in_flight = profile.rate_bit_s / 8 * (profile.delay_s + profile.jitter_s) / _FRAME_BYTES
-    return max(math.ceil(4 * in_flight), _LEAST_LIMIT_PACKETS)

@@ -68,6 +68,11 @@ def found(
     return Found(asked, None if verdict is None else f"run-{place['case']}-{arm}", verdict, figure, 1.0, quality)
 
 
+def regions(*names: str) -> str:
+    """A page with these regions, empty."""
+    return "".join(f"<!-- {name}: begin -->\n<!-- {name}: end -->\n" for name in names)
+
+
 def _steps(step_s: float) -> Iterator[dict[str, Any]]:
     for step, rank in itertools.product(range(1, 5), range(2)):
         took_s = 10 * step_s if step in (1, 4) else step_s

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from experiments.reproductions import command
-from experiments.reproductions.command import Places, plan_line, reproduce
-from experiments.reproductions.runs import ask_all
+from experiments.reproductions.command import Places, reproduce
+from experiments.reproductions.plan import MOST_S, Plan, all_plans, plan_line, plan_of
+from experiments.reproductions.runs import Kept, ask_all
 from testbed.core.errors import EXIT_INPUT, InputError
-from tests.unit.reproductions.made import make_run, system, trial
+from tests.unit.reproductions.made import make_run, regions, system, trial
 
 TRIALS = [
     *(trial(arm=arm) for arm in ("new", "old", "slow")),
@@ -68,6 +69,33 @@ def test_what_lacks_is_told_in_runs_times_seconds() -> None:
     assert plan_line([], 5) == "5 of 5 runs are there"
 
 
+def test_what_is_there_is_made_no_more_unless_asked(places: Places) -> None:
+    for one in TRIALS[:4]:
+        make_run(places.runs, one)
+    kept = Kept(places.runs)
+    assert [one.trial for one in plan_of(system(TRIALS), kept).lacking] == TRIALS[4:5]
+    assert [one.trial for one in plan_of(system(TRIALS), kept, again=True).lacking] == TRIALS[:5]
+
+
+def test_all_systems_are_told_before_the_first_begins() -> None:
+    asked = ask_all(TRIALS[:3])
+    long = ask_all([trial(seconds=500.0), trial(arm="old", seconds=400.0)])
+    plans = [Plan(system(), asked, asked[:1], MOST_S), Plan(system(), long, long, MOST_S)]
+    assert all_plans(plans).splitlines() == [
+        "made: 2 of 3 runs are there; to make: 1 emulated x 7 s = about 7 s",
+        "made: 0 of 2 runs are there; to make: 2 emulated x 450 s = about 900 s",
+        "all 2 systems: 2 of 5 runs are there; to make: 3 emulated x 302 s = about 907 s,"
+        " of which this call makes about 607 s",
+    ]
+    assert all_plans([Plan(system(), asked, (), None)]) == "made: 3 of 3 runs are there"
+
+
+def test_a_plan_makes_and_writes_nothing(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["dear", "--plan", "--runs", str(places.runs), "--results", str(places.results)]) == 0
+    assert list(places.runs.iterdir()) == [] and not places.results.exists()
+    assert "to make:" in capsys.readouterr().out
+
+
 def test_a_page_without_its_region_is_named(places: Places) -> None:
     (places.pages / "made.md").write_text("# Made\n")
     with pytest.raises(InputError, match=r"made\.md.*reproduction"):
@@ -82,6 +110,11 @@ def test_an_unknown_system_ends_with_the_known_ones(capsys: pytest.CaptureFixtur
 
 def test_the_last_line_says_system_claimed_emulated_verdict(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
     (places.pages / "dear.md").write_text(PAGE)
+    readme, artifact = places.pages / "README.md", places.pages / "artifact.md"
+    readme.write_text(regions("reproductions"))
+    artifact.write_text(regions("claims", "figures"))
     where = ["--runs", str(places.runs), "--results", str(places.results), "--pages", str(places.pages)]
+    where += ["--readme", str(readme), "--artifact", str(artifact)]
     assert command.main(["dear", "--tables", *where]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "dear: claimed 1.83, emulated -, verdict -"
+    assert "| 1.83 | - | - |" in readme.read_text() and "dear: 1.83 times" in artifact.read_text()

@@ -7,8 +7,8 @@ from collections import defaultdict
 
 import pytest
 
-from experiments.reproductions.command import MOST_S
 from experiments.reproductions.dear.declaration import ARMS, MODELS, SLOWLY
+from experiments.reproductions.plan import MOST_S
 from experiments.reproductions.runs import ask_all
 from experiments.reproductions.system import HEADINGS, PAGES, known_systems, load
 

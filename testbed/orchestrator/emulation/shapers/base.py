@@ -5,6 +5,7 @@ Rates are not a shaper's business: they sit on the routers (`emulation.tc`), on 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ FIELDS = (
     "reorder_ratio",
 )
 """Of a `LinkProfile`: what a shaper does, and reads back."""
+_LEAST_LIMIT_PACKETS = 20_000
+_FRAME_BYTES = 1500
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,12 @@ class Hop:
     @property
     def key(self) -> Key:
         return self.link, self.source
+
+
+def limit_packets(profile: LinkProfile) -> int:
+    """Four times what is in flight: single packets may be small, and delays jump."""
+    in_flight = profile.rate_bit_s / 8 * (profile.delay_s + profile.jitter_s) / _FRAME_BYTES
+    return max(math.ceil(4 * in_flight), _LEAST_LIMIT_PACKETS)
 
 
 def asked_of(profile: LinkProfile) -> dict[str, Any]:

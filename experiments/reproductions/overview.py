@@ -1,0 +1,156 @@
+"""All systems in one table, from the results that are recorded: the README's, and the map of docs/artifact.md from
+claims to what makes their figures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.benchmarks import document, harness, tables
+from experiments.benchmarks.cells import number, table
+from experiments.reproductions.outcome import LEAST_RATIO, SHARE_OF_THE_GAIN
+from experiments.reproductions.plan import MOST_S
+from experiments.reproductions.system import FOLDER, System, find_systems
+from testbed.core.errors import InputError
+from testbed.core.reading import read_object
+from testbed.orchestrator.clone import CLONE
+
+README = CLONE / "README.md"
+ARTIFACT = CLONE / "docs" / "artifact.md"
+README_REGION, CLAIMS_REGION, FIGURES_REGION = "reproductions", "claims", "figures"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A system, and its `result.json`; empty where nothing has been recorded yet."""
+
+    system: System
+    result: Mapping[str, Any]
+
+    @property
+    def emulated(self) -> float | None:
+        return self.result.get("emulated")
+
+    @property
+    def verdict(self) -> str:
+        return self.result.get("verdict") or "-"
+
+
+def recorded(systems: Sequence[System], results: Path = FOLDER) -> list[Recorded]:
+    """
+    Raises:
+        InputError: a file that is there cannot be read.
+    """
+    found, faults = [], []
+    for system in systems:
+        path = results / system.folder / "result.json"
+        try:
+            found.append(Recorded(system, read_object(path) if path.exists() else {}))
+        except (OSError, ValueError) as error:
+            faults.append(f"{path}: {error}")
+    if faults:
+        raise InputError(*faults)
+    return found
+
+
+def write(results: Path = FOLDER, readme: Path = README, artifact: Path = ARTIFACT) -> None:
+    """Rewrite the regions of both pages from what is recorded.
+
+    Raises:
+        InputError: a page or its region is not there, or a result cannot be read.
+    """
+    all_of = recorded(find_systems(None), results)
+    for path, name, content in (
+        (readme, README_REGION, readme_table(all_of)),
+        (artifact, CLAIMS_REGION, claims_table(all_of)),
+        (artifact, FIGURES_REGION, figures_table()),
+    ):
+        try:
+            path.write_text(document.between(path.read_text(), name, content))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: the table of all systems cannot be written: {error}") from error
+
+
+def readme_table(all_of: Sequence[Recorded]) -> str:
+    """A row for each system."""
+    return table(
+        ("system", "the paper's claim", "claimed", "emulated", "verdict", "about, min", "command"),
+        [
+            (
+                f"[{one.system.name}](docs/reproductions/{one.system.name}.md)",
+                f"{one.system.claim} ({one.system.source})",
+                number(one.system.claimed),
+                number(one.emulated),
+                one.verdict,
+                f"{usual_s(one.system) / 60:.0f}",
+                f"`make reproduce SYSTEM={one.system.name}`",
+            )
+            for one in all_of
+        ],
+    )
+
+
+def usual_s(system: System) -> float:
+    """Of wall time that a call without FULL and SEEDS takes where no run is there yet, about."""
+    return min(sum(trial.seconds for trial in system.trials(False)), MOST_S)
+
+
+def claims_table(all_of: Sequence[Recorded]) -> str:
+    """From a claim to its script, its figure, and how far off the figure may be."""
+    return table(
+        ("claim", "script", "figure", "what is compared", "reproduced from", "recorded", "to the next verdict", "runs"),
+        [
+            (
+                f"{one.system.name}: {one.system.claimed:g} times",
+                f"[declaration.py](../experiments/reproductions/{one.system.folder}/declaration.py)",
+                f"[table](reproductions/{one.system.name}.md#answer)",
+                f"{one.system.figure_name} ({'more' if one.system.higher_is_better else 'less'} is better)",
+                f"{least(one.system):.2f}",
+                f"{number(one.emulated)}, {one.verdict}",
+                _room(one),
+                str(sum(len(ids) for ids in one.result["runs"].values())) if one.result else "-",
+            )
+            for one in all_of
+        ],
+    )
+
+
+def least(system: System) -> float:
+    """The ratio from which the verdict is `reproduced`."""
+    return 1 + SHARE_OF_THE_GAIN * (system.claimed - 1)
+
+
+def _room(one: Recorded) -> str:
+    """By how many per cent the recorded ratio would have to move for another verdict."""
+    if one.emulated is None:
+        return "-"
+    nearest = min((least(one.system), LEAST_RATIO), key=lambda bound: abs(bound / one.emulated - 1))
+    return f"{(nearest / one.emulated - 1) * 100:+.0f} %"
+
+
+def figures_table() -> str:
+    """From a benchmark to the pages with its tables, its figure, and the file both are made from."""
+    return table(
+        ("command", "table", "figure", "about, min", "keeps its points in"),
+        [
+            (
+                f'`make bench BENCH="--only {name}"`',
+                ", ".join(_link(path) for path in _pages(name)),
+                _link(document.DRAWN[name][0]) if name in document.DRAWN else "-",
+                f"{harness.total_s(harness.points_of(name)) / 60:.0f}",
+                f"`experiments/benchmarks/results/{name}.json`",
+            )
+            for name in tables.NAMES
+        ],
+    )
+
+
+def _pages(name: str) -> list[Path]:
+    return [document.ELSEWHERE.get(name, document.PAGE), *(document.SHORT[name][:1] if name in document.SHORT else ())]
+
+
+def _link(path: Path) -> str:
+    return f"[{path.name}]({os.path.relpath(path, ARTIFACT.parent)})"

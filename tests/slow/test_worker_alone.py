@@ -1,0 +1,197 @@
+"""A machine with the wheel and the packages of the extra `worker` alone: it trains beside rank 0 of a clone, with the
+losses of any other, and says why it cannot be rank 0 itself. Neither a network nor root is needed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from testbed.core.errors import EXIT_COMPLETED, EXIT_MACHINE
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
+WORDS = ("topo=lan", "workload=digits", "steps=4", "evaluate_every=2", "compressor=topk")
+LIMIT_S = 200.0
+
+
+def needed(requirement: str, known: set[str]) -> set[str]:
+    """What a requirement brings, by name, itself included."""
+    name = re.split(r"[<>=!~;\[ (]", requirement, maxsplit=1)[0]
+    if name in known:
+        return set()
+    known.add(name)
+    inner = importlib.metadata.requires(name) or []
+    for one in inner:
+        _, _, marker = one.partition(";")
+        if "extra" not in marker and is_installed(one):
+            needed(one, known)
+    return known
+
+
+def is_installed(requirement: str) -> bool:
+    """What is not was left out by its marker, such as packages for other systems."""
+    try:
+        importlib.metadata.distribution(re.split(r"[<>=!~;\[ (]", requirement, maxsplit=1)[0])
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def entries(name: str) -> Iterator[Path]:
+    """What a distribution has put into site-packages, each first-level entry once."""
+    files = importlib.metadata.files(name)
+    assert files, f"{name} does not say which files it has"
+    tops = {file.parts[0] for file in files if file.parts[0] not in ("..", "__pycache__")}
+    base = Path(str(files[0].locate())).parents[len(files[0].parts) - 1]
+    return (base / top for top in sorted(tops))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy: setuptools leaves its own folders where it builds."""
+    source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for name in ("testbed", "compressors", "topologies", "dashboards"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    done = subprocess.run(
+        [*command, "-w", made, source],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (found,) = made.glob("longhaul-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment in which nothing is but the wheel, the extra and what that needs; these as links,
+    since torch alone has hundreds of megabytes."""
+    folder = tmp_path_factory.mktemp("bare")
+    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", folder], timeout=LIMIT_S, check=True)
+    (site,) = folder.glob("lib/python3*/site-packages")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    known: set[str] = set()
+    for pin in extras["worker"]:
+        needed(pin, known)
+    for entry in {entry for name in known for entry in entries(name)}:
+        (site / entry.name).symlink_to(entry)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", site, wheel],
+        env=clean_environment(),
+        timeout=LIMIT_S,
+        check=True,
+    )
+    return folder / "bin" / "python"
+
+
+def clean_environment() -> dict[str, str]:
+    """Without a way to this tree."""
+    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return kept | {"OMP_NUM_THREADS": "1"}
+
+
+def free_port() -> int:
+    """Of three in a row: two for longhaul, one for torchrun."""
+    for first in range(31000 + os.getpid() % 100 * 10, 32700, 3):
+        try:
+            for port in range(first, first + 3):
+                socket.create_server(("", port)).close()
+        except OSError:
+            continue
+        return first
+    raise RuntimeError("no three free ports in a row")
+
+
+def rank(python: Path | str, number: int, port: int, words: Sequence[str], where: Path) -> subprocess.Popen[str]:
+    command = [str(python), "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(number)]
+    command += ["--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--master-port", str(port + 2)]
+    command += ["-m", "testbed.worker", "torchrun", "--port", str(port), *words]
+    return subprocess.Popen(
+        command, cwd=where, env=clean_environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+
+
+def said_by(process: subprocess.Popen[str]) -> str:
+    try:
+        return process.communicate(timeout=LIMIT_S)[0]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_nothing_of_the_other_sides_is_there(bare: Path, tmp_path: Path) -> None:
+    code = "import importlib.util as u; print([m for m in {} if u.find_spec(m)])"
+    others = ["duckdb", "hydra", "matplotlib", "mininet", "netfilterqueue", "optuna", "pyroute2", "scapy", "pytest"]
+    command = [str(bare), "-c", code.format(others)]
+    done = subprocess.run(command, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_module_of_the_worker_and_of_the_compressors_imports(bare: Path, tmp_path: Path) -> None:
+    code = """
+import importlib, pkgutil, sys, compressors, testbed.core, testbed.worker
+for package in (testbed.core, testbed.worker, compressors):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+print(testbed.worker.__file__)
+"""
+    done = subprocess.run(
+        [str(bare), "-c", code],
+        cwd=tmp_path,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).is_relative_to(bare.parents[1])
+
+
+def test_it_trains_beside_rank_0_of_a_clone(bare: Path, tmp_path: Path) -> None:
+    port, runs = free_port(), tmp_path / "runs"
+    first = rank(sys.executable, 0, port, ("--runs", str(runs), *WORDS), ROOT)
+    second = rank(bare, 1, port, (), tmp_path)
+    said = said_by(first), said_by(second)
+    assert (first.returncode, second.returncode) == (EXIT_COMPLETED, EXIT_COMPLETED), said
+    (run,) = runs.iterdir()
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["status"], summary["kind"], summary["workers"], summary["steps"]) == ("completed", "measured", 2, 4)
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    sums = {event["rank"]: event["parameters_crc32"] for event in events if event["event"] == "done"}
+    assert set(sums) == {0, 1} and len(set(sums.values())) == 1
+
+
+def test_rank_0_says_what_it_lacks(bare: Path, tmp_path: Path) -> None:
+    told = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    done = subprocess.run(
+        [str(bare), "-m", "testbed.worker", "torchrun", *WORDS],
+        cwd=tmp_path,
+        env=clean_environment() | told,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == EXIT_MACHINE, done.stderr
+    assert "rank 0 makes the spec and keeps the record" in done.stderr
+    assert "hydra" in done.stderr and "experiments/conf" in done.stderr and "make setup" in done.stderr
+    assert list(tmp_path.iterdir()) == []
