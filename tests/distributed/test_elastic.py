@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from testbed.core.errors import InputError
 from testbed.core.spec import Part, RunSpec
 from testbed.worker.parts import build_parts
+from testbed.worker.strategies.hybrid import Hybrid
 from tests.distributed.harness import Outcome, make_spec, part, run
 from tests.unit.worker.chained import SAMPLES
 
@@ -84,3 +87,24 @@ def test_what_elastic_cannot_do_is_refused_at_once() -> None:
         build_parts(spec("data", strategy_params=given))
     for fault in ("dp=1: elastic says", "cuts=[0, 2, 4, 6]: elastic says", "placement=[0, 1, 2, 3]", "plan=auto"):
         assert fault in str(caught.value), fault
+
+
+class DiesHandingOver(Hybrid):
+    """Whose rank 1 is gone when the second plan takes over from the first."""
+
+    def hand_over(self) -> None:
+        if self._context.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().hand_over()
+
+
+def test_who_is_gone_at_a_transition_is_an_error_of_all_others_that_says_where(tmp_path: Path) -> None:
+    whole = spec("data")
+    target = f"{__name__}.{DiesHandingOver.__name__}"
+    found = run(dataclasses.replace(whole, strategy=dataclasses.replace(whole.strategy, target=target)), tmp_path)
+    assert found.status[1] == -signal.SIGKILL and 0 not in found.status.values()
+    said = {fault["rank"]: fault["message"] for fault in found.of("fault")}
+    assert set(said) == {0, 2, 3}
+    for message in said.values():
+        assert f"failed in step {EPOCH + 1} " in message and "all_reduce" in message
+    assert not found.of("done") and {note["frozen"] for note in found.of("freeze")} <= {FROZEN[0]}
