@@ -82,7 +82,7 @@ reproduce: setup ## Papers' systems against their baselines, ten minutes each at
 
 .PHONY: site
 site: setup ## The documentation as a site in build/site, every link checked; fetches nothing
-	 'scripts/own.sh build' EXIT; 0BIN)/python scripts/make_site.py
+	@trap 'scripts/own.sh build' EXIT; $(BIN)/python scripts/make_site.py
 
 .PHONY: lint
 lint: setup ## Style, types, import contracts, and what must not be in the tree

@@ -5,12 +5,13 @@ whose own verdict is `invalid` count for nothing, and a case counts only where e
 so that a strong one cannot be missing. Where a reference is declared, an arm counts only if its mean quality, over the
 seeds that both have, is at most `margin_points` below the reference's; nothing does if the reference itself is so far
 below another baseline. (This clause came after DeAR and the K-FAC systems were measured, which have no reference.)
-`emulated` is the largest of these ratios over the cases. With the claimed ratio
-c, which stands for a gain of c - 1:
+Where all candidates of a case are too low by that, and no case has a ratio, the claim was not met: `not`, with no
+`emulated`. (This one came with PipeTransformer, whose paper says that accuracy is held.) `emulated` is the largest of
+these ratios over the cases. With the claimed ratio c, which stands for a gain of c - 1:
 
     reproduced   emulated is at least 1 + 0.9 (c - 1): nine tenths of the claimed gain
     partly       not so, but above 1.05: better than the best other by more than runs of the same spec differ
-    not          at most 1.05
+    not          at most 1.05, or the reference's quality was not held
 
 Simulated runs stand in the page's table and decide nothing.
 """
@@ -107,12 +108,18 @@ def _seed(trial: Trial) -> str:
     return next((word.removeprefix("seed=") for word in trial.overrides if word.startswith("seed=")), "")
 
 
-def ratio(system: System, found: Sequence[Found], case: str, kind: str) -> Ratio | None:
-    """None where no candidate has a run that counts, or a baseline that was asked for has none."""
+def ratio(system: System, found: Sequence[Found], case: str, kind: str, *, held: bool = True) -> Ratio | None:
+    """None where no candidate has a run that counts, or a baseline that was asked for has none.
+
+    Args:
+        held: False: candidates count whatever their quality.
+    """
     sides = sides_of(system, found, case, kind)
     if any(one is None for arm, one in sides.items() if arm in system.baselines):
         return None
-    good = [one for one in sides.values() if one is not None and holds(system, one, sides, kind)]
+    known = [one for one in sides.values() if one is not None]
+    free = () if held else system.candidates
+    good = [one for one in known if one.arm in free or holds(system, one, sides, kind)]
     candidate = _best(system, [one for one in good if one.arm in system.candidates])
     baseline = _best(system, [one for one in good if one.arm in system.baselines])
     if candidate is None or baseline is None:
@@ -146,21 +153,25 @@ def _best(system: System, sides: Sequence[Side]) -> Side | None:
     return min(sides, key=lambda one: sign * one.figure, default=None)
 
 
-def ratios(system: System, found: Sequence[Found], kind: str) -> list[Ratio]:
+def ratios(system: System, found: Sequence[Found], kind: str, *, held: bool = True) -> list[Ratio]:
     """Of all cases that have one."""
     cases = dict.fromkeys(one.trial.case for one in found)
-    each = (ratio(system, found, case, kind) for case in cases)
+    each = (ratio(system, found, case, kind, held=held) for case in cases)
     return [one for one in each if one is not None]
 
 
-def largest(system: System, found: Sequence[Found], kind: str) -> Ratio | None:
-    return max(ratios(system, found, kind), key=lambda one: one.value, default=None)
+def largest(system: System, found: Sequence[Found], kind: str, *, held: bool = True) -> Ratio | None:
+    return max(ratios(system, found, kind, held=held), key=lambda one: one.value, default=None)
 
 
-def verdict_of(claimed: float, emulated: float | None) -> str | None:
-    """One of `VERDICTS`, by the rule above; None where nothing was emulated that counts."""
+def verdict_of(claimed: float, emulated: float | None, *, too_low: bool = False) -> str | None:
+    """One of `VERDICTS`, by the rule above; None where nothing was emulated that counts.
+
+    Args:
+        too_low: candidates were compared, and did not hold the reference's quality.
+    """
     if emulated is None:
-        return None
+        return "not" if too_low else None
     if emulated >= 1 + SHARE_OF_THE_GAIN * (claimed - 1):
         return "reproduced"
     return "partly" if emulated > LEAST_RATIO else "not"
@@ -169,6 +180,7 @@ def verdict_of(claimed: float, emulated: float | None) -> str | None:
 def result(system: System, found: Sequence[Found]) -> dict[str, Any]:
     """The content of `result.json`, with exactly `RESULT_KEYS`."""
     best = largest(system, found, "emulated")
+    too_low = None if best is not None else largest(system, found, "emulated", held=False)
     emulated = None if best is None else best.value
     return {
         "system": system.name,
@@ -180,8 +192,8 @@ def result(system: System, found: Sequence[Found]) -> dict[str, Any]:
             "candidate": _ids(found, system.candidates),
         },
         "emulated": None if emulated is None else round(emulated, 4),
-        "verdict": verdict_of(system.claimed, emulated),
-        "condition": "; ".join([system.setting, *_remarks(system, best, found)]),
+        "verdict": verdict_of(system.claimed, emulated, too_low=too_low is not None),
+        "condition": "; ".join([system.setting, *_remarks(system, best, too_low, found)]),
     }
 
 
@@ -190,8 +202,14 @@ def _ids(found: Sequence[Found], arms: Sequence[str]) -> list[str]:
     return [one.run_id for one in found if one.run_id is not None and one.counts and one.trial.arm in arms]
 
 
-def _remarks(system: System, best: Ratio | None, found: Sequence[Found]) -> list[str]:
+def _remarks(system: System, best: Ratio | None, too_low: Ratio | None, found: Sequence[Found]) -> list[str]:
+    """
+    Args:
+        too_low: the largest ratio of candidates that do not count for their quality, where none does.
+    """
     remarks = []
+    if too_low is not None:
+        remarks.append(f"{too_low.value:.2f} times for {too_low.case}, at a lower quality, so that it does not count")
     if best is not None:
         remarks.append(f"largest for {best.case}, where the best other is {best.baseline.arm}")
         if system.reference is not None:

@@ -47,7 +47,7 @@ def region(system: System, found: Sequence[Found], content: Mapping[str, Any]) -
 
 def cases_table(system: System, found: Sequence[Found]) -> str:
     """A row for each case, emulated ones first. In parentheses behind an arm that is no candidate: how many times
-    better the best candidate is."""
+    better the best candidate is, whatever its quality where none holds the reference's."""
     cases = [
         (kind, case) for kind in KINDS for case in dict.fromkeys(f.trial.case for f in found if f.trial.kind == kind)
     ]
@@ -58,12 +58,13 @@ def cases_table(system: System, found: Sequence[Found]) -> str:
     for kind, case in cases:
         here = [one for one in found if (one.trial.kind, one.trial.case) == (kind, case)]
         best = ratio(system, found, case, kind)
+        shown = best or ratio(system, found, case, kind, held=False)
         rows.append(
             [
                 case,
                 kind,
                 *(system.facts(case, kind).get(name, "-") for name in facts),
-                *(_cell(system, found, best, case, kind, arm) for arm in arms),
+                *(_cell(system, found, shown, case, kind, arm) for arm in arms),
                 *(_quality(system, found, case, kind, arm) for arm in judged),
                 "-" if best is None else f"{best.value:.3f} ({best.baseline.arm})",
                 " ".join(sorted({f"{one.dilation:g}" for one in here if one.dilation is not None})) or "-",

@@ -106,5 +106,5 @@ def test_who_is_gone_at_a_transition_is_an_error_of_all_others_that_says_where(t
     said = {fault["rank"]: fault["message"] for fault in found.of("fault")}
     assert set(said) == {0, 2, 3}
     for message in said.values():
-        assert f"failed in step {EPOCH + 1} " in message and "all_reduce" in message
+        assert f"failed in step {EPOCH} " in message and "all_reduce" in message
     assert not found.of("done") and {note["frozen"] for note in found.of("freeze")} <= {FROZEN[0]}

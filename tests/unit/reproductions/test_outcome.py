@@ -104,6 +104,23 @@ def test_a_baseline_that_is_not_as_good_is_left_out_and_named() -> None:
     assert "qualities of 1 seed;" in said and "too low, so that it does not count: resnet18 (old)" in said
 
 
+def test_a_claim_whose_quality_no_candidate_holds_is_not_met_and_what_it_gained_is_said() -> None:
+    old, new = found("old", 4.0, quality=86.0), found("new", 2.0, quality=80.0)
+    content = outcome.result(HELD, [*GOOD, old, new])
+    assert (content["emulated"], content["verdict"]) == (None, "not")
+    assert "2.00 times for resnet18, at a lower quality, so that it does not count" in content["condition"]
+    assert "| 4 (2.00) |" in cases_table(HELD, [*GOOD, old, new])
+    elsewhere = [found(arm, figure, quality=86.0, case="other") for arm, figure in (("slow", 9.0), ("new", 6.0))]
+    assert outcome.result(HELD, [*GOOD, old, new, *elsewhere])["verdict"] == "reproduced"
+    for lacking in (
+        [*GOOD, old],
+        [*GOOD, new, found("old", None, None)],
+        [old, new],
+        [*GOOD, new, found("old", 4.0, quality=90.0)],
+    ):
+        assert outcome.result(HELD, lacking)["verdict"] is None
+
+
 def test_nothing_counts_where_another_baseline_is_better_than_the_reference() -> None:
     assert _new_over_old(86.0, old=86.5) is not None
     assert _new_over_old(86.0, old=86.6) is None
