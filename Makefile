@@ -33,8 +33,8 @@ experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= 
 	@$(AS_ROOT) $(BIN)/longhaul run $(OVERRIDES)
 
 .PHONY: sweep
-sweep: setup ## All runs of a grid that are not there yet, and their table: SWEEP=smoke [EXECUTOR=local SET="steps=20,40"]
-	@$(AS_ROOT) $(BIN)/longhaul sweep $(SWEEP) $(call given,EXECUTOR,--executor) $(SET)
+sweep: setup ## All runs of a grid that are not there yet, and their table: SWEEP=smoke [EXECUTOR=local|ray|slurm OPTIONS="address=..." SET="steps=20,40"]
+	@$(AS_ROOT) $(BIN)/longhaul sweep $(SWEEP) $(call given,EXECUTOR,--executor) $(OPTIONS:%=--executor-option=%) $(SET)
 
 .PHONY: report
 report: setup ## One self-contained HTML file, report.html, over RUNS="id id"; all runs where none are given

@@ -15,7 +15,7 @@ PYTHON=/usr/bin/python3 # Debian's mininet is seen by this one alone; another py
 STAMP=.venv/longhaul-setup
 POLICY=/usr/sbin/policy-rc.d
 POLICY_MARK="# put here by longhaul's setup while it installs packages"
-LOCKED_MB=214 # what pip fetches for requirements/lock.txt on x86-64
+LOCKED_MB=291 # what pip fetches for requirements/lock.txt on x86-64
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() {

@@ -29,7 +29,9 @@ def add_commands(add: Add) -> None:
     """`add` makes a subcommand's parser of its name, its function, its words and its epilog."""
     one = add("sweep", sweep, "Make all runs of a sweep that are not there yet, and their table.", _EPILOG)
     one.add_argument("overrides", nargs="*", metavar="NAME|key=a,b", help="a name or a YAML file, and axes")
-    one.add_argument("--executor", default="local", metavar="NAME", help="where runs are made; there is local")
+    one.add_argument("--executor", default="local", metavar="NAME", help="where runs are made: local, ray or slurm")
+    text = "of the executor, such as address=10.0.0.1:6379 or partition=long; as often as there are any"
+    one.add_argument("--executor-option", action="append", default=[], metavar="KEY=VALUE", help=text)
     one.add_argument("--plan", action="store_true", help="say what would be made and how long it takes, make nothing")
     one.add_argument("--retry", action="store_true", help="try again what was given up after two attempts")
     one.add_argument("--json", action="store_true", help="the table as JSON on stdout, all else on stderr")
@@ -55,7 +57,8 @@ def sweep(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.sweep.command import sweep as perform
 
     flags = {"plan": parsed.plan, "retry": parsed.retry, "as_json": parsed.json, "share": parsed.share}
-    return perform(parsed.overrides, parsed.runs, executor=parsed.executor, **flags)
+    where = {"executor": parsed.executor, "options": parsed.executor_option}
+    return perform(parsed.overrides, parsed.runs, **where, **flags)
 
 
 def tune(parsed: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INVALID, Input
 from testbed.core.reading import printable
 from testbed.orchestrator.kept_runs import KeptRuns
 from testbed.orchestrator.listing import seal_killed
+from testbed.orchestrator.overrides import parse_overrides
 from testbed.orchestrator.sweep import executors, files, results
 from testbed.orchestrator.sweep.course import Course
 from testbed.orchestrator.sweep.display import Display
@@ -25,6 +26,7 @@ def sweep(
     runs_root: Path,
     *,
     executor: str = executors.LOCAL,
+    options: Sequence[str] = (),
     plan: bool = False,
     retry: bool = False,
     as_json: bool = False,
@@ -34,6 +36,7 @@ def sweep(
 
     Args:
         words: a sweep's name and axes, or axes alone.
+        options: of the executor, as key=value; a key given here replaces the file's.
         plan: make nothing: say what would be made.
         retry: what failed or was invalid before this call does not count.
 
@@ -41,42 +44,47 @@ def sweep(
         InputError, MachineError: before anything was built, with every fault at once; or where no more can be made.
         Interrupted: it was stopped; what was made is there, the table too.
     """
-    place, grid, points = _asked(words, executor, runs_root, share=share)
+    place, grid, points = _asked(words, executor, options, runs_root, share=share)
     say(f"sweep {grid.name}: looking at {len(points)} runs")
-    asked = ask_all(points, runs_root, here=not plan)
+    asked = ask_all(points, runs_root, here=place.is_here and not plan)
     kept = KeptRuns(runs_root)
     if plan:
         found = _standings(asked, kept, _forgotten(asked, kept, retry=retry))
-        _tell_plan(grid, found, _expected(found, runs_root), as_json=as_json)
+        _tell_plan(grid, found, _expected(found, runs_root, place), as_json=as_json)
         return EXIT_COMPLETED
     with place:
         seal_killed(runs_root)
         # read under the lock: another sweep may have made some of them until now
         forgotten = _forgotten(asked, kept, retry=retry)
         found = _standings(asked, kept, forgotten)
-        expected = _expected(found, runs_root)
-        say(_plan_line(grid, found, expected))
+        expected = _expected(found, runs_root, place)
+        say(_plan_line(grid, found, expected) + (f"; {place.room}" if place.room else ""))
         with Display(grid.name, found, on_error_stream=as_json) as display:
             course = Course(kept, expected, display, grid.most_s, forgotten)
             course.follow(found, place)
     return _end(grid, course, _standings(asked, kept), runs_root, as_json=as_json)
 
 
-def _expected(standings: Sequence[Standing], runs_root: Path) -> dict[str, Estimate]:
-    return estimates([one.asked for one in _to_make(standings)], runs_root, say)
+def _expected(standings: Sequence[Standing], runs_root: Path, place: executors.Executor) -> dict[str, Estimate]:
+    return estimates([one.asked for one in _to_make(standings)], runs_root, say, here=place.is_here)
 
 
 def _asked(
-    words: Sequence[str], executor: str, runs_root: Path, *, share: bool
+    words: Sequence[str], executor: str, options: Sequence[str], runs_root: Path, *, share: bool
 ) -> tuple[executors.Executor, Grid, list[Point]]:
     faults: list[str] = []
-    try:
-        place = executors.executor(executor, runs_root, share=share)
-    except InputError as error:
-        faults += error.faults
+    of_file: Mapping[str, object] = {}
     try:
         grid = files.asked(words)
+        of_file = grid.executors.get(executor, {})
         points = grid.points()
+    except InputError as error:
+        faults += error.faults
+    given, unread = parse_overrides(options)
+    faults += [f"--executor-option {fault}" for fault in unread]
+    try:
+        merged = {**of_file, **{one.key: one.value for one in given}}
+        place = executors.executor(executor, runs_root, share=share, options=merged)
     except InputError as error:
         faults += error.faults
     raise_input_faults(faults)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from testbed.core.errors import Interrupted, LonghaulError
@@ -39,31 +39,30 @@ class Course:
 
     def follow(self, standings: Sequence[Standing], executor: Executor) -> None:
         """Until all is done, given up or left, or `error` says why not; never raises that."""
-        by_hash = {one.asked.spec.hash: one.asked for one in standings}
-        waiting = deque(one.asked for one in standings if one.state not in (DONE, GIVEN_UP))
-        with Stop() as stop:
+        waiting = _Waiting(
+            [one.asked for one in standings if one.state not in (DONE, GIVEN_UP)], self._begin, self.display
+        )
+        with Stop() as waiting.stop:
             try:
-                for spec, lacking in executor.perform(self._drawn(waiting, stop)):
-                    if self._take(by_hash[spec.hash], lacking):
-                        waiting.append(by_hash[spec.hash])
+                for spec, lacking in executor.perform(waiting):
+                    asked = waiting.by_hash[spec.hash]
+                    if self._take(asked, lacking):
+                        waiting.asked.append(asked)
             except LonghaulError as error:
                 self.error = error
 
     def now(self, asked: Asked) -> Standing:
         return standing(asked, self.kept, self.forgotten)
 
-    def _drawn(self, waiting: deque[Asked], stop: Stop) -> Iterator[RunSpec]:
-        while waiting:
-            if stop.asked is not None:
-                raise Interrupted(f"stopped by {stop.asked.name}")
-            asked = waiting.popleft()
-            seconds = self.estimates[asked.spec.hash].seconds
-            if self.most_s is not None and time.monotonic() - self._began_s + (seconds or 0.0) > self.most_s:
-                self.left.append(asked)
-                self.display.left(asked, seconds)
-                continue
-            self.display.begin(asked, seconds)
-            yield asked.spec
+    def _begin(self, asked: Asked) -> bool:
+        """Whether there is time for it."""
+        seconds = self.estimates[asked.spec.hash].seconds
+        if self.most_s is not None and time.monotonic() - self._began_s + (seconds or 0.0) > self.most_s:
+            self.left.append(asked)
+            self.display.left(asked, seconds)
+            return False
+        self.display.begin(asked, seconds)
+        return True
 
     def _take(self, asked: Asked, lacking: str | None) -> bool:
         """Whether it is to be made once more."""
@@ -74,3 +73,32 @@ class Course:
         again = found.state != DONE and attempts < MOST_ATTEMPTS
         self.display.end(asked, found, lacking, again=again)
         return again
+
+
+class _Waiting:
+    """As of `executors.Waiting`."""
+
+    def __init__(self, asked: Sequence[Asked], begin: Callable[[Asked], bool], display: Display) -> None:
+        self.by_hash = {one.spec.hash: one for one in asked}
+        self.asked = deque(asked)
+        self.stop = Stop()
+        self._begin = begin
+        self._display = display
+
+    def __bool__(self) -> bool:
+        return bool(self.asked)
+
+    def draw(self) -> RunSpec | None:
+        while self.asked:
+            self.look()
+            asked = self.asked.popleft()
+            if self._begin(asked):
+                return asked.spec
+        return None
+
+    def look(self) -> None:
+        if self.stop.asked is not None:
+            raise Interrupted(f"stopped by {self.stop.asked.name}")
+
+    def tell(self, spec: RunSpec, text: str) -> None:
+        self._display.tell(self.by_hash[spec.hash], text)

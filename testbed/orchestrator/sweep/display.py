@@ -23,6 +23,8 @@ from testbed.orchestrator.sweep.standing import DONE, GIVEN_UP, Standing
 from testbed.orchestrator.terminal import Terminal
 
 _REFRESHES_S = 2.0
+_MOST_LINES = 8
+"""Of runs that are being made, where many are."""
 
 
 class Display:
@@ -35,7 +37,8 @@ class Display:
         self._name = name
         self._state = {one.asked.spec.hash: one.state for one in standings}
         self._began_s = time.monotonic()
-        self._now: tuple[Asked, float | None, float] | None = None
+        self._under_way: dict[str, tuple[Asked, float | None, float]] = {}
+        """By the hash of a spec: the run, its estimate, and when it began."""
         self._live: Live | None = None
 
     def __enter__(self) -> Display:
@@ -58,7 +61,7 @@ class Display:
             self._live.__exit__(kind, error, traceback)
 
     def begin(self, asked: Asked, seconds: float | None) -> None:
-        self._now = (asked, seconds, time.monotonic())
+        self._under_way[asked.spec.hash] = (asked, seconds, time.monotonic())
         about = "of unknown length" if seconds is None else f"about {seconds:.0f} s"
         self._say(f"{asked.label}: begun, {about}")
 
@@ -68,8 +71,8 @@ class Display:
             lacking: why there is no record.
             again: whether it will be made once more.
         """
-        took_s = 0.0 if self._now is None else time.monotonic() - self._now[2]
-        self._now = None
+        _, _, since_s = self._under_way.pop(asked.spec.hash, (asked, None, time.monotonic()))
+        took_s = time.monotonic() - since_s
         self._state[asked.spec.hash] = found.state if lacking is None or again else GIVEN_UP
         if found.done is not None:
             what, style = f"{found.done.verdict}, {found.done.run_id}", found.done.verdict
@@ -77,6 +80,10 @@ class Display:
             what, style = f"{found.why or f'failed: {lacking}'}", "invalid"
         then = "; once more later" if again else ""
         self._say(f"{asked.label}: {took_s:.0f} s, {what}{then}", VERDICT_STYLES.get(style, ""))
+
+    def tell(self, asked: Asked, text: str) -> None:
+        """Of a run that is being made."""
+        self._say(f"{asked.label}: {text}")
 
     def left(self, asked: Asked, seconds: float | None) -> None:
         self._say(f"{asked.label}: left for the next call, since its {seconds or 0.0:.0f} s would end too late")
@@ -97,8 +104,12 @@ class Display:
         grid = Table.grid(padding=(0, 2))
         bar = ProgressBar(total=len(self._state), completed=self._done, width=40)
         grid.add_row(Text(f"sweep {printable(self._name)}", "bold"), bar, words)
-        if self._now is None:
-            return grid
-        asked, seconds, since_s = self._now
-        of = "" if seconds is None else f" of about {seconds:.0f} s"
-        return Group(grid, Text(f"now {printable(asked.label)}: {time.monotonic() - since_s:.0f} s{of}", "dim"))
+        lines = [Text(_spoken(*one), "dim") for one in list(self._under_way.values())[:_MOST_LINES]]
+        if more := len(self._under_way) - len(lines):
+            lines.append(Text(f"and {more} more", "dim"))
+        return Group(grid, *lines)
+
+
+def _spoken(asked: Asked, seconds: float | None, since_s: float) -> str:
+    of = "" if seconds is None else f" of about {seconds:.0f} s"
+    return f"now {printable(asked.label)}: {time.monotonic() - since_s:.0f} s{of}"

@@ -29,11 +29,14 @@ class Estimate:
     """One of those above."""
 
 
-def estimates(asked: Sequence[Asked], runs_root: Path, tell: Callable[[str], None]) -> dict[str, Estimate]:
+def estimates(
+    asked: Sequence[Asked], runs_root: Path, tell: Callable[[str], None], *, here: bool = True
+) -> dict[str, Estimate]:
     """By the hash of each spec.
 
     Args:
         tell: is told what takes seconds: a step that was never measured here.
+        here: whether they are to be made here, so that this machine can tell; else earlier runs alone do.
 
     Raises:
         InputError: one that cannot be made, such as one that no dilation of time does for; with every fault.
@@ -49,7 +52,8 @@ def estimates(asked: Sequence[Asked], runs_root: Path, tell: Callable[[str], Non
             continue
         if kind not in predicted:
             try:
-                predicted[kind] = _predicted(one.spec, earlier.beside_s(one.spec.workers), tell)
+                beside_s = earlier.beside_s(one.spec.workers)
+                predicted[kind] = _predicted(one.spec, beside_s, tell) if here else Estimate(None, UNKNOWN)
             except InputError as error:
                 faults += [f"{one.label}: {fault}" for fault in error.faults]
                 predicted[kind] = Estimate(None, UNKNOWN)

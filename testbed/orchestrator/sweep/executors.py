@@ -1,29 +1,61 @@
-"""Where the runs of a sweep are made. There is this machine; others are to come as further classes of this form."""
+"""Where the runs of a sweep are made: on this machine, or on others."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from testbed.core.errors import InputError, Interrupted, RunError
+from testbed.core.errors import InputError, Interrupted, RunError, raise_input_faults
 from testbed.core.spec import RunSpec
 from testbed.orchestrator.machine_lock import MachineLock, machine_lock
 from testbed.orchestrator.overrides import unknown
 
-LOCAL = "local"
-_PLANNED = ("ray", "slurm")
+LOCAL, RAY, SLURM = "local", "ray", "slurm"
+NAMES = (LOCAL, RAY, SLURM)
+
+
+class Waiting(Protocol):
+    """Runs that are to be made. One that failed comes back, so that what is empty now need not stay so."""
+
+    def __bool__(self) -> bool:
+        """Whether some may be left to draw."""
+
+    def draw(self) -> RunSpec | None:
+        """The next one, to be begun now; None where none is left.
+
+        Raises:
+            Interrupted: somebody asked for the end.
+        """
+
+    def look(self) -> None:
+        """For who waits for something else than the next one.
+
+        Raises:
+            Interrupted: somebody asked for the end.
+        """
+
+    def tell(self, spec: RunSpec, text: str) -> None:
+        """Of a run that is being made."""
 
 
 class Executor(Protocol):
     """A place with room for one run or for many; a context manager, inside which that room is held."""
 
+    @property
+    def is_here(self) -> bool:
+        """Whether runs are made on this machine, so that what it lacks and how fast it is count."""
+
+    @property
+    def room(self) -> str | None:
+        """Inside the context, where several are made at once: how many, in words."""
+
     def __enter__(self) -> Executor: ...
 
     def __exit__(self, *_: object) -> None: ...
 
-    def perform(self, specs: Iterator[RunSpec]) -> Iterator[tuple[RunSpec, str | None]]:
+    def perform(self, waiting: Waiting) -> Iterator[tuple[RunSpec, str | None]]:
         """Make a run of each spec; draws the next one when there is room for it.
 
         Yields each when its record is sealed in the folder of runs, with why not where there is none.
@@ -36,6 +68,9 @@ class Executor(Protocol):
 
 class Local:
     """This machine, one emulation at a time: two would share its cores."""
+
+    is_here = True
+    room = None
 
     def __init__(self, runs_root: Path, *, share: bool) -> None:
         self._runs_root = runs_root
@@ -50,10 +85,10 @@ class Local:
     def __exit__(self, *_: object) -> None:
         self._held.close()
 
-    def perform(self, specs: Iterator[RunSpec]) -> Iterator[tuple[RunSpec, str | None]]:
+    def perform(self, waiting: Waiting) -> Iterator[tuple[RunSpec, str | None]]:
         from testbed.orchestrator.supervise import supervise  # Mininet and all: only once it is known to be there
 
-        for spec in specs:
+        while (spec := waiting.draw()) is not None:
             try:
                 outcome = supervise(spec, runs_root=self._runs_root, quiet=True, machine=self._machine)
             except Interrupted:
@@ -66,16 +101,27 @@ class Local:
             yield spec, None
 
 
-_BY_NAME: dict[str, Callable[..., Executor]] = {LOCAL: Local}
-
-
-def executor(name: str, runs_root: Path, *, share: bool) -> Executor:
+def executor(name: str, runs_root: Path, *, share: bool, options: Mapping[str, object] | None = None) -> Executor:
     """
+    Args:
+        options: of this executor, as of a sweep's file or the command line.
+
     Raises:
-        InputError: there is no such executor, or none yet.
+        InputError: there is no such executor, or it has no such options; with every fault.
     """
-    if name in _PLANNED:
-        raise InputError(f"executor={name}: is not there; known: {', '.join(_BY_NAME)}")
-    if name not in _BY_NAME:
-        raise InputError(unknown(f"executor={name}", name, _BY_NAME, "executor"))
-    return _BY_NAME[name](runs_root, share=share)
+    if name not in NAMES:
+        raise InputError(unknown(f"executor={name}", name, NAMES, "executor"))
+    given = dict(options or {})
+    if name == LOCAL:
+        raise_input_faults(f"{LOCAL}: {key}: this executor has no options" for key in given)
+        return Local(runs_root, share=share)
+    # what these need is not everybody's: loaded where it is asked for
+    from testbed.orchestrator.elsewhere.executor import Elsewhere
+
+    if name == RAY:
+        from testbed.orchestrator.elsewhere.ray_nodes import RayNodes
+
+        return Elsewhere(RayNodes(given), runs_root, share=share)
+    from testbed.orchestrator.elsewhere.slurm_jobs import SlurmJobs
+
+    return Elsewhere(SlurmJobs(given, runs_root), runs_root, share=share)

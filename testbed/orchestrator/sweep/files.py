@@ -11,6 +11,8 @@ when:                        # more axes, of those runs alone
 exclude:                     # runs that are not made
   - topo=wan1g compressor=none
 max_hours: 2                 # no run is begun that would end later than this after the call
+executors:                   # options of executors, where the sweep is made by one that has some
+  slurm: {partition: long, time_min: 60}
 """
 
 from __future__ import annotations
@@ -27,13 +29,14 @@ from testbed.core.errors import InputError, raise_input_faults
 from testbed.orchestrator.clone import CLONE
 from testbed.orchestrator.overrides import first_line, unknown
 from testbed.orchestrator.sweep.axes import Axis, Condition, read_axes, read_condition
+from testbed.orchestrator.sweep.executors import NAMES
 from testbed.orchestrator.sweep.grid import Branch, Grid, ad_hoc, with_given
 from testbed.orchestrator.topology_file import is_path
 
 FOLDER = CLONE / "experiments" / "sweeps"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 """It becomes the name of a folder."""
-_KEYS = ("axes", "when", "exclude", "max_hours")
+_KEYS = ("axes", "when", "exclude", "max_hours", "executors")
 
 
 def asked(words: Sequence[str]) -> Grid:
@@ -106,12 +109,25 @@ def described(name: str, where: str, content: Any) -> Grid:
     max_hours = content.get("max_hours")
     if max_hours is not None and not (_is_number(max_hours) and 0 < max_hours < math.inf):
         faults.append(f"{where}: max_hours: {max_hours}: must be a number above 0")
+    options = _options_of(content.get("executors", {}), f"{where}: executors", faults)
     raise_input_faults(faults)
-    return Grid(name, axes, tuple(branches), tuple(one for one in exclude if one is not None), max_hours)
+    return Grid(name, axes, tuple(branches), tuple(one for one in exclude if one is not None), max_hours, options)
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _options_of(value: Any, where: str, faults: list[str]) -> dict[str, dict[str, object]]:
+    """Whether an executor has such options is its own affair, once it is chosen."""
+    if not isinstance(value, dict):
+        faults.append(f"{where}: must hold names of executors, each with its options")
+        return {}
+    faults += [unknown(f"{where}: {name}", str(name), NAMES, "executor") for name in value if name not in NAMES]
+    faults += [
+        f"{where}: {name}: must hold options as key: value" for name in value if not isinstance(value[name], dict)
+    ]
+    return {str(name): {str(key): option for key, option in value[name].items()} for name in value if not faults}
 
 
 def _list_of(value: Any, where: str, faults: list[str]) -> list[Any]:

@@ -55,6 +55,8 @@ class Grid:
     branches: tuple[Branch, ...] = ()
     exclude: tuple[Condition, ...] = ()
     max_hours: float | None = None
+    executors: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Options of executors, by their names."""
     given: frozenset[str] = field(default_factory=frozenset)
     """Keys from the command line, by which conditions of a file may come to hold for no run."""
 
@@ -150,6 +152,7 @@ def with_given(grid: Grid, texts: Sequence[str]) -> Grid:
         branches=branches,
         exclude=grid.exclude,
         max_hours=grid.max_hours,
+        executors=grid.executors,
         given=frozenset(given),
     )
 

@@ -14,6 +14,7 @@ from testbed.core.spec import RunSpec
 from testbed.orchestrator import provenance
 from testbed.orchestrator.config import compose
 from testbed.orchestrator.sweep.axes import read_axes
+from testbed.orchestrator.sweep.executors import Waiting
 from testbed.orchestrator.sweep.grid import Grid
 from testbed.orchestrator.sweep.specs import Asked
 
@@ -58,6 +59,9 @@ def make_run(
 class Place:
     """`ends` says of the n-th run that is begun how it ends: what `make_run` takes, a text (no record), or an error."""
 
+    is_here = True
+    room = None
+
     def __init__(self, root: Path, ends: Callable[[int, RunSpec], dict[str, Any] | str | LonghaulError]) -> None:
         self.root = root
         self.ends = ends
@@ -69,8 +73,8 @@ class Place:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def perform(self, specs: Iterator[RunSpec]) -> Iterator[tuple[RunSpec, str | None]]:
-        for spec in specs:
+    def perform(self, waiting: Waiting) -> Iterator[tuple[RunSpec, str | None]]:
+        while (spec := waiting.draw()) is not None:
             self.begun.append(spec)
             end = self.ends(len(self.begun), spec)
             if isinstance(end, LonghaulError):

@@ -28,7 +28,7 @@ def place(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
     monkeypatch.setattr(specs, "machine_checks", lambda resolved, runs_root: [])
     monkeypatch.setattr(specs, "check_all", lambda asked: [{"faults": [], "computes": True} for _ in asked])
     monkeypatch.setattr(
-        command, "estimates", lambda asked, *_: {one.spec.hash: Estimate(None, UNKNOWN) for one in asked}
+        command, "estimates", lambda asked, *_, **__: {one.spec.hash: Estimate(None, UNKNOWN) for one in asked}
     )
 
     def put(ends: Callable[[int, RunSpec], End]) -> Place:
@@ -52,7 +52,7 @@ def test_all_faults_of_all_runs_at_once_and_nothing_left(tmp_path: Path, capsys:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["ray", "slurm", "locla"])
+@pytest.mark.parametrize("name", ["rya", "slrum", "locla"])
 def test_executors_that_are_not_there_are_refused_by_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["sweep", "smoke", "--executor", name]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -129,7 +129,7 @@ def test_a_budget_leaves_what_would_end_too_late(
 ) -> None:
     there = place(lambda number, spec: {})
     each = Estimate(1800.0, estimates.EARLIER)
-    monkeypatch.setattr(command, "estimates", lambda asked, *_: {one.spec.hash: each for one in asked})
+    monkeypatch.setattr(command, "estimates", lambda asked, *_, **__: {one.spec.hash: each for one in asked})
     path = tmp_path / "short.yaml"
     path.write_text("axes:\n" + "".join(f"  - {text}\n" for text in AXES) + "max_hours: 0.2\n")
     assert cli.main(["sweep", "--runs", str(runs), str(path)]) == 4 and there.begun == []

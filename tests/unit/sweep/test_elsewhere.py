@@ -1,0 +1,234 @@
+"""What becomes of errands: losses, damage, machines that lack something; the text that Slurm gets; refused options."""
+
+from __future__ import annotations
+
+import copy
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.core.errors import InputError, MachineError
+from testbed.core.spec import RunSpec
+from testbed.orchestrator import cli, provenance
+from testbed.orchestrator.elsewhere.errand import carry_out
+from testbed.orchestrator.elsewhere.executor import MOST_LOSSES, Elsewhere, Ended
+from testbed.orchestrator.elsewhere.parcel import pack
+from testbed.orchestrator.elsewhere.ray_nodes import RayNodes
+from testbed.orchestrator.elsewhere.slurm_jobs import SlurmJobs
+from testbed.orchestrator.kept_runs import KeptRuns
+from testbed.orchestrator.sweep.course import Course
+from testbed.orchestrator.sweep.display import Display
+from testbed.orchestrator.sweep.estimates import UNKNOWN, Estimate
+from testbed.orchestrator.sweep.specs import Asked
+from testbed.orchestrator.sweep.standing import DONE, standing
+from tests.distributed.ray_cluster import needs
+from tests.unit.sweep.made import asked_of, grid, make_run
+
+Answer = Callable[[int, Mapping[str, Any]], Mapping[str, Any]]
+
+
+def reply_of(scratch: Path, request: Mapping[str, Any]) -> dict[str, Any]:
+    run = make_run(scratch, RunSpec.from_json(request["spec"]), code_hash=request["code_hash"])
+    return {"host": "far", "parcel": pack(run), "faults": [], "lacks": [], "ended": None}
+
+
+class Machines:
+    """Two machines without any cluster; `answer` says what comes of the n-th errand: fields of `Ended`."""
+
+    name, room = "made-up", "2 at once"
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.waiting: dict[str, Mapping[str, Any]] = {}
+        self.begun = 0
+        self.others = 1
+        self.ended_early: list[str] = []
+
+    def __enter__(self) -> Machines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def left_over(self) -> Iterator[Mapping[str, Any]]:
+        return iter(())
+
+    def free(self) -> int:
+        return 2 - len(self.waiting)
+
+    def begin(self, request: Mapping[str, Any]) -> str:
+        self.begun += 1
+        self.waiting[str(self.begun)] = request
+        return str(self.begun)
+
+    def ended(self, timeout_s: float) -> Sequence[Ended]:
+        ticket, request = next(iter(self.waiting.items()))
+        return [Ended(ticket, **self.answer(int(ticket), request))]
+
+    def forget(self, ticket: str) -> None:
+        del self.waiting[ticket]
+
+    def avoid(self, ticket: str) -> bool:
+        self.others -= 1
+        return self.others >= 0
+
+    def end(self, tickets: Sequence[str]) -> None:
+        self.ended_early += tickets
+
+
+@pytest.fixture(scope="module")
+def asked() -> list[Asked]:
+    return asked_of(grid("seed=range(3)"))
+
+
+def follow(asked: list[Asked], machines: Machines, runs: Path) -> tuple[Course, list[str]]:
+    kept = KeptRuns(runs)
+    found = [standing(one, kept) for one in asked]
+    each = {one.spec.hash: Estimate(None, UNKNOWN) for one in asked}
+    with Elsewhere(machines, runs, share=False) as place, Display("made", found, on_error_stream=False) as display:
+        course = Course(kept, each, display)
+        course.follow(found, place)
+    return course, [standing(one, KeptRuns(runs)).state for one in asked]
+
+
+def test_what_is_lost_or_damaged_on_the_way_is_said_and_made_again(
+    asked: list[Asked], runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(number: int, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if number == 1:
+            return {"lost": "node 7 died"}
+        reply = copy.deepcopy(reply_of(tmp_path / str(number), request))
+        if number == 2:
+            reply["parcel"]["files"]["spec.json"]["zlib"] = b"half"
+        return {"reply": reply}
+
+    machines = Machines(answer)
+    course, states = follow(asked, machines, runs)
+    assert states == [DONE] * 3 and course.error is None and machines.begun == 5
+    out = capsys.readouterr().out
+    assert "seed=0: lost, to be made again: node 7 died" in out
+    assert "seed=1: lost, to be made again: on the way from far: " in out and "spec.json: came back damaged" in out
+
+
+def test_a_run_that_is_lost_again_and_again_is_a_failed_attempt(asked: list[Asked], runs: Path) -> None:
+    machines = Machines(lambda number, request: {"lost": "gone"})
+    course, _ = follow(asked[:1], machines, runs)
+    assert machines.begun == 2 * MOST_LOSSES
+    assert course.unrecorded == {asked[0].spec.hash: [f"lost {MOST_LOSSES} times, the last time: gone"] * 2}
+
+
+def test_a_machine_that_lacks_something_is_left_alone_and_the_last_ends_the_sweep(
+    asked: list[Asked], runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lacking = {"host": "far", "parcel": None, "faults": [], "lacks": ["the code in /x is 1"], "ended": None}
+
+    def first_lacks(number: int, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"reply": lacking if number == 1 else reply_of(tmp_path / str(number), request)}
+
+    _, states = follow(asked, Machines(first_lacks), runs)
+    assert states == [DONE] * 3 and "this one is left alone: far: the code in /x is 1" in capsys.readouterr().out
+    machines = Machines(lambda number, request: {"reply": lacking})
+    course, _ = follow(asked_of(grid("seed=range(7,9)")), machines, runs)
+    assert isinstance(course.error, MachineError) and course.error.faults == ("far: the code in /x is 1",)
+
+
+def test_one_sweep_at_a_time_has_runs_made_elsewhere(runs: Path) -> None:
+    with Elsewhere(Machines(lambda *_: {}), runs, share=False), pytest.raises(MachineError, match="another sweep"):
+        Elsewhere(Machines(lambda *_: {}), runs, share=False).__enter__()
+
+
+def test_an_errand_for_other_code_is_refused_by_both_hashes(asked: list[Asked]) -> None:
+    reply = carry_out({"spec": asked[0].spec.to_json(), "code_hash": "0123456789abcdef", "share": True})
+    (line,) = reply["lacks"]
+    assert provenance.code_hash() in line and "0123456789abcdef" in line and "one commit" in line
+    assert reply["parcel"] is None and reply["faults"] == [] and reply["host"] == socket.gethostname()
+
+
+@needs("submitit")
+def test_debug_jobs_are_carried_out_here_and_a_failed_one_says_why(asked: list[Asked], runs: Path) -> None:
+    def carry(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if request["n"] == 2:
+            raise RuntimeError("no such thing")
+        return {"parcel": None, "n": request["n"]}
+
+    with SlurmJobs({"cluster": "debug"}, runs, carry) as jobs:
+        found = []
+        for number in (1, 2):
+            ticket = jobs.begin({"n": number})
+            found += jobs.ended(1.0)
+            jobs.forget(ticket)
+    assert found[0].reply == {"parcel": None, "n": 1} and found[0].lost is None
+    assert found[1].reply is None and "no such thing" in str(found[1].broken or found[1].lost)
+
+
+@needs("submitit")
+def test_slurm_gets_a_node_for_each_job_and_what_was_asked_for(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    (binaries / "srun").write_text("#!/bin/sh\n")
+    (binaries / "sbatch").write_text(f'#!/bin/sh\ncp "$1" {tmp_path}/sent\necho Submitted batch job 77\n')
+    (binaries / "sacct").write_text("#!/bin/sh\n")
+    for path in binaries.iterdir():
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(binaries), prepend=":")
+    given = {"partition": "long", "time_min": 90, "cpus": 8, "memory_gb": 16, "account": "wan", "exclude": "n[1-2]"}
+    with SlurmJobs(given, runs) as jobs:
+        assert jobs.begin({"spec": {}}) == "77"
+    lines = (tmp_path / "sent").read_text().splitlines()
+    wanted = {"--partition=long", "--time=90", "--cpus-per-task=8", "--mem=16GB", "--account=wan", "--exclude='n[1-2]'"}
+    wanted |= {"--nodes=1", "--ntasks-per-node=1", "--exclusive", "--no-requeue", "--job-name=longhaul"}
+    assert {f"#SBATCH {word}" for word in wanted} <= set(lines)
+    assert any(line.startswith("export PYTHONPATH=") for line in lines)
+    (command,) = [line for line in lines if line.startswith("srun ")]
+    assert "--cpu-bind=none" in command and "submitit.core._submit" in command
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda runs: RayNodes({"adress": "x"}), ["ray: adress: unknown option; did you mean address?"]),
+        (lambda runs: RayNodes({"address": "ray://h:1"}), ["give the cluster's HOST:PORT"]),
+        (
+            lambda runs: SlurmJobs({"cluster": "moon", "jobs": 0, "time_min": "long", "queue": "a"}, runs),
+            ["queue: unknown option", "cluster=moon: unknown", "jobs=0: must be", "time_min=long: must be"],
+        ),
+    ],
+)
+def test_options_are_refused_all_at_once(make: Callable[[Path], object], said: list[str], runs: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        make(runs)
+    assert len(caught.value.faults) == len(said)
+    assert all(any(one in fault for fault in caught.value.faults) for one in said), caught.value.faults
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param("ray", marks=needs("ray")), pytest.param("slurm", marks=needs("submitit"))]
+)
+def test_an_executor_that_is_not_installed_or_finds_nobody_is_named(
+    name: str, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    machines = RayNodes({"address": f"127.0.0.1:{port}"}) if name == "ray" else SlurmJobs({}, runs)
+    monkeypatch.setenv("PATH", str(runs))
+    with pytest.raises(MachineError, match="nobody answers at address=" if name == "ray" else "no Slurm"):
+        machines.__enter__()
+    module = "testbed.orchestrator.elsewhere." + ("ray_nodes" if name == "ray" else "slurm_jobs")
+    monkeypatch.setattr(f"{module}.has_module", lambda _: False)
+    with pytest.raises(MachineError, match=r"is not (installed|there): make setup, or pip install 'longhaul\["):
+        machines.__enter__()
+
+
+def test_faults_of_axes_and_of_options_are_told_together(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--executor", "slurm", "--executor-option", "jobs=none", "--executor-option", "x", "nosuch"]
+    assert cli.main(["sweep", *words]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3 and "sweep nosuch: unknown" in lines[0]
+    assert "--executor-option x: not of the form key=value" in lines[1] and "slurm: jobs=none" in lines[2]
+    assert cli.main(["sweep", "smoke", "--executor-option", "jobs=2"]) == 2
+    assert "local: jobs: this executor has no options" in capsys.readouterr().err
