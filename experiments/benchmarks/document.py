@@ -21,9 +21,12 @@ from experiments.benchmarks import (
     kfac_chart,
     kfac_tables,
     plans_tables,
+    real_wan_tables,
     second_order_tables,
     secure_tables,
     strategies_tables,
+    study_compressors_tables,
+    study_scale_tables,
     tables,
 )
 from experiments.benchmarks.harness import Point, Results, code_hash, machine, points_of
@@ -41,6 +44,9 @@ ELSEWHERE = {
     **dict.fromkeys(break_even_tables.TABLES, CLONE / "docs" / "parameter-server.md"),
     **dict.fromkeys([*composed_tables.TABLES, *secure_tables.TABLES], CLONE / "docs" / "federated.md"),
     **dict.fromkeys(plans_tables.TABLES, CLONE / "docs" / "plans.md"),
+    **dict.fromkeys(real_wan_tables.TABLES, CLONE / "docs" / "studies" / "real-wan.md"),
+    **dict.fromkeys(study_compressors_tables.TABLES, CLONE / "docs" / "studies" / "compressors.md"),
+    **dict.fromkeys(study_scale_tables.TABLES, CLONE / "docs" / "studies" / "scale.md"),
     **dict.fromkeys(freezing_tables.TABLES, CLONE / "docs" / "freezing.md"),
     "large_batch": CLONE / "docs" / "reproductions" / "slamb.md",
     "low_rank": CLONE / "docs" / "reproductions" / "pufferfish.md",
@@ -50,6 +56,8 @@ DRAWN: Mapping[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {
     "dear": (CLONE / "docs" / "figures" / "dear-bell.svg", dear_bell.draw),
     "kfac": (CLONE / "docs" / "figures" / "kfac-rates.svg", kfac_chart.draw),
     "break_even": (CLONE / "docs" / "figures" / "break-even.svg", break_even_chart.draw),
+    "study_compressors": (CLONE / "docs" / "figures" / "study-compressors.svg", study_compressors_tables.draw),
+    "study_scale": (CLONE / "docs" / "figures" / "study-scale.svg", study_scale_tables.draw),
 }
 """Figures of a benchmark's points."""
 SHORT: dict[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {

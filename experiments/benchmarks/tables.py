@@ -17,11 +17,14 @@ from experiments.benchmarks import (
     grace_tables,
     kfac_tables,
     plans_tables,
+    real_wan_tables,
     run_tables,
     second_order_tables,
     secure_tables,
     simulator,
     strategies_tables,
+    study_compressors_tables,
+    study_scale_tables,
     system_tables,
     weak_scaling_tables,
 )
@@ -218,6 +221,9 @@ _TABLES: dict[str, Callable[[Sequence[Found]], str]] = {
     **secure_tables.TABLES,
     **freezing_tables.TABLES,
     **plans_tables.TABLES,
+    **real_wan_tables.TABLES,
+    **study_compressors_tables.TABLES,
+    **study_scale_tables.TABLES,
 }
 NAMES = (
     *("accuracy", "gaps", "loss", "mininet_tclink", "netem", "set_up", "start_up", "cost", "monitor", "observation"),
@@ -238,4 +244,7 @@ NAMES = (
     *secure_tables.TABLES,
     *freezing_tables.TABLES,
     *plans_tables.TABLES,
+    *real_wan_tables.TABLES,
+    *study_compressors_tables.TABLES,
+    *study_scale_tables.TABLES,
 )

@@ -1,0 +1,109 @@
+"""Tables of training between continents: what was fitted to one zone, and ratios published, simulated, emulated."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+
+from experiments.benchmarks import real_wan
+from experiments.benchmarks.cells import Found, disturbed, number, table
+from experiments.benchmarks.real_wan import Reading, local, machine, ratio, round_s
+from experiments.benchmarks.real_wan_published import MODELS, PEAK_BIT_S, PLACES, ROUND_SAMPLES, machines
+
+NEAR = 0.10
+"""The error that was asked for."""
+READINGS = {
+    "each stream its rate": real_wan.EACH_ITS_OWN,
+    "and 1.1 Gbit/s a machine": Reading(zone_bit_s=PEAK_BIT_S),
+    "one stream's rate for all": Reading(one_stream=True),
+}
+_MACHINE = ("model", "samples/s of a machine", "beside, s a round", *(f"A-{count}: %" for count in (2, 3, 4, 6, 8)))
+_GRANULARITY = ("model", "run", "computing / communication, published", "simulated", "error: %")
+_RATIOS = ("model", "run", "machines", "published", *(f"{name}: %" for name in READINGS))
+_EMULATED = ("model", "run", "published", "simulated", "emulated", "error: %", "simulator's: %", "k", "verdicts")
+_SUMMARY = ("model", "runs", *(f"{name}: within 10 %" for name in READINGS), "median error", "worst")
+
+
+def real_wan_table(points: Sequence[Found]) -> str:
+    """All of it; only emulated ratios need points."""
+    parts = [
+        f"**Fitted to the runs in one zone**: errors of the rounds that it was fitted to\n\n{_machines()}",
+        f"**Ratios, simulated**: published, and the error of each reading\n\n{_ratios()}\n\n{_summary()}",
+        f"**Computing over communication** in a round\n\n{_granularities()}",
+        f"**Ratios, emulated**\n\n{_emulated(points)}",
+    ]
+    return "\n\n".join(parts)
+
+
+def _machines() -> str:
+    rows = []
+    for key, model in MODELS.items():
+        found = machine(key)
+        errors = [
+            number(round_s(key, f"A-{count}") * rate / ROUND_SAMPLES - 1, "+.1f", 100)
+            for count, rate in model.local_samples_s.items()
+        ]
+        rows.append([f"{key}, {model.name}", f"{found.samples_s:.1f}", f"{found.beside_s:.1f}", *errors])
+    return table(_MACHINE, rows)
+
+
+def _ratios() -> str:
+    rows = []
+    for key, model in MODELS.items():
+        for run in (run for run in PLACES if run != local(run)):
+            published = model.ratios.get(run)
+            found = [ratio(key, run, reading) for reading in READINGS.values()]
+            cells = [f"{one:.3f} ({_off(one, published)})" for one in found]
+            rows.append([key, run, str(machines(run)), number(published, ".3f"), *cells])
+    return table(_RATIOS, rows)
+
+
+def _off(found: float, published: float | None) -> str:
+    return "-" if published is None else f"{(found / published - 1) * 100:+.1f}"
+
+
+def _summary() -> str:
+    rows = []
+    for key, model in MODELS.items():
+        errors = [
+            [ratio(key, run, reading) / published - 1 for run, published in model.ratios.items()]
+            for reading in READINGS.values()
+        ]
+        near = [f"{sum(abs(error) <= NEAR for error in of_reading)} of {len(of_reading)}" for of_reading in errors]
+        first = [abs(error) for error in errors[0]]
+        rows.append([key, str(len(first)), *near, f"{statistics.median(first):.1%}", f"{max(first):.1%}"])
+    return table(_SUMMARY, rows)
+
+
+def _granularities() -> str:
+    rows = []
+    for key, model in MODELS.items():
+        for run, published in model.granularity.items():
+            training_s = machine(key).training_s(machines(run))
+            found = training_s / (round_s(key, run) - training_s)
+            of = f"{run} (fitted to)" if run == local(run) else run
+            rows.append([key, of, f"{published:.2f}", f"{found:.2f}", _off(found, published)])
+    return table(_GRANULARITY, rows)
+
+
+def _emulated(points: Sequence[Found]) -> str:
+    made = {(point["asked"]["model"], point["asked"]["case"]): point for point in points}
+    rows = []
+    for (model, run), point in made.items():
+        base = made.get((model, local(run)))
+        if run == local(run) or base is None:
+            continue
+        found = base["result"]["step_s"] / point["result"]["step_s"]
+        published, simulated = MODELS[model].ratios[run], ratio(model, run)
+        verdicts = f"{base['result']['verdict']}, {point['result']['verdict']}"
+        rows.append(
+            [
+                *(model, run + (disturbed(point) or disturbed(base)), f"{published:.3f}", f"{simulated:.3f}"),
+                *(f"{found:.3f}", _off(found, published), _off(simulated, found)),
+                *(f"{point['result']['dilation']:g}", verdicts),
+            ]
+        )
+    return table(_EMULATED, sorted(rows)) if rows else "None yet."
+
+
+TABLES: dict[str, Callable[[Sequence[Found]], str]] = {"real_wan": real_wan_table}
