@@ -1,4 +1,7 @@
-"""Plays the orchestrator over a Unix socket, so that the real `python -m testbed.worker run` is what is tested."""
+"""Plays the orchestrator over a Unix socket, so that the real `python -m testbed.worker run` is what is tested.
+
+Ranks are forked from one process that has loaded torch, as a run's are.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,11 @@ from testbed.core.spec import Part, RunSpec
 from testbed.core.telemetry import Channel, Welcome
 from testbed.core.topology import Topology
 from testbed.orchestrator.messages import checked_message
+from tests.distributed.forked import Forked
 from tests.unit.worker.test_collectives import topology as of_regions
 from topologies import lan, two_regions
 
-Workers = dict[int, subprocess.Popen[bytes]]
+Workers = dict[int, "subprocess.Popen[bytes] | Forked"]
 OnEvent = Callable[[dict[str, Any], Workers], int | None]
 """Returns a rank that has ended and is to be started again."""
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,9 +96,7 @@ def port_of_ones_own() -> Iterator[int]:
         yield holder.getsockname()[1]
 
 
-def outputs(
-    workers: Sequence[subprocess.Popen[bytes]], limit_s: float = HANG_S, dead: Collection[int] = ()
-) -> list[bytes]:
+def outputs(workers: Sequence[Forked], limit_s: float = HANG_S, dead: Collection[int] = ()) -> list[bytes]:
     """What all ranks say until they end; all of them are ended.
 
     Args:
@@ -156,7 +158,7 @@ def run(
     Args:
         on_event: sees each event as it comes; what it raises ends the conversation.
         absent: ranks that are not started.
-        python_path: where classes of others lie, beside this tree.
+        python_path: where classes of others lie, beside this tree; each rank is an interpreter of its own then.
         grace_s: how long workers may take to end by themselves once the conversation is over.
 
     Raises:
@@ -186,7 +188,7 @@ def run(
     return outcome
 
 
-def _start(rank: int, log: Path, socket_path: str, python_path: Path) -> subprocess.Popen[bytes]:
+def _start(rank: int, log: Path, socket_path: str, python_path: Path) -> subprocess.Popen[bytes] | Forked:
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": f"{ROOT}:{python_path}",
@@ -194,6 +196,8 @@ def _start(rank: int, log: Path, socket_path: str, python_path: Path) -> subproc
         "LONGHAUL_SOCKET": socket_path,
         "LONGHAUL_NODE": str(rank),
     }
+    if python_path == ROOT:
+        return Forked("testbed.worker", ["run"], environment=environment, cwd=log.parent, log=log)
     command = [sys.executable, "-m", "testbed.worker", "run"]
     with log.open("ab") as file:
         return subprocess.Popen(command, cwd=log.parent, env=environment, stdout=file, stderr=file)
@@ -218,7 +222,7 @@ class _Conversation:
         self.store = store
         self.channels: list[Channel] = []
         self.events: list[dict[str, Any]] = []
-        self.start: Callable[[int], subprocess.Popen[bytes]] | None = None
+        self.start: Callable[[int], subprocess.Popen[bytes] | Forked] | None = None
         self._known: set[int] = set()
         self._t0_s = 0.0
         self._selector = DefaultSelector()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testbed.core import collective_costs as costs
+from tests.distributed.forked import Forked
 from tests.distributed.harness import ROOT, TIMEOUT_S, outputs, port_of_ones_own
 
 NAMES = (*costs.ALGORITHMS, "auto")
@@ -18,16 +17,11 @@ COMPRESSORS = ("topk", "sz3", "powersgd")
 
 
 def play(regions: str, task: str, dead: frozenset[int] = frozenset()) -> list[dict[str, Any]]:
-    command = [sys.executable, str(Path(__file__).with_name("regional.py"))]
+    script = str(Path(__file__).with_name("regional.py"))
     world_size = sum(map(int, regions.split(",")))
     with port_of_ones_own() as port:
         workers = [
-            subprocess.Popen(
-                [*command, str(rank), regions, str(port), task],
-                env={"PYTHONPATH": str(ROOT)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
+            Forked(script, [str(rank), regions, str(port), task], environment={"PYTHONPATH": str(ROOT)}, cwd=ROOT)
             for rank in range(world_size)
         ]
         said = outputs(workers, dead=dead)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.distributed.forked import Forked
 from tests.distributed.harness import ROOT, TIMEOUT_S, outputs, port_of_ones_own
 
 P = 3
@@ -20,12 +19,7 @@ def ranks() -> list[dict[str, Any]]:
     script = str(Path(__file__).with_name("collectives.py"))
     with port_of_ones_own() as port:
         workers = [
-            subprocess.Popen(
-                [sys.executable, script, str(rank), str(P), str(port)],
-                env={"PYTHONPATH": str(ROOT)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
+            Forked(script, [str(rank), str(P), str(port)], environment={"PYTHONPATH": str(ROOT)}, cwd=ROOT)
             for rank in range(P)
         ]
         return [json.loads(out) for out in outputs(workers)]

@@ -18,6 +18,7 @@ from compressors.base import Layout, Route, choose_route
 from compressors.feedback import with_feedback
 from testbed.core.telemetry import Channel, Welcome
 from testbed.worker.parts import build_parts
+from tests.distributed.forked import Forked
 from tests.distributed.harness import COMPRESSORS, HANG_S, ROOT, make_spec, outputs, port_of_ones_own
 
 HERE = Path(__file__).parent
@@ -40,11 +41,11 @@ def _ranks(script: Path, world_size: int, *arguments: str, environment: dict[int
     with port_of_ones_own() as port:
         shared = {**_environment(), "WORLD_SIZE": str(world_size), "MASTER_PORT": str(port)}
         workers = [
-            subprocess.Popen(
-                [sys.executable, str(script), *arguments],
-                env={**shared, "RANK": str(rank), **environment.get(rank, {})},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+            Forked(
+                str(script),
+                arguments,
+                environment={**shared, "RANK": str(rank), **environment.get(rank, {})},
+                cwd=ROOT,
             )
             for rank in range(world_size)
         ]

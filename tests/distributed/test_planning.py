@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 
 from testbed.core.parallel.comparison import plan_from_json
 from testbed.core.parallel.links import links_from_json
+from tests.distributed.forked import Forked
 from tests.distributed.harness import ROOT, outputs, port_of_ones_own
 
 REGIONS = ("a", "a", "b")
@@ -25,12 +24,7 @@ def ranks() -> list[dict[str, Any]]:
     script = str(Path(__file__).with_name("probing.py"))
     with port_of_ones_own() as port:
         workers = [
-            subprocess.Popen(
-                [sys.executable, script, str(rank), str(port), *REGIONS],
-                env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
+            Forked(script, [str(rank), str(port), *REGIONS], environment={"PYTHONPATH": str(ROOT)}, cwd=ROOT)
             for rank in range(P)
         ]
         return [json.loads(out) for out in outputs(workers)]

@@ -6,7 +6,6 @@ As a program one rank of them. Arguments: rank, ranks, port, folder, in which `c
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from testbed.worker.comm import Communicator
 from testbed.worker.loop import Training
 from testbed.worker.parts import build_parts
 from testbed.worker.workload import parameters_crc32
+from tests.distributed.forked import Forked
 from tests.distributed.harness import HANG_S, ROOT, TIMEOUT_S, make_spec, outputs, port_of_ones_own
 
 Answers = list[dict[str, dict[str, Any]]]
@@ -53,15 +53,11 @@ def play(cases: Sequence[Case], ranks: int, folder: Path, limit_s: float = HANG_
         AssertionError: one of them failed; shows its log.
     """
     (folder / "cases.json").write_text(json.dumps([asdict(case) for case in cases]))
-    command = [sys.executable, "-m", "tests.distributed.trainings"]
+    module = "tests.distributed.trainings"
     with port_of_ones_own() as port:
         workers = [
-            subprocess.Popen(
-                [*command, str(rank), str(ranks), str(port), str(folder)],
-                cwd=ROOT,
-                env={"PYTHONPATH": str(ROOT)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+            Forked(
+                module, [str(rank), str(ranks), str(port), str(folder)], environment={"PYTHONPATH": str(ROOT)}, cwd=ROOT
             )
             for rank in range(ranks)
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from testbed.core.errors import EXIT_FAILED
 from testbed.core.rundir import RunDir
 from testbed.orchestrator import cleanup
 from testbed.orchestrator.clone import CLONE, environment
@@ -20,6 +22,7 @@ from testbed.orchestrator.clone import CLONE, environment
 START_TIMEOUT_S = 240.0
 """Until training goes on, on a machine that others use too."""
 END_TIMEOUT_S = 600.0
+BUSY, BUSY_PAUSES_S = "the machine is too busy or too slow for these links", (20.0, 40.0, 60.0)
 GONE_S = 30.0
 """Until nothing of a run is left; a second on an idle machine, and half as long as collectives wait for who is gone."""
 ENDS_WITH_TESTS = ("setpriv", "--pdeathsig", "KILL")
@@ -42,18 +45,24 @@ def wait_until(met: Callable[[], bool], timeout_s: float, what: str) -> float:
 class Longhaul:
     """`longhaul run ...` as a process in a session of its own.
 
-    --share, since the test holds the machine lock itself.
+    --share, since the test holds the machine lock itself. A run that was refused before training because the machine
+    carried its links too slowly, as others' load makes it for a minute, is asked for again after a pause.
     """
 
     def __init__(self, runs: Path, *overrides: str, wrapper: tuple[str, ...] = ()) -> None:
         self.runs = runs
         self.output = runs.parent / f"output-{time.monotonic_ns()}"
+        self._command = [
+            *(*ENDS_WITH_TESTS, *wrapper, sys.executable, "-m", "testbed", "run", "--share"),
+            *("--runs", str(runs), "metrics_port=0", *overrides),
+        ]
+        self._pauses_s = [] if wrapper else list(BUSY_PAUSES_S)
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
         with self.output.open("w") as file:
-            self.process = subprocess.Popen(
-                [
-                    *(*ENDS_WITH_TESTS, *wrapper, sys.executable, "-m", "testbed", "run", "--share"),
-                    *("--runs", str(runs), "metrics_port=0", *overrides),
-                ],
+            return subprocess.Popen(
+                self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -61,6 +70,15 @@ class Longhaul:
                 cwd=CLONE,
                 env=environment(),
             )
+
+    def _asked_again(self) -> bool:
+        """Once it has ended: whether it had no chance, and is tried once more."""
+        if not self._pauses_s or self.process.poll() != EXIT_FAILED or BUSY not in self.said:
+            return False
+        time.sleep(self._pauses_s.pop(0))
+        shutil.rmtree(self.run.path)
+        self.process = self._start()
+        return True
 
     @property
     def said(self) -> str:
@@ -73,7 +91,8 @@ class Longhaul:
 
     def wait_for_step(self, step: int) -> None:
         def reached() -> bool:
-            assert self.process.poll() is None, f"the run ended before step {step}:\n{self.said}"
+            ended = self.process.poll() is not None and not self._asked_again()
+            assert not ended, f"the run ended before step {step}:\n{self.said}"
             if not any(self.runs.iterdir()) if self.runs.exists() else True:
                 return False
             return any(e["event"] == "step" and e["step"] >= step for e in self.run.read_events())
@@ -82,7 +101,10 @@ class Longhaul:
 
     def wait(self) -> int:
         try:
-            return self.process.wait(END_TIMEOUT_S)
+            status = self.process.wait(END_TIMEOUT_S)
+            while self._asked_again():
+                status = self.process.wait(END_TIMEOUT_S)
+            return status
         except subprocess.TimeoutExpired:
             self.kill_group()
             raise AssertionError(f"the run did not end within {END_TIMEOUT_S:.0f} s:\n{self.said}") from None

@@ -10,41 +10,42 @@ from tests.emulation.support import Longhaul, gone_within, host_state
 
 WORKERS, LOCAL_STEPS, ROUNDS = 4, 2, 12
 STEPS = LOCAL_STEPS * ROUNDS
-NODE = "site-2-0"
-# a raw model takes 0.7 s of such a link, and the server's has two or three each way: a round some four seconds
-ASKED = ("topo=star", "topo.rate='50 Mbit/s'", "workload=digits", f"workers={WORKERS}", "evaluate_every=12")
+BACK, GONE = "site-2-0", "site-3-0"
+# a raw model takes 0.35 s of such a link, and the server's has two or three each way: a round some two seconds
+ASKED = ("topo=star", "topo.rate='100 Mbit/s'", "workload=digits", f"workers={WORKERS}", "evaluate_every=12")
 SERVER = ("strategy=parameter_server", f"strategy.local_steps={LOCAL_STEPS}", f"steps={STEPS}")
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("comes_back", [False, True], ids=["for good", "and back"])
-def test_a_run_outlives_the_crash_of_a_client(comes_back: bool, machine_lock: None, tmp_path: Path) -> None:
+def test_a_run_outlives_the_crashes_of_clients(machine_lock: None, tmp_path: Path) -> None:
+    """One comes back, one does not."""
     before = host_state()
     events = tmp_path / "crash.yaml"
-    # a round begins meanwhile, which it misses: it may have sent its part of the one it was killed in
-    again = f"- at: 14 s\n  join: {NODE}\n" if comes_back else ""
-    events.write_text(f"- at: 8 s\n  crash: {NODE}\n{again}")
+    # a round begins meanwhile, which the first misses: it may have sent its part of the one it was killed in
+    events.write_text(f"- at: 4 s\n  crash: {BACK}\n- at: 8 s\n  join: {BACK}\n- at: 16 s\n  crash: {GONE}\n")
     longhaul = Longhaul(tmp_path / "runs", *ASKED, *SERVER, f"events={events}")
     assert longhaul.wait() in (0, 5), longhaul.said
     run, summary = longhaul.run, longhaul.summary()
     gone_within(run.run_id)
     assert host_state() == before
     assert summary["status"] == "completed"
-    assert (summary["steps"], summary["workers_at_end"]) == (STEPS, WORKERS if comes_back else WORKERS - 1)
-    assert not any(reason.startswith("worker ") for reason in summary["reasons"]), "an event asked for it"
+    assert (summary["steps"], summary["workers_at_end"]) == (STEPS, WORKERS - 1)
+    assert not any(reason.startswith("worker ") for reason in summary["reasons"]), "events asked for it"
 
     found = list(run.read_events())
-    (left,) = (event for event in found if event["event"] == "left")
-    assert (left["rank"], left["node"]) == (2, NODE) and "was ended by SIGKILL" in left["message"]
+    left = [event for event in found if event["event"] == "left"]
+    assert [(event["rank"], event["node"]) for event in left] == [(2, BACK), (3, GONE)]
+    assert all("was ended by SIGKILL" in event["message"] for event in left)
     rounds = [event for event in found if event["event"] == "round"]
     assert [event["round"] for event in rounds] == list(range(ROUNDS))
     clients = [event["clients"] for event in rounds]
-    assert clients[0] == WORKERS - 1 and WORKERS - 2 in clients
-    assert clients[-1] == (WORKERS - 1 if comes_back else WORKERS - 2)
+    missed = clients.index(WORKERS - 2)
+    assert set(clients[:missed]) == {WORKERS - 1} and WORKERS - 1 in clients[missed:]
+    assert clients[-1] == WORKERS - 2
     done = [event for event in found if event["event"] == "done"]
-    assert {event["rank"] for event in done} == ({0, 1, 2, 3} if comes_back else {0, 1, 3})
+    assert {event["rank"] for event in done} == {0, 1, 2}
     assert len({event["parameters_crc32"] for event in done}) == 1
-    assert sum(event["event"] == "start" for event in found) == WORKERS + comes_back
+    assert sum(event["event"] == "start" for event in found) == WORKERS + 1
 
 
 @pytest.mark.timeout(900)
@@ -52,7 +53,7 @@ def test_a_run_outlives_the_crash_of_a_server_that_left_its_state(machine_lock: 
     """Nobody can tell by the parameters, evaluations or rounds; the first of two runs is undisturbed."""
     before = host_state()
     events = tmp_path / "crash.yaml"
-    events.write_text("- at: 5 s\n  crash: site-0-0\n- at: 6 s\n  join: site-0-0\n")
+    events.write_text("- at: 3 s\n  crash: site-0-0\n- at: 4 s\n  join: site-0-0\n")
     checksums, evaluated = [], []
     for number, given in enumerate(([], [f"events={events}"])):
         asked = (*ASKED, *SERVER, "strategy.checkpoint=true", *given)

@@ -17,7 +17,7 @@ from testbed.orchestrator import cleanup
 from testbed.orchestrator.emulation.container import container_name
 from tests.emulation.support import Longhaul, gone_within, host_state, listed, run_process, wait_until, whole_events
 
-LONG = ("topo=wan100m", "steps=10000", "evaluate_every=10000")
+LONG = ("topo=wan100m", "compressor=topk", "steps=10000", "evaluate_every=10000")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ WORK = ("device=paced", "device.step_s=0.2", "device.work_s={factor: 0.2, invers
 @pytest.mark.parametrize(
     ("strategy", "asked"),
     [
-        ("spd_kfac", ("topo=wan100m", "workload=digits", "batch_size=8", "steps=4", "evaluate_every=1000")),
+        ("spd_kfac", ("topo=wan1g", "workload=digits", "batch_size=8", "steps=4", "evaluate_every=1000")),
         ("pad_kfac", ("topo=lan", "workload=replay", "workload.model=resnet18", "workload.scale=50", "steps=4")),
     ],
 )

@@ -18,7 +18,7 @@ ADDRESS = re.compile(r"http://(127\.0\.0\.1:\d+)/metrics")
 @pytest.mark.timeout(600)
 def test_the_last_scrape_holds_what_the_record_ends_with(machine_lock: None, tmp_path: Path) -> None:
     require_prometheus()
-    longhaul = Longhaul(tmp_path / "runs", "topo=wan100m", "steps=12")
+    longhaul = Longhaul(tmp_path / "runs", "topo=wan1g", "steps=12")
     wait_until(lambda: ADDRESS.search(longhaul.said) is not None, START_TIMEOUT_S, "the address of /metrics")
     target = ADDRESS.findall(longhaul.said)[0]
     config = (

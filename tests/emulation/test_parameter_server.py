@@ -13,7 +13,7 @@ WORKERS, STEPS, LOCAL_STEPS = 4, 12, 3
 
 @pytest.mark.parametrize("compressor", ["none", "sz3"])
 def test_rounds_over_a_star_send_what_they_say(compressor: str, machine_lock: None, tmp_path: Path) -> None:
-    asked = ("topo=star", "topo.rate='50 Mbit/s'", "workload=digits", f"workers={WORKERS}", f"steps={STEPS}")
+    asked = ("topo=star", "topo.rate='200 Mbit/s'", "workload=digits", f"workers={WORKERS}", f"steps={STEPS}")
     server = ("strategy=parameter_server", f"strategy.local_steps={LOCAL_STEPS}", f"compressor={compressor}")
     longhaul = Longhaul(tmp_path / "runs", *asked, *server, "evaluate_every=6")
     assert longhaul.wait() in (0, 5), longhaul.said
@@ -41,7 +41,7 @@ def test_rounds_over_a_star_send_what_they_say(compressor: str, machine_lock: No
 def test_a_regions_server_sends_one_model_and_one_update_over_the_wan(machine_lock: None, tmp_path: Path) -> None:
     crossed = {}
     for serves in ("false", "true"):
-        asked = ("topo=wan100m", "workload=digits", "workers=6", f"steps={STEPS}", "compressor=none")
+        asked = ("topo=wan1g", "workload=digits", "workers=6", f"steps={STEPS}", "compressor=none")
         server = (
             "strategy=parameter_server",
             f"strategy.local_steps={LOCAL_STEPS}",

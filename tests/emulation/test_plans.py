@@ -11,11 +11,11 @@ from tests.emulation.support import Longhaul, whole_events
 
 STEPS = 4
 WORDS = (
-    *("topo=two_regions", "topo.rate='20 Mbit/s'", "topo.rtt='20 ms'", "workers=2", "workload=bytelm"),
+    *("topo=two_regions", "topo.rate='50 Mbit/s'", "topo.rtt='20 ms'", "workers=2", "workload=bytelm"),
     *("compressor=none", "batch_size=2", f"steps={STEPS}", "evaluate_every=1000", "seed=5"),
 )
-SLOW_LINK_BIT_S = (10e6, 21e6)
-"""What the probe has to find of 20 Mbit/s on a busy machine."""
+SLOW_LINK_BIT_S = (25e6, 52.5e6)
+"""What the probe has to find of 50 Mbit/s on a busy machine."""
 
 
 def _losses(run: RunDir) -> list[float]:

@@ -10,7 +10,7 @@ WARM_UP, STEPS = 5, 12
 
 
 def test_a_run_whose_model_is_factorised_is_paced_by_both_models(machine_lock: None, tmp_path: Path) -> None:
-    asked = ("topo=wan100m", "workload=digits", "workers=2", f"steps={STEPS}", "evaluate_every=4")
+    asked = ("topo=wan1g", "workload=digits", "workers=2", f"steps={STEPS}", "evaluate_every=4")
     transform = ("transform=pufferfish", f"transform.warm_up_steps={WARM_UP}", "transform.rewarm_steps=3")
     longhaul = Longhaul(tmp_path / "runs", *asked, *transform)
     assert longhaul.wait() in (0, 5), longhaul.said

@@ -1,0 +1,132 @@
+"""Ranks of tests, forked from one process that has loaded torch, as a run's workers are: it takes each of them seconds
+to do so, and there are hundreds."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+PRELOADED = "tests.distributed.preloaded"
+_FORKING = multiprocessing.get_context("forkserver")
+_FORKING.set_forkserver_preload([PRELOADED])
+
+
+class Forked:
+    """`python -m MODULE ARGUMENT...` or `python SCRIPT.py ARGUMENT...`, with what of `subprocess.Popen` tests use.
+
+    Args:
+        program: a module's name, or a path that ends in .py.
+        environment: the whole of it.
+        log: to which all it says is added; without one, `communicate` tells.
+    """
+
+    def __init__(
+        self,
+        program: str,
+        arguments: Sequence[str] = (),
+        *,
+        environment: Mapping[str, str],
+        cwd: Path,
+        log: Path | None = None,
+    ) -> None:
+        self._said: list[Path] = []
+        if log is None:
+            for _ in range(2):
+                descriptor, name = tempfile.mkstemp()
+                os.close(descriptor)
+                self._said.append(Path(name))
+        files = self._said or [log, log]
+        given = (program, list(arguments), dict(environment), str(cwd), *map(str, files))
+        self._process = _FORKING.Process(target=_live, args=given, daemon=True)
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid: int = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """
+        Raises:
+            subprocess.TimeoutExpired: it goes on.
+        """
+        self._process.join(timeout)
+        code = self._process.exitcode
+        if code is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+        return code
+
+    def communicate(self, timeout: float | None = None) -> tuple[bytes, bytes]:
+        """What it has said on standard output and error once it has ended; to be asked for once, unless in vain."""
+        self.wait(timeout)
+        found = [path.read_bytes() if path.exists() else b"" for path in self._said]
+        for path in self._said:
+            path.unlink(missing_ok=True)
+        out, error = found
+        return out, error
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def _live(program: str, arguments: list[str], environment: dict[str, str], cwd: str, out: str, error: str) -> NoReturn:
+    """The child's whole life. No interpreter is taken down, since threads of gloo may still come back to it."""
+    status = 1
+    try:
+        for path, descriptor in ((out, 1), (error, 2)):
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            os.dup2(file, descriptor)
+            os.close(file)
+        assert PRELOADED in sys.modules, "nothing was loaded beforehand: each rank would import torch by itself"
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(cwd)
+        sys.path[:0] = environment.get("PYTHONPATH", "").split(":")
+        sys.argv = [program, *arguments]
+        _start_over()
+        if program.endswith(".py"):
+            runpy.run_path(program, run_name="__main__")
+        else:
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _start_over() -> None:
+    """What nobody has seeded draws other numbers in each."""
+    import random
+
+    import numpy as np
+    import torch
+
+    tempfile.tempdir = None
+    random.seed()
+    np.random.seed()
+    torch.default_generator.seed()

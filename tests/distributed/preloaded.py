@@ -1,0 +1,14 @@
+"""Imported once by the process that ranks are forked from: what each of them would spend seconds on.
+
+As in the process that a run's workers are forked from: no parallel region and no process group, which a fork breaks.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch._dynamo
+
+from testbed.worker import comm, kept_model, leaving, loop, parts, session
+
+torch.set_num_threads(1)
+assert comm and kept_model and leaving and loop and parts and session
