@@ -26,7 +26,7 @@ from tests.emulation.support import (
 )
 from tests.unit.analysis.archived import ask, require_prometheus, served
 
-STEPS, RANKS = 14, 4
+STEPS, RANKS = 18, 4
 END_LIMIT_S = 60.0
 """From a run's last event to its end, its record sealed. It waits 10 s at most for somebody who scrapes."""
 
