@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import runpy
 import signal
 import subprocess
 import sys
 import tempfile
 import traceback
+import types
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,17 +22,16 @@ _FORKING.set_forkserver_preload([PRELOADED])
 
 
 class Forked:
-    """`python -m MODULE ARGUMENT...` or `python SCRIPT.py ARGUMENT...`, with what of `subprocess.Popen` tests use.
+    """`python SCRIPT ARGUMENT...`, with what of `subprocess.Popen` tests use.
 
     Args:
-        program: a module's name, or a path that ends in .py.
         environment: the whole of it.
         log: to which all it says is added; without one, `communicate` tells.
     """
 
     def __init__(
         self,
-        program: str,
+        script: Path,
         arguments: Sequence[str] = (),
         *,
         environment: Mapping[str, str],
@@ -46,7 +45,7 @@ class Forked:
                 os.close(descriptor)
                 self._said.append(Path(name))
         files = self._said or [log, log]
-        given = (program, list(arguments), dict(environment), str(cwd), *map(str, files))
+        given = (str(script), list(arguments), dict(environment), str(cwd), *map(str, files))
         self._process = _FORKING.Process(target=_live, args=given, daemon=True)
         self._process.start()
         assert self._process.pid is not None
@@ -88,7 +87,7 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def _live(program: str, arguments: list[str], environment: dict[str, str], cwd: str, out: str, error: str) -> NoReturn:
+def _live(script: str, arguments: list[str], environment: dict[str, str], cwd: str, out: str, error: str) -> NoReturn:
     """The child's whole life. No interpreter is taken down, since threads of gloo may still come back to it."""
     status = 1
     try:
@@ -101,12 +100,9 @@ def _live(program: str, arguments: list[str], environment: dict[str, str], cwd: 
         os.environ.update(environment)
         os.chdir(cwd)
         sys.path[:0] = environment.get("PYTHONPATH", "").split(":")
-        sys.argv = [program, *arguments]
+        sys.argv = [script, *arguments]
         _start_over()
-        if program.endswith(".py"):
-            runpy.run_path(program, run_name="__main__")
-        else:
-            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        _play_main(script)
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -117,6 +113,15 @@ def _live(program: str, arguments: list[str], environment: dict[str, str], cwd: 
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)
+
+
+def _play_main(script: str) -> None:
+    """As `runpy` does, but what the script leaves stays: a group of gloo that is taken down waits for its threads, and
+    holds the lock that these may wait for."""
+    module = types.ModuleType("__main__")
+    module.__file__ = script
+    sys.modules["__main__"] = module
+    exec(compile(Path(script).read_text(), script, "exec"), module.__dict__)
 
 
 def _start_over() -> None:

@@ -197,7 +197,9 @@ def _start(rank: int, log: Path, socket_path: str, python_path: Path) -> subproc
         "LONGHAUL_NODE": str(rank),
     }
     if python_path == ROOT:
-        return Forked("testbed.worker", ["run"], environment=environment, cwd=log.parent, log=log)
+        return Forked(
+            ROOT / "testbed" / "worker" / "__main__.py", ["run"], environment=environment, cwd=log.parent, log=log
+        )
     command = [sys.executable, "-m", "testbed.worker", "run"]
     with log.open("ab") as file:
         return subprocess.Popen(command, cwd=log.parent, env=environment, stdout=file, stderr=file)

@@ -17,7 +17,7 @@ COMPRESSORS = ("topk", "sz3", "powersgd")
 
 
 def play(regions: str, task: str, dead: frozenset[int] = frozenset()) -> list[dict[str, Any]]:
-    script = str(Path(__file__).with_name("regional.py"))
+    script = Path(__file__).with_name("regional.py")
     world_size = sum(map(int, regions.split(",")))
     with port_of_ones_own() as port:
         workers = [

@@ -16,7 +16,7 @@ P = 3
 
 @pytest.fixture(scope="module")
 def ranks() -> list[dict[str, Any]]:
-    script = str(Path(__file__).with_name("collectives.py"))
+    script = Path(__file__).with_name("collectives.py")
     with port_of_ones_own() as port:
         workers = [
             Forked(script, [str(rank), str(P), str(port)], environment={"PYTHONPATH": str(ROOT)}, cwd=ROOT)

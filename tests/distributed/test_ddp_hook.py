@@ -42,7 +42,7 @@ def _ranks(script: Path, world_size: int, *arguments: str, environment: dict[int
         shared = {**_environment(), "WORLD_SIZE": str(world_size), "MASTER_PORT": str(port)}
         workers = [
             Forked(
-                str(script),
+                script,
                 arguments,
                 environment={**shared, "RANK": str(rank), **environment.get(rank, {})},
                 cwd=ROOT,

@@ -21,7 +21,7 @@ PAIRS = 3
 
 @pytest.fixture(scope="module")
 def ranks() -> list[dict[str, Any]]:
-    script = str(Path(__file__).with_name("probing.py"))
+    script = Path(__file__).with_name("probing.py")
     with port_of_ones_own() as port:
         workers = [
             Forked(script, [str(rank), str(port), *REGIONS], environment={"PYTHONPATH": str(ROOT)}, cwd=ROOT)

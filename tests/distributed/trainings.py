@@ -53,11 +53,13 @@ def play(cases: Sequence[Case], ranks: int, folder: Path, limit_s: float = HANG_
         AssertionError: one of them failed; shows its log.
     """
     (folder / "cases.json").write_text(json.dumps([asdict(case) for case in cases]))
-    module = "tests.distributed.trainings"
     with port_of_ones_own() as port:
         workers = [
             Forked(
-                module, [str(rank), str(ranks), str(port), str(folder)], environment={"PYTHONPATH": str(ROOT)}, cwd=ROOT
+                Path(__file__),
+                [str(rank), str(ranks), str(port), str(folder)],
+                environment={"PYTHONPATH": str(ROOT)},
+                cwd=ROOT,
             )
             for rank in range(ranks)
         ]
