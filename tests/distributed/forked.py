@@ -121,7 +121,7 @@ def _play_main(script: str) -> None:
     module = types.ModuleType("__main__")
     module.__file__ = script
     sys.modules["__main__"] = module
-    exec(compile(Path(script).read_text(), script, "exec"), module.__dict__)
+    exec(compile(Path(script).read_text(), script, "exec", dont_inherit=True), module.__dict__)
 
 
 def _start_over() -> None:
