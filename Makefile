@@ -5,6 +5,10 @@ SHELL := /bin/bash
 BIN := .venv/bin
 # What a run needs is root's; under sudo, what it makes is given to the caller.
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo)
+# ROOTLESS=1 asks for less: a run in a user namespace, which says what it does without.
+ROOTLESS ?=
+MAKES_RUNS := $(if $(filter-out 0,$(ROOTLESS)),,$(AS_ROOT))
+AS_USER := $(if $(filter-out 0,$(ROOTLESS)),--rootless)
 CACHES := .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 TOPO ?= wan1g
@@ -29,8 +33,8 @@ setup-browser: ## The same and Chromium, with which the tests look at pages
 	@bash scripts/setup.sh browser
 
 .PHONY: experiment
-experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= START_FROM= CHECKPOINT=last SEED= SET="a.b=c d.e=f"]
-	@$(AS_ROOT) $(BIN)/longhaul run $(OVERRIDES)
+experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= START_FROM= CHECKPOINT=last SEED= SET="a.b=c d.e=f" ROOTLESS=1]
+	@$(MAKES_RUNS) $(BIN)/longhaul run $(AS_USER) $(OVERRIDES)
 
 .PHONY: sweep
 sweep: setup ## All runs of a grid that are not there yet, and their table: SWEEP=smoke [EXECUTOR=local|ray|slurm OPTIONS="address=..." SET="steps=20,40"]
@@ -50,7 +54,7 @@ dashboard-check: setup ## Ask every query of every dashboard about all runs; eac
 
 .PHONY: check
 check: setup ## What this machine has and lacks, all at once, and what each lack means
-	@$(AS_ROOT) $(BIN)/longhaul check
+	@$(MAKES_RUNS) $(BIN)/longhaul check $(AS_USER)
 
 .PHONY: test
 test: setup ## The tests but the slow ones, those that need root included

@@ -16,7 +16,17 @@ from typing import Any
 
 from testbed.core.reading import open_regular, whole_lines
 
-RUNTIME_ROOT = Path("/run/longhaul")
+OWNER = "LONGHAUL_OWNER"
+"""Environment variable of what is root in a user namespace of its own: the user id of who called."""
+
+
+def runtime_root(uid: int) -> Path:
+    """Of a user's runs: /run takes root's alone."""
+    return Path("/run/longhaul") if uid == 0 else Path(tempfile.gettempdir()) / f"longhaul-{uid}"
+
+
+OWN_UID = int(os.environ.get(OWNER, os.geteuid()))
+RUNTIME_ROOT = runtime_root(OWN_UID)
 RUN_ID = re.compile(r"^[0-9]{8}T[0-9]{6}Z-[A-Za-z0-9_.+-]{1,80}$")
 
 
@@ -105,11 +115,10 @@ class RunDir:
 
     @property
     def lock(self) -> Path:
-        """Beside the runtime directory, which goes before the record is sealed; the lock goes after. Who is not root,
-        and so emulates nothing, cannot write there."""
+        """Beside the runtime directory, which goes before the record is sealed; the lock goes after."""
         owner = self.path.stat().st_uid if self.path.exists() else os.geteuid()
-        own = Path(tempfile.gettempdir()) / f"longhaul-{owner}" / self.runtime.name
-        return (self.runtime if owner == 0 else own).with_suffix(".lock")
+        place = RUNTIME_ROOT if owner == os.geteuid() else runtime_root(owner)
+        return place / f"{self.runtime.name}.lock"
 
     @contextlib.contextmanager
     def held(self, *, wait: bool = True) -> Iterator[bool]:

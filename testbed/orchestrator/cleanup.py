@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from testbed.core.rundir import RUN_ID, RunDir
+from testbed.orchestrator.rights import RUNC_STATE
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
-RUNC_STATE = Path("/run/runc")
 _PATIENCE_S = 2.0
 T = TypeVar("T")
 

@@ -113,12 +113,18 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print one line: run id, verdict, folder")
     parser.add_argument("--json", action="store_true", help="the summary as JSON on stdout, all else on stderr")
     parser.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
+    _add_rootless(parser)
     parser.add_argument("--tell-run-id", type=int, help=argparse.SUPPRESS)  # a descriptor, for `up`
     add_runs_root(parser)
 
 
+def _add_rootless(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rootless", action="store_true", help="without root, in a user namespace; says what is lost")
+
+
 def _add_before_a_run(add: Add) -> None:
     one = add("check", check, "What this machine has and lacks, and what each lack means.")
+    _add_rootless(one)
     one.add_argument("--runs", type=Path, default=RUNS_ROOT, metavar="DIR", help="where runs are to lie")
     one = add(
         "topologies", topologies, "The topologies there are, or one drawn as text or as SVG, or for containerlab."
@@ -175,16 +181,20 @@ def _add_session(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator.rights import Rights
     from testbed.orchestrator.run_command import run as make_run
 
     flags = {"quiet": parsed.quiet, "as_json": parsed.json, "share": parsed.share}
-    return make_run(parsed.overrides, parsed.runs, **flags, tell_run_id=parsed.tell_run_id)
+    return make_run(
+        parsed.overrides, parsed.runs, **flags, tell_run_id=parsed.tell_run_id, rights=Rights(parsed.rootless)
+    )
 
 
 def check(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator import preflight
+    from testbed.orchestrator.rights import Rights
 
-    checks = preflight.run_checks(metrics_port=None, runs_root=parsed.runs)
+    checks = preflight.run_checks(metrics_port=None, runs_root=parsed.runs, rights=Rights(parsed.rootless))
     show(preflight.table(checks))
     preflight.raise_lacking(checks)
     tell("A run can be made here.")

@@ -26,6 +26,7 @@ from testbed.orchestrator.launch import Workers
 from testbed.orchestrator.network_record import NetworkRecord
 from testbed.orchestrator.observation.collector import Collector
 from testbed.orchestrator.observation.recorder import Recorder
+from testbed.orchestrator.rights import OF_ROOT, Rights
 from testbed.orchestrator.schedule import Schedule
 from testbed.orchestrator.stopping import Stop
 from testbed.orchestrator.zygote import Zygote
@@ -68,10 +69,19 @@ class Conductor:
         shared_start: False starts an interpreter for each worker of our training, for comparison.
     """
 
-    def __init__(self, spec: RunSpec, record: Record, *, shared: bool, shared_start: bool = True) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        record: Record,
+        *,
+        shared: bool,
+        shared_start: bool = True,
+        rights: Rights = OF_ROOT,
+    ) -> None:
         self.spec = spec
         self._record = record
         self._shared = shared
+        self._rights = rights
         self._program = programs.program_of(spec)
         self._is_forked = shared_start and self._program.is_forked
         self._watched: list[Callable[[], str | None]] = []
@@ -87,7 +97,7 @@ class Conductor:
         )
         with ExitStack() as stack:
             # first, so that its imports overlap with the network's set-up
-            zygote = stack.enter_context(Zygote(spec, record.run)) if self._is_forked else None
+            zygote = stack.enter_context(Zygote(spec, record.run, self._rights)) if self._is_forked else None
             network = stack.enter_context(Network(topology, profile, chosen, record.write, spec.seed))
             prober = stack.enter_context(Prober(network, record.write))
             self._watched += [lambda: network.shaper.failure, lambda: prober.failure]
@@ -99,6 +109,7 @@ class Conductor:
                 "tcp": profile.to_json(),
                 "shaper": {"chosen": chosen, "why": why},
                 "machine_shared": self._shared,
+                "rights_lost": self._rights.lost(),
                 **(record.run.read_json(record.run.profiles) or {}),
             }
             self._tell_routers(network)
@@ -144,6 +155,7 @@ class Conductor:
             containers=self.spec.workers,
             keeps_model=self.spec.keeps_model or self.spec.keeps_server,
             seen=() if directory is None else (directory,),
+            rights=self._rights,
             hosts="".join(f"{network.plan.node_address(node)} {node}\n" for node in network.workers),
         )
 

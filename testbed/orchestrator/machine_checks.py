@@ -11,6 +11,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.orchestrator.rights import OF_ROOT, Rights
+
 PROBE_TIME_LIMIT_S = 10.0
 
 
@@ -52,7 +54,8 @@ def with_system_directories(path: str) -> str:
 
 def root() -> Check:
     found = "root" if is_root() else f"not root (user id {os.geteuid()})"
-    return Check("root", True, is_root(), found, "a run makes network namespaces", "run with sudo, or make experiment")
+    cure = "run with sudo, or make experiment; or longhaul run --rootless, which says what it has to do without"
+    return Check("root", True, is_root(), found, "a run makes network namespaces", cure)
 
 
 def operating_system() -> Check:
@@ -89,17 +92,19 @@ ip link set dev lo up
 for name in bbr cubic reno; do
     ip route replace 203.0.113.0/24 dev lo congctl $name && echo $name
 done
+mount -t sysfs sysfs /sys && echo sysfs
 true
 """
 
 
-def kernel_features() -> frozenset[str] | None:
+def kernel_features(rights: Rights = OF_ROOT) -> frozenset[str] | None:
     """What the kernel does of _PROBE, by the word it prints; None where it cannot be tried."""
-    if not is_root() or shutil.which("unshare") is None:
+    if not (is_root() or rights.rootless) or shutil.which("unshare") is None:
         return None
     try:
         done = subprocess.run(
-            ["unshare", "--net", "sh", "-c", _PROBE],
+            [*rights.unshare(), "sh", "-c", _PROBE],
+            env={**os.environ, **rights.environment()},
             capture_output=True,
             text=True,
             timeout=PROBE_TIME_LIMIT_S,

@@ -1,14 +1,21 @@
-"""One emulation at a time on a machine, since two would share its cores; `--share` lets one in beside others."""
+"""One emulation at a time on a machine, since two would share its cores; `--share` lets one in beside others.
+
+Users other than root lock root's files, where there are any: a lock needs no right to write. Until root has made a run
+on the machine each of them has files of their own, and sees nobody else's.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
 from testbed.core.errors import MachineError
-from testbed.core.rundir import RUNTIME_ROOT
+from testbed.core.rundir import RUNTIME_ROOT, runtime_root
 
 MACHINE_LOCK = RUNTIME_ROOT / "machine.lock"
 SHARED_LOCK = RUNTIME_ROOT / "shared.lock"
@@ -37,8 +44,8 @@ def machine_lock(*, share: bool) -> Iterator[MachineLock]:
     """Raises:
     MachineError: another run has the machine, and `share` is not given.
     """
-    RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
-    with MACHINE_LOCK.open("w") as alone, SHARED_LOCK.open("w") as shared:
+    make_runtime_root()
+    with _opened(MACHINE_LOCK) as alone, _opened(SHARED_LOCK) as shared:
         if share:
             fcntl.flock(shared, fcntl.LOCK_SH)
         elif _try_lock(alone, fcntl.LOCK_EX) and _try_lock(shared, fcntl.LOCK_EX):
@@ -48,6 +55,29 @@ def machine_lock(*, share: bool) -> Iterator[MachineLock]:
                 "another run is going on this machine, and two would share its cores: wait for it, or give --share"
             )
         yield MachineLock(shared, share=share)
+
+
+def make_runtime_root(place: Path | None = None) -> None:
+    """
+    Raises:
+        MachineError: somebody else has made it, who could replace what is put there.
+    """
+    place = RUNTIME_ROOT if place is None else place
+    place.mkdir(mode=0o755 if _is_root() else 0o700, parents=True, exist_ok=True)
+    found = place.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise MachineError(f"{place}: belongs to somebody else, so a run's sockets are not safe there: remove it")
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def _opened(lock: Path) -> IO[str]:
+    with contextlib.suppress(FileNotFoundError):
+        if not _is_root():
+            return (runtime_root(0) / lock.name).open("r")
+    return lock.open("w")
 
 
 def _try_lock(file: IO[str], how: int) -> bool:

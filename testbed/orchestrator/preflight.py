@@ -11,9 +11,11 @@ from rich.table import Table
 from testbed.core.errors import MachineError
 from testbed.core.spec import DEFAULT_METRICS_PORT, RunSpec
 from testbed.orchestrator import machine_checks as machine
+from testbed.orchestrator import rootless_checks as rootless
 from testbed.orchestrator.clone import CLONE, RUNS_ROOT
 from testbed.orchestrator.emulation.tcp import CONGESTION_CONTROL
 from testbed.orchestrator.machine_checks import Check
+from testbed.orchestrator.rights import OF_ROOT, Rights
 
 _BINARIES = (
     ("ip", "it sets addresses and routes", "iproute2"),
@@ -32,6 +34,7 @@ def run_checks(
     shaper: str = "auto",
     program: str = "training",
     runs_root: Path = RUNS_ROOT,
+    rights: Rights = OF_ROOT,
 ) -> list[Check]:
     """Every question about this machine; those a run does not hang on are not `needed`.
 
@@ -41,9 +44,9 @@ def run_checks(
     """
     if not machine.operating_system().ok:  # the other questions are put to Linux alone
         return [machine.root(), machine.operating_system()]
-    features = machine.kernel_features()
+    features = machine.kernel_features(rights)
     return [
-        machine.root(),
+        rootless.user_namespace(rights) if rights.rootless else machine.root(),
         machine.operating_system(),
         machine.mininet(),
         machine.binary("runc", "containers of the nodes", "runc"),
@@ -53,8 +56,7 @@ def run_checks(
         machine.delay_shaper(features, shaper),
         machine.congestion_control(CONGESTION_CONTROL[tcp], features),
         machine.clone_is_readable(CLONE),
-        machine.cgroups(),
-        machine.overlay(),
+        *([rootless.own_sys(features)] if rights.rootless else [machine.cgroups(), machine.overlay()]),
         machine.disk(runs_root),
         *([] if metrics_port is None else [machine.port(metrics_port)]),
         machine.memory(workers, program),

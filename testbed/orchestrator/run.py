@@ -37,6 +37,7 @@ from testbed.orchestrator.emulation.open_files import raise_limit
 from testbed.orchestrator.observation.exporter import Exporter
 from testbed.orchestrator.observation.fidelity import Judge
 from testbed.orchestrator.observation.recorder import Recorder
+from testbed.orchestrator.rights import OF_ROOT, ROOTLESS, Rights
 from testbed.orchestrator.stopping import Stop
 
 MOST_FAULT_CHARACTERS = 2000
@@ -57,10 +58,18 @@ class Run:
     """One run from empty namespaces to the last event."""
 
     def __init__(
-        self, run: RunDir, spec: RunSpec, display: Display, metrics: socket.socket, stop: Stop, *, shared: bool
+        self,
+        run: RunDir,
+        spec: RunSpec,
+        display: Display,
+        metrics: socket.socket,
+        stop: Stop,
+        *,
+        shared: bool,
+        rights: Rights = OF_ROOT,
     ) -> None:
         self.run, self.stop = run, stop
-        self._shared = shared
+        self._shared, self._rights = shared, rights
         self.spec = spec
         self.display = display
         self.clock = Clock(spec.dilation)
@@ -122,7 +131,9 @@ class Run:
         """Raises what went wrong, after it is recorded."""
         try:
             self.display.stage(f"run {self.run.run_id}; metrics at http://127.0.0.1:{self._metrics_port}/metrics")
-            Conductor(self.spec, self, shared=self._shared).perform()
+            if self._rights.rootless:
+                self.write({"event": "schedule", "what": ROOTLESS, "detail": "; ".join(self._rights.lost())})
+            Conductor(self.spec, self, shared=self._shared, rights=self._rights).perform()
             if self.recorder.failure is not None:
                 raise self.recorder.failure
             self.stage("end", "ended")
@@ -154,7 +165,8 @@ def main() -> int:
     try:
         own_sysfs()
         with Display(spec, quiet=options["quiet"]) as display:
-            Run(run, spec, display, metrics, stop, shared=options["shared"]).perform()
+            rights = Rights(rootless=options["rootless"])
+            Run(run, spec, display, metrics, stop, shared=options["shared"], rights=rights).perform()
     except Exception as error:
         if not isinstance(error, LonghaulError):
             traceback.print_exc()  # to the log; what follows is for the summary

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from testbed.orchestrator.listing import seal_killed
 from testbed.orchestrator.machine_checks import Check
 from testbed.orchestrator.plugin_check import check_parts
 from testbed.orchestrator.replay_check import memory_faults
+from testbed.orchestrator.rights import OF_ROOT, Rights
 from testbed.orchestrator.terminal import say, show, tell
 
 
@@ -29,6 +31,7 @@ def run(
     as_json: bool = False,
     share: bool = False,
     tell_run_id: int | None = None,
+    rights: Rights = OF_ROOT,
 ) -> int:
     """Make the run that `overrides` ask for and return its exit status.
 
@@ -38,14 +41,22 @@ def run(
     Raises:
         InputError, MachineError: with every fault of the input and every lack of the machine together.
     """
-    spec = checked_spec(resolve(overrides, runs_root=runs_root), runs_root)
+    spec = checked_spec(resolve(overrides, runs_root=runs_root), runs_root, rights)
     from testbed.orchestrator.supervise import supervise  # Mininet and all: only once it is known to be there
 
     seal_killed(runs_root)
     # the display writes to standard output, which under --json is the summary's alone
     display_fd = 2 if as_json else 1
+    for lost in rights.lost():
+        say(f"rootless, so without {lost}")
     outcome = supervise(
-        spec, runs_root=runs_root, quiet=quiet, display_fd=display_fd, share=share, tell_run_id=tell_run_id
+        spec,
+        runs_root=runs_root,
+        quiet=quiet,
+        display_fd=display_fd,
+        share=share,
+        tell_run_id=tell_run_id,
+        rights=rights,
     )
     if as_json:
         tell(json.dumps(outcome.summary, indent=2, allow_nan=False))
@@ -63,15 +74,15 @@ def _tell_essentials(summary: Mapping[str, Any], path: Path) -> None:
         say(printable(reason))
 
 
-def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:
+def checked_spec(resolved: Resolved, runs_root: Path, rights: Rights = OF_ROOT) -> RunSpec:
     """The spec, if it can be run here.
 
     Raises:
         InputError: something in the input is at fault; lacks of the machine are told along with it.
         MachineError: the input is well, but the machine lacks something.
     """
-    faults = [*resolved.faults]
-    lines = preflight.lacking(machine_checks(resolved, runs_root))
+    faults = [*resolved.faults, *_beyond(rights, resolved)]
+    lines = preflight.lacking(machine_checks(resolved, runs_root, rights))
     # starting torch takes seconds, so defaults are not checked again for somebody who misspelt a topology
     checkable = resolved.stand_in is not None and (resolved.parts_given or not (faults or lines))
     broken: LonghaulError | None = None
@@ -94,7 +105,15 @@ def checked_spec(resolved: Resolved, runs_root: Path) -> RunSpec:
     return dataclasses.replace(resolved.spec, **found)
 
 
-def machine_checks(resolved: Resolved, runs_root: Path) -> list[Check]:
+def _beyond(rights: Rights, resolved: Resolved) -> Iterator[str]:
+    """What is asked and cannot be done with these rights."""
+    if rights.rootless and os.geteuid() == 0:
+        yield "--rootless: this is root, who loses limits and priorities by it: leave it out, or call as another user"
+    if rights.rootless and resolved.settings.get("memory_limit") is not None:
+        yield "memory_limit: only root can limit a node's memory: leave out --rootless, or the limit"
+
+
+def machine_checks(resolved: Resolved, runs_root: Path, rights: Rights = OF_ROOT) -> list[Check]:
     """What this machine has and lacks for it, as far as it is known what is asked."""
     settings: dict[str, Any] = resolved.settings
     keys = ("metrics_port", "workers", "tcp", "shaper")
@@ -106,7 +125,7 @@ def machine_checks(resolved: Resolved, runs_root: Path) -> list[Check]:
     if not 0 <= known.get("metrics_port", 0) <= 65535:  # a fault of the input, reported as such
         known["metrics_port"] = None
     program = "training" if resolved.stand_in is None else resolved.stand_in.program
-    return preflight.run_checks(**known, program=program, runs_root=runs_root)
+    return preflight.run_checks(**known, program=program, runs_root=runs_root, rights=rights)
 
 
 def _short(path: Path) -> Path:

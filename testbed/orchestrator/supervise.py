@@ -36,6 +36,7 @@ from testbed.orchestrator.calibration import Calibration, calibrate
 from testbed.orchestrator.cleanup import remove_leftovers
 from testbed.orchestrator.machine_lock import MachineLock, machine_lock
 from testbed.orchestrator.observation.exporter import bind
+from testbed.orchestrator.rights import OF_ROOT, Rights
 from testbed.orchestrator.seal import give_to_caller, seal
 from testbed.orchestrator.terminal import say
 
@@ -44,7 +45,6 @@ RESERVE_BYTES = 1 << 20
 STOP_TIMEOUT_S = 15.0
 _POLL_S = 0.5
 _PR_SET_PDEATHSIG = 1
-_UNSHARE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--mount", "--ipc", "--uts"]
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,7 @@ def supervise(
     share: bool = False,
     machine: MachineLock | None = None,
     tell_run_id: int | None = None,
+    rights: Rights = OF_ROOT,
 ) -> Outcome:
     """Perform a run and seal its record, whatever its end.
 
@@ -116,7 +117,8 @@ def supervise(
             # under the lock: a directory without a summary and without a holder is taken for a killed run's
             write_json(run.spec, {**spec.to_json(), "code_hash": provenance.code_hash()})
             _reserve(reserve)
-            status, faults = _perform(run, stop, metrics.fileno(), machine, quiet=quiet, display_fd=display_fd)
+            options = {"metrics_fd": metrics.fileno(), "quiet": quiet, "rootless": rights.rootless}
+            status, faults = _perform(run, stop, machine, rights, options, display_fd=display_fd)
             _record_sharing(run, machine)
             faults += [f"left behind: {what}" for what in remove_leftovers(run.run_id)]
             reserve.unlink(missing_ok=True)
@@ -195,21 +197,21 @@ def _die_with_parent() -> None:
 
 
 def _perform(
-    run: RunDir, stop: Stop, metrics_fd: int, machine: MachineLock, *, quiet: bool, display_fd: int
+    run: RunDir, stop: Stop, machine: MachineLock, rights: Rights, options: dict[str, Any], *, display_fd: int
 ) -> tuple[str, list[str]]:
     """Start the run in its namespaces and wait for its end; returns its status and what went wrong."""
     if stop.asked:
         return "interrupted", [f"stopped by {stop.asked.name} before it began"]
     read_fd, write_fd = os.pipe()
-    options = json.dumps({"metrics_fd": metrics_fd, "faults_fd": write_fd, "quiet": quiet, "shared": machine.is_shared})
+    given = json.dumps({**options, "faults_fd": write_fd, "shared": machine.is_shared})
     with run.orchestrator_log.open("a") as log:
         process = subprocess.Popen(
-            [*_UNSHARE, sys.executable, "-m", "testbed.orchestrator.run", str(run.path), options],
-            env={**clone.environment(), "LONGHAUL_RUN": run.run_id, "PYTHONUNBUFFERED": "1"},
+            [*rights.unshare(), sys.executable, "-m", "testbed.orchestrator.run", str(run.path), given],
+            env={**clone.environment(), **rights.environment(), "LONGHAUL_RUN": run.run_id, "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL,
             stdout=None if display_fd == 1 else display_fd,
             stderr=log,
-            pass_fds=[metrics_fd, write_fd],
+            pass_fds=[options["metrics_fd"], write_fd],
             cwd=clone.CLONE,
             # its own session: a terminal's signals come by way of this process, which knows what was asked
             start_new_session=True,

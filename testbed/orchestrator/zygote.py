@@ -24,6 +24,7 @@ from testbed.core.spec import RunSpec
 from testbed.orchestrator.clone import CLONE
 from testbed.orchestrator.emulation.container import Container
 from testbed.orchestrator.emulation.open_files import LIMIT_AT_START
+from testbed.orchestrator.rights import OF_ROOT, Rights
 
 PAUSE = ("sleep", "infinity")
 """First process of a container that a worker is forked into."""
@@ -85,6 +86,7 @@ class ForkedProcess:
 
     def forked(self, pid: int) -> None:
         self.pid = pid
+        self._container.sandbox.rights.give_way(pid)
 
     def ended(self, code: int) -> None:
         self._exit_code = code
@@ -105,8 +107,9 @@ class ForkedProcess:
 class Zygote:
     """A context manager: leaving it ends the process and with it all workers."""
 
-    def __init__(self, spec: RunSpec, run: RunDir) -> None:
+    def __init__(self, spec: RunSpec, run: RunDir, rights: Rights = OF_ROOT) -> None:
         self._spec = spec
+        self._rights = rights
         self._run = run
         self._workers: dict[str, ForkedProcess] = {}
         self._said = ""
@@ -127,7 +130,8 @@ class Zygote:
                 pass_fds=[far_end.fileno()],
                 cwd=CLONE,
             )
-        given = {"spec": {**self._spec.to_json(), "events": []}, "scratch": str(scratch)}
+        spec = {**self._spec.to_json(), "events": []}
+        given = {"spec": spec, "scratch": str(scratch), "nice": self._rights.nice_of_imports}
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
             stdin.write(json.dumps(given).encode())
@@ -159,6 +163,7 @@ class Zygote:
             "cgroups": [str(path / "cgroup.procs") for path in container.cgroups()],
             "uid": uid,
             "gid": gid,
+            "rootless": container.sandbox.rights.rootless,
             "open_files": LIMIT_AT_START,
             "environment": dict(environment),
             "directory": str(directory),

@@ -39,6 +39,8 @@ class Place:
     """(soft, hard) limit."""
     environment: dict[str, str]
     directory: str
+    rootless: bool
+    """Root is that of a user namespace alone: it has no cgroups to give, and may not give up groups."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Place:
@@ -64,7 +66,7 @@ def confine(place: Place, parent: int, container: int, log: int) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.setsid()
-    if not place.cgroups:
+    if not place.cgroups and not place.rootless:
         raise OSError("the container has no cgroups; nothing would limit what runs in it")
     for path in place.cgroups:
         with open(path, "wb", buffering=0) as file:
@@ -78,7 +80,7 @@ def confine(place: Place, parent: int, container: int, log: int) -> None:
     os.closerange(4, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     resource.setrlimit(resource.RLIMIT_NOFILE, place.open_files)
     os.umask(0o022)
-    _give_up_privileges(place.uid, place.gid, capabilities)
+    _give_up_privileges(place, capabilities)
     # a change of the user clears what is asked here
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _prctl(_PR_SET_DUMPABLE, 1)  # or its own /proc would be root's; nobody but the container's processes sees it
@@ -94,12 +96,13 @@ def confine(place: Place, parent: int, container: int, log: int) -> None:
     _load_filter()
 
 
-def _give_up_privileges(uid: int, gid: int, capabilities: int) -> None:
+def _give_up_privileges(place: Place, capabilities: int) -> None:
     for capability in range(capabilities):
         _prctl(_PR_CAPBSET_DROP, capability)
-    os.setgroups([])
-    os.setresgid(gid, gid, gid)
-    os.setresuid(uid, uid, uid)
+    if not place.rootless:
+        os.setgroups([])
+    os.setresgid(place.gid, place.gid, place.gid)
+    os.setresuid(place.uid, place.uid, place.uid)
     _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; twice 32 of each

@@ -3,7 +3,8 @@
 It runs as root in the run's namespaces, beside the orchestrator, and its memory is what all workers begin with: so it
 starts with nothing but a worker's environment, holds nothing else, and does nothing but import, load, and fork.
 
-Standard input is {"spec": ..., "scratch": a directory of its own}; FD a socket that carries one JSON object a message.
+Standard input is {"spec": ..., "scratch": a directory of its own, "nice": while it imports}; FD a socket that carries
+one JSON object a message.
 
     orchestrator                                      zygote
                                                   <-  {"event": "fault", "message": ...}   it cannot import; the end
@@ -35,8 +36,6 @@ from testbed.core.spec import RunSpec
 from testbed.worker.confinement import Place, confine, enter_pid_namespace
 
 MOST_MESSAGE_BYTES = 1 << 17
-_NICE = 5
-"""While it imports: the links are measured meanwhile."""
 
 
 class Zygote:
@@ -52,13 +51,14 @@ class Zygote:
     def prepare(self, given: dict[str, Any]) -> None:
         """Import and load all that workers share."""
         os.environ["TMPDIR"] = given["scratch"]  # torch._dynamo makes a directory; each worker's /tmp is its own
-        os.nice(_NICE)
+        os.nice(given["nice"])
         gc.disable()
         _import_all(RunSpec.from_json(given["spec"]))
         gc.collect()
         gc.freeze()  # a collection in a worker would write to every object that it shares
         gc.enable()
-        os.setpriority(os.PRIO_PROCESS, 0, 0)
+        if given["nice"]:
+            os.setpriority(os.PRIO_PROCESS, 0, 0)
         threads = len(os.listdir("/proc/self/task"))
         if threads != 1:
             raise RunError(f"what workers share was loaded and left {threads - 1} threads, which no fork takes along")

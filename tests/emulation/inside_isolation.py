@@ -18,13 +18,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from testbed.core.rundir import RUNTIME_ROOT, RunDir
+from testbed.core.rundir import OWN_UID, RUNTIME_ROOT, RunDir
 from testbed.core.spec import Part, RunSpec
 from testbed.core.telemetry import Channel, Welcome
 from testbed.orchestrator.clone import CLONE
 from testbed.orchestrator.emulation.container import Container, Sandbox
 from testbed.orchestrator.emulation.namespaces import own_sysfs
 from testbed.orchestrator.emulation.node import WorkerNode
+from testbed.orchestrator.rights import Rights
 from testbed.orchestrator.zygote import PAUSE, ForkedProcess, Process, Zygote, interpreter_environment
 from topologies import lan
 
@@ -127,8 +128,15 @@ def main() -> None:
     spec = spec_of(arguments)
     threading.Thread(target=welcome_all, args=(server, spec), daemon=True).start()
     nodes = {name: WorkerNode(f"w{index}") for index, name in enumerate(NODES)}
+    rights = Rights(rootless=OWN_UID != 0)
     sandbox = Sandbox(
-        run_id=run_id, clone=CLONE, runs=CLONE / "runs", socket=run.socket, work=box, memory_bytes=MEMORY_BYTES
+        run_id=run_id,
+        clone=CLONE,
+        runs=CLONE / "runs",
+        socket=run.socket,
+        work=box,
+        memory_bytes=MEMORY_BYTES,
+        rights=rights,
     )
     root = sandbox.root()
     containers = {
@@ -136,7 +144,7 @@ def main() -> None:
         for name, node in nodes.items()
     }
     try:
-        with Zygote(spec, run) as zygote:
+        with Zygote(spec, run, rights) as zygote:
             processes = start(containers, zygote, run_id, arguments)
             codes = wait(processes, zygote)
             ended = kill_zygote(zygote, processes["forked-stays"])

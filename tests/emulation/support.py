@@ -49,14 +49,17 @@ class Longhaul:
     carried its links too slowly, as others' load makes it for a minute, is asked for again after a pause.
     """
 
-    def __init__(self, runs: Path, *overrides: str, wrapper: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, runs: Path, *overrides: str, wrapper: tuple[str, ...] = (), is_patient: bool | None = None
+    ) -> None:
         self.runs = runs
         self.output = runs.parent / f"output-{time.monotonic_ns()}"
         self._command = [
             *(*ENDS_WITH_TESTS, *wrapper, sys.executable, "-m", "testbed", "run", "--share"),
             *("--runs", str(runs), "metrics_port=0", *overrides),
         ]
-        self._pauses_s = [] if wrapper else list(BUSY_PAUSES_S)
+        is_patient = not wrapper if is_patient is None else is_patient
+        self._pauses_s = list(BUSY_PAUSES_S) if is_patient else []
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:

@@ -25,8 +25,9 @@ from testbed.core.telemetry import KEPT_MODEL, SOCKET_IN_NODE, STORE_IN_NODE
 from testbed.core.units import format_size
 from testbed.orchestrator.cleanup import CGROUP_ROOT
 from testbed.orchestrator.emulation.open_files import LIMIT_AT_START
-from testbed.orchestrator.emulation.root import MaskedRoot
+from testbed.orchestrator.emulation.root import BoundRoot, MaskedRoot
 from testbed.orchestrator.last_words import ended, memory_kills
+from testbed.orchestrator.rights import OF_ROOT, Rights
 
 NOBODY = 65534
 MOST_CPU_SHARES, ALL_CPU_SHARES, LEAST_CPU_SHARES = 256, 1024, 2
@@ -67,6 +68,7 @@ class Sandbox:
     """Whether a model, or a server's state, is to be left beside what ranks meet at, which has room for it then."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """Most memory of the containers of these nodes, in bytes."""
+    rights: Rights = OF_ROOT
 
     @property
     def cpu_shares(self) -> int:
@@ -83,11 +85,13 @@ class Sandbox:
         return found
 
     def user(self) -> tuple[int, int]:
-        """(uid, gid): nobody; the clone's owner where a umask keeps the clone from everybody else.
+        """(uid, gid): nobody; the clone's owner where a umask keeps it from everybody else; rootless the caller.
 
         Raises:
             MachineError: that owner is root, who would own too much of what is seen.
         """
+        if self.rights.rootless:
+            return 0, 0
         found = self.clone.stat()
         if found.st_mode & 0o005 == 0o005:
             return NOBODY, NOBODY
@@ -122,7 +126,8 @@ class Sandbox:
         options = f"nosuid,nodev,noexec,mode=1777,size={room_bytes}"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "store", str(self._store)], check=True)
         files = [*self.bound_back(), Path(SOCKET_IN_NODE)]
-        return MaskedRoot(self.work, files, self.hosts, directories=[Path(STORE_IN_NODE)])
+        kind = BoundRoot if self.rights.rootless else MaskedRoot
+        return kind(self.work, files, self.hosts, directories=[Path(STORE_IN_NODE)])
 
     @property
     def kept_model(self) -> Path:
@@ -166,7 +171,7 @@ class Container:
         with self.log.open("ab") as log:
             done = subprocess.run(
                 [
-                    *("runc", "--log", str(bundle / "runc.log"), "run", "--detach"),
+                    *(*self.sandbox.rights.runc(), "--log", str(bundle / "runc.log"), "run", "--detach"),
                     *("--bundle", str(bundle), "--pid-file", str(pid_file), self.name),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -180,6 +185,7 @@ class Container:
             raise RunError(f"node {self.node}: runc could not start its container: {said or self.log.name}")
         self.pid = int(pid_file.read_text())
         self._pidfd = os.pidfd_open(self.pid)
+        self.sandbox.rights.give_way(self.pid)
         self._exit_code = None
 
     @property
@@ -233,9 +239,8 @@ class Container:
 
     def delete(self) -> None:
         """Kill what is left and remove its state and cgroups."""
-        subprocess.run(
-            ["runc", "delete", "--force", self.name], capture_output=True, timeout=_RUNC_TIMEOUT_S, check=False
-        )
+        command = [*self.sandbox.rights.runc(), "delete", "--force", self.name]
+        subprocess.run(command, capture_output=True, timeout=_RUNC_TIMEOUT_S, check=False)
 
     def _config(self, command: list[str], environment: dict[str, str], directory: Path) -> dict[str, Any]:
         uid, gid = self.sandbox.user()
@@ -266,13 +271,14 @@ class Container:
                     {"type": "network", "path": self.network},
                 ],
                 "seccomp": seccomp.runc_config(os.uname().machine),
-                "cgroupsPath": f"/{self.name}",
-                "resources": {
-                    "devices": [{"allow": False, "access": "rwm"}],
-                    "cpu": {"shares": self.sandbox.cpu_shares},
-                    "memory": {"limit": self.memory_bytes},
-                    "pids": {"limit": MOST_PROCESSES},
-                },
+                **self.sandbox.rights.limits(
+                    self.name,
+                    {
+                        "cpu": {"shares": self.sandbox.cpu_shares},
+                        "memory": {"limit": self.memory_bytes},
+                        "pids": {"limit": MOST_PROCESSES},
+                    },
+                ),
                 "maskedPaths": [
                     "/proc/acpi",
                     "/proc/asound",

@@ -34,6 +34,14 @@ def _queues(namespace: str) -> QueueReader:
     return QueueReader(RouteSocket(namespace))
 
 
+def _set_buffer(of: socket.socket, forced: int, plain: int, size_bytes: int) -> None:
+    """Beyond what the machine allows everybody, if this process may; root of a user namespace alone may not."""
+    try:
+        of.setsockopt(socket.SOL_SOCKET, forced, size_bytes)
+    except PermissionError:
+        of.setsockopt(socket.SOL_SOCKET, plain, size_bytes)
+
+
 class End:
     """One end of a link: a probe socket and a burst socket in its namespace, and its queue towards the other end."""
 
@@ -65,9 +73,9 @@ class End:
         probe.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         probe.bind((self.address, PORT))
         burst = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        burst.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 32 << 20)
+        _set_buffer(burst, _SO_RCVBUFFORCE, socket.SO_RCVBUF, 32 << 20)
         buffer_bytes = max(int(min(self.limit_bytes / 3, self.rate_bit_s / 8 * _DRAINS_S)), _LEAST_BUFFER_BYTES)
-        burst.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, buffer_bytes)  # the kernel doubles it
+        _set_buffer(burst, _SO_SNDBUFFORCE, socket.SO_SNDBUF, buffer_bytes)  # the kernel doubles it
         burst.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, 1)
         burst.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         burst.bind((self.address, PORT + 1))

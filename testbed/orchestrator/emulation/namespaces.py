@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from testbed.core.errors import RunError
+from testbed.core.rundir import RUNTIME_ROOT
 
 T = TypeVar("T")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -121,7 +122,7 @@ def own_sysfs() -> None:
 
     a fresh one for this network, with the cgroups bound back for runc.
     """
-    keep = "/run/longhaul/.cgroup"
+    keep = str(RUNTIME_ROOT / ".cgroup")
     Path(keep).mkdir(exist_ok=True)
     for command in (
         ["mount", "--rbind", "/sys/fs/cgroup", keep],

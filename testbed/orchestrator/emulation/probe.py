@@ -27,6 +27,7 @@ from typing import Any
 from testbed.orchestrator.emulation.burst import measure_rate
 from testbed.orchestrator.emulation.ends import LATE_S, Link
 from testbed.orchestrator.emulation.open_files import raise_limit
+from testbed.orchestrator.emulation.priority import without_real_time
 
 FIFO_PRIORITY = 5
 
@@ -107,7 +108,7 @@ def main() -> None:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
         priority = f"fifo {FIFO_PRIORITY}"
     except PermissionError:
-        priority = "normal"
+        priority = without_real_time()
     raise_limit()
     links = {config["name"]: Link(config) for config in json.loads(_read_line())["links"]}
     gc.freeze()

@@ -8,10 +8,15 @@ system alone: what is mounted below it is not seen), on top a mask in memory tha
 * a few files of its own (hosts, resolv.conf), and mount points for what is bound back.
 
 It lives in the mount namespace of the run and ends with it.
+
+Root of a user namespace may neither put an overlay over the host's `/`, since mounts below it are locked there, nor
+mark opaque directories. `BoundRoot` is a root of the same content made the other way round: the mask itself, with what
+is seen of the host bound into it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import stat
@@ -71,6 +76,9 @@ class MaskedRoot:
         for name in ("tmp", "var/tmp"):
             (self._mask / name).mkdir(parents=True, exist_ok=True)
             (self._mask / name).chmod(0o1777)  # runc gives a tmpfs the mode of the directory below it
+        self._put_together()
+
+    def _put_together(self) -> None:
         # Debian's overlay takes no ':' or ',' in a layer's path; both are ours
         options = f"ro,lowerdir={self._mask}:/"
         done = subprocess.run(
@@ -119,3 +127,49 @@ class MaskedRoot:
         else:
             inside.parent.mkdir(parents=True, exist_ok=True)
             inside.touch()
+
+
+class BoundRoot(MaskedRoot):
+    """The same without an overlay: what is kept is bound into the mask, read-only with all that is mounted below it."""
+
+    def _put_together(self) -> None:
+        for name in sorted(KEPT):
+            source, target = Path("/") / name, self._mask / name
+            if source.is_symlink():
+                target.symlink_to(os.readlink(source))
+            elif source.is_dir():
+                target.mkdir(exist_ok=True)
+                if name not in _OF_CONTAINER:
+                    _bind(source, target)
+        _bind(self._mask, self.path)
+
+    def _opaque(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def _whiteout(self, path: Path) -> None:
+        """Nothing is there that would have to be hidden."""
+
+
+_OF_CONTAINER = frozenset({"proc", "sys", "dev"})
+"""Mounted anew by runc."""
+_libc = ctypes.CDLL(None, use_errno=True)
+_MOUNT_SETATTR = 442
+"""The same number on every architecture."""
+_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+_READ_ONLY, _NO_SETUID, _NO_DEVICES = 0x1, 0x2, 0x4
+
+
+def _bind(source: Path, target: Path) -> None:
+    """With all mounts below it; flags are added only, since those that the host has set are locked."""
+    done = subprocess.run(["mount", "--rbind", str(source), str(target)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise MachineError(f"a node's root: {source} cannot be bound: {done.stderr.strip()}")
+    flags = (ctypes.c_uint64 * 4)(_READ_ONLY | _NO_SETUID | _NO_DEVICES, 0, 0, 0)  # set, clear, propagation, user
+    path = ctypes.c_char_p(bytes(target))
+    if _libc.syscall(
+        _MOUNT_SETATTR, _AT_FDCWD, path, ctypes.c_uint(_AT_RECURSIVE), ctypes.byref(flags), ctypes.sizeof(flags)
+    ):
+        raise MachineError(
+            f"a node's root: {source} cannot be bound read-only: {os.strerror(ctypes.get_errno())};"
+            " mount_setattr is Linux 5.12's"
+        )

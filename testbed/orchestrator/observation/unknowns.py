@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from testbed.orchestrator.rights import ROOTLESS
+
 _RANDOM = ("jitter_s", "loss_ratio", "duplicate_ratio", "reorder_ratio")
 _FIGURES = {
     ("host", "cpu_pressure_s"): "cpu pressure (kernel without PSI)",
@@ -14,6 +16,8 @@ _FIGURES = {
 }
 """By event and key: what is missing where that is null in all of a run."""
 
+_UNLIMITED = "whether nodes kept to their share of memory and cores (rootless: nothing limits them)"
+
 
 class Unknowns:
     """Fed the events of a record."""
@@ -21,9 +25,12 @@ class Unknowns:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], bool] = {}
         """Of figures whose events came: whether they were ever there."""
+        self._is_rootless = False
 
     def add(self, event: dict[str, Any]) -> None:
         kind = event["event"]
+        if kind == "schedule" and event["what"] == ROOTLESS:
+            self._is_rootless = True
         if kind == "delay_line" and not event["packets"]:
             return  # of no packet there is no lateness
         for key in _FIGURES:
@@ -31,7 +38,8 @@ class Unknowns:
                 self._known[key] = self._known.get(key, False) or event.get(key[1]) is not None
 
     def texts(self) -> list[str]:
-        return [text for key, text in _FIGURES.items() if self._known.get(key) is False]
+        texts = [text for key, text in _FIGURES.items() if self._known.get(key) is False]
+        return [*texts, _UNLIMITED] if self._is_rootless else texts
 
 
 def unseeded(spec: dict[str, Any], network: dict[str, Any]) -> Iterator[str]:

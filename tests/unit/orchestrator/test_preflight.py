@@ -74,14 +74,14 @@ def test_one_shaper_is_enough_unless_another_is_asked(monkeypatch: pytest.Monkey
 
 def test_iptables_is_needed_for_nfqueue_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("testbed.orchestrator.machine_checks.shutil.which", lambda name: None)
-    monkeypatch.setattr(machine_checks, "kernel_features", lambda: frozenset({"netem", "veth", "tbf", "bbr"}))
+    monkeypatch.setattr(machine_checks, "kernel_features", lambda *_: frozenset({"netem", "veth", "tbf", "bbr"}))
     assert not any(line.startswith("iptables") for line in lines())
     assert any(line.startswith("iptables") for line in lines(shaper="nfqueue"))
 
 
 def test_a_machine_without_runc_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("testbed.orchestrator.machine_checks.shutil.which", lambda name: None)
-    monkeypatch.setattr(machine_checks, "kernel_features", lambda: None)
+    monkeypatch.setattr(machine_checks, "kernel_features", lambda *_: None)
     assert "runc" in {line.split(":")[0] for line in lines()}
 
 

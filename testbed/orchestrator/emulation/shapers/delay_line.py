@@ -34,6 +34,7 @@ from typing import Any
 
 from testbed.core.topology import LinkProfile
 from testbed.orchestrator.emulation.namespaces import in_network_namespace
+from testbed.orchestrator.emulation.priority import FIFO_PRIORITY, without_real_time
 from testbed.orchestrator.emulation.shapers.way import Way
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -44,7 +45,6 @@ _PR_SET_TIMERSLACK = 29
 _MCL_CURRENT_AND_FUTURE = 3
 _SO_TIMESTAMPNS = 35
 _REPORT_EVERY_S = 1.0
-FIFO_PRIORITY = 10
 
 
 class Timer:
@@ -67,7 +67,7 @@ class Timer:
 
 
 def _take_priority() -> str:
-    """SCHED_FIFO where it may be had, nice -20 otherwise; what was got is part of the record."""
+    """SCHED_FIFO where it may be had, nice -20 otherwise, or short slices; what was got is part of the record."""
     _libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
     _libc.mlockall(_MCL_CURRENT_AND_FUTURE)
     try:
@@ -79,7 +79,7 @@ def _take_priority() -> str:
         os.nice(-20)
         return "nice -20"
     except PermissionError:
-        return "normal"
+        return without_real_time()
 
 
 def _say(message: dict[str, Any]) -> None:
