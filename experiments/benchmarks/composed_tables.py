@@ -63,7 +63,7 @@ def _row(case: tuple[str, float], of_case: dict[int, Found], off: float | None) 
         result = of_case[IN_SEQUENCE]["result"]
         made = number(result["as_made_s"] / result["measured_s"] - 1, "+.1f", 100)
     verdict = refusal(of_case) or ("yes" if off is not None and abs(off) <= MOST_ERROR else "no")
-    marks = "".join({disturbed(point) for point in of_case.values()})
+    marks = "".join(dict.fromkeys(disturbed(point) for point in of_case.values()))
     return [
         *(case[0] + marks, f"{case[1]:g}"),
         *(cell(AT_ONCE, "measured_s"), cell(IN_SEQUENCE, "measured_s"), made, cell(IN_SEQUENCE, "composed_s")),
