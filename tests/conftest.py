@@ -46,6 +46,17 @@ def has_netem() -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+@functools.cache
+def serves_everybody() -> bool:
+    """Tried, as a user that nobody is: a user namespace, and this clone's interpreter."""
+    if not has_root() or shutil.which("setpriv") is None:
+        return False
+    user = ["setpriv", "--reuid=61234", "--regid=61234", "--clear-groups", "--inh-caps=-all"]
+    reads = ["-c", f"open({str(ROOT / 'pyproject.toml')!r}).close()"]
+    command = [*user, "unshare", "--user", "--map-root-user", "--net", sys.executable, *reads]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 def has_gpu() -> bool:
     return Path("/dev/nvidiactl").exists()
 
@@ -62,6 +73,7 @@ def has_grafana_data() -> bool:
 NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "needs_root": (has_root, "need root (make test calls sudo for them)"),
     "netem": (has_netem, "need root and a kernel with sch_netem"),
+    "rootless": (serves_everybody, "need user namespaces for everybody, and a clone that everybody may read"),
     "gpu": (has_gpu, "need an NVIDIA device"),
     "chromium": (has_chromium, "need Chromium (make setup-browser installs it)"),
     "grafana_data": (has_grafana_data, "need Node and @grafana/data (npm ci --prefix dashboards/grafana_data)"),

@@ -19,6 +19,7 @@ from testbed.orchestrator.rights import Rights
 from tests.emulation.rootless import UID, User, user
 from tests.emulation.support import Longhaul, host_state, wait_until
 
+pytestmark = pytest.mark.rootless
 RUN_ID = "20000101T000000Z-rootless-test-none-00000000"
 SECRET = "a secret of the user"
 
