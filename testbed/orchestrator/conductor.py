@@ -96,8 +96,10 @@ class Conductor:
             "network", f"network: {len(topology.nodes)} nodes, {len(topology.wan_links)} WAN link(s), {chosen}"
         )
         with ExitStack() as stack:
-            # first, so that its imports overlap with the network's set-up
-            zygote = stack.enter_context(Zygote(spec, record.run, self._rights)) if self._is_forked else None
+            zygote = Zygote(spec, record.run, self._rights) if self._is_forked else None
+            has_core_for_imports = usable_cores() > 1
+            if zygote and has_core_for_imports:
+                stack.enter_context(zygote)  # first, so that they overlap with the network's set-up
             network = stack.enter_context(Network(topology, profile, chosen, record.write, spec.seed))
             prober = stack.enter_context(Prober(network, record.write))
             self._watched += [lambda: network.shaper.failure, lambda: prober.failure]
@@ -114,6 +116,8 @@ class Conductor:
             }
             self._tell_routers(network)
             record.stage("measured", "links measured: every rate and round trip as asked")
+            if zygote and not has_core_for_imports:
+                stack.enter_context(zygote)  # only now: they would have taken the core that the links were measured on
             if spec.capture != "none":
                 capture = stack.enter_context(Capture(network, record.run.path / "capture", spec.capture))
                 self._watched.append(lambda: capture.failure)

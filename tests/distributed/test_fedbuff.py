@@ -70,7 +70,7 @@ def test_under_stragglers_workers_wait_less_than_in_rounds(four: Answers) -> Non
     for name in ("buffered", "in rounds"):
         spent = [answer[name]["spent_s"] for answer in four[1:]]
         waited[name] = sum(s["exposed_communication"] for s in spent) / sum(sum(s.values()) for s in spent)
-    assert waited["buffered"] < 0.75 * waited["in rounds"]
+    assert waited["buffered"] < 0.5 * waited["in rounds"]
 
 
 def test_it_goes_on_without_a_worker_that_died(tmp_path: Path) -> None:

@@ -169,13 +169,19 @@ def listed(runs: Path) -> str:
 def whole_events(run: RunDir) -> list[dict[str, Any]]:
     """What a record's readers get of its events: all of them, up to the last whole line; none but the last is cut.
 
-    A run that goes on may have added others meanwhile.
+    A run that goes on adds others meanwhile, so readers get what was there before, or some of what came after it.
     """
+    before = _whole_lines(run)
+    read = list(run.read_events())
+    after = _whole_lines(run)
+    assert before == read[: len(before)] and read == after[: len(read)]
+    assert all("t_s" in event and "event" in event for event in after)
+    return read
+
+
+def _whole_lines(run: RunDir) -> list[dict[str, Any]]:
     *lines, _cut = run.events.read_text().split("\n")
-    events: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    assert all("t_s" in event and "event" in event for event in events)
-    assert list(run.read_events())[: len(events)] == events
-    return events
+    return [json.loads(line) for line in lines]
 
 
 def run_process(run_id: str) -> int:

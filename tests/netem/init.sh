@@ -33,7 +33,7 @@ if [ ! -d "$clone" ]; then # below /tmp, say, which is a new one here
 fi
 cd "$clone" || echo 4 >/run/outside/status
 echo "user-mode Linux $(uname -r), $(nproc) core, up after $(cut -d' ' -f1 /proc/uptime) s"
-LONGHAUL_NETEM_OUT=/run/outside/out timeout --signal INT --kill-after 20 "$limit_s" "$@"
+COLUMNS=400 LONGHAUL_NETEM_OUT=/run/outside/out timeout --signal INT --kill-after 20 "$limit_s" "$@"
 echo $? >/run/outside/status
 echo o >/proc/sysrq-trigger
 sleep 60
