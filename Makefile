@@ -64,6 +64,10 @@ test: setup ## The tests but the slow ones, those that need root included
 test-netem: setup ## The netem shaper on a kernel that has it: Debian's user-mode Linux, booted for the tests
 	@scripts/test-netem.sh
 
+.PHONY: docker-image
+docker-image: ## The image of nodes with runtime=docker, by a dockerd that you have started: [BASE=debian:12-slim]
+	@$(AS_ROOT) env $(if $(DOCKER_HOST),DOCKER_HOST=$(DOCKER_HOST)) $(if $(BASE),BASE=$(BASE)) bash scripts/docker-image.sh
+
 .PHONY: test-slow
 test-slow: setup ## Half an hour: the README's commands one by one, every compressor over an emulated WAN
 	@trap 'scripts/own.sh runs report.html build' EXIT; \

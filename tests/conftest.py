@@ -65,6 +65,10 @@ def has_chromium() -> bool:
     return chromium.program() is not None
 
 
+def has_docker() -> bool:
+    return has_root() and all(shutil.which(name) for name in ("dockerd", "docker"))
+
+
 @functools.cache
 def has_grafana_data() -> bool:
     return lacking() is None
@@ -76,6 +80,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "rootless": (serves_everybody, "need user namespaces for everybody, and a clone that everybody may read"),
     "gpu": (has_gpu, "need an NVIDIA device"),
     "chromium": (has_chromium, "need Chromium (make setup-browser installs it)"),
+    "docker": (has_docker, "need root, dockerd and docker (apt-get install docker.io)"),
     "grafana_data": (has_grafana_data, "need Node and @grafana/data (npm ci --prefix dashboards/grafana_data)"),
 }
 

@@ -71,6 +71,8 @@ class RunDir:
         self.runtime = RUNTIME_ROOT / hashlib.sha256(self.run_id.encode()).hexdigest()[:12]
         """Short, since a Unix socket's path holds 107 bytes."""
         self.socket = self.runtime / "telemetry.sock"
+        self.docker = self.runtime / "docker"
+        """What the containers of the docker runtime are given: no mount of the run's own hides it from the host."""
         self.profiles = self.runtime / "profiles.json"
         """How long a step takes, for the run alone; it is kept in the provenance."""
 

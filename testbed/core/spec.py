@@ -24,7 +24,7 @@ TCP_PROFILES = ("tuned", "stock", "reno", "bbr")
 SHAPERS = ("auto", "netem", "nfqueue")
 CAPTURES = ("none", "wan", "wan-packets")
 CHECKPOINTS = ("none", "last")
-RUNTIMES = ("runc",)
+RUNTIMES = ("runc", "docker")
 PROGRAMS = {"longhaul.program.Script": "script", "longhaul.program.Hand": "hand"}
 """Targets of workloads that are not trained by our loop: a user's own script, or nothing at all."""
 MOST_CUBIC_DILATION = 2.0
@@ -163,6 +163,8 @@ class RunSpec:
             yield f"max_wall_s={self.max_wall_s}: must be above 0"
         if not 0 <= self.metrics_port <= 65535:
             yield f"metrics_port={self.metrics_port}: must be from 0 (any free one) to 65535"
+        if self.runtime == "docker":
+            yield from self._docker_faults()
         if self.program != "training":
             for asked in self.asked_of_models:
                 yield f"{asked}: the model of workload={self.workload.name} is its own; leave it out"
@@ -200,6 +202,12 @@ class RunSpec:
                     f"dilation={self.dilation:g} tcp=stock: CUBIC does not scale beyond {MOST_CUBIC_DILATION:g};"
                     " use tcp=reno, bbr or tuned"
                 )
+
+    def _docker_faults(self) -> Iterator[str]:
+        if self.program == "hand":
+            yield "runtime=docker: longhaul exec enters containers of runc alone; use runtime=runc, or docker exec"
+        if self.start_from is not None:
+            yield f"runtime=docker: its workers see no earlier runs, so none begins with start_from={self.start_from}"
 
     def _memory_faults(self) -> Iterator[str]:
         known = {node.name for node in self.topology.nodes}

@@ -1,8 +1,8 @@
 """Removes what a run left, and nothing else: whatever bears its run id.
 
 Namespaces, devices and Mininet's shells go with the run's first process. What the kernel does not take are runc's
-state, cgroups and the runtime directory; processes are looked for by LONGHAUL_RUN in their environment, in case one
-outlived its pid namespace's end. Standard library only: the watcher starts fast.
+state, docker's containers and volumes, cgroups and the runtime directory; processes are looked for by LONGHAUL_RUN in
+their environment, in case one outlived its pid namespace's end. Standard library only: the watcher starts fast.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from testbed.core.rundir import RUN_ID, RunDir
+from testbed.orchestrator.emulation.docker_client import Leftovers
 from testbed.orchestrator.rights import RUNC_STATE
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
@@ -54,6 +55,7 @@ def leftovers(run_id: str) -> list[str]:
     return [
         *(f"process {pid}" for pid in processes_of(run_id)),
         *(f"container {name}" for name in containers_of(run_id)),
+        *Leftovers(run_id, RunDir(Path(run_id)).runtime).find(),
         *(f"cgroup {path}" for path in cgroups_of(run_id)),
         *([f"directory {runtime}"] if (runtime := RunDir(Path(run_id)).runtime).exists() else []),
     ]
@@ -83,6 +85,11 @@ def remove_leftovers(run_id: str) -> list[str]:
     for name in containers_of(run_id):
         # not `runc delete`: the state holds process ids of the run's own pid namespace, which mean others here
         shutil.rmtree(RUNC_STATE / name, ignore_errors=True)
+    runtime = RunDir(Path(run_id)).runtime
+    docker = Leftovers(run_id, runtime)
+    docker.remove()
     _repeat(lambda: cgroups_of(run_id), Path.rmdir)
-    shutil.rmtree(RunDir(Path(run_id)).runtime, ignore_errors=True)
+    held = docker.find()
+    if not held:  # or the daemon's name, which lies there, would be lost for the next attempt
+        shutil.rmtree(runtime, ignore_errors=True)
     return leftovers(run_id)

@@ -194,7 +194,8 @@ def check(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator import preflight
     from testbed.orchestrator.rights import Rights
 
-    checks = preflight.run_checks(metrics_port=None, runs_root=parsed.runs, rights=Rights(parsed.rootless))
+    rights = Rights(parsed.rootless)
+    checks = preflight.run_checks(metrics_port=None, runtime=None, runs_root=parsed.runs, rights=rights)
     show(preflight.table(checks))
     preflight.raise_lacking(checks)
     tell("A run can be made here.")

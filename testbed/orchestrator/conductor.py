@@ -18,6 +18,8 @@ from testbed.orchestrator.emulation import tcp
 from testbed.orchestrator.emulation.background_traffic import BackgroundTraffic
 from testbed.orchestrator.emulation.capture import Capture
 from testbed.orchestrator.emulation.container import Sandbox
+from testbed.orchestrator.emulation.docker_client import remember_host
+from testbed.orchestrator.emulation.docker_container import Holders
 from testbed.orchestrator.emulation.measurement import Prober
 from testbed.orchestrator.emulation.network import Network
 from testbed.orchestrator.emulation.shapers.choice import choose
@@ -66,6 +68,7 @@ class Conductor:
 
     Args:
         shared: the machine may be, so that the record says it.
+        host_proc: a descriptor of the host's /proc, for the docker runtime, which no other needs.
         shared_start: False starts an interpreter for each worker of our training, for comparison.
     """
 
@@ -77,13 +80,16 @@ class Conductor:
         shared: bool,
         shared_start: bool = True,
         rights: Rights = OF_ROOT,
+        host_proc: int | None = None,
     ) -> None:
         self.spec = spec
         self._record = record
         self._shared = shared
         self._rights = rights
         self._program = programs.program_of(spec)
-        self._is_forked = shared_start and self._program.is_forked
+        self._host_proc = host_proc
+        # what docker starts lies in no pid namespace that the run could fork into
+        self._is_forked = shared_start and self._program.is_forked and spec.runtime != "docker"
         self._watched: list[Callable[[], str | None]] = []
         """Each says why it can no longer do its part; None while it does."""
 
@@ -100,13 +106,15 @@ class Conductor:
             has_core_for_imports = usable_cores() > 1
             if zygote and has_core_for_imports:
                 stack.enter_context(zygote)  # first, so that they overlap with the network's set-up
-            network = stack.enter_context(Network(topology, profile, chosen, record.write, spec.seed))
+            holders = stack.enter_context(self._holders()) if spec.runtime == "docker" else None
+            namespaces = holders.namespaces if holders else None
+            network = stack.enter_context(Network(topology, profile, chosen, record.write, spec.seed, namespaces))
             prober = stack.enter_context(Prober(network, record.write))
             self._watched += [lambda: network.shaper.failure, lambda: prober.failure]
             written = NetworkRecord(record.run, network, prober, record.recorder.judge, record.write, spec.dilation)
             written.add(prober.measure_or_refuse())
             self._facts = {
-                **provenance.collect(),
+                **provenance.collect(spec.runtime),
                 "sysctls": network.sysctls,
                 "tcp": profile.to_json(),
                 "shaper": {"chosen": chosen, "why": why},
@@ -133,8 +141,19 @@ class Conductor:
                 written.add(prober.measure("busy", access=False))
             self._run(network, prober, workers, background)
             if spec.keeps_model:
-                record.stage("kept", f"kept: {take_over(sandbox.kept_model, record.run.model)}")
+                kept = (holders or sandbox).kept_model
+                record.stage("kept", f"kept: {take_over(kept, record.run.model)}")
             written.finish()
+
+    def _holders(self) -> Holders:
+        run = self._record.run
+        if self._host_proc is None:
+            raise RunError("runtime=docker: the run was started without the host's /proc")
+        run.docker.mkdir(mode=0o711)
+        remember_host(run.runtime)
+        nodes = [node.name for node in self.spec.topology.nodes]
+        keeps_model = self.spec.keeps_model or self.spec.keeps_server
+        return Holders(run.run_id, nodes, self._host_proc, keeps_model=keeps_model)
 
     def _tell_routers(self, network: Network) -> None:
         """For `longhaul exec REGION`: descriptors of this process, which hold the routers' namespaces."""

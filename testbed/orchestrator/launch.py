@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import signal
 import socket
 import struct
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +16,9 @@ from testbed.core.errors import RunError
 from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
 from testbed.core.telemetry import STORE_IN_NODE, Channel, Welcome
+from testbed.orchestrator.doors import Doors
 from testbed.orchestrator.emulation.container import Container, Sandbox
+from testbed.orchestrator.emulation.docker_container import DockerContainer, write_files
 from testbed.orchestrator.emulation.network import WORKER_INTERFACE, Network
 from testbed.orchestrator.first_rank import FirstRank
 from testbed.orchestrator.last_words import last_words
@@ -42,7 +42,7 @@ class Workers:
     """The workers of one run. A context manager: leaving it kills and removes the containers.
 
     Args:
-        zygote: forks each worker into its container; without one runc starts the program there.
+        zygote: forks each worker into its container; without one the runtime starts the program there.
     """
 
     def __init__(
@@ -69,20 +69,13 @@ class Workers:
         self._restarted: set[str] = set()
         self._t0_s: float | None = None
         self._looked_s = 0.0
-        self.containers: dict[str, Container] = {}
+        self.containers: dict[str, Container | DockerContainer] = {}
         self._processes: dict[str, Process] = {}
-        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._doors = Doors(self._listen)
 
     def __enter__(self) -> Workers:
-        self._server.bind(str(self.run.socket))
-        os.chmod(self.run.socket, 0o666)  # the worker is nobody; on the host the directory above is root's alone
-        self._server.listen(len(self.nodes))
-        threading.Thread(target=self._accept, name="accept", daemon=True).start()
-        root = self._sandbox.root()
-        for node in self.nodes:
-            namespace = self._network.workers[node].namespace.path
-            self.containers[node] = Container(self._sandbox, root, node, namespace, self.run.log(node))
         try:
+            self._make_containers()
             with ThreadPoolExecutor(_STARTS_AT_ONCE) as pool:
                 list(pool.map(self._start, self.containers.values()))
         except BaseException:
@@ -91,20 +84,33 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.close()
+        self._doors.close()
         for container in self.containers.values():
             container.kill()
         with ThreadPoolExecutor(_STARTS_AT_ONCE) as pool:
-            list(pool.map(Container.delete, self.containers.values()))
+            list(pool.map(lambda container: container.delete(), self.containers.values()))
 
-    def _start(self, container: Container) -> None:
+    def _make_containers(self) -> None:
+        if self.spec.runtime == "docker":
+            write_files(self._sandbox, self.run.docker)
+            for node in self.nodes:
+                box = self.containers[node] = DockerContainer(self._sandbox, self.run.docker, node, self.run.log(node))
+                self._doors.open_for(node, box.socket)
+            return
+        self._doors.open(self.run.socket, self._node_of, len(self.nodes))
+        root = self._sandbox.root()
+        for node in self.nodes:
+            namespace = self._network.workers[node].namespace.path
+            self.containers[node] = Container(self._sandbox, root, node, namespace, self.run.log(node))
+
+    def _start(self, container: Container | DockerContainer) -> None:
         environment = {
             **interpreter_environment(self.run.run_id),
             "LONGHAUL_NODE": container.node,
             **self.program.environment(self.nodes.index(container.node), self._master, WORKER_INTERFACE),
         }
         directory = self.program.working_directory() or self._sandbox.clone
-        if self._zygote is None:
+        if self._zygote is None or isinstance(container, DockerContainer):
             container.start(self.program.command(), environment, directory)
             self._processes[container.node] = container
         else:
@@ -153,23 +159,15 @@ class Workers:
         """Whether the others go on without it; before the first step all must be there."""
         return self._t0_s is not None and (self._roll.outlives(node) or self._first.is_awaited(node))
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._server.accept()
-                threading.Thread(target=self._listen, args=(Channel(connection),), daemon=True).start()
-
-    def _listen(self, channel: Channel) -> None:
-        with contextlib.suppress(OSError):
-            node = self._node_of(channel.connection)
-            if node is None or node in self._channels:
-                channel.connection.close()
-                return
-            self._channels[node] = channel
-            try:
-                self._hear(node, channel)
-            except ValueError as error:
-                self._messages.put((node, channel, {"event": "fault", "message": f"sent {error}"}))
+    def _listen(self, node: str, channel: Channel) -> None:
+        if node in self._channels:
+            channel.connection.close()
+            return
+        self._channels[node] = channel
+        try:
+            self._hear(node, channel)
+        except ValueError as error:
+            self._messages.put((node, channel, {"event": "fault", "message": f"sent {error}"}))
 
     def _node_of(self, connection: socket.socket) -> str | None:
         """By the process at the other end, which the kernel names; what it says of itself does not count."""

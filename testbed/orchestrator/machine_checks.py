@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.orchestrator.emulation import docker_client
 from testbed.orchestrator.rights import OF_ROOT, Rights
 
 PROBE_TIME_LIMIT_S = 10.0
@@ -80,6 +81,13 @@ def binary(name: str, meaning: str, package: str, needed: bool = True) -> Check:
     """A program on PATH (see `with_system_directories`)."""
     path = shutil.which(name)
     return Check(name, needed, path is not None, path or "not found", meaning, f"apt-get install {package}")
+
+
+def docker(*, needed: bool) -> Check:
+    """A daemon that somebody started, and the image of the nodes in it."""
+    lack = docker_client.lacking()
+    found, cure = lack or (f"the daemon at {docker_client.daemon_host()} has {docker_client.IMAGE}", "")
+    return Check("docker", needed, lack is None, found, "containers of the nodes with runtime=docker", cure)
 
 
 _PROBE = """

@@ -33,6 +33,7 @@ def run_checks(
     tcp: str = "tuned",
     shaper: str = "auto",
     program: str = "training",
+    runtime: str | None = "runc",
     runs_root: Path = RUNS_ROOT,
     rights: Rights = OF_ROOT,
 ) -> list[Check]:
@@ -41,6 +42,7 @@ def run_checks(
     Args:
         metrics_port: None leaves the port out.
         program: what runs in the nodes, as of `RunSpec`.
+        runtime: of the nodes, likewise; None asks for all of them, and needs the default one.
     """
     if not machine.operating_system().ok:  # the other questions are put to Linux alone
         return [machine.root(), machine.operating_system()]
@@ -49,7 +51,8 @@ def run_checks(
         rootless.user_namespace(rights) if rights.rootless else machine.root(),
         machine.operating_system(),
         machine.mininet(),
-        machine.binary("runc", "containers of the nodes", "runc"),
+        machine.binary("runc", "containers of the nodes", "runc", needed=runtime != "docker"),
+        *([] if runtime == "runc" else [machine.docker(needed=runtime == "docker")]),
         *(machine.binary(*row) for row in _BINARIES),
         machine.binary("iptables", "it feeds the nfqueue shaper", "iptables", needed=_needs_iptables(features, shaper)),
         machine.namespaces(features),
@@ -97,6 +100,7 @@ def require(spec: RunSpec, runs_root: Path = RUNS_ROOT) -> None:
             tcp=spec.tcp,
             shaper=spec.shaper,
             program=spec.program,
+            runtime=spec.runtime,
             runs_root=runs_root,
         )
     )

@@ -76,7 +76,7 @@ def _versions() -> dict[str, str | None]:
     return found
 
 
-def collect() -> dict[str, Any]:
+def collect(runtime: str = "runc") -> dict[str, Any]:
     """What does not depend on the run; `git` asked with the clone marked safe, since root may not own it."""
     git = ("git", "--no-optional-locks", "-c", f"safe.directory={CLONE}")
     changes = _said(*git, "status", "--porcelain")
@@ -93,5 +93,6 @@ def collect() -> dict[str, Any]:
         "python": sys.version.split()[0],
         "packages": _versions(),
         "iproute2": _said("ip", "-V"),
+        "docker": _said("docker", "version", "--format", "{{.Server.Version}}") if runtime == "docker" else None,
         "runc": (_said("runc", "--version") or "").splitlines()[:1],
     }

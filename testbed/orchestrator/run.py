@@ -67,9 +67,10 @@ class Run:
         *,
         shared: bool,
         rights: Rights = OF_ROOT,
+        host_proc: int | None = None,
     ) -> None:
         self.run, self.stop = run, stop
-        self._shared, self._rights = shared, rights
+        self._shared, self._rights, self._host_proc = shared, rights, host_proc
         self.spec = spec
         self.display = display
         self.clock = Clock(spec.dilation)
@@ -133,7 +134,8 @@ class Run:
             self.display.stage(f"run {self.run.run_id}; metrics at http://127.0.0.1:{self._metrics_port}/metrics")
             if self._rights.rootless:
                 self.write({"event": "schedule", "what": ROOTLESS, "detail": "; ".join(self._rights.lost())})
-            Conductor(self.spec, self, shared=self._shared, rights=self._rights).perform()
+            conductor = Conductor(self.spec, self, shared=self._shared, rights=self._rights, host_proc=self._host_proc)
+            conductor.perform()
             if self.recorder.failure is not None:
                 raise self.recorder.failure
             self.stage("end", "ended")
@@ -166,7 +168,13 @@ def main() -> int:
         own_sysfs()
         with Display(spec, quiet=options["quiet"]) as display:
             rights = Rights(rootless=options["rootless"])
-            Run(run, spec, display, metrics, stop, shared=options["shared"], rights=rights).perform()
+            one = Run(
+                *(run, spec, display, metrics, stop),
+                shared=options["shared"],
+                rights=rights,
+                host_proc=options["host_proc_fd"],
+            )
+            one.perform()
     except Exception as error:
         if not isinstance(error, LonghaulError):
             traceback.print_exc()  # to the log; what follows is for the summary

@@ -111,12 +111,14 @@ def _beyond(rights: Rights, resolved: Resolved) -> Iterator[str]:
         yield "--rootless: this is root, who loses limits and priorities by it: leave it out, or call as another user"
     if rights.rootless and resolved.settings.get("memory_limit") is not None:
         yield "memory_limit: only root can limit a node's memory: leave out --rootless, or the limit"
+    if rights.rootless and resolved.settings.get("runtime") == "docker":
+        yield "runtime=docker: only root can join a container's network: leave out --rootless, or the runtime"
 
 
 def machine_checks(resolved: Resolved, runs_root: Path, rights: Rights = OF_ROOT) -> list[Check]:
     """What this machine has and lacks for it, as far as it is known what is asked."""
     settings: dict[str, Any] = resolved.settings
-    keys = ("metrics_port", "workers", "tcp", "shaper")
+    keys = ("metrics_port", "workers", "tcp", "shaper", "runtime")
     known = {key: settings[key] for key in keys if key in settings}
     if known.get("tcp") not in TCP_PROFILES:  # a fault of the input, reported as such
         known.pop("tcp", None)

@@ -113,11 +113,11 @@ def supervise(
                 told.write(run.run_id)
         started_s = time.monotonic()
         reserve = run.path / ".reserve"
-        with run.held(), _watched(run):
+        with run.held(), _watched(run), _host_proc(spec) as host_proc_fd:
             # under the lock: a directory without a summary and without a holder is taken for a killed run's
             write_json(run.spec, {**spec.to_json(), "code_hash": provenance.code_hash()})
             _reserve(reserve)
-            options = {"metrics_fd": metrics.fileno(), "quiet": quiet, "rootless": rights.rootless}
+            options = {"metrics_fd": metrics.fileno(), "host_proc_fd": host_proc_fd, "quiet": quiet}
             status, faults = _perform(run, stop, machine, rights, options, display_fd=display_fd)
             _record_sharing(run, machine)
             faults += [f"left behind: {what}" for what in remove_leftovers(run.run_id)]
@@ -192,6 +192,19 @@ def _watched(run: RunDir) -> Iterator[None]:
         watcher.wait()
 
 
+@contextlib.contextmanager
+def _host_proc(spec: RunSpec) -> Iterator[int | None]:
+    """Docker names processes as the host does; a run has a /proc of its own, which does not show them."""
+    if spec.runtime != "docker":
+        yield None
+        return
+    descriptor = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -203,7 +216,8 @@ def _perform(
     if stop.asked:
         return "interrupted", [f"stopped by {stop.asked.name} before it began"]
     read_fd, write_fd = os.pipe()
-    given = json.dumps({**options, "faults_fd": write_fd, "shared": machine.is_shared})
+    given = json.dumps({**options, "rootless": rights.rootless, "faults_fd": write_fd, "shared": machine.is_shared})
+    passed = [options["metrics_fd"], options["host_proc_fd"], write_fd]
     with run.orchestrator_log.open("a") as log:
         process = subprocess.Popen(
             [*rights.unshare(), sys.executable, "-m", "testbed.orchestrator.run", str(run.path), given],
@@ -211,7 +225,7 @@ def _perform(
             stdin=subprocess.DEVNULL,
             stdout=None if display_fd == 1 else display_fd,
             stderr=log,
-            pass_fds=[options["metrics_fd"], write_fd],
+            pass_fds=[descriptor for descriptor in passed if descriptor is not None],
             cwd=clone.CLONE,
             # its own session: a terminal's signals come by way of this process, which knows what was asked
             start_new_session=True,

@@ -117,6 +117,14 @@ class Namespace:
             self.descriptor = -1
 
 
+class HeldNamespace(Namespace):
+    """A network namespace that somebody else made, by a descriptor of it, which is closed with this."""
+
+    def __init__(self, name: str, descriptor: int) -> None:
+        self.name = name
+        self.descriptor = descriptor
+
+
 def own_sysfs() -> None:
     """/sys shows the namespace it was mounted in:
 

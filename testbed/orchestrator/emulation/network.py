@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 from mininet.net import Mininet
@@ -20,6 +21,7 @@ from testbed.core.topology import Link, LinkProfile, Topology
 from testbed.orchestrator.emulation import tc
 from testbed.orchestrator.emulation.addressing import AddressPlan
 from testbed.orchestrator.emulation.counters import QueueReader
+from testbed.orchestrator.emulation.namespaces import Namespace
 from testbed.orchestrator.emulation.node import NamespaceNode, Router, WorkerNode, set_sysctls
 from testbed.orchestrator.emulation.port import Port
 from testbed.orchestrator.emulation.shapers import SHAPERS
@@ -37,9 +39,18 @@ class Network:
         shaper: "nfqueue" or "netem".
         report: takes the shaper's events.
         seed: of losses and jitter.
+        namespaces: of workers that have one already, by node.
     """
 
-    def __init__(self, topology: Topology, tcp: TcpProfile, shaper: str, report: Report, seed: int = 0) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        tcp: TcpProfile,
+        shaper: str,
+        report: Report,
+        seed: int = 0,
+        namespaces: Mapping[str, Namespace] | None = None,
+    ) -> None:
         self.topology = topology
         self.tcp = tcp
         self.seed = seed
@@ -50,6 +61,7 @@ class Network:
         self.ports: list[Port] = []
         self.sysctls: dict[str, dict[str, str]] = {}
         self._report = report
+        self._namespaces = namespaces or {}
         self._shaper_class = SHAPERS[shaper]
         Mininet.inited = True  # its own set-up raises limits and sysctls of the host
         self.mininet = Mininet(topo=None, controller=None, build=False)
@@ -93,7 +105,9 @@ class Network:
         for index, link in enumerate(self.topology.wan_links):
             self.middles[link.name] = self.mininet.addHost(f"m{index}", cls=Router)
         for index, node in enumerate(self.topology.nodes):
-            self.workers[node.name] = self.mininet.addHost(f"w{index}", cls=WorkerNode)
+            self.workers[node.name] = self.mininet.addHost(
+                f"w{index}", cls=WorkerNode, namespace=self._namespaces.get(node.name)
+            )
         self._set_sysctls()
         for link in self.topology.links:
             if link.wan:

@@ -20,10 +20,10 @@ from testbed.orchestrator.emulation.tcp import OPTIONAL_SYSCTLS
 
 
 class NamespaceNode(Node):  # type: ignore[misc]
-    """A Mininet node that is a namespace until its shell is wanted."""
+    """A Mininet node that is a namespace until its shell is wanted: a new one, if none is given."""
 
-    def __init__(self, name: str, **params: Any) -> None:
-        self.namespace = Namespace(name)
+    def __init__(self, name: str, namespace: Namespace | None = None, **params: Any) -> None:
+        self.namespace = namespace or Namespace(name)
         self._shell: Any = None
         self._shell_pid: Any = None
         self._is_starting = True  # Mininet's constructor wants to start the shell

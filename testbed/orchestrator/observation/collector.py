@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from testbed.orchestrator.emulation.background_traffic import BackgroundTraffic
 from testbed.orchestrator.emulation.container import Container
 from testbed.orchestrator.emulation.counters import QueueCounters
+from testbed.orchestrator.emulation.docker_container import DockerContainer
 from testbed.orchestrator.emulation.network import Network
 from testbed.orchestrator.emulation.port import WAKING_BYTES, Port
 from testbed.orchestrator.observation.cgroups import Usage, usage
@@ -39,7 +40,7 @@ class Collector:
     def __init__(
         self,
         network: Network,
-        containers: dict[str, Container],
+        containers: Mapping[str, Container | DockerContainer],
         background: BackgroundTraffic,
         write: Callable[[dict[str, Any]], None],
         probes_sent: Callable[[str], int],

@@ -110,7 +110,7 @@ def test_the_order_of_parameters_does_not_change_the_hash() -> None:
         ({"metrics_port": -1}, "metrics_port=-1"),
         ({"metrics_port": 65536}, "metrics_port=65536"),
         ({"checkpoint": "best"}, "checkpoint=best: unknown; known: none, last"),
-        ({"runtime": "podman"}, "runtime=podman: unknown; known: runc"),
+        ({"runtime": "podman"}, "runtime=podman: unknown; known: runc, docker"),
         ({"shaper": "tc"}, "shaper=tc: unknown; known: auto, netem, nfqueue"),
         ({"tcp": "vegas"}, "tcp=vegas: unknown; known: tuned, stock, reno, bbr"),
     ],

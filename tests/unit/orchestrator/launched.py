@@ -58,7 +58,6 @@ class Launched(Workers):
         nothing: Any = None
         (folder / "logs").mkdir()
         super().__init__(spec, Training(spec), RunDir(folder), nothing, nothing)
-        self._server.close()
         self.fakes = [Fake() for _ in self.nodes]
         for node, fake in zip(self.nodes, self.fakes, strict=True):
             members: Any = fake

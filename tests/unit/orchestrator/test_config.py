@@ -127,7 +127,7 @@ def test_several_faults_come_in_one_go(conf: Path) -> None:
         ("dilation=inf", "dilation=inf: must be a finite number"),
         ("dilation=nan", "dilation=nan: must be a finite number"),
         ("compressor.x=[1,nan]", "compressor.x=[1,nan]: must be a finite number"),
-        ("runtime=podman", "runtime=podman: unknown; known: runc"),
+        ("runtime=podman", "runtime=podman: unknown; known: runc, docker"),
         ("metrics_port=70000", "metrics_port=70000: must be from 0 (any free one) to 65535"),
         ("topo.workers=3", "topo.workers=3: give workers=3 instead"),
         ("topo.rate=true", "topo.rate=True: must be text"),

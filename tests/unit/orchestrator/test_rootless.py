@@ -55,10 +55,11 @@ def test_namespaces_are_made_inside_one_of_users() -> None:
 def test_what_only_root_can_do_is_refused_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(preflight, "run_checks", lambda **_: [])
-    resolved = resolve(["topo=lan", "memory_limit='1 GB'", "workload=hand"], runs_root=tmp_path)
+    resolved = resolve(["topo=lan", "memory_limit='1 GB'", "runtime=docker"], runs_root=tmp_path)
     with pytest.raises(InputError) as caught:
         checked_spec(resolved, tmp_path, WITHOUT)
-    assert [fault.split(":")[0] for fault in caught.value.faults] == ["--rootless", "memory_limit"]
+    assert [fault.split(":")[0] for fault in caught.value.faults] == ["--rootless", "memory_limit", "runtime=docker"]
+    resolved = resolve(["topo=lan", "memory_limit='1 GB'", "workload=hand"], runs_root=tmp_path)
     assert checked_spec(resolved, tmp_path).memory_limit
 
 
