@@ -35,7 +35,7 @@ MEMORY_BYTES = 256 << 20
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[Path]:
     """A dockerd that shares nothing with one of the machine's, with the image of the nodes."""
-    with tempfile.TemporaryDirectory(prefix="lh-docker-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="lh-docker-") as name:
         place = Path(name)
         place.chmod(0o711)
         address = f"unix://{place}/docker.sock"
@@ -55,6 +55,7 @@ def daemon() -> Iterator[Path]:
             finally:
                 process.terminate()
                 process.wait(60)
+                run(f"umount {place}/exec/netns/default", 20)  # of a host's network, which dockerd does not take back
         left = [path for path in set(CGROUP_ROOT.glob("*/*")) - before if path.name.startswith("longhaul-")]
         assert not left
 
