@@ -1,0 +1,83 @@
+"""`python -m experiments.studies.keep NAME`: keeps what came of a study's sweep, and writes it on the study's page.
+
+Taken is the newest results.json of that sweep, which `longhaul sweep` writes under `runs/.sweeps/`. Kept are, in
+`results/NAME.json` here, each point with its hash and run, and each configuration with its intervals. Raw records stay
+in `runs/`, which is not part of the clone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.benchmarks.document import between
+from experiments.studies import sweep_tables
+from testbed.analysis.sweep import SCHEMA_VERSION
+from testbed.core.errors import InputError
+from testbed.core.rundir import write_json
+from testbed.orchestrator import provenance
+from testbed.orchestrator.clone import CLONE, RUNS_ROOT
+from testbed.orchestrator.sweep.results import FOLDER
+
+RESULTS = Path(__file__).parent / "results"
+_STUDIES = CLONE / "docs" / "studies"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A sweep and where it is shown."""
+
+    page: Path
+    table: Callable[[Mapping[str, Any]], str]
+
+
+STUDIES = {
+    "study-strategies": Study(_STUDIES / "strategies.md", sweep_tables.strategies),
+}
+_POINT = ("values", "hash", "outcome", "run_id")
+
+
+def kept(found: Mapping[str, Any], code_hash: str) -> dict[str, Any]:
+    """Of a sweep's results.json what the clone keeps.
+
+    Raises:
+        InputError: it is of another version than this reads.
+    """
+    if found.get("schema_version") != SCHEMA_VERSION:
+        raise InputError(f"results.json: schema_version {found.get('schema_version')}, and this reads {SCHEMA_VERSION}")
+    head = {key: found[key] for key in ("schema_version", "name", "interval", "axes", "common")}
+    points = [{key: point[key] for key in _POINT} for point in found["points"]]
+    return {**head, "code_hash": code_hash, "rows": found["rows"], "points": points}
+
+
+def newest(runs: Path, name: str) -> Path | None:
+    """The results written last: a sweep some of whose axes were given otherwise lies in NAME-HASH."""
+    found = [path for folder in (name, f"{name}-*") for path in (runs / FOLDER).glob(f"{folder}/results.json")]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def write(name: str) -> None:
+    """The study's page, from what is kept."""
+    study = STUDIES[name]
+    found = json.loads((RESULTS / f"{name}.json").read_text())
+    study.page.write_text(between(study.page.read_text(), name, study.table(found)))
+
+
+def main() -> None:
+    if len(sys.argv) != 2 or sys.argv[1] not in STUDIES:
+        sys.exit(f"python -m experiments.studies.keep NAME; names: {', '.join(STUDIES)}")
+    (name,) = sys.argv[1:]
+    source = newest(RUNS_ROOT, name)
+    if source is None:
+        sys.exit(f"no results of {name} under {RUNS_ROOT.name}/{FOLDER}: make sweep SWEEP={name}")
+    RESULTS.mkdir(exist_ok=True)
+    write_json(RESULTS / f"{name}.json", kept(json.loads(source.read_text()), provenance.code_hash()))
+    write(name)
+
+
+if __name__ == "__main__":
+    main()

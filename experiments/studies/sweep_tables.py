@@ -1,0 +1,110 @@
+"""Tables of the studies' sweeps, from what `keep` kept of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from experiments.benchmarks.cells import table
+from testbed.analysis.comparison import MISSING
+from testbed.core.units import format_size
+from testbed.orchestrator.clone import CLONE
+
+_SIMULATED = CLONE / "experiments" / "benchmarks" / "results" / "study_compressors.json"
+_CELL_OF_SWEEP = "100/40"
+"""Mbit/s and ms, of the simulated grid."""
+Row = Mapping[str, Any]
+
+
+def strategies(found: Mapping[str, Any]) -> str:
+    """Of each network its strategies, the first to reach the target on top."""
+    sections = []
+    for topo in _in_order(found["rows"], "topo"):
+        rows = [row for row in found["rows"] if row["axes"]["topo"] == topo]
+        rows.sort(key=lambda row: (_mean(row, "time_to_target_s") or float("inf"), row["axes"]["strategy"]))
+        cells = [
+            [
+                row["axes"]["strategy"],
+                _outcomes(row),
+                _interval(row, "time_to_target_s"),
+                _interval(row, "metric_best", 100.0),
+                _interval(row, "step_p50_s"),
+                format_size(round(sent)) if (sent := _mean(row, "wan_bytes")) is not None else MISSING,
+            ]
+            for row in rows
+        ]
+        heads = ("strategy", "runs", "to target, s", "best, %", "step p50, s", "over the WAN")
+        sections.append(f"**{topo}**\n\n{table(heads, cells)}")
+    return "\n\n".join([*sections, *_remarks(found)])
+
+
+def compressors(found: Mapping[str, Any]) -> str:
+    """A line for each member, a column for each network: emulated, how many times as fast, and as simulated."""
+    topos = _in_order(found["rows"], "topo")
+    by_cell = {(row["axes"]["compressor"], row["axes"]["topo"]): row for row in found["rows"]}
+    simulated = _simulated_s()
+    lines = []
+    for member in _in_order(found["rows"], "compressor"):
+        cells = [_emulated(by_cell, member, topo, simulated.get((member, topo))) for topo in topos]
+        outcomes: Counter[str] = Counter()
+        for topo in topos:
+            outcomes.update(by_cell.get((member, topo), {}).get("outcomes", {}))
+        lines.append([f"`{member}`", *cells, _spoken(outcomes)])
+    return "\n\n".join([table(("step p50, s", *topos, "runs"), lines), *_remarks(found)])
+
+
+def _emulated(by_cell: Mapping[tuple[str, str], Row], member: str, topo: str, simulated_s: float | None) -> str:
+    row, dense = by_cell.get((member, topo)), by_cell.get(("none", topo))
+    step_s = row and _mean(row, "step_p50_s")
+    if not row or step_s is None:
+        return MISSING
+    said = _interval(row, "step_p50_s")
+    if dense and (dense_s := _mean(dense, "step_p50_s")) is not None:
+        said += f", {dense_s / step_s:.2f} times"
+    return said if simulated_s is None else f"{said} (simulated {simulated_s:.3f})"
+
+
+def _simulated_s() -> dict[tuple[str, str], float]:
+    """Steps of the same cell of the grid with codecs as fast as a core, by member and network."""
+    points = json.loads(_SIMULATED.read_text())["points"]
+    return {
+        (point["asked"]["compressor"], topo): cells[_CELL_OF_SWEEP]
+        for point in points
+        for topo, cells in point["result"].get("step_s", {}).get("a core", {}).items()
+    }
+
+
+def _in_order(rows: Sequence[Row], axis: str) -> list[str]:
+    return list(dict.fromkeys(row["axes"][axis] for row in rows))
+
+
+def _mean(row: Row, measure: str) -> float | None:
+    value = row["values"][measure]
+    return None if value is None else float(value["mean"])
+
+
+def _interval(row: Row, measure: str, scale: float = 1.0) -> str:
+    value = row["values"][measure]
+    if value is None:
+        return MISSING
+    said = f"{value['mean'] * scale:.4g}"
+    if value["high"] is not None:
+        said += f" ± {(value['high'] - value['mean']) * scale:.2g}"
+    return said if value["runs"] == len(row["run_ids"]) else f"{said} ({value['runs']} of {len(row['run_ids'])} runs)"
+
+
+def _outcomes(row: Row) -> str:
+    return _spoken(row["outcomes"])
+
+
+def _spoken(outcomes: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+
+
+def _remarks(found: Mapping[str, Any]) -> list[str]:
+    made = sum(point["run_id"] is not None for point in found["points"])
+    common = ", ".join(f"{key} {value}" for key, value in found["common"].items())
+    text = f"{made} of {len(found['points'])} runs are there; {common}. Mean ± half the {found['interval']}; one seed"
+    return [f"{text} has no interval. Runs that are invalid or not made give no value. Code {found['code_hash']}."]

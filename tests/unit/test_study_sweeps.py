@@ -1,0 +1,74 @@
+"""What is kept of a study's sweep, and its table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from experiments.studies import keep, sweep_tables
+from testbed.core.errors import InputError
+from testbed.orchestrator.sweep.files import read
+
+
+def estimate(mean: float, half: float | None = None, runs: int = 3) -> dict[str, Any]:
+    low, high = (None, None) if half is None else (mean - half, mean + half)
+    return {"mean": mean, "low": low, "high": high, "seeds": runs, "runs": runs}
+
+
+def row(runs: int = 3, **given: Any) -> dict[str, Any]:
+    keys = ("metric_best", "time_to_target_s", "step_p50_s", "wan_bytes")
+    axes = {key: given.pop(key) for key in ("topo", "strategy", "compressor") if key in given}
+    run_ids = [f"run{number}" for number in range(runs)]
+    return {"axes": axes, "outcomes": {"valid": runs}, "run_ids": run_ids, "values": dict.fromkeys(keys) | given}
+
+
+def sweep(*rows: dict[str, Any]) -> dict[str, Any]:
+    points = [
+        {"values": one["axes"], "hash": "ab", "outcome": "valid", "run_id": run, "estimate_s": 1.0}
+        for one in rows
+        for run in one["run_ids"]
+    ]
+    points.append({"values": {}, "hash": "cd", "outcome": "not made", "run_id": None})
+    head = {"schema_version": 1, "name": "x", "interval": "95% interval", "axes": ["topo"], "common": {"workers": "4"}}
+    return keep.kept({**head, "rows": list(rows), "points": points}, "c0de")
+
+
+def test_who_reaches_the_target_first_is_on_top_and_who_never_does_last() -> None:
+    found = sweep(
+        row(topo="wan1g", strategy="never", metric_best=estimate(0.5)),
+        row(topo="wan1g", strategy="slow", time_to_target_s=estimate(20.0, 1.5)),
+        row(topo="wan1g", strategy="fast", time_to_target_s=estimate(5.0, runs=1), wan_bytes=estimate(2e6)),
+    )
+    lines = sweep_tables.strategies(found).splitlines()
+    assert [line.split(" | ")[0] for line in lines[4:7]] == ["| fast", "| slow", "| never"]
+    assert "| 5 (1 of 3 runs) |" in lines[4] and "| 2 MB |" in lines[4]
+    assert "| 20 ± 1.5 |" in lines[5] and "| 50 |" in lines[6]
+    assert "9 of 10 runs are there; workers 4" in lines[-1]
+
+
+def test_an_emulated_step_stands_beside_the_simulated_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_tables, "_simulated_s", lambda: {("topk", "ring"): 0.21})
+    found = sweep(
+        row(topo="ring", compressor="none", step_p50_s=estimate(0.5)),
+        row(topo="ring", compressor="topk", step_p50_s=estimate(0.2, 0.01)),
+        row(topo="star", compressor="topk"),
+    )
+    lines = sweep_tables.compressors(found).splitlines()
+    assert lines[0] == "| step p50, s | ring | star | runs |"
+    assert lines[2] == "| `none` | 0.5, 1.00 times | - | 3 valid |"
+    assert lines[3] == "| `topk` | 0.2 ± 0.01, 2.50 times (simulated 0.210) | - | 6 valid |"
+
+
+def test_another_version_of_the_results_is_refused() -> None:
+    with pytest.raises(InputError, match="schema_version 2"):
+        keep.kept({"schema_version": 2}, "c0de")
+
+
+@pytest.mark.parametrize("name", keep.STUDIES)
+def test_a_study_is_a_sweep_and_its_page_is_what_is_kept(name: str) -> None:
+    assert read(name)
+    before = keep.STUDIES[name].page.read_text()
+    assert before.count(f"<!-- {name}: begin -->") == before.count(f"<!-- {name}: end -->") == 1
+    keep.write(name)
+    assert keep.STUDIES[name].page.read_text() == before
