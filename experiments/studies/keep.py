@@ -36,6 +36,7 @@ class Study:
 
 
 STUDIES = {
+    "study-compressors": Study(_STUDIES / "compressors.md", sweep_tables.compressors),
     "study-strategies": Study(_STUDIES / "strategies.md", sweep_tables.strategies),
 }
 _POINT = ("values", "hash", "outcome", "run_id")
