@@ -58,6 +58,10 @@ The end of a collective is noted by a thread of the worker, late by as long as a
 of a bucket a step."""
 
 
+PROCESSOR = "none"
+"""Of `--accelerator` under `torchrun`: ranks compute on the processor."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Welcome:
     """What a worker needs to know beside the spec."""

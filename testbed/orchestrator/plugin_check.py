@@ -20,15 +20,19 @@ _SPEC_LIMIT_S = 30.0
 _TAIL_LINES = 8
 
 
-def check_parts(spec: RunSpec, time_limit_s: float = TIME_LIMIT_S) -> dict[str, Any]:
+def check_parts(spec: RunSpec, time_limit_s: float = TIME_LIMIT_S, *, accelerated: bool = False) -> dict[str, Any]:
     """Run `python -m testbed.worker check` on the spec and return its answer: "parameters", "metric".
+
+    Args:
+        accelerated: ranks compute on accelerators.
 
     Raises:
         InputError: with every fault that the plug-ins report.
         MachineError: the worker's packages are not installed.
         RunError: the check itself broke.
     """
-    return ask_worker("check", spec.to_json(), "plug-in check", time_limit_s)
+    question = {**spec.to_json(), **({"accelerated": True} if accelerated else {})}
+    return ask_worker("check", question, "plug-in check", time_limit_s)
 
 
 def check_all(specs: Sequence[RunSpec]) -> list[dict[str, Any]]:

@@ -89,7 +89,7 @@ class Buckets:
 def _fuse(parameters: list[nn.Parameter], index: int, names: Mapping[nn.Parameter, str] | None) -> Bucket:
     named = () if names is None else tuple(names[p] for p in parameters)
     layout = Layout(tuple(tuple(p.shape) for p in parameters), index, named)
-    flat = torch.zeros(layout.numel)
+    flat = torch.zeros(layout.numel, device=parameters[0].device)
     for parameter, piece in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
         parameter.grad = piece.view(parameter.shape)
     return Bucket(tuple(parameters), flat, layout)

@@ -13,7 +13,7 @@ from testbed.core.spec import RunSpec
 def check(source: TextIO, sink: TextIO) -> int:
     """Read `RunSpec.to_json()`, write {"faults", "parameters", "metric", "uses_feedback", "computes", "epoch_steps",
     "data_hash", "start_hash"}; return the exit status. Of {"specs": [...]} write {"faults": [], "answers": [...]}, one
-    for each."""
+    for each. A spec with "accelerated" is also asked whether it can be trained on accelerators."""
     question = json.load(source)
     if "specs" in question:
         answer: dict[str, Any] = {"faults": [], "answers": [_answer(spec) for spec in question["specs"]]}
@@ -27,7 +27,7 @@ def check(source: TextIO, sink: TextIO) -> int:
 def _answer(spec: dict[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {"faults": [], "parameters": None, "metric": None}
     try:
-        answer |= _built(RunSpec.from_json(spec))
+        answer |= _built(RunSpec.from_json(spec), accelerated=bool(spec.get("accelerated")))
     except InputError as error:
         answer["faults"] = list(error.faults)
     except (ValueError, KeyError, TypeError) as error:
@@ -35,15 +35,17 @@ def _answer(spec: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _built(spec: RunSpec) -> dict[str, Any]:
+def _built(spec: RunSpec, *, accelerated: bool) -> dict[str, Any]:
     from testbed.worker import kept_model
+    from testbed.worker.accelerator import misfits
     from testbed.worker.build import prefixed
     from testbed.worker.first_model import first_model
     from testbed.worker.parts import build_parts
 
     parts = build_parts(spec)
     workload = parts.workload
-    raise_input_faults([*parts.device.faults(), *(prefixed("workload", fault) for fault in workload.faults())])
+    faults = [*parts.device.faults(), *(prefixed("workload", fault) for fault in workload.faults())]
+    raise_input_faults([*faults, *(misfits(parts) if accelerated else ())])
     start_hash = None if spec.start_from is None else kept_model.checksum(spec.start_from)
     model, _ = first_model(dataclasses.replace(spec, start_hash=start_hash), parts)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
@@ -37,9 +37,19 @@ class PhaseClock:
     its latest mark. After a wait, time goes on from when what was awaited came.
     """
 
-    def __init__(self, dilation: float = 1.0, times: ComputeTimes | None = None) -> None:
+    def __init__(
+        self,
+        dilation: float = 1.0,
+        times: ComputeTimes | None = None,
+        settle: Callable[[], None] | None = None,
+    ) -> None:
+        """
+        Args:
+            settle: waits for what a phase has begun elsewhere, on an accelerator, before the phase ends.
+        """
         self.dilation = dilation
         self.times = times or ComputeTimes()
+        self._settle = settle
         self._seconds: dict[str, float] = {}
         self._cpu_seconds: dict[str, float] = {}
         self._open: list[_Open] = []
@@ -69,6 +79,8 @@ class PhaseClock:
         try:
             yield
         finally:
+            if self._settle is not None:
+                self._settle()
             if waits:
                 self._resume(entered_s)
             else:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from compressors.base import Exchange
 from testbed.core.errors import RunError
+from testbed.worker.accelerator import Accelerator
 from testbed.worker.collectives.thread import CommunicationThread, Job
 from testbed.worker.collectives.transport import Collective, Peers, Waitable
 from testbed.worker.meeting import Meeting
@@ -53,6 +54,7 @@ class Pending:
         if self._work is not None:
             try:
                 self._work.wait()
+                self._comm.accelerator.settle()  # NCCL's returns before anything has arrived
             except RuntimeError as error:
                 raise self._comm.error(self._what, error) from error
         self._end()
@@ -90,7 +92,7 @@ class _AllRanks:
 
 
 class Communicator:
-    """Collectives among all workers of a run, over gloo.
+    """Collectives among all workers of a run, over gloo; of tensors on an accelerator, over NCCL.
 
     `payload_bytes` is what this rank sent of the algorithm's data. Of gloo's own collectives it is counted by the ring
     formulas of `core.costs`, as whole bytes whose sum over ranks is exact; of ours (`submit`) it is what was sent.
@@ -104,6 +106,8 @@ class Communicator:
     is_back = False
     """This rank has come back in mid-run, which no process group can be joined in: it has part in no collective."""
     meeting: Meeting | None = None
+    accelerator = Accelerator()
+    """Where this rank computes, and so what it sends may lie."""
 
     def __init__(self, rank: int, world_size: int, timeout_s: float) -> None:
         self.rank = rank
@@ -120,23 +124,35 @@ class Communicator:
 
     @classmethod
     def connect(
-        cls, *, rank: int, world_size: int, address: str, port: int, interface: str, timeout_s: float, store: str = ""
+        cls,
+        *,
+        rank: int,
+        world_size: int,
+        address: str,
+        port: int,
+        interface: str,
+        timeout_s: float,
+        store: str = "",
+        accelerator: Accelerator = accelerator,
     ) -> Communicator:
         """Meet the other ranks at a TCP store of rank 0.
 
         Args:
             store: path of a file that all ranks share, to meet at in place of it.
+            accelerator: of one kind on all ranks.
 
         Raises:
             CollectiveError: not all ranks came within `timeout_s` wall seconds.
         """
-        os.environ["GLOO_SOCKET_IFNAME"] = interface
+        os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
         comm = cls(rank, world_size, timeout_s)
+        comm.accelerator = accelerator
         comm.address = address
         timeout = datetime.timedelta(seconds=timeout_s)
         try:
             comm.meeting = Meeting(rank, world_size, address=address, port=port, store=store, timeout_s=timeout_s)
-            dist.init_process_group("gloo", store=comm.meeting.place, rank=rank, world_size=world_size, timeout=timeout)
+            place, backend = comm.meeting.place, accelerator.backend
+            dist.init_process_group(backend, store=place, rank=rank, world_size=world_size, timeout=timeout)
         except (RuntimeError, OSError) as error:
             raise comm.error(f"rendezvous at {store or f'{address}:{port}'}", error) from error
         return comm
@@ -177,7 +193,7 @@ class Communicator:
         width = max(sizes)
         self.count(self.world_size * (self.world_size - 1) * width)
         padded = payload if len(payload) == width else torch.nn.functional.pad(payload, (0, width - len(payload)))
-        gathered = torch.empty(self.world_size * width, dtype=torch.uint8)
+        gathered = torch.empty(self.world_size * width, dtype=torch.uint8, device=payload.device)
         return self._collective(
             f"all_gather of {width} bytes",
             lambda: dist.all_gather_single(gathered, padded, async_op=True),
@@ -193,7 +209,8 @@ class Communicator:
             return self._done(list(payloads))
         sent = [len(payload) for payload in payloads]
         self.charge(sum(sent) - sent[self.rank])
-        flat, received = torch.cat(list(payloads)), torch.empty(sum(sizes), dtype=torch.uint8)
+        flat = torch.cat(list(payloads))
+        received = torch.empty(sum(sizes), dtype=torch.uint8, device=flat.device)
         return self._collective(
             f"all_to_all of {sum(sent)} bytes",
             lambda: dist.all_to_all_single(received, flat, list(sizes), sent, async_op=True),
@@ -285,7 +302,10 @@ class Communicator:
 
     def _collective(self, what: str, issue: _Issue, result: Callable[[], list[Tensor]]) -> Pending:
         work = self._issue(what, issue)
-        return Pending(self, what, work, result, _nothing if work is None else self.stopwatch.follow(work.wait))
+        if work is None:
+            return Pending(self, what, work, result, _nothing)
+        through = self.accelerator.until_through(work.wait)
+        return Pending(self, what, work, result, self.stopwatch.follow(through))
 
     def _message(self, what: str, issue: _Issue, result: Callable[[], list[Tensor]]) -> Pending:
         return Pending(self, what, self._issue(what, issue), result, self.stopwatch.start())

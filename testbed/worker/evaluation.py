@@ -32,7 +32,7 @@ class Evaluations:
         assert workload.metric is not None, f"{type(workload).__name__} has no metric to evaluate"
         self._workload, self._model, self._emit = workload, model, emit
         self._name = workload.metric.name
-        self._twin = copy.deepcopy(model)
+        self._twin = copy.deepcopy(model).cpu()  # evaluations leave an accelerator to the training
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="evaluation", initializer=_yield_to_all)
         self._going: deque[Future[None]] = deque()
 

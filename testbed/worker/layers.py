@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from testbed.core.profile import LayerTimes
 from testbed.core.spec import RunSpec
+from testbed.worker.accelerator import to_device
 from testbed.worker.workload import Batch, Workload
 
 _REST = ""
@@ -100,17 +101,6 @@ def measure_layers(
     totals = (sum(s for label, s in seconds.items() if label.startswith(kind)) for kind in ("f:", "b:"))
     forward_s, backward_s = totals
     return layers, forward_s, backward_s
-
-
-def to_device(batch: Batch, device: torch.device) -> Batch:
-    if device.type == "cpu":
-        return batch
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device)
-    if not isinstance(batch, list | tuple):
-        return batch
-    moved = [to_device(item, device) for item in batch]
-    return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
 
 
 def counted_flop(workload: Workload, model: nn.Module, batch: Batch) -> dict[str, float]:

@@ -17,6 +17,7 @@ from testbed.core.errors import RunError
 from testbed.core.profile import Profile
 from testbed.core.spec import RunSpec
 from testbed.core.telemetry import PHASES
+from testbed.worker.accelerator import to_device
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.comm import Communicator
 from testbed.worker.evaluation import Evaluations
@@ -46,8 +47,10 @@ class Training:
         """
         self.spec, self.parts, self.comm, self.emit = spec, parts, comm, emit
         self.model, self._change = first_model(spec, parts)
+        self.model.to(comm.accelerator.device)
         self._profile = profile
-        self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, self.model))
+        settle = None if comm.accelerator.is_processor else comm.accelerator.settle
+        self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, self.model), settle)
         self._queueing = Queueing()
         self.comm.stopwatch.began = self._queueing.begin
         self.steps = parts.steps(spec)
@@ -176,9 +179,10 @@ class Training:
             batch = None
             if part is not None and not self.parts.strategy.draws:
                 place, parts = part
-                batch = self.parts.workload.batch(
+                drawn = self.parts.workload.batch(
                     step, rank=place, world_size=parts, batch_size=spec.batch_size, seed=spec.seed
                 )
+                batch = to_device(drawn, self.comm.accelerator.device)
         # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
         is_last, due = step + 1 == self.steps, self._is_due(step)
         self._rate.set(self.parts.transform.rate_factor(step))

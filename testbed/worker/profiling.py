@@ -14,9 +14,10 @@ from compressors.feedback import with_feedback
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
 from testbed.core.profile import CodecTimes, LayerTimes, Profile
 from testbed.core.spec import RunSpec
+from testbed.worker.accelerator import to_device
 from testbed.worker.codec_times import codec_times
 from testbed.worker.first_model import first_model
-from testbed.worker.layers import measure_layers, to_device
+from testbed.worker.layers import measure_layers
 from testbed.worker.machine import this_machine
 from testbed.worker.parts import build_parts
 from testbed.worker.repeated import repeated

@@ -10,12 +10,15 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, Left, LonghaulError, RunError
 from testbed.core.profile import Profile
 from testbed.core.spec import RunSpec
 from testbed.core.telemetry import KEPT_MODEL, SOCKET_IN_NODE, Channel, Welcome, connect
+
+if TYPE_CHECKING:
+    from testbed.worker.accelerator import Accelerator
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -55,12 +58,13 @@ def run() -> int:
     return live(channel, node)
 
 
-def live(channel: Channel, node: str, interface: str | None = None) -> int:
+def live(channel: Channel, node: str, interface: str | None = None, accelerator: Accelerator | None = None) -> int:
     """From the welcome to the end; return the exit status.
 
     Args:
         node: what faults name.
         interface: in place of the welcome's.
+        accelerator: that this rank computes on; None: the processor.
     """
     message = channel.receive()
     if message is None:
@@ -69,7 +73,7 @@ def live(channel: Channel, node: str, interface: str | None = None) -> int:
     if interface is not None:
         welcome = dataclasses.replace(welcome, interface=interface)
     try:
-        _train(welcome, emit, Orders(channel))
+        _train(welcome, emit, Orders(channel), accelerator)
     except Left as error:
         _tell(emit, {"event": "leaving", "rank": welcome.rank, "node": node, "message": str(error)})
         _leave(f"rank {welcome.rank}: {error}", error.exit_status)
@@ -96,7 +100,7 @@ def _one_at_a_time(send: Emit) -> Emit:
     return emit
 
 
-def _train(welcome: Welcome, emit: Emit, orders: Orders) -> None:
+def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerator | None) -> None:
     # torch takes seconds to import, and the orchestrator already knows that this worker lives.
     import torch
 
@@ -122,6 +126,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders) -> None:
         "timeout_s": spec.timeout_s * spec.dilation,
         "store": welcome.store,
     }
+    place |= {} if accelerator is None else {"accelerator": accelerator}
     comm = come_back(**place) if welcome.is_back else Communicator.connect(**place, interface=welcome.interface)
     leave_in_peace()
     profile = None if welcome.profile is None else Profile.from_json(welcome.profile)

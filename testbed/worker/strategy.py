@@ -112,6 +112,10 @@ class Strategy(ABC):
         """Combinations this strategy cannot run, one line each."""
         yield from ()
 
+    def accelerator_faults(self) -> Iterator[str]:
+        """Why it cannot train a model that lies on an accelerator, one line each."""
+        yield "computes or sends in the host's memory; ddp, torch_ddp, lamb, local_sgd and diloco do not"
+
     def batch_faults(self, batch_size: int, world_size: int) -> Iterator[str]:
         """Why it cannot take so many samples of each rank a step, one line each."""
         if batch_size % self.micro_batches:

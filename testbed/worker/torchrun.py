@@ -18,10 +18,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fcntl import ioctl
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from testbed.core.errors import InputError, LonghaulError, MachineError
-from testbed.core.telemetry import connect_over_network
+from testbed.core.telemetry import PROCESSOR, connect_over_network
 from testbed.worker.session import live
+
+if TYPE_CHECKING:
+    from testbed.worker.accelerator import Accelerator
 
 CLONE = Path(__file__).resolve().parents[2]
 PORT = 29600
@@ -41,6 +45,8 @@ class Place:
     address: str
     """Of rank 0's machine."""
     job: str
+    local_rank: int = 0
+    """Its number on its machine."""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Place:
@@ -56,7 +62,8 @@ class Place:
                 " key=value ..."
             )
         rank, ranks, address = (environment[name] for name in needed)
-        return cls(int(rank), int(ranks), address, environment.get("TORCHELASTIC_RUN_ID", ""))
+        job, local_rank = environment.get("TORCHELASTIC_RUN_ID", ""), environment.get("LOCAL_RANK", "0")
+        return cls(int(rank), int(ranks), address, job, int(local_rank))
 
 
 def interface_towards(address: str) -> str:
@@ -96,11 +103,23 @@ def require_other_side(clone: Path = CLONE) -> None:
         )
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65535:
+        raise argparse.ArgumentTypeError(f"{text}: must be a port from 1 to 65534, since the next one is used too")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="torchrun ... -m testbed.worker torchrun", description=__doc__.split("\n")[0])
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as of longhaul run")
-    parser.add_argument("--port", type=int, default=PORT, help="of rank 0's machine; the next one is used too")
+    parser.add_argument("--port", type=_port, default=PORT, help="of rank 0's machine; the next one is used too")
     parser.add_argument("--interface", help="that ranks speak over; found by the way to MASTER_ADDR if it is left out")
+    parser.add_argument(
+        "--accelerator",
+        choices=(PROCESSOR, "cuda"),
+        default=PROCESSOR,
+        help="what ranks compute on, one each, with NCCL between them; alike on all machines",
+    )
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where rank 0 keeps the record")
     return parser
 
@@ -111,6 +130,7 @@ def join(arguments: list[str]) -> int:
     try:
         place = Place.read(os.environ)
         interface = asked.interface or interface_towards(place.address)
+        accelerator = _accelerator(asked.accelerator, place.local_rank)
         if place.rank == 0:
             require_other_side()
     except LonghaulError as error:
@@ -126,12 +146,21 @@ def join(arguments: list[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"rank {place.rank}: rank 0 listens at {place.address}:{asked.port} not yet: {error}\n")
         return InputError.exit_status
-    channel.send({"event": "hello", "rank": place.rank, "host": host, "job": place.job})
-    status = live(channel, host, interface)
+    name = None if accelerator is None else accelerator.name
+    channel.send({"event": "hello", "rank": place.rank, "host": host, "job": place.job, "accelerator": name})
+    status = live(channel, host, interface, accelerator)
     if orchestrator is None:
         return status
     channel.connection.close()
     return orchestrator.wait() or status
+
+
+def _accelerator(kind: str, local_rank: int) -> Accelerator | None:
+    if kind == PROCESSOR:
+        return None
+    from testbed.worker.accelerator import Accelerator  # imports torch, which others do once they are heard of
+
+    return Accelerator.of_rank(kind, local_rank)
 
 
 def _orchestrator(place: Place, asked: argparse.Namespace) -> subprocess.Popen[bytes]:
@@ -141,7 +170,8 @@ def _orchestrator(place: Place, asked: argparse.Namespace) -> subprocess.Popen[b
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(CLONE), os.getenv("PYTHONPATH")]))}
     ready, told = os.pipe()
     with open(ready, "rb") as listening:
-        command += [str(place.ranks), place.job, str(Path(asked.runs).resolve()), str(told), *asked.overrides]
+        command += [str(place.ranks), place.job, str(Path(asked.runs).resolve()), str(told), asked.accelerator]
+        command += asked.overrides
         process = subprocess.Popen(command, env=environment, start_new_session=True, pass_fds=[told])
         os.close(told)
         if not listening.read():

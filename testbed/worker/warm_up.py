@@ -9,10 +9,12 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 
+import torch
 from torch import nn
 
 from compressors.base import Compressor
 from testbed.core.spec import RunSpec
+from testbed.worker.accelerator import to_device
 from testbed.worker.rehearsal import rehearse
 from testbed.worker.workload import Workload, trained
 
@@ -32,7 +34,8 @@ class WarmUp:
 
     def __init__(self, workload: Workload, model: nn.Module, spec: RunSpec, rank: int, scratch: Compressor) -> None:
         self._workload, self._original, self._spec, self._rank = workload, model, spec, rank
-        self._batch = workload.batch(0, rank=0, world_size=1, batch_size=spec.batch_size, seed=spec.seed)
+        batch = workload.batch(0, rank=0, world_size=1, batch_size=spec.batch_size, seed=spec.seed)
+        self._batch = to_device(batch, next((p.device for p in model.parameters()), torch.device("cpu")))
         self._scratch = scratch
 
     def rehearse(self) -> None:

@@ -173,7 +173,7 @@ def parameters_crc32(model: nn.Module) -> int:
     """Of all parameters' bits, in order."""
     checksum = 0
     for parameter in model.parameters():
-        checksum = zlib.crc32(parameter.detach().contiguous().numpy().data, checksum)
+        checksum = zlib.crc32(parameter.detach().cpu().contiguous().numpy().data, checksum)
     return checksum
 
 

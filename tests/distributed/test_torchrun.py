@@ -15,12 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, EXIT_MACHINE, RunError
 from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
+from testbed.core.telemetry import connect_over_network
 from testbed.orchestrator.clone import CLONE
+from testbed.orchestrator.cluster.ranks import Ranks
 from testbed.orchestrator.config import resolve
+from testbed.worker.torchrun import join
 from tests.distributed.harness import run as run_in_harness
 
 WORDS = ("topo=lan", "workload=digits", "steps=6", "evaluate_every=3", "seed=3")
@@ -123,6 +127,69 @@ def test_a_rank_that_is_killed_is_named_and_the_record_is_sealed(tmp_path: Path)
     (fault,) = _events(_record(tmp_path), "fault")
     assert "worker 1 on " in fault["message"] and socket.gethostname() in fault["message"]
     assert f"exitcode  : {EXIT_FAILED}" in said or "exitcode  : -9" in said
+
+
+def test_a_port_is_free_again_while_ranks_of_the_run_are_still_there() -> None:
+    spec = resolve([*WORDS, "workers=2"], emulated=False).spec
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        port = probe.getsockname()[1]
+    with Ranks(spec, "127.0.0.1", port, "job", None) as ranks:
+        channel = connect_over_network("127.0.0.1", port, 60)
+        channel.send({"event": "hello", "rank": 0, "host": "here", "job": "job"})
+        assert channel.receive() is not None
+        ranks.close()
+        assert channel.receive() is None, "who is left is not ended"
+        with Ranks(spec, "127.0.0.1", port, "job", None):
+            pass
+        channel.connection.close()
+
+
+@pytest.mark.parametrize("port", ["0", "65535", "70000", "x"])
+def test_a_port_without_a_next_one_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        join(["--port", port])
+    assert ended.value.code == EXIT_INPUT and f"{port}: must be a port from 1 to 65534" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has accelerators")
+def test_a_machine_without_accelerators_says_so_before_anything_begins(tmp_path: Path) -> None:
+    process = _started([*WORDS, "--accelerator", "cuda"], tmp_path / "runs", ranks=1)
+    said = _ended(process)
+    assert f"exitcode  : {EXIT_MACHINE}" in said and "--accelerator cuda: rank 0 of this machine wants" in said
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("words", [(), ("compressor=topk",), ("strategy=torch_ddp",), ("strategy=diloco",)])
+def test_on_accelerators_the_losses_are_those_of_the_processor_but_for_rounding(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """As many ranks as there are devices; on one, nothing passes through NCCL."""
+    ranks = torch.cuda.device_count()
+    told = []
+    for kind in ("cuda", "none"):
+        process = _started([*WORDS, *words, "--accelerator", kind], tmp_path / kind, ranks=ranks)
+        said = _ended(process)
+        assert process.returncode == EXIT_COMPLETED, said
+        run = _record(tmp_path / kind)
+        accelerators = json.loads(run.provenance.read_text())["accelerators"]
+        assert all(name is None if kind == "none" else name.startswith("cuda:") for name in accelerators)
+        told.append([one["loss"] for one in sorted(_events(run, "step"), key=lambda e: (e["rank"], e["step"]))])
+    assert told[0] == pytest.approx(told[1], rel=1e-3) and len(told[0]) == 6 * ranks
+
+
+def test_a_rank_that_computes_elsewhere_than_the_others_ends_the_run_by_name(tmp_path: Path) -> None:
+    spec = resolve([*WORDS, "workers=2"], emulated=False).spec
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        port = probe.getsockname()[1]
+    with Ranks(spec, "127.0.0.1", port, "job", None, accelerated=True) as ranks:
+        channel = connect_over_network("127.0.0.1", port, 60)
+        channel.send({"event": "hello", "rank": 1, "host": "far", "job": "job", "accelerator": None})
+        with pytest.raises(
+            RunError, match=r"worker 1 on \S+ \(far\): .*computes on the processor, where rank 0 has an"
+        ):
+            _until(lambda: ranks.next_message() is not None)
+        channel.connection.close()
 
 
 def test_without_torchrun_it_says_how_to_start_it() -> None:

@@ -1,14 +1,16 @@
-"""`python -m testbed.orchestrator.cluster ADDRESS PORT RANKS JOB RUNS FD key=value ...`, started by rank 0: the other
-end of `testbed.worker.torchrun`. Writes a byte to FD and closes it when ranks may come."""
+"""`python -m testbed.orchestrator.cluster ADDRESS PORT RANKS JOB RUNS FD ACCELERATOR key=value ...`, started by rank 0:
+the other end of `testbed.worker.torchrun`. Writes a byte to FD and closes it when ranks may come."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
 
 from testbed.core.errors import InputError, LonghaulError
 from testbed.core.spec import RunSpec
+from testbed.core.telemetry import PROCESSOR
 from testbed.orchestrator.calibration import calibrate
 from testbed.orchestrator.cluster.conductor import conduct, exit_status
 from testbed.orchestrator.cluster.measured_spec import measured_spec
@@ -19,12 +21,13 @@ from testbed.orchestrator.terminal import say, show
 
 
 def main(arguments: list[str]) -> int:
-    address, port, workers, job, runs, told, *overrides = arguments
+    address, port, workers, job, runs, told, accelerator, *overrides = arguments
     stop = Stop()
     stop.watch()
     try:
-        spec = measured_spec(overrides, int(workers), Path(runs))
-        ranks = _listening(spec, address, int(port), job)
+        is_accelerated = accelerator != PROCESSOR
+        spec = measured_spec(overrides, int(workers), Path(runs), accelerated=is_accelerated)
+        ranks = _listening(spec, address, int(port), job, accelerated=is_accelerated)
         with ranks:
             os.write(int(told), b"1")
             os.close(int(told))
@@ -37,9 +40,9 @@ def main(arguments: list[str]) -> int:
     return exit_status(summary)
 
 
-def _listening(spec: RunSpec, address: str, port: int, job: str) -> Ranks:
+def _listening(spec: RunSpec, address: str, port: int, job: str, *, accelerated: bool) -> Ranks:
     try:
-        return Ranks(spec, address, port, job, _profile(spec))
+        return Ranks(spec, address, port, job, _profile(spec), accelerated=accelerated)
     except OSError as error:
         raise InputError(f"--port {port}: rank 0 cannot listen there: {error}; give another one") from error
 
@@ -48,7 +51,7 @@ def _profile(spec: RunSpec) -> dict[str, object] | None:
     """Of a device that is not the processor itself."""
     if spec.device.name == "native":
         return None
-    _, found = calibrate(spec, say)
+    _, found = calibrate(dataclasses.replace(spec, auto_dilation=False), say)  # real machines keep real time
     return None if found is None else found.device.to_json()
 
 

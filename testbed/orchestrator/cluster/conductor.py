@@ -7,7 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INVALID, Interrupted, LonghaulError, RunError
+from testbed.core.errors import (
+    EXIT_COMPLETED,
+    EXIT_FAILED,
+    EXIT_INVALID,
+    InputError,
+    Interrupted,
+    LonghaulError,
+    RunError,
+)
 from testbed.core.metric_samples import Totals
 from testbed.core.rundir import RunDir, new_run_id, write_json
 from testbed.core.spec import RunSpec
@@ -55,7 +63,9 @@ class Conductor:
             self._until_warm()
             hosts = [self._ranks.hosts[rank] for rank in range(self._spec.workers)]
             begin_unix_s = time.time() + LEAD_S
-            write_json(self._run.provenance, {**provenance.collect(), "hosts": hosts, "start_unix_s": begin_unix_s})
+            accelerators = [self._ranks.accelerators[rank] for rank in range(self._spec.workers)]
+            found = {**provenance.collect(), "hosts": hosts, "accelerators": accelerators}
+            write_json(self._run.provenance, {**found, "start_unix_s": begin_unix_s})
             self._t0_s = time.monotonic() + LEAD_S
             self._ranks.go(LEAD_S)
             self._stage("go", f"training on {', '.join(dict.fromkeys(hosts))}")
@@ -100,11 +110,17 @@ def conduct(
 ) -> tuple[RunDir, dict[str, Any]]:
     """Perform the run and seal its record, whatever its end. Returns that and its summary."""
     began_s = time.monotonic()
-    run = RunDir.create(runs_root.resolve(), new_run_id(spec.topo, spec.strategy.name, spec.compressor.name, spec.hash))
+    run_id = new_run_id(spec.topo, spec.strategy.name, spec.compressor.name, spec.hash)
+    try:
+        run = RunDir.create(runs_root.resolve(), run_id)
+    except OSError as error:
+        raise InputError(f"--runs {runs_root}: no run can be kept there: {error}") from error
     with run.held():
         write_json(run.spec, {**spec.to_json(), "code_hash": provenance.code_hash()})
         tell(f"run {run.run_id}")
         status, faults = Conductor(run, spec, ranks, stop, tell).perform()
+        if status != "completed":
+            ranks.close()  # sealing takes seconds, in which ranks that are started anew would meet this run
         return run, seal(run, status, faults, wall_s=time.monotonic() - began_s)
 
 

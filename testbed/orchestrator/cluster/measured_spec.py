@@ -13,11 +13,12 @@ from testbed.orchestrator.config import resolve
 from testbed.orchestrator.plugin_check import check_parts
 
 
-def measured_spec(overrides: Sequence[str], workers: int, runs_root: Path) -> RunSpec:
+def measured_spec(overrides: Sequence[str], workers: int, runs_root: Path, *, accelerated: bool = False) -> RunSpec:
     """The spec that an emulated run of the same words has, at dilation 1.
 
     Args:
         workers: ranks that `torchrun` has started; taken where the words name none.
+        accelerated: they compute on accelerators.
 
     Raises:
         InputError: all faults together.
@@ -30,7 +31,7 @@ def measured_spec(overrides: Sequence[str], workers: int, runs_root: Path) -> Ru
     found: dict[str, Any] = {}
     if resolved.stand_in is not None and resolved.stand_in.program == "training":
         try:
-            answer = check_parts(resolved.stand_in)
+            answer = check_parts(resolved.stand_in, accelerated=accelerated)
             found = {key: answer.get(key) for key in ("data_hash", "start_hash")}
         except InputError as error:
             faults += error.faults

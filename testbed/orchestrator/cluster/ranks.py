@@ -33,16 +33,29 @@ class Ranks:
         address, port: of this machine; ranks meet each other at the port after it.
         job: what a rank names in its hello to be one of this run's.
         profile: of the device, as of `core.profile`.
+        accelerated: each computes on an accelerator, and one that does not is put out; otherwise none does.
 
     Raises:
         OSError: it cannot be listened there.
     """
 
-    def __init__(self, spec: RunSpec, address: str, port: int, job: str, profile: dict[str, Any] | None) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        address: str,
+        port: int,
+        job: str,
+        profile: dict[str, Any] | None,
+        *,
+        accelerated: bool = False,
+    ) -> None:
         self.spec = spec
         self.nodes = [node.name for node in spec.topology.nodes]
         self.hosts: dict[int, str] = {}
         """By rank, as each names its machine."""
+        self.accelerators: dict[int, str | None] = {}
+        """By rank, as each names its own; None: it computes on the processor."""
+        self._accelerated = accelerated
         self._address, self._port, self._job, self._profile = address, port, job, profile
         self._channels: dict[int, Channel] = {}
         self._messages: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
@@ -55,6 +68,12 @@ class Ranks:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends who is left, and frees the port: `torchrun` may begin anew at once."""
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)  # by itself `close` frees nothing while a thread waits in `accept`
         self._server.close()
         for channel in list(self._channels.values()):
             with contextlib.suppress(OSError):
@@ -135,6 +154,9 @@ class Ranks:
             if rank is None:
                 channel.connection.close()  # a stranger's
                 return
+            if (self.accelerators[rank] is not None) != self._accelerated:
+                # gloo and NCCL would wait for each other
+                raise ValueError(f"{self._unlike(rank)}; give --accelerator alike on all machines")
             self._channels[rank] = channel
             channel.send_welcome(self._welcome(rank))
             for message in channel.messages():
@@ -151,7 +173,13 @@ class Ranks:
         if not 0 <= rank < self.spec.workers or rank in self._channels:
             return None
         self.hosts[rank] = str(hello.get("host"))[:80]
+        accelerator = hello.get("accelerator")
+        self.accelerators[rank] = None if accelerator is None else str(accelerator)[:80]
         return rank
+
+    def _unlike(self, rank: int) -> str:
+        found = self.accelerators[rank] or "the processor"
+        return f"that it computes on {found}, where rank 0 has {'an accelerator' if self._accelerated else 'none'}"
 
     def _welcome(self, rank: int) -> Welcome:
         return Welcome(

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from compressors.base import Context, Layout
 from testbed.core import parameter_faults
 from testbed.core.fusion import BY_TIMES
+from testbed.worker.accelerator import own_messages_fault
 from testbed.worker.buckets import Bucket
 from testbed.worker.collectives.choice import COLLECTIVES, Collectives
 from testbed.worker.data_parallel import BucketedStrategy
@@ -74,6 +77,9 @@ class DDP(BucketedStrategy):
         )
         self.compress, self.overlap = compress, overlap
         self._waiting: list[Bucket] = []
+
+    def accelerator_faults(self) -> Iterator[str]:
+        yield from own_messages_fault(self.collective)
 
     def bind(self, context: WorkerContext) -> None:
         super().bind(context)

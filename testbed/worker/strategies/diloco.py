@@ -12,6 +12,7 @@ from compressors.feedback import with_feedback
 from compressors.none import Uncompressed
 from testbed.core import parameter_faults
 from testbed.core.collective_costs import ranks_of_regions
+from testbed.worker.accelerator import own_messages_fault
 from testbed.worker.buckets import Buckets
 from testbed.worker.collectives.choice import COLLECTIVES, Collectives, routes_of
 from testbed.worker.collectives.group import Group
@@ -119,6 +120,11 @@ class DiLoCo(Strategy):
         if owns != "nothing":
             what = f"{type(compressor).__name__} with feedback={compressor.feedback}"
             yield f"strategy: replicas need the optimizer's {owns} themselves, but {what} takes it; use strategy=ddp"
+
+    def accelerator_faults(self) -> Iterator[str]:
+        yield from own_messages_fault(self.collective)
+        if self.replicas == "region":
+            yield "strategy.replicas=region: averages by tagged messages, which NCCL has not; use replicas=worker"
 
     def bind(self, context: WorkerContext) -> None:
         self._context = context

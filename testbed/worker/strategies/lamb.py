@@ -6,6 +6,7 @@ from typing import Any
 
 from compressors.base import Compressor, Context, Layout
 from compressors.feedback import with_feedback
+from testbed.worker.accelerator import own_messages_fault
 from testbed.worker.buckets import Bucket
 from testbed.worker.collectives.choice import COLLECTIVES, Collectives
 from testbed.worker.data_parallel import BucketedStrategy
@@ -82,6 +83,9 @@ class LAMB(BucketedStrategy):
                 f"strategy=lamb takes LAMB's steps, but {type(compressor).__name__} with"
                 f" feedback={compressor.feedback} takes over the optimizer's {owns}; use strategy=ddp"
             )
+
+    def accelerator_faults(self) -> Iterator[str]:
+        yield from own_messages_fault(self.collective)
 
     def bind(self, context: WorkerContext) -> None:
         if context.workload.computes:  # else there is nothing to update, and no memory for moments

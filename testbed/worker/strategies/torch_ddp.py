@@ -45,6 +45,9 @@ class TorchDDP(Strategy):
             found = f"{type(compressor).__name__} with feedback={compressor.feedback}"
             yield f"strategy=torch_ddp sends gradients as they are, found {found}; use strategy=ddp or compressor=none"
 
+    def accelerator_faults(self) -> Iterator[str]:
+        yield from ()
+
     def bind(self, context: WorkerContext) -> None:
         self._context = context
         self._ddp = DistributedDataParallel(
@@ -93,5 +96,5 @@ class TorchDDP(Strategy):
         comm.count(2 * (comm.world_size - 1) * bucket.buffer().nbytes)
         # The process group is torch's default one, to which None refers.
         future = allreduce_hook(None, bucket)  # type: ignore[arg-type]
-        comm.stopwatch.follow(future.wait)
+        comm.stopwatch.follow(comm.accelerator.until_through(future.wait))
         return future
