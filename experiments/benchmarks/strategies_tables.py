@@ -10,7 +10,7 @@ from experiments.benchmarks.cells import Found, disturbed, number, table
 
 README_WORKLOAD = "digits"
 """Whose tables stand in the README too, with fewer columns."""
-_BRIEF = ("s to {}%", "accuracy", "step", "WAN", "verdict")
+_BRIEF = ("s to {}%", "accuracy", "step", "over the WAN", "verdict")
 
 
 def strategies(points: Sequence[Found]) -> str:
@@ -24,23 +24,18 @@ def strategies(points: Sequence[Found]) -> str:
 
 
 def brief(points: Sequence[Found]) -> str:
-    """One table of `README_WORKLOAD`: a row a strategy, a group of columns for each topology."""
+    """Of `README_WORKLOAD` a table for each topology: a row a strategy, the first to reach the target on top."""
     chosen = [point for point in points if point["asked"]["workload"] == README_WORKLOAD]
-    by_place = {(point["asked"]["kind"], point["asked"]["topo"]): point for point in chosen}
-    topologies = sorted({topo for _, topo in by_place})
-    kinds = sorted({kind for kind, _ in by_place}, key=lambda kind: _reached_s(by_place.get((kind, topologies[0]))))
-    rows = [
-        [f"`{kind}`", *(cell for topo in topologies for cell in _brief_cells(by_place.get((kind, topo))))]
-        for kind in kinds
-    ]
-    target = number(chosen[0]["result"]["metric"]["target"], ".0f", 100) if chosen else "-"
-    heads = [f"{topo}: {what.format(target)}" for topo in topologies for what in _BRIEF]
-    return table(("strategy", *heads), rows)
+    sections = []
+    for topo in sorted({point["asked"]["topo"] for point in chosen}):
+        here = sorted((point for point in chosen if point["asked"]["topo"] == topo), key=_reached_s)
+        target = number(here[0]["result"]["metric"]["target"], ".0f", 100)
+        rows = [[f"`{point['asked']['kind']}`", *_brief_cells(point)] for point in here]
+        sections.append(f"**{topo}**\n\n{table(('strategy', *(head.format(target) for head in _BRIEF)), rows)}")
+    return "\n\n".join(sections)
 
 
-def _brief_cells(point: Found | None) -> list[str]:
-    if point is None:
-        return ["-"] * len(_BRIEF)
+def _brief_cells(point: Found) -> list[str]:
     result = point["result"]
     return [
         number(result["metric"]["time_to_target_s"], ".1f"),
@@ -51,9 +46,9 @@ def _brief_cells(point: Found | None) -> list[str]:
     ]
 
 
-def _reached_s(point: Found | None) -> float:
+def _reached_s(point: Found) -> float:
     """To sort by: those that never did come last."""
-    found = None if point is None else point["result"]["metric"]["time_to_target_s"]
+    found = point["result"]["metric"]["time_to_target_s"]
     return math.inf if found is None else float(found)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from experiments.benchmarks.cells import number, table
 from experiments.reproductions import outcome, overview, page
 from experiments.reproductions.outcome import found_of
-from experiments.reproductions.plan import Plan, all_plans, beyond, plan_line, plan_of
+from experiments.reproductions.plan import MOST_S, Plan, all_plans, beyond, plan_line, plan_of
 from experiments.reproductions.runs import Asked, Kept, make
 from experiments.reproductions.system import FOLDER, PAGES, System, find_systems
 from testbed.core.errors import (
@@ -52,7 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         kept = Kept(places.runs)
         systems = find_systems(asked.system)
-        plans = [plan_of(one, kept, full=asked.full, seeds=asked.seeds, again=asked.again) for one in systems]
+        extent = {"full": asked.full, "seeds": asked.seeds, "again": asked.again}
+        most_s = MOST_S if asked.system else None  # who asks for all has the time for it
+        plans = [plan_of(one, kept, **extent, most_s=most_s) for one in systems]
         if len(plans) > 1 or asked.plan:
             _say(all_plans(plans))
         if asked.plan:
@@ -123,10 +125,13 @@ def carry_out(plan: Plan, places: Places, kept: Kept, *, making: bool, share: bo
     system = plan.system
     _say(f"{system.name}: {plan_line(plan.lacking, len(plan.asked))}")
     failures = _make(plan.lacking, places.runs, most_s=plan.most_s, share=share) if making and plan.lacking else []
-    found = [found_of(system, one.trial, kept.find(one)) for one in [*plan.asked, *beyond(plan, kept)]]
+    found = [found_of(system, one.trial, kept.find(one)) for one in plan.asked]
+    found += [found_of(system, one.trial, kept.find(one), is_asked=False) for one in beyond(plan, kept)]
     content = outcome.result(system, found)
     folder = places.results / system.folder
     if content["verdict"] is None and (folder / "result.json").exists():
+        if lacks := outcome.left(system, found):
+            _say(f"{system.name}: {len(lacks)} runs that decide are not made yet; call it again, and it goes on")
         _say(f"{system.name}: nothing was found that gives a verdict, so what stands on its page stays")
         return content, failures
     folder.mkdir(parents=True, exist_ok=True)

@@ -6,8 +6,9 @@ so that a strong one cannot be missing. Where a reference is declared, an arm co
 seeds that both have, is at most `margin_points` below the reference's; nothing does if the reference itself is so far
 below another baseline. (This clause came after DeAR and the K-FAC systems were measured, which have no reference.)
 Where all candidates of a case are too low by that, and no case has a ratio, the claim was not met: `not`, with no
-`emulated`. (This one came with PipeTransformer, whose paper says that accuracy is held.) `emulated` is the largest of
-these ratios over the cases. With the claimed ratio c, which stands for a gain of c - 1:
+`emulated`. (This one came with PipeTransformer, whose paper says that accuracy is held.) Nothing is said before each
+emulated run of a candidate or baseline that was asked for has been made: what is left for the next call might decide.
+`emulated` is the largest of these ratios over the cases. With the claimed ratio c, which stands for a gain of c - 1:
 
     reproduced   emulated is at least 1 + 0.9 (c - 1): nine tenths of the claimed gain
     partly       not so, but above 1.05: better than the best other by more than runs of the same spec differ
@@ -45,21 +46,23 @@ class Found:
     figure: float | None = None
     dilation: float | None = None
     quality: float | None = None
+    is_asked: bool = True
+    """By this call; otherwise it is of an earlier one that asked for more."""
 
     @property
     def counts(self) -> bool:
         return self.figure is not None and self.verdict in ("valid", "suspect")
 
 
-def found_of(system: System, trial: Trial, run: RunDir | None) -> Found:
+def found_of(system: System, trial: Trial, run: RunDir | None, *, is_asked: bool = True) -> Found:
     if run is None:
-        return Found(trial)
+        return Found(trial, is_asked=is_asked)
     summary = run.read_json(run.summary)
     completed = summary["status"] == "completed"
     figure = system.figure(run) if completed else None
     learns = completed and trial.kind == "emulated"
     quality = system.quality(run) if learns and system.quality is not None else None
-    return Found(trial, run.run_id, summary["verdict"], figure, summary["dilation"], quality)
+    return Found(trial, run.run_id, summary["verdict"], figure, summary["dilation"], quality, is_asked)
 
 
 @dataclass(frozen=True)
@@ -179,8 +182,9 @@ def verdict_of(claimed: float, emulated: float | None, *, too_low: bool = False)
 
 def result(system: System, found: Sequence[Found]) -> dict[str, Any]:
     """The content of `result.json`, with exactly `RESULT_KEYS`."""
-    best = largest(system, found, "emulated")
-    too_low = None if best is not None else largest(system, found, "emulated", held=False)
+    is_complete = not left(system, found)
+    best = largest(system, found, "emulated") if is_complete else None
+    too_low = largest(system, found, "emulated", held=False) if best is None and is_complete else None
     emulated = None if best is None else best.value
     return {
         "system": system.name,
@@ -195,6 +199,12 @@ def result(system: System, found: Sequence[Found]) -> dict[str, Any]:
         "verdict": verdict_of(system.claimed, emulated, too_low=too_low is not None),
         "condition": "; ".join([system.setting, *_remarks(system, best, too_low, found)]),
     }
+
+
+def left(system: System, found: Sequence[Found]) -> list[Trial]:
+    """Of those that decide and were asked for, what was not made yet."""
+    deciding = (one.trial for one in found if one.is_asked and one.run_id is None and one.trial.kind == "emulated")
+    return [trial for trial in deciding if trial.arm not in system.beside]
 
 
 def _ids(found: Sequence[Found], arms: Sequence[str]) -> list[str]:

@@ -81,7 +81,7 @@ def readme_table(all_of: Sequence[Recorded]) -> str:
         [
             (
                 f"[{one.system.name}](docs/reproductions/{one.system.name}.md)",
-                f"{one.system.claim} ({one.system.source})",
+                one.system.claim,
                 number(one.system.claimed),
                 number(one.emulated),
                 one.verdict,
@@ -101,10 +101,14 @@ def usual_s(system: System) -> float:
 def claims_table(all_of: Sequence[Recorded]) -> str:
     """From a claim to its script, its figure, and how far off the figure may be."""
     return table(
-        ("claim", "script", "figure", "what is compared", "reproduced from", "recorded", "to the next verdict", "runs"),
+        (
+            *("claim", "source", "script", "figure", "what is compared", "reproduced from", "recorded"),
+            *("to the next verdict", "runs"),
+        ),
         [
             (
                 f"{one.system.name}: {one.system.claimed:g} times",
+                one.system.source,
                 f"[declaration.py](../experiments/reproductions/{one.system.folder}/declaration.py)",
                 f"[table](reproductions/{one.system.name}.md#answer)",
                 f"{one.system.figure_name} ({'more' if one.system.higher_is_better else 'less'} is better)",

@@ -9,7 +9,7 @@ from experiments.reproductions.runs import Asked, Kept, ask_all
 from experiments.reproductions.system import System, Trial
 
 MOST_S = 600.0
-"""Of wall time for one system, unless all of it is asked for."""
+"""Of wall time, for a system that is asked for by its name, unless all of it is."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,26 @@ class Plan:
         return total_s if self.most_s is None else min(total_s, self.most_s)
 
 
-def plan_of(system: System, kept: Kept, *, full: bool = False, seeds: bool = False, again: bool = False) -> Plan:
+def plan_of(
+    system: System,
+    kept: Kept,
+    *,
+    full: bool = False,
+    seeds: bool = False,
+    again: bool = False,
+    most_s: float | None = MOST_S,
+) -> Plan:
     """
     Args:
         again: what is there is made once more.
+        most_s: of wall time, unless all of it is asked for; None: as long as it takes.
 
     Raises:
         InputError: a trial asks for what is not there.
     """
     asked = ask_all(_trials(system, full=full, seeds=seeds))
     lacking = asked if again else [one for one in asked if not kept.is_done(one)]
-    return Plan(system, asked, lacking, None if full or seeds else MOST_S)
+    return Plan(system, asked, lacking, None if full or seeds else most_s)
 
 
 def _trials(system: System, *, full: bool, seeds: bool) -> Sequence[Trial]:
@@ -51,10 +60,25 @@ def _trials(system: System, *, full: bool, seeds: bool) -> Sequence[Trial]:
 
 
 def beyond(plan: Plan, kept: Kept) -> list[Asked]:
-    """What was not asked for now, but is there: runs of an earlier call with `--full`."""
+    """What was not asked for now, but is there: runs of an earlier call with `--full`. With them come the baselines of
+    their cases that have no run, so that a strong one that was never made is missed."""
     known = {one.trial for one in plan.asked}
     more = ask_all([trial for trial in plan.system.trials(True) if trial not in known])
-    return [one for one in more if kept.find(one) is not None]
+    there = [one for one in more if kept.find(one) is not None]
+    has_run = {_place(one.trial) for one in there} | {_place(one.trial) for one in plan.asked}
+    cases = {(one.trial.case, one.trial.kind) for one in there}
+    lacking = {
+        _place(one.trial): one
+        for one in more
+        if one.trial.arm in plan.system.baselines
+        and (one.trial.case, one.trial.kind) in cases
+        and _place(one.trial) not in has_run
+    }
+    return [*there, *lacking.values()]
+
+
+def _place(trial: Trial) -> tuple[str, str, str]:
+    return trial.case, trial.kind, trial.arm
 
 
 def plan_line(lacking: Sequence[Asked], count: int) -> str:

@@ -53,6 +53,31 @@ def test_runs_of_an_earlier_full_call_stay_in_the_result(places: Places) -> None
     assert len(content["runs"]["candidate"]) == 2
 
 
+def test_a_case_of_an_earlier_full_call_that_lacks_a_baseline_decides_nothing(places: Places) -> None:
+    """`slow` of the other model was never made, and might have been the stronger one."""
+    full = [trial("resnet34", arm, seed=1) for arm in ("new", "old", "slow")]
+    for one, step_s in zip([*TRIALS[:3], *full[:2]], (1.0, 1.6, 1.8, 1.0, 9.0), strict=True):
+        make_run(places.runs, one, step_s=step_s)
+    asked = [*TRIALS[:3], *full]
+    content, _ = reproduce(system(asked), places, making=False, share=False)
+    assert content["emulated"] == 1.6 and "not made: emulated resnet34 (slow)" in content["condition"]
+    make_run(places.runs, full[2], step_s=8.0)
+    assert reproduce(system(asked), places, making=False, share=False)[0]["emulated"] == 8.0
+
+
+def test_what_is_left_for_the_next_call_leaves_the_page_as_it_is(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for one, step_s in zip(TRIALS[:3], (1.0, 1.6, 1.8), strict=True):
+        make_run(places.runs, one, step_s=step_s)
+    before, _ = reproduce(system(TRIALS[:3]), places, making=False, share=False)
+    more = [*TRIALS[:3], *(trial("resnet34", arm) for arm in ("new", "old", "slow"))]
+    content, _ = reproduce(system(more), places, making=False, share=False)
+    assert (before["verdict"], content["verdict"]) == ("reproduced", None)
+    assert json.loads((places.results / "made" / "result.json").read_text()) == before
+    assert "3 runs that decide are not made yet" in capsys.readouterr().out
+
+
 def test_all_seeds_of_the_usual_arms_can_be_asked_for(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
     unusual = trial(arm="slow", kind="simulated", seed=1)
     for one in TRIALS:

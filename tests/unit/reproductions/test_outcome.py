@@ -58,6 +58,17 @@ def test_an_invalid_run_counts_for_nothing_and_is_named() -> None:
     assert "suspect: emulated resnet18 (slow)" in content["condition"]
 
 
+def test_nothing_is_said_before_every_run_that_decides_is_made() -> None:
+    """A case that is there already might not be the one with the largest ratio."""
+    there = [found("new", 1.0), found("old", 1.04), found("slow", 3.0)]
+    assert outcome.result(system(), there)["verdict"] == "not"
+    left = dataclasses.replace(found("old", None, None, case="resnet34"), run_id=None)
+    assert outcome.result(system(), [*there, left])["verdict"] is None
+    beside = dataclasses.replace(system(), baselines=("slow",), beside=("old",))
+    assert outcome.result(beside, [*there, left])["verdict"] == "reproduced"
+    assert [trial.case for trial in outcome.left(system(), [*there, left])] == ["resnet34"]
+
+
 def test_a_simulated_run_decides_nothing_and_is_listed() -> None:
     runs = [found(arm, figure, kind="simulated") for arm, figure in (("new", 1.0), ("old", 9.0))]
     content = outcome.result(system(), runs)
