@@ -1,7 +1,7 @@
 """Before a run is built: how long its steps take on a core of this machine, and the dilation that follows.
 
 Taken under the machine's lock, alone on an idle core, once: the result is kept in the clone for the same training, code
-and processor.
+and processor. What `longhaul predict` takes while another run has the machine serves its caller and is not kept.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from testbed.core.profile import Profile
 from testbed.core.rundir import write_json
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import clone, provenance
+from testbed.orchestrator.machine_lock import held_if_free
 from testbed.orchestrator.plugin_check import ask_worker
 from testbed.orchestrator.replay_check import time_faults
 
@@ -89,10 +90,13 @@ def _measured(spec: RunSpec, tell: Callable[[str], None], give: Callable[[Path],
     """
     path = CACHE / f"{_key(spec)}{f'.{number}' if number else ''}.json"
     known = _kept(path)
-    if known is None:
-        tell("measuring how long a step takes on a core of this machine (once for this workload and code)")
-    answer = ask_worker("calibrate", {"spec": spec.to_json(), "cpu": known}, "calibration", TIME_LIMIT_S)
-    if known is None:
+    question = {"spec": spec.to_json(), "cpu": known}
+    with held_if_free() if known is None else contextlib.nullcontext(False) as is_held:
+        if known is None:
+            once = "once for this workload and code" if is_held else "not kept: another run has the machine"
+            tell(f"measuring how long a step takes on a core of this machine ({once})")
+        answer = ask_worker("calibrate", question, "calibration", TIME_LIMIT_S)
+    if is_held:
         _keep(path, answer["cpu"], give)
     return Calibration(*_planned(spec, Profile.from_json(answer["cpu"]), Profile.from_json(answer["device"])))
 

@@ -21,6 +21,10 @@ MACHINE_LOCK = RUNTIME_ROOT / "machine.lock"
 SHARED_LOCK = RUNTIME_ROOT / "shared.lock"
 
 
+_held: list[MachineLock] = []
+"""By this process."""
+
+
 class MachineLock:
     """What is held. Who came alone holds the first file; who shares holds the second, together with others."""
 
@@ -54,7 +58,28 @@ def machine_lock(*, share: bool) -> Iterator[MachineLock]:
             raise MachineError(
                 "another run is going on this machine, and two would share its cores: wait for it, or give --share"
             )
-        yield MachineLock(shared, share=share)
+        held = MachineLock(shared, share=share)
+        _held.append(held)
+        try:
+            yield held
+        finally:
+            _held.remove(held)
+
+
+@contextlib.contextmanager
+def held_if_free() -> Iterator[bool]:
+    """For what is measured on the cores: whether this process holds the machine meanwhile, be it shared or not."""
+    if _held:
+        yield True
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(machine_lock(share=False))
+        except MachineError:
+            is_held = False
+        else:
+            is_held = True
+        yield is_held
 
 
 def make_runtime_root(place: Path | None = None) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +39,19 @@ def questions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str,
 
     monkeypatch.setattr(calibration, "ask_worker", answer)
     monkeypatch.setattr(calibration, "CACHE", tmp_path / "profiles")
+    monkeypatch.setattr(calibration, "held_if_free", lambda: contextlib.nullcontext(True))
     return asked
+
+
+def test_what_is_measured_beside_another_run_is_not_kept(
+    questions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "held_if_free", lambda: contextlib.nullcontext(False))
+    told: list[str] = []
+    calibrated(SPEC, told)
+    calibrated(SPEC, told)
+    assert [question["cpu"] is None for question in questions] == [True, True]
+    assert len(told) == 2 and all("not kept: another run has the machine" in text for text in told)
 
 
 def calibrated(spec: RunSpec, told: list[str] | None = None) -> tuple[RunSpec, calibration.Calibration | None]:

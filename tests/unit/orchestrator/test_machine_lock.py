@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from testbed.core.errors import MachineError
 from testbed.core.rundir import RunDir, write_json
 from testbed.orchestrator import machine_lock as module
-from testbed.orchestrator.machine_lock import machine_lock
+from testbed.orchestrator.machine_lock import held_if_free, machine_lock
 from testbed.orchestrator.supervise import _record_sharing
 
 
@@ -46,6 +47,21 @@ def test_looking_does_not_keep_others_out() -> None:
         with machine_lock(share=True), machine_lock(share=True):
             first.look()
             assert first.is_shared
+
+
+def test_whoever_measures_holds_the_machine_unless_another_process_does(tmp_path: Path) -> None:
+    with held_if_free() as is_held:
+        assert is_held
+        with pytest.raises(MachineError), machine_lock(share=False):
+            pass
+    with machine_lock(share=False), held_if_free() as is_held:
+        assert is_held, "this process has it already"
+    with (tmp_path / "machine.lock").open("w") as another:
+        fcntl.flock(another, fcntl.LOCK_EX)
+        with held_if_free() as is_held:
+            assert not is_held
+    with machine_lock(share=False):
+        pass
 
 
 def test_the_record_of_the_first_says_so_too(tmp_path: Path) -> None:
