@@ -52,9 +52,10 @@ def budget(
     status = EXIT_INPUT if all(pair.refused for pair in pairs) else EXIT_COMPLETED
     if check:
         chosen = checks.chosen(content, check)
-        content["checks"], status = checks.perform(
+        content["checks"], checked = checks.perform(
             asked, pairs, chosen, runs_root, share=share, on_error_stream=as_json
         )
+        status = status or checked
         if not as_json:
             show(check_table(content["checks"]))
     if as_json:

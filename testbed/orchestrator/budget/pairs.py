@@ -101,8 +101,10 @@ def resolved(asked: Asked, runs_root: Path) -> list[Pair]:
 
 def _raise_common(pairs: Sequence[Pair]) -> None:
     common = [fault for fault in pairs[0].refused if all(fault in pair.refused for pair in pairs)]
+    if not common and all(pair.spec is None for pair in pairs):
+        common = [fault for pair in pairs for fault in pair.refused]  # each has a fault of its own
     if common:
-        raise InputError(*common)
+        raise InputError(*dict.fromkeys(common))
 
 
 def search(pairs: Sequence[Pair], asked: Asked, repeats: int) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class _Faults:
 
 def _lacking(resolved: Sequence[Resolved], runs_root: Path) -> list[str]:
     """Asked once for what differs between points: looking takes time."""
-    keys = ("metrics_port", "workers", "tcp", "shaper")
+    keys = ("metrics_port", "workers", "tcp", "shaper", "runtime")
     different = {
         (*(one.settings.get(key) for key in keys), one.stand_in and one.stand_in.program): one for one in resolved
     }
@@ -105,9 +105,10 @@ def _checked(specs: Mapping[Point, RunSpec], faults: _Faults) -> dict[Point, Run
 
 
 def _together(specs: Mapping[Point, RunSpec]) -> Iterator[Asked]:
-    """Points that ask for the same are one run."""
+    """Points that ask for the same are one run, which keeps its model where any of them wants that."""
     by_hash: dict[str, list[Point]] = {}
     for point, spec in specs.items():
         by_hash.setdefault(spec.hash, []).append(point)
     for points in by_hash.values():
-        yield Asked(specs[points[0]], tuple(points))
+        keeps = (point for point in points if specs[point].keeps_model)
+        yield Asked(specs[next(keeps, points[0])], tuple(points))

@@ -56,7 +56,8 @@ def standing(asked: Asked, kept: KeptRuns, forgotten: Iterable[str] = ()) -> Sta
         forgotten: ids of runs that are not to count as attempts.
     """
     found = list(kept.of(asked.spec))
-    done = [one for one in found if one.counts]
+    # the hash leaves out whether a model is kept, which changes no figure
+    done = [one for one in found if one.counts and (one.run.model.exists() or not asked.spec.keeps_model)]
     unheeded = set(forgotten)
     missed = tuple(one for one in found if _is_missed(one) and one.run_id not in unheeded)
     return Standing(asked, done[-1] if done else None, missed)

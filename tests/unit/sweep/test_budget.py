@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from testbed.core import rundir
+from testbed.core.errors import EXIT_INPUT
 from testbed.core.profile import CodecTimes, Collective, LayerTimes, Profile
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import cli
@@ -176,6 +177,13 @@ def test_all_faults_at_once(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("without_measuring")
 @pytest.mark.parametrize(("end", "status"), [({}, 0), ({"verdict": "invalid"}, 5), ({"status": "failed"}, 4)])
+def test_where_each_pair_has_another_fault_all_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["workload=digits", "target_step_s=0.3", "topo.rtt=20 ms", "strategy=ddpp,deer", "compressor=none"]
+    assert cli.main(["budget", *words]) == EXIT_INPUT
+    said = capsys.readouterr().err
+    assert "strategy=ddpp: unknown" in said and "strategy=deer: unknown" in said
+
+
 def test_points_are_emulated_as_runs_and_compared(
     runs: Path,
     capsys: pytest.CaptureFixture[str],

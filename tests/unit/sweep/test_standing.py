@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from testbed.orchestrator.config import compose
 from testbed.orchestrator.kept_runs import KeptRuns
-from testbed.orchestrator.sweep.specs import Asked
+from testbed.orchestrator.sweep.specs import Asked, _together
 from testbed.orchestrator.sweep.standing import DONE, GIVEN_UP, TO_MAKE, TO_RETRY, Standing, counts, standing
 from tests.unit.sweep.made import asked_of, grid, make_run
 
@@ -44,6 +45,19 @@ def test_what_failed_or_was_invalid_is_tried_once_more(asked: list[Asked], runs:
     assert now(asked[0], runs, one.run_id, two.run_id).state == TO_MAKE
     make_run(runs, asked[0].spec)
     assert now(asked[0], runs).state == DONE
+
+
+def test_where_a_model_is_to_be_kept_a_run_that_kept_none_is_not_enough(runs: Path) -> None:
+    """The hash says nothing of it, and the figures are the same."""
+    points = grid("checkpoint=none,last").points()
+    (one,) = _together({point: compose(point.overrides) for point in points})
+    assert one.spec.keeps_model and len(one.points) == 2
+    make_run(runs, one.spec)
+    assert now(one, runs).state == TO_MAKE
+    keeping = make_run(runs, one.spec, now_s=1.75e9)
+    keeping.model.touch()
+    found = now(one, runs)
+    assert found.state == DONE and found.run is not None and found.run.run_id == keeping.run_id
 
 
 @pytest.mark.parametrize("status", ["interrupted", "killed"])
