@@ -18,8 +18,7 @@ from experiments.benchmarks.document import between
 from experiments.studies import sweep_tables
 from testbed.analysis.sweep import SCHEMA_VERSION
 from testbed.core.errors import InputError
-from testbed.core.rundir import write_json
-from testbed.orchestrator import provenance
+from testbed.core.rundir import RunDir, write_json
 from testbed.orchestrator.clone import CLONE, RUNS_ROOT
 from testbed.orchestrator.sweep.results import FOLDER
 
@@ -55,6 +54,19 @@ def kept(found: Mapping[str, Any], code_hash: str) -> dict[str, Any]:
     return {**head, "code_hash": code_hash, "rows": found["rows"], "points": points}
 
 
+def code_of(found: Mapping[str, Any], runs: Path) -> str:
+    """The hash of the code that has made all its runs.
+
+    Raises:
+        InputError: there were several.
+    """
+    ids = {point["run_id"] for point in found["points"] if point["run_id"] is not None}
+    hashes = {str(RunDir(runs / run_id).read_json(RunDir(runs / run_id).spec)["code_hash"]) for run_id in ids}
+    if len(hashes) != 1:
+        raise InputError(f"{found['name']}: runs of {len(hashes)} codes ({', '.join(sorted(hashes))}); one is wanted")
+    return hashes.pop()
+
+
 def newest(runs: Path, name: str) -> Path | None:
     """The results written last: a sweep some of whose axes were given otherwise lies in NAME-HASH."""
     found = [path for folder in (name, f"{name}-*") for path in (runs / FOLDER).glob(f"{folder}/results.json")]
@@ -75,8 +87,11 @@ def main() -> None:
     source = newest(RUNS_ROOT, name)
     if source is None:
         sys.exit(f"no results of {name} under {RUNS_ROOT.name}/{FOLDER}: make sweep SWEEP={name}")
+    found = json.loads(source.read_text())
+    content = kept(found, code_of(found, RUNS_ROOT))
+    STUDIES[name].table(content)  # what makes no table replaces nothing
     RESULTS.mkdir(exist_ok=True)
-    write_json(RESULTS / f"{name}.json", kept(json.loads(source.read_text()), provenance.code_hash()))
+    write_json(RESULTS / f"{name}.json", content)
     write(name)
 
 

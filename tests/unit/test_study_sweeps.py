@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.studies import keep, sweep_tables
 from testbed.core.errors import InputError
+from testbed.core.rundir import RunDir, write_json
 from testbed.orchestrator.sweep.files import read
 
 
@@ -58,6 +60,17 @@ def test_an_emulated_step_stands_beside_the_simulated_one(monkeypatch: pytest.Mo
     assert lines[0] == "| step p50, s | ring | star | runs |"
     assert lines[2] == "| `none` | 0.5, 1.00 times | - | 3 valid |"
     assert lines[3] == "| `topk` | 0.2 ± 0.01, 2.50 times (simulated 0.210) | - | 6 valid |"
+
+
+def test_what_is_kept_names_the_code_that_made_its_runs(tmp_path: Path) -> None:
+    for run_id, code in (("run0", "aa"), ("run1", "aa"), ("other", "bb")):
+        run = RunDir(tmp_path / run_id)
+        run.path.mkdir()
+        write_json(run.spec, {"code_hash": code})
+    points: list[dict[str, Any]] = [{"run_id": "run0"}, {"run_id": "run1"}, {"run_id": None}]
+    assert keep.code_of({"name": "x", "points": points}, tmp_path) == "aa"
+    with pytest.raises(InputError, match=r"x: runs of 2 codes \(aa, bb\)"):
+        keep.code_of({"name": "x", "points": [*points, {"run_id": "other"}]}, tmp_path)
 
 
 def test_another_version_of_the_results_is_refused() -> None:
