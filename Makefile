@@ -83,7 +83,7 @@ bench: setup ## The project's benchmarks: tables, docs/benchmarks.md, JSON besid
 	$(AS_ROOT) $(BIN)/python experiments/benchmarks/run.py $(BENCH)
 
 .PHONY: reproduce
-reproduce: setup ## Papers' systems against their baselines, ten minutes each at most; [SYSTEM=dear AGAIN=1 SEEDS=1, FULL=1] have no limit
+reproduce: setup ## Papers' systems against their baselines, ten minutes each at most: [SYSTEM=dear AGAIN=1]; SEEDS=1 and FULL=1 have no limit
 	@trap 'scripts/own.sh experiments/reproductions docs README.md runs' EXIT; \
 	$(AS_ROOT) $(BIN)/python experiments/reproductions/run.py $(SYSTEM) $(if $(filter-out 0,$(AGAIN)),--again) \
 		$(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(SEEDS)),--seeds) $(REPRODUCE)
