@@ -65,6 +65,7 @@ def _make(request: Mapping[str, Any], folder: Path) -> str:
         tcp=spec.tcp,
         shaper=spec.shaper,
         program=spec.program,
+        runtime=spec.runtime,
         runs_root=folder,
     )
     preflight.raise_lacking(lacks)

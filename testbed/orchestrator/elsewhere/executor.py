@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from testbed.core.errors import MachineError, RunError
 from testbed.core.reading import printable
+from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import provenance
 from testbed.orchestrator.elsewhere.parcel import remove_halves, unpack
@@ -53,6 +54,10 @@ class Machines(Protocol):
     def room(self) -> str:
         """How many errands are carried out at once, in words."""
 
+    @property
+    def kept_in(self) -> Path | None:
+        """Where replies that nobody has forgotten outlive this process; None where they do not."""
+
     def __enter__(self) -> Machines:
         """
         Raises:
@@ -62,7 +67,10 @@ class Machines(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def left_over(self) -> Iterator[Mapping[str, Any]]:
-        """Replies to a sweep that was killed before it had them; what else was begun for it is ended."""
+        """Replies to a sweep that ended before it had them; what else was begun for it is ended.
+
+        Each is gone only when the next one is asked for: who could not keep it asks for no more.
+        """
 
     def free(self) -> int:
         """For how many more errands there is room now."""
@@ -80,7 +88,7 @@ class Machines(Protocol):
         """Begin nothing more on the machine of an errand that has ended; whether that leaves others."""
 
     def end(self, tickets: Sequence[str]) -> None:
-        """Those that go on; returns when they have ended or will not."""
+        """Those that go on; returns when they have ended or will not. A reply that is there stays for `left_over`."""
 
 
 class Elsewhere:
@@ -139,15 +147,35 @@ class Elsewhere:
             self._machines.end(list(under_way))
 
     def _keep(self, reply: Mapping[str, Any]) -> None:
-        """Of a reply to nobody its run alone counts; what is lost by that is made again."""
+        """Of a reply to nobody its run alone counts; what is lost by that is made again.
+
+        Raises:
+            MachineError: it cannot be written here.
+        """
         if reply["parcel"] is None:
             return
         try:
-            run = unpack(reply["parcel"], self._runs_root)
-        except (RunError, OSError) as error:
-            say(printable(f"a run that came back for a killed sweep is not kept: {error}"))
+            run = self._unpacked(reply["parcel"])
+        except RunError as error:
+            say(printable(f"a run that came back for an earlier sweep is not kept: {error}"))
         else:
-            say(printable(f"{run.run_id}: came back for a sweep that was killed"))
+            say(printable(f"{run.run_id}: came back for an earlier sweep"))
+
+    def _unpacked(self, parcel: Mapping[str, Any]) -> RunDir:
+        """
+        Raises:
+            RunError: it is not as it was sent.
+            MachineError: it cannot be written here: no fault of the reply, and to make the run again would not help.
+        """
+        try:
+            return unpack(parcel, self._runs_root)
+        except OSError as error:
+            kept_in = self._machines.kept_in
+            then = "it is made again then" if kept_in is None else f"its reply is kept in {kept_in}"
+            raise MachineError(
+                f"{parcel['run_id']}: came back and cannot be written to {self._runs_root}: {error}; mend that and call"
+                f" again: {then}"
+            ) from error
 
     def _begin(self, waiting: Waiting, under_way: dict[str, RunSpec]) -> None:
         while (self._lost or waiting) and self._machines.free():
@@ -162,7 +190,7 @@ class Elsewhere:
         """Whether it is done with, and if so why there is no record.
 
         Raises:
-            MachineError: no machine is left that lacks nothing.
+            MachineError: no machine is left that lacks nothing, or what came cannot be written here.
         """
         if ended.broken is not None:
             return True, ended.broken
@@ -176,7 +204,7 @@ class Elsewhere:
         if reply["parcel"] is None:
             return True, f"on {host}: {'; '.join(reply['faults'])}"
         try:
-            run = unpack(reply["parcel"], self._runs_root)
+            run = self._unpacked(reply["parcel"])
             found = json.loads(run.spec.read_text())["hash"]
         except (RunError, OSError, ValueError, KeyError) as error:
             return self._again(spec, f"on the way from {host}: {error}", waiting)

@@ -42,6 +42,7 @@ class RayNodes:
     """Of the cluster at `address`, or at RAY_ADDRESS, or of the one that this machine is a part of."""
 
     name = "ray"
+    kept_in = None
 
     def __init__(
         self, given: Mapping[str, object], carry: Callable[[Mapping[str, Any]], Mapping[str, Any]] = carry_out

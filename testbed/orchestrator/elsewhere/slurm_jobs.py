@@ -1,7 +1,7 @@
 """Errands as jobs of Slurm, through submitit: requests and replies are files that all machines see.
 
-Jobs outlive who asked for them. What a killed sweep left behind is looked after when the next one begins: replies that
-have come are taken, jobs that go on are cancelled.
+Jobs outlive who asked for them. What an earlier sweep left behind is looked after when the next one begins: replies
+that have come are taken, jobs that go on are cancelled.
 """
 
 from __future__ import annotations
@@ -74,6 +74,11 @@ class SlurmJobs:
         return f"{self._most} jobs at once, cluster={self._cluster}"
 
     @property
+    def kept_in(self) -> Path | None:
+        """A debug job writes no reply."""
+        return None if self._cluster == DEBUG else self._folder
+
+    @property
     def _most(self) -> int:
         """A debug job is carried out in this very process."""
         return 1 if self._cluster == DEBUG else int(str(self._options["jobs"]))
@@ -94,7 +99,7 @@ class SlurmJobs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._jobs:
+        if not self._folders():  # in one that is still there is what the next call takes
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def left_over(self) -> Iterator[Mapping[str, Any]]:
@@ -102,15 +107,19 @@ class SlurmJobs:
         import submitit
 
         kind = {SLURM: submitit.SlurmJob, LOCAL: submitit.LocalJob}.get(self._cluster)
-        if kind is None or not self._folder.exists():
+        if kind is None:
             return
-        for folder in sorted(path for path in self._folder.iterdir() if path.is_dir()):
+        for folder in self._folders():
             job: Any = kind(self._folder / "%j", folder.name)
             if not job.paths.result_pickle.exists():
                 _cancel(job, folder.name, self._cluster)
             elif (ended := _ended(folder.name, job)).reply is not None:
                 yield ended.reply
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _folders(self) -> list[Path]:
+        """Of jobs, which are called by their numbers; submitit makes itself another one."""
+        return sorted(self._folder.glob("[0-9]*/"))
 
     def free(self) -> int:
         return self._most - len(self._jobs)
@@ -156,7 +165,8 @@ class SlurmJobs:
                 break
             time.sleep(_POLL_S)
         for ticket in tickets:
-            self.forget(ticket)
+            if not self._jobs[ticket].paths.result_pickle.exists():
+                self.forget(ticket)
 
 
 def _parameters(chosen: Mapping[str, object]) -> dict[str, Any]:

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import errno
+import json
+import os
+import pickle
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from testbed.core.errors import InputError, MachineError
+from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
-from testbed.orchestrator import cli, provenance
-from testbed.orchestrator.elsewhere.errand import carry_out
+from testbed.orchestrator import cli, machine_checks, provenance
+from testbed.orchestrator.elsewhere import __main__ as errand_process
+from testbed.orchestrator.elsewhere.errand import REPLY, carry_out
 from testbed.orchestrator.elsewhere.executor import MOST_LOSSES, Elsewhere, Ended
 from testbed.orchestrator.elsewhere.parcel import pack
 from testbed.orchestrator.elsewhere.ray_nodes import RayNodes
-from testbed.orchestrator.elsewhere.slurm_jobs import SlurmJobs
+from testbed.orchestrator.elsewhere.slurm_jobs import JOBS, SlurmJobs
 from testbed.orchestrator.kept_runs import KeptRuns
 from testbed.orchestrator.sweep.course import Course
 from testbed.orchestrator.sweep.display import Display
 from testbed.orchestrator.sweep.estimates import UNKNOWN, Estimate
+from testbed.orchestrator.sweep.results import FOLDER
 from testbed.orchestrator.sweep.specs import Asked
 from testbed.orchestrator.sweep.standing import DONE, standing
 from tests.distributed.ray_cluster import needs
@@ -40,7 +48,8 @@ class Machines:
 
     name, room = "made-up", "2 at once"
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, kept_in: Path | None = None) -> None:
+        self.kept_in = kept_in
         self.answer = answer
         self.waiting: dict[str, Mapping[str, Any]] = {}
         self.begun = 0
@@ -135,6 +144,25 @@ def test_a_machine_that_lacks_something_is_left_alone_and_the_last_ends_the_swee
     assert isinstance(course.error, MachineError) and course.error.faults == ("far: the code in /x is 1",)
 
 
+def full_disk(parcel: Mapping[str, Any], runs_root: Path) -> RunDir:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(runs_root / "a file"))
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_what_cannot_be_written_here_ends_the_sweep_and_is_neither_forgotten_nor_made_again(
+    is_kept: bool, asked: list[Asked], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.orchestrator.elsewhere.executor.unpack", full_disk)
+    kept_in = tmp_path / "kept" if is_kept else None
+    machines = Machines(lambda number, request: {"reply": reply_of(tmp_path / str(number), request)}, kept_in)
+    course, _ = follow(asked, machines, runs)
+    assert isinstance(course.error, MachineError) and machines.begun == 2
+    assert list(machines.waiting) == ["1", "2"] and machines.ended_early == ["2"]
+    (line,) = course.error.faults
+    assert f"cannot be written to {runs}: " in line and "No space left on device" in line and "a file" in line
+    assert line.endswith(f"its reply is kept in {kept_in}" if is_kept else "it is made again then")
+
+
 def test_one_sweep_at_a_time_has_runs_made_elsewhere(runs: Path) -> None:
     with Elsewhere(Machines(lambda *_: {}), runs, share=False), pytest.raises(MachineError, match="another sweep"):
         Elsewhere(Machines(lambda *_: {}), runs, share=False).__enter__()
@@ -145,6 +173,25 @@ def test_an_errand_for_other_code_is_refused_by_both_hashes(asked: list[Asked]) 
     (line,) = reply["lacks"]
     assert provenance.code_hash() in line and "0123456789abcdef" in line and "one commit" in line
     assert reply["parcel"] is None and reply["faults"] == [] and reply["host"] == socket.gethostname()
+
+
+def test_a_machine_without_what_the_runtime_of_a_run_needs_lacks_something(
+    asked: list[Asked], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*, needed: bool) -> machine_checks.Check:
+        return machine_checks.Check("docker", needed, False, "no daemon here", "containers", "start one")
+
+    def nobody_gets_here(*, share: bool) -> NoReturn:
+        raise AssertionError("a run would have been begun")
+
+    monkeypatch.setattr(machine_checks, "docker", none)
+    monkeypatch.setattr(errand_process, "_machine", nobody_gets_here)
+    spec = dataclasses.replace(asked[0].spec, runtime="docker")
+    request = {"spec": spec.to_json(), "code_hash": provenance.code_hash(), "share": False}
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    assert errand_process.main(tmp_path) == 0
+    reply = json.loads((tmp_path / REPLY).read_text())
+    assert any("no daemon here" in line for line in reply["lacks"]) and reply["faults"] == []
 
 
 @needs("submitit")
@@ -164,22 +211,69 @@ def test_debug_jobs_are_carried_out_here_and_a_failed_one_says_why(asked: list[A
     assert found[1].reply is None and "no such thing" in str(found[1].broken or found[1].lost)
 
 
-@needs("submitit")
-def test_slurm_gets_a_node_for_each_job_and_what_was_asked_for(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Commands of a Slurm that carries nothing out: the first job is number 77, each next one has one more."""
     binaries = tmp_path / "bin"
     binaries.mkdir()
-    (binaries / "srun").write_text("#!/bin/sh\n")
-    (binaries / "sbatch").write_text(f'#!/bin/sh\ncp "$1" {tmp_path}/sent\necho Submitted batch job 77\n')
-    (binaries / "sacct").write_text("#!/bin/sh\n")
+    count = f"n=$(cat {tmp_path}/n 2>/dev/null || echo 77); echo $((n + 1)) >{tmp_path}/n"
+    (binaries / "sbatch").write_text(f'#!/bin/sh\n{count}\ncp "$1" {tmp_path}/sent\necho Submitted batch job $n\n')
+    (binaries / "scancel").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/cancelled\n')
+    for name in ("srun", "sacct"):
+        (binaries / name).write_text("#!/bin/sh\n")
     for path in binaries.iterdir():
         path.chmod(0o755)
     monkeypatch.setenv("PATH", str(binaries), prepend=":")
+    return tmp_path
+
+
+def come(runs: Path, ticket: str, reply: Mapping[str, Any]) -> Path:
+    """As a job leaves its reply."""
+    from submitit.core.utils import JobPaths
+
+    path = JobPaths(runs.resolve() / FOLDER / JOBS / "slurm" / "%j", ticket).result_pickle
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(pickle.dumps(("success", reply)))
+    return path
+
+
+@needs("submitit")
+def test_of_jobs_that_are_ended_the_next_call_takes_what_has_come(runs: Path, slurm: Path) -> None:
+    with SlurmJobs({}, runs) as jobs:
+        tickets = [jobs.begin({"n": number}) for number in range(2)]
+        there = come(runs, tickets[0], {"n": 0})
+        jobs.end(tickets)
+    assert there.exists() and not (there.parent.parent / tickets[1]).exists()
+    assert tickets[1] in (slurm / "cancelled").read_text().split()
+    with SlurmJobs({}, runs) as jobs:
+        assert list(jobs.left_over()) == [{"n": 0}]
+        (there.parent.parent / "%j").mkdir()  # as submitit itself does with cluster=local
+    assert not there.parent.parent.exists(), "nothing is left behind"
+
+
+@needs("submitit")
+def test_a_reply_that_cannot_be_written_here_stays_until_it_can(
+    asked: list[Asked], runs: Path, slurm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reply = reply_of(slurm / "far", {"spec": asked[0].spec.to_json(), "code_hash": provenance.code_hash()})
+    there = come(runs, "5", reply)
+    place = Elsewhere(SlurmJobs({}, runs), runs, share=False)
+    with monkeypatch.context() as full:
+        full.setattr("testbed.orchestrator.elsewhere.executor.unpack", full_disk)
+        with pytest.raises(MachineError, match=f"its reply is kept in {there.parent.parent}"):
+            place.__enter__()
+    assert there.exists()
+    with place:
+        assert standing(asked[0], KeptRuns(runs)).state == DONE
+    assert not there.parent.parent.exists(), "nothing is left behind"
+
+
+@needs("submitit")
+def test_slurm_gets_a_node_for_each_job_and_what_was_asked_for(runs: Path, slurm: Path) -> None:
     given = {"partition": "long", "time_min": 90, "cpus": 8, "memory_gb": 16, "account": "wan", "exclude": "n[1-2]"}
     with SlurmJobs(given, runs) as jobs:
         assert jobs.begin({"spec": {}}) == "77"
-    lines = (tmp_path / "sent").read_text().splitlines()
+    lines = (slurm / "sent").read_text().splitlines()
     wanted = {"--partition=long", "--time=90", "--cpus-per-task=8", "--mem=16GB", "--account=wan", "--exclude='n[1-2]'"}
     wanted |= {"--nodes=1", "--ntasks-per-node=1", "--exclusive", "--no-requeue", "--job-name=longhaul"}
     assert {f"#SBATCH {word}" for word in wanted} <= set(lines)
