@@ -162,11 +162,11 @@ def _make(lacking: Sequence[Asked], runs_root: Path, *, most_s: float | None, sh
         run_began_s = time.monotonic()
         try:
             run = make(one, runs_root, share=share, most_s=most_s and most_s - (time.monotonic() - began_s) + GRACE_S)
-        except (InputError, MachineError) as error:
-            raise type(error)(*(f"{one.trial.label}: {fault}" for fault in error.faults)) from error
+        except MachineError as error:
+            raise MachineError(*(f"{one.trial.label}: {fault}" for fault in error.faults)) from error
         except Interrupted:
             raise
-        except RunError as error:
+        except (InputError, RunError) as error:  # refused once its step was measured, or ended before its end
             failures += [f"{one.trial.label}: {fault}" for fault in error.faults]
             _say(f"{place}/{len(lacking)} {one.trial.label}: failed")
             continue

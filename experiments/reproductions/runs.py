@@ -102,7 +102,8 @@ def _predicted(asked: Asked, runs_root: Path) -> RunDir:
 
 
 def _emulated(asked: Asked, runs_root: Path, limit_s: float, *, share: bool) -> RunDir:
-    from testbed.orchestrator.supervise import supervise  # Mininet and all: only where something is emulated
+    # Mininet and all: only where something is emulated
+    from testbed.orchestrator.supervise import Stop, supervise
 
     spec = checked_spec(resolve(_overrides(asked.trial)), runs_root)
     ended = threading.Event()
@@ -113,14 +114,28 @@ def _emulated(asked: Asked, runs_root: Path, limit_s: float, *, share: bool) -> 
         os.kill(os.getpid(), signal.SIGTERM)
 
     limit = threading.Timer(limit_s, end)
-    limit.start()
-    try:
-        outcome = supervise(spec, runs_root=runs_root, quiet=True, share=share)
-    finally:
-        limit.cancel()
-    if outcome.summary["status"] == "interrupted" and not ended.is_set():
-        raise Interrupted(*outcome.summary["reasons"])
-    if outcome.summary["status"] != "completed":
-        late = (f"not done after {limit_s:.0f} s",) if ended.is_set() else ()
-        raise RunError(*late, *(f"{outcome.run.run_id}: {reason}" for reason in outcome.summary["reasons"]))
+    with Stop() as stop:
+        limit.start()
+        try:
+            outcome = supervise(spec, runs_root=runs_root, quiet=True, share=share)
+        except Interrupted as error:  # while it was measured, before there was a run
+            if ended.is_set() and len(stop.signals) == 1:
+                raise RunError(_late(limit_s), *error.faults) from error
+            raise
+        finally:
+            limit.cancel()
+            limit.join()  # its signal may be under way, and nothing but `stop` takes it now
+    # one of the signals is our own; another came from outside, perhaps when the run had ended and was being sealed
+    if len(stop.signals) > ended.is_set():
+        raise Interrupted(f"stopped from outside; {outcome.run.run_id} is kept as it is")
+    reasons, status = outcome.summary["reasons"], outcome.summary["status"]
+    if status == "interrupted" and not ended.is_set():
+        raise Interrupted(*reasons)
+    if status != "completed":
+        late = (_late(limit_s),) if ended.is_set() else ()
+        raise RunError(*late, *(f"{outcome.run.run_id}: {reason}" for reason in reasons))
     return outcome.run
+
+
+def _late(limit_s: float) -> str:
+    return f"not done after {limit_s:.0f} s"

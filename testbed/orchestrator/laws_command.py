@@ -178,11 +178,13 @@ def _runs(arms: Mapping[str, RunSpec], runs_root: Path, *, share: bool) -> dict[
     if not arms:
         return {}
     from testbed.orchestrator.listing import seal_killed
-    from testbed.orchestrator.supervise import supervise
+    from testbed.orchestrator.supervise import Stop, supervise
 
     seal_killed(runs_root)
     summaries = {}
-    for name, spec in arms.items():
-        say(f"a run of {RUN[-1].partition('=')[2]} steps with {name}")
-        summaries[name] = supervise(spec, runs_root=runs_root, quiet=True, share=share).summary
+    with Stop() as stop:
+        for name, spec in arms.items():
+            stop.heed()
+            say(f"a run of {RUN[-1].partition('=')[2]} steps with {name}")
+            summaries[name] = supervise(spec, runs_root=runs_root, quiet=True, share=share).summary
     return summaries

@@ -27,6 +27,7 @@ from testbed.core.errors import (
     EXIT_INVALID,
     InputError,
     Interrupted,
+    MachineError,
     RunError,
 )
 from testbed.core.rundir import RUN_ID, RunDir, new_run_id, write_json
@@ -61,24 +62,49 @@ class Outcome:
         return EXIT_INVALID if self.summary["verdict"] == "invalid" else EXIT_COMPLETED
 
 
+_entered: list[Stop] = []
+"""By this process, the outermost first."""
+
+
 class Stop:
-    """Signals from the first line to the last: before and during the run they end it, while sealing they are noted."""
+    """Signals from the first line to the last: before and during the run they end it, while sealing they are noted.
+
+    One inside another takes nothing away from it: both hear of every signal, the inner one also of those before it.
+    """
 
     NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self) -> None:
-        self.asked: signal.Signals | None = None
+        self.signals: list[signal.Signals] = []
+
+    @property
+    def asked(self) -> signal.Signals | None:
+        """The first of them."""
+        return self.signals[0] if self.signals else None
+
+    def heed(self) -> None:
+        """
+        Raises:
+            Interrupted: somebody asked for the end.
+        """
+        if self.asked is not None:
+            raise Interrupted(f"stopped by {self.asked.name}")
 
     def __enter__(self) -> Stop:
-        self._before = {number: signal.signal(number, self._ask) for number in self.NUMBERS}
+        _entered.append(self)  # before it looks, so that no signal falls between
+        self.signals = list(_entered[0].signals)
+        self._before = {number: signal.signal(number, _ask) for number in self.NUMBERS}
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        _entered.remove(self)
 
-    def _ask(self, number: int, _frame: object) -> None:
-        self.asked = self.asked or signal.Signals(number)
+
+def _ask(number: int, _frame: object) -> None:
+    for stop in _entered:
+        stop.signals.append(signal.Signals(number))
 
 
 def supervise(
@@ -100,22 +126,23 @@ def supervise(
         tell_run_id: a descriptor that takes the run's id, and is closed then.
 
     Raises:
-        InputError, MachineError: before anything was built.
+        InputError: before anything was built.
+        MachineError: likewise, or its files cannot be written.
     """
     lock = machine_lock(share=share) if machine is None else contextlib.nullcontext(machine)
     with lock as machine, bind(spec.metrics_port) as metrics, Stop() as stop:
         spec, calibration = _calibrated(spec, stop, _silent if quiet else say)
         run = _create(spec, runs_root)
-        if calibration is not None:
-            write_json(run.profiles, calibration.to_json())
         if tell_run_id is not None:
             with contextlib.suppress(OSError), os.fdopen(tell_run_id, "w") as told:  # who asked may be gone
                 told.write(run.run_id)
         started_s = time.monotonic()
         reserve = run.path / ".reserve"
-        with run.held(), _watched(run), _host_proc(spec) as host_proc_fd:
+        with _written(run), run.held(), _watched(run), _host_proc(spec) as host_proc_fd:
             # under the lock: a directory without a summary and without a holder is taken for a killed run's
             write_json(run.spec, {**spec.to_json(), "code_hash": provenance.code_hash()})
+            if calibration is not None:
+                write_json(run.profiles, calibration.to_json())
             _reserve(reserve)
             options = {"metrics_fd": metrics.fileno(), "host_proc_fd": host_proc_fd, "quiet": quiet}
             status, faults = _perform(run, stop, machine, rights, options, display_fd=display_fd)
@@ -151,12 +178,26 @@ def _create(spec: RunSpec, runs_root: Path) -> RunDir:
     is_new = not root.exists()
     try:
         run = RunDir.create(root, run_id)
-    except OSError as error:
-        raise InputError(f"--runs {runs_root}: no run directory can be made there: {error}") from error
-    if is_new:
-        give_to_caller(root)
-    run.runtime.mkdir(mode=0o700)  # the telemetry socket is for this run's containers, which get it bound
+    except OSError as error:  # not of this run: the others of a sweep would find the same
+        raise MachineError(f"--runs {runs_root}: no run directory can be made there: {error}") from error
+    with _written(run):
+        if is_new:
+            give_to_caller(root)
+        run.runtime.mkdir(mode=0o700)  # the telemetry socket is for this run's containers, which get it bound
     return run
+
+
+@contextlib.contextmanager
+def _written(run: RunDir) -> Iterator[None]:
+    """What there is of its files stays; the next command seals or removes them.
+
+    Raises:
+        MachineError: for an OSError, such as that of a full disk, which names no file.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise MachineError(f"{run.path}: the run cannot be made or its record not written: {error}") from error
 
 
 def _record_sharing(run: RunDir, machine: MachineLock) -> None:

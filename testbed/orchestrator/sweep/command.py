@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -44,6 +45,7 @@ def sweep(
         InputError, MachineError: before anything was built, with every fault at once; or where no more can be made.
         Interrupted: it was stopped; what was made is there, the table too.
     """
+    began_s = time.monotonic()
     place, grid, points = _asked(words, executor, options, runs_root, share=share)
     say(f"sweep {grid.name}: looking at {len(points)} runs")
     asked = ask_all(points, runs_root, here=place.is_here and not plan)
@@ -60,7 +62,7 @@ def sweep(
         expected = _expected(found, runs_root, place)
         say(_plan_line(grid, found, expected) + (f"; {place.room}" if place.room else ""))
         with Display(grid.name, found, on_error_stream=as_json) as display:
-            course = Course(kept, expected, display, grid.most_s, forgotten)
+            course = Course(kept, expected, display, grid.most_s, began_s, forgotten)
             course.follow(found, place)
     return _end(grid, course, _standings(asked, kept), runs_root, as_json=as_json)
 

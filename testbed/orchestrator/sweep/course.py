@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from testbed.core.errors import Interrupted, LonghaulError
+from testbed.core.errors import LonghaulError
 from testbed.core.spec import RunSpec
 from testbed.orchestrator.kept_runs import KeptRuns
 from testbed.orchestrator.supervise import Stop
@@ -27,6 +27,8 @@ class Course:
     display: Display
     most_s: float | None = None
     """No run is begun that would end later than this after the call's beginning, by its estimate."""
+    began_s: float = field(default_factory=time.monotonic)
+    """The call; measuring for the estimates has taken of its time."""
     forgotten: frozenset[str] = frozenset()
     """Runs that are no attempts any more."""
     left: list[Asked] = field(default_factory=list)
@@ -35,7 +37,6 @@ class Course:
     """Why it ended before its end."""
     unrecorded: dict[str, list[str]] = field(default_factory=dict)
     """By the hash of a spec, why an attempt left no record."""
-    _began_s: float = field(default_factory=time.monotonic)
 
     def follow(self, standings: Sequence[Standing], executor: Executor) -> None:
         """Until all is done, given up or left, or `error` says why not; never raises that."""
@@ -57,7 +58,7 @@ class Course:
     def _begin(self, asked: Asked) -> bool:
         """Whether there is time for it."""
         seconds = self.estimates[asked.spec.hash].seconds
-        if self.most_s is not None and time.monotonic() - self._began_s + (seconds or 0.0) > self.most_s:
+        if self.most_s is not None and time.monotonic() - self.began_s + (seconds or 0.0) > self.most_s:
             self.left.append(asked)
             self.display.left(asked, seconds)
             return False
@@ -97,8 +98,7 @@ class _Waiting:
         return None
 
     def look(self) -> None:
-        if self.stop.asked is not None:
-            raise Interrupted(f"stopped by {self.stop.asked.name}")
+        self.stop.heed()
 
     def tell(self, spec: RunSpec, text: str) -> None:
         self._display.tell(self.by_hash[spec.hash], text)

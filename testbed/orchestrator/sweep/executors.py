@@ -61,7 +61,7 @@ class Executor(Protocol):
         Yields each when its record is sealed in the folder of runs, with why not where there is none.
 
         Raises:
-            InputError, MachineError: no run can be made there.
+            MachineError: no run can be made there.
             Interrupted: somebody asked for the end; what was going on has ended in order.
         """
 
@@ -93,7 +93,7 @@ class Local:
                 outcome = supervise(spec, runs_root=self._runs_root, quiet=True, machine=self._machine)
             except Interrupted:
                 raise
-            except RunError as error:
+            except (InputError, RunError) as error:  # refused when its turn came, or measuring it failed
                 yield spec, "; ".join(error.faults)
                 continue
             if outcome.summary["status"] == "interrupted":

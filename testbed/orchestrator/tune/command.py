@@ -12,6 +12,7 @@ from testbed.core.errors import (
     EXIT_COMPLETED,
     EXIT_FAILED,
     InputError,
+    Interrupted,
     LonghaulError,
     MachineError,
     raise_input_faults,
@@ -25,14 +26,15 @@ from testbed.orchestrator.kept_runs import KeptRuns
 from testbed.orchestrator.listing import seal_killed
 from testbed.orchestrator.plugin_check import check_parts
 from testbed.orchestrator.seal import give_to_caller
+from testbed.orchestrator.supervise import Stop
 from testbed.orchestrator.sweep import executors, results
 from testbed.orchestrator.sweep.axes import Axis
-from testbed.orchestrator.sweep.grid import Grid
+from testbed.orchestrator.sweep.grid import Grid, Point
 from testbed.orchestrator.terminal import say, show, tell
 from testbed.orchestrator.tune.space import SEARCHED, Space, read
-from testbed.orchestrator.tune.study import search
+from testbed.orchestrator.tune.study import Trial, search
 from testbed.orchestrator.tune.table import left_out, trials_table
-from testbed.orchestrator.tune.trials import BYTES, TIME, Trials
+from testbed.orchestrator.tune.trials import BYTES, TIME, Outcome, Trials
 
 OBJECTIVES = {"time": (TIME,), "bytes": (BYTES,), "both": (TIME, BYTES)}
 JOURNAL, TRIALS = "study.journal", "trials.json"
@@ -59,22 +61,11 @@ def tune(
         raise MachineError("tune: optuna is not installed: run make setup")
     kept, folder = KeptRuns(runs_root), runs_root / results.FOLDER / space.name
     say(f"{space.name}: {count} trials of {len(space.seeds)} runs, by {' and '.join(OBJECTIVES[by])}")
-    found, error = [], None
     with executors.executor(executors.LOCAL, runs_root, share=share) as place:
         seal_killed(runs_root)
+        _make_folder(folder, runs_root)
         trials = Trials(kept, place, as_json)
-        try:
-            for trial in search(
-                space,
-                OBJECTIVES[by],
-                count,
-                folder / JOURNAL,
-                lambda number, points: trials.outcome(f"trial {number + 1} of {count}", points),
-            ):
-                found.append(trial)
-                say(printable(f"trial {trial.number + 1} of {count}: {trial.label}: {trial.outcome.spoken}"))
-        except LonghaulError as stopped:
-            error = stopped
+        found, error = _search(space, OBJECTIVES[by], count, folder / JOURNAL, trials)
     rows = _rows(found, OBJECTIVES[by])
     content = {"name": space.name, "by": list(OBJECTIVES[by]), "searched": list(space.keys), "trials": rows}
     _write(space, trials, content, runs_root)
@@ -88,6 +79,35 @@ def tune(
     if error is not None:
         raise error
     return EXIT_COMPLETED if any(row["reached"] for row in rows) else EXIT_FAILED
+
+
+def _make_folder(folder: Path, runs_root: Path) -> None:
+    is_new = not runs_root.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    give_to_caller(runs_root if is_new else runs_root / results.FOLDER)
+
+
+def _search(
+    space: Space, objectives: Sequence[str], count: int, journal: Path, trials: Trials
+) -> tuple[list[Trial], LonghaulError | None]:
+    """The trials that are known, and why it ended before its end; never raises that."""
+    found: list[Trial] = []
+    with Stop() as stop:
+
+        def outcome_of(number: int, points: Sequence[Point]) -> Outcome:
+            stop.heed()
+            return trials.outcome(f"trial {number + 1} of {count}", points)
+
+        try:
+            for trial in search(space, objectives, count, journal, outcome_of):
+                found.append(trial)
+                say(printable(f"trial {trial.number + 1} of {count}: {trial.label}: {trial.outcome.spoken}"))
+        except Interrupted as error:
+            return found, error
+        except LonghaulError as error:
+            # a terminal's signal ends what checks, measures or reads too, which is then no fault of it
+            return found, Interrupted(f"stopped by {stop.asked.name}") if stop.asked else error
+    return found, None
 
 
 def _checked(words: Sequence[str], runs_root: Path, *, by: str, count: int) -> Space:

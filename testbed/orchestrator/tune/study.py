@@ -48,7 +48,7 @@ def search(
 
     Args:
         objectives: keys of `Outcome.figures`, which are to be small.
-        journal: takes the study as Optuna writes it; of a call before, it is replaced.
+        journal: takes the study as Optuna writes it, in a folder that is there; of a call before, it is replaced.
     """
     # brings NumPy, which nothing else on this side needs
     import optuna
@@ -56,7 +56,6 @@ def search(
     from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    journal.parent.mkdir(parents=True, exist_ok=True)
     journal.unlink(missing_ok=True)
     study = optuna.create_study(
         study_name=space.name,

@@ -1,15 +1,23 @@
-"""Which run counts as there, so that it is not made again."""
+"""Which run counts as there, so that it is not made again; and who ended one that is made."""
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from experiments.reproductions import runs as module
 from experiments.reproductions.outcome import found_of
-from experiments.reproductions.runs import Asked, Kept, ask_all
+from experiments.reproductions.runs import Asked, Kept, ask_all, make
 from experiments.reproductions.system import Trial
-from testbed.core.errors import InputError
+from testbed.core.errors import InputError, Interrupted, RunError
+from testbed.core.rundir import RunDir
+from testbed.orchestrator import supervise
+from testbed.orchestrator.supervise import Outcome, Stop
 from tests.unit.reproductions.made import BASE, make_run, system, trial
 
 
@@ -71,3 +79,70 @@ def test_faults_of_all_trials_are_told_at_once() -> None:
         ask_all(wrong)
     assert len(raised.value.faults) == 2
     assert all("(new)" in fault and "strategy=" in fault for fault in raised.value.faults)
+
+
+LIMIT_S = 0.05
+Ends = Callable[[Callable[[], str]], None]
+
+
+@pytest.fixture
+def ends(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Ends:
+    """Puts in the place of a run, which may take `LIMIT_S`, what gives its status when it is sealed."""
+
+    def put(end: Callable[[], str]) -> None:
+        def supervised(spec: object, **_: object) -> Outcome:
+            with Stop():
+                status = end()
+            run = make_run(runs, trial(), status=status)
+            return Outcome(run, run.read_json(run.summary))
+
+        monkeypatch.setattr(supervise, "supervise", supervised)
+        monkeypatch.setattr(module, "checked_spec", lambda *_: asked().spec)
+
+    return put
+
+
+def interrupt(number: signal.Signals = signal.SIGINT, *, patience_s: float = 0.0, status: str = "completed") -> str:
+    """From outside, after so long."""
+    time.sleep(patience_s)
+    os.kill(os.getpid(), number)
+    return status
+
+
+def made(runs: Path, most_s: float | None = None) -> RunDir:
+    return make(asked(), runs, share=True, most_s=most_s)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_run_is_sealed_keeps_it_and_ends_all(ends: Ends, runs: Path, number: signal.Signals) -> None:
+    ends(lambda: interrupt(number))
+    with pytest.raises(Interrupted):
+        made(runs)
+    assert Kept(runs).is_done(asked())
+
+
+def test_the_limit_s_own_signal_ends_one_run_alone(ends: Ends, runs: Path) -> None:
+    def late(status: str) -> str:
+        time.sleep(4 * LIMIT_S)
+        return status
+
+    ends(lambda: late("completed"))
+    assert made(runs, LIMIT_S).run_id, "it came when the run was being sealed"
+    ends(lambda: late("interrupted"))
+    with pytest.raises(RunError, match="not done after") as raised:
+        made(runs, LIMIT_S)
+    assert not isinstance(raised.value, Interrupted)
+    ends(lambda: interrupt(patience_s=4 * LIMIT_S, status="interrupted"))
+    with pytest.raises(Interrupted):
+        made(runs, LIMIT_S)
+
+
+def test_a_limit_that_ends_the_measuring_is_no_stop_either(ends: Ends, runs: Path) -> None:
+    def measured() -> str:
+        time.sleep(4 * LIMIT_S)
+        raise Interrupted("stopped by SIGTERM while a step was measured; nothing was built")
+
+    ends(measured)
+    with pytest.raises(RunError, match="not done after") as raised:
+        made(runs, LIMIT_S)
+    assert not isinstance(raised.value, Interrupted)

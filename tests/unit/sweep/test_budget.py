@@ -175,8 +175,6 @@ def test_all_faults_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--check -1: must be at least 0" in said and "--repeats 0: must be at least 1" in said
 
 
-@pytest.mark.usefixtures("without_measuring")
-@pytest.mark.parametrize(("end", "status"), [({}, 0), ({"verdict": "invalid"}, 5), ({"status": "failed"}, 4)])
 def test_where_each_pair_has_another_fault_all_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["workload=digits", "target_step_s=0.3", "topo.rtt=20 ms", "strategy=ddpp,deer", "compressor=none"]
     assert cli.main(["budget", *words]) == EXIT_INPUT
@@ -184,6 +182,8 @@ def test_where_each_pair_has_another_fault_all_are_told(capsys: pytest.CaptureFi
     assert "strategy=ddpp: unknown" in said and "strategy=deer: unknown" in said
 
 
+@pytest.mark.usefixtures("without_measuring")
+@pytest.mark.parametrize(("end", "status"), [({}, 0), ({"verdict": "invalid"}, 5), ({"status": "failed"}, 4)])
 def test_points_are_emulated_as_runs_and_compared(
     runs: Path,
     capsys: pytest.CaptureFixture[str],

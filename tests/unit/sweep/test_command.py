@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from testbed.core.spec import RunSpec
 from testbed.orchestrator import cli
 from testbed.orchestrator.sweep import command, estimates, executors, specs
 from testbed.orchestrator.sweep.estimates import UNKNOWN, Estimate
+from testbed.orchestrator.sweep.specs import Asked
 from tests.unit.sweep.made import FIXED, Place, asked_of, grid, make_run
 
 AXES = ("compressor=none,topk", *FIXED)
@@ -136,3 +138,22 @@ def test_a_budget_leaves_what_would_end_too_late(
     said = capsys.readouterr().err
     assert "2 x 1800 s (by earlier runs) = about 60 minutes; none is begun that would end after 0.2 h" in said
     assert "left for the next call: 2 runs" in said
+
+
+def test_a_budget_counts_from_the_beginning_of_the_call(
+    place: Callable[..., Place],
+    runs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def measured(asked: list[Asked], *_: object, **__: object) -> dict[str, Estimate]:
+        time.sleep(0.3)
+        return {one.spec.hash: Estimate(0.0, estimates.PREDICTED) for one in asked}
+
+    there = place(lambda number, spec: {})
+    monkeypatch.setattr(command, "estimates", measured)
+    path = tmp_path / "short.yaml"
+    path.write_text("axes:\n" + "".join(f"  - {text}\n" for text in AXES) + f"max_hours: {0.25 / 3600}\n")
+    assert cli.main(["sweep", "--runs", str(runs), str(path)]) == 4 and there.begun == []
+    assert "left for the next call: 2 runs" in capsys.readouterr().err

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,12 @@ from typing import Any
 import pytest
 
 from testbed.core import rundir
-from testbed.core.errors import Interrupted
+from testbed.core.errors import Interrupted, RunError
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import cli
 from testbed.orchestrator.sweep import executors, making, specs
 from testbed.orchestrator.sweep.estimates import UNKNOWN, Estimate
+from testbed.orchestrator.sweep.specs import Asked
 from testbed.orchestrator.tune import command, trials
 from tests.unit.sweep.made import Place
 
@@ -139,6 +142,71 @@ def test_what_ended_it_is_gone_on_from_and_a_longer_search_from_a_shorter(
     assert json.loads((folder / "trials.json").read_text()) == longer
     journal = [json.loads(line) for line in (folder / "study.journal").read_text().splitlines()]
     assert len(journal) > 14 and (folder / "results.csv").exists() and (folder / "report.html").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ended", [True, False], ids=["with its child", "alone"])
+def test_a_signal_while_a_trial_is_read_leaves_what_is_there_and_the_table(
+    place: Callable[..., Place],
+    runs: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    ended: bool,
+) -> None:
+    there = place()
+    reached = trials.ask_analysis
+    read: list[tuple[str, ...]] = []
+
+    def stopped(*words: str, **flags: Any) -> Any:
+        read.append(words)
+        if len(read) == 3:
+            os.kill(os.getpid(), number)
+            if ended:  # as by a terminal, whose signal goes to all in the foreground
+                raise RunError("reached: the analysis ended with status -2")
+        return reached(*words, **flags)
+
+    monkeypatch.setattr(trials, "ask_analysis", stopped)
+    before = signal.signal(number, signal.default_int_handler)  # where nothing takes it, it ends no test runner
+    try:
+        assert cli.main(["tune", "--json", "--runs", str(runs), *SEARCHED, "--trials", "12"]) == 4
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, before)
+    captured = capsys.readouterr()
+    assert len(json.loads(captured.out)["trials"]) == (2 if ended else 3) and len(there.begun) <= 3
+    assert captured.err.splitlines()[-1] == f"longhaul: stopped by {number.name}"
+    (folder,) = (runs / ".sweeps").iterdir()
+    assert json.loads((folder / "trials.json").read_text()) == json.loads(captured.out)
+
+
+def test_a_signal_while_a_trial_is_measured_begins_no_run(
+    place: Callable[..., Place], runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(asked: Sequence[Asked], *_: object) -> dict[str, Estimate]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return {one.spec.hash: Estimate(None, UNKNOWN) for one in asked}
+
+    there = place()
+    monkeypatch.setattr(making, "estimates", measured)
+    assert tune(runs, capsys, "--trials", "3", status=4)["trials"] == [] and there.begun == []
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_new_folders_are_the_caller_s(
+    place: Callable[..., Place],
+    runs: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    is_new: bool,
+) -> None:
+    given: list[Path] = []
+    monkeypatch.setattr(command, "give_to_caller", given.append)
+    if is_new:
+        runs.rmdir()
+    place()
+    tune(runs, capsys, "--trials", "1")
+    assert given == [runs if is_new else runs / ".sweeps", runs / ".sweeps"]
 
 
 def test_invalid_runs_are_failed_trials_and_told_at_the_end(

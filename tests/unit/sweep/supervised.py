@@ -1,0 +1,62 @@
+"""`supervise` itself, with nothing built, measured or analysed: what a test puts in takes the place of these."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.core import rundir
+from testbed.core.records import empty_summary, summary_faults
+from testbed.core.rundir import RunDir, write_json
+from testbed.core.spec import RunSpec
+from testbed.orchestrator import supervise
+from testbed.orchestrator.machine_lock import MachineLock
+from testbed.orchestrator.sweep import executors
+
+
+def nothing(*_: object) -> None:
+    return None
+
+
+def stand_ins(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    *,
+    measuring: Callable[[RunSpec], None] = nothing,
+    sealing: Callable[[RunDir], None] = nothing,
+) -> None:
+    """
+    Args:
+        measuring, sealing: are called where a run would be; all runs complete.
+    """
+
+    def calibrate(spec: RunSpec, *_: object) -> tuple[RunSpec, None]:
+        measuring(spec)
+        return spec, None
+
+    def seal(run: RunDir, status: str, *_: object, **__: object) -> dict[str, Any]:
+        sealing(run)
+        told = {"run_id": run.run_id, "status": status, "verdict": "valid", "kind": "emulated"}
+        summary = empty_summary() | told
+        assert not summary_faults(summary)
+        write_json(run.summary, summary)
+        return summary
+
+    monkeypatch.setattr(rundir, "RUNTIME_ROOT", tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(supervise, "calibrate", calibrate)
+    monkeypatch.setattr(supervise, "seal", seal)
+    monkeypatch.setattr(supervise, "_watched", lambda run: contextlib.nullcontext())
+    monkeypatch.setattr(supervise, "_perform", lambda *_, **__: ("completed", []))
+    monkeypatch.setattr(supervise, "remove_leftovers", lambda run_id: [])
+    monkeypatch.setattr(executors, "machine_lock", lambda share: contextlib.nullcontext(shared_machine()))
+
+
+def shared_machine() -> MachineLock:
+    """Shared, so that nobody looks whether it is."""
+    return MachineLock(io.StringIO(), share=True)

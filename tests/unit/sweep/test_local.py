@@ -1,0 +1,83 @@
+"""Runs of a sweep on this machine, one after the other, up to what is built of them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from testbed.core.errors import InputError, Interrupted, MachineError
+from testbed.core.rundir import RunDir
+from testbed.core.spec import RunSpec
+from testbed.orchestrator.kept_runs import KeptRuns
+from testbed.orchestrator.supervise import Stop
+from testbed.orchestrator.sweep.course import Course
+from testbed.orchestrator.sweep.display import Display
+from testbed.orchestrator.sweep.estimates import UNKNOWN, Estimate
+from testbed.orchestrator.sweep.executors import Local
+from testbed.orchestrator.sweep.specs import Asked
+from testbed.orchestrator.sweep.standing import DONE, TO_MAKE, standing
+from tests.unit.sweep.made import asked_of, grid
+from tests.unit.sweep.supervised import stand_ins
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture(scope="module")
+def asked() -> list[Asked]:
+    return asked_of(grid("seed=range(3)", "metrics_port=0"))
+
+
+def follow(asked: list[Asked], runs: Path) -> Course:
+    kept = KeptRuns(runs)
+    found = [standing(one, kept) for one in asked]
+    expected = {one.spec.hash: Estimate(None, UNKNOWN) for one in asked}
+    with Local(runs, share=False) as place, Display("made", found, on_error_stream=False) as display:
+        course = Course(kept, expected, display)
+        course.follow(found, place)
+    return course
+
+
+def states(asked: list[Asked], runs: Path) -> list[str]:
+    return [standing(one, KeptRuns(runs)).state for one in asked]
+
+
+@pytest.mark.parametrize("number", Stop.NUMBERS)
+def test_a_signal_while_a_run_is_sealed_keeps_it_and_begins_no_other(
+    asked: list[Asked], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    stand_ins(monkeypatch, tmp_path, sealing=lambda run: os.kill(os.getpid(), number))
+    course = follow(asked, runs)
+    assert isinstance(course.error, Interrupted) and course.error.faults == (f"stopped by {number.name}",)
+    assert states(asked, runs) == [DONE, TO_MAKE, TO_MAKE]
+
+
+def test_a_run_that_is_refused_when_its_turn_comes_is_a_failed_attempt_and_the_others_are_made(
+    asked: list[Asked], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(spec: RunSpec) -> None:
+        if spec.seed == 0:
+            raise InputError("dilation=auto: none does", "max_wall_s=1: takes 2 s")
+
+    stand_ins(monkeypatch, tmp_path, measuring=refuse)
+    course = follow(asked, runs)
+    assert course.error is None and states(asked, runs) == [TO_MAKE, DONE, DONE]
+    assert course.unrecorded == {asked[0].spec.hash: ["dilation=auto: none does; max_wall_s=1: takes 2 s"] * 2}
+
+
+def test_a_full_disk_ends_it_and_says_what_is_not_written(
+    asked: list[Asked], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed: list[RunDir] = []
+
+    def fill(run: RunDir) -> None:
+        sealed.append(run)
+        raise FULL
+
+    stand_ins(monkeypatch, tmp_path, sealing=fill)
+    course = follow(asked, runs)
+    assert isinstance(course.error, MachineError) and len(sealed) == 1
+    assert str(sealed[0].path) in str(course.error) and "No space left on device" in str(course.error)
