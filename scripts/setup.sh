@@ -25,7 +25,7 @@ fail() {
 
 # Of all that decides what is installed and where; a tree that was moved has a broken .venv and is set up anew.
 fingerprint() {
-    { pwd; cat scripts/setup.sh requirements/*.txt; sed -n '/^\[project/,/^\[tool/p' pyproject.toml; } | sha256sum | cut -d' ' -f1
+    { pwd; cat scripts/setup.sh requirements/*.txt testbed/__init__.py; sed -n '/^\[project/,/^\[tool/p' pyproject.toml; } | sha256sum | cut -d' ' -f1
 }
 
 missing_packages() {

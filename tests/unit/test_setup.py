@@ -22,6 +22,8 @@ def tree(tmp_path: Path) -> Path:
     for name in ("scripts", "requirements"):
         shutil.copytree(ROOT / name, tree / name)
     shutil.copy(ROOT / "pyproject.toml", tree)
+    (tree / "testbed").mkdir()
+    shutil.copy(ROOT / "testbed" / "__init__.py", tree / "testbed")
     (tree / ".venv").mkdir()
     definitions = SCRIPT.removesuffix('main "$@"\n')
     assert definitions != SCRIPT

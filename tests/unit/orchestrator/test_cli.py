@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import testbed
 from testbed.core.errors import InputError, MachineError, RunError
 from testbed.orchestrator import cli, plugin_check, run_command
 from testbed.orchestrator.clone import CLONE
@@ -39,7 +40,7 @@ def test_help_everywhere(command: list[str], capsys: pytest.CaptureFixture[str])
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "--version")[1].startswith("longhaul 0.")
+    assert run(capsys, "--version")[1] == f"longhaul {testbed.__version__}\n"
 
 
 def test_every_fault_of_a_run_at_once_and_nothing_left(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
