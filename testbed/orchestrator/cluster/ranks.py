@@ -154,10 +154,10 @@ class Ranks:
             if rank is None:
                 channel.connection.close()  # a stranger's
                 return
+            self._channels[rank] = channel
             if (self.accelerators[rank] is not None) != self._accelerated:
                 # gloo and NCCL would wait for each other
                 raise ValueError(f"{self._unlike(rank)}; give --accelerator alike on all machines")
-            self._channels[rank] = channel
             channel.send_welcome(self._welcome(rank))
             for message in channel.messages():
                 self._messages.put((rank, checked_message(message, rank)))
