@@ -21,6 +21,7 @@ from experiments.benchmarks import (
     kfac_chart,
     kfac_tables,
     plans_tables,
+    real_wan_chart,
     real_wan_tables,
     second_order_tables,
     secure_tables,
@@ -56,6 +57,7 @@ DRAWN: Mapping[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {
     "dear": (CLONE / "docs" / "figures" / "dear-bell.svg", dear_bell.draw),
     "kfac": (CLONE / "docs" / "figures" / "kfac-rates.svg", kfac_chart.draw),
     "break_even": (CLONE / "docs" / "figures" / "break-even.svg", break_even_chart.draw),
+    "real_wan": (CLONE / "docs" / "figures" / "study-real-wan.svg", real_wan_chart.draw),
     "study_compressors": (CLONE / "docs" / "figures" / "study-compressors.svg", study_compressors_tables.draw),
     "study_scale": (CLONE / "docs" / "figures" / "study-scale.svg", study_scale_tables.draw),
 }

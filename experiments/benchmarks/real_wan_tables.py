@@ -86,14 +86,29 @@ def _granularities() -> str:
     return table(_GRANULARITY, rows)
 
 
-def _emulated(points: Sequence[Found]) -> str:
+def emulated_ratios(points: Sequence[Found]) -> dict[tuple[str, str], float]:
+    """Of each model and run beyond one zone, where the zone's own run is there too."""
+    return {which: _throughput_ratio(*pair) for which, pair in _pairs(points).items()}
+
+
+def _pairs(points: Sequence[Found]) -> dict[tuple[str, str], tuple[Found, Found]]:
+    """Of a model and run: as many machines in one zone, and the run."""
     made = {(point["asked"]["model"], point["asked"]["case"]): point for point in points}
+    return {
+        (model, run): (made[model, local(run)], point)
+        for (model, run), point in made.items()
+        if run != local(run) and (model, local(run)) in made
+    }
+
+
+def _throughput_ratio(base: Found, point: Found) -> float:
+    return float(base["result"]["step_s"] / point["result"]["step_s"])
+
+
+def _emulated(points: Sequence[Found]) -> str:
     rows = []
-    for (model, run), point in made.items():
-        base = made.get((model, local(run)))
-        if run == local(run) or base is None:
-            continue
-        found = base["result"]["step_s"] / point["result"]["step_s"]
+    for (model, run), (base, point) in _pairs(points).items():
+        found = _throughput_ratio(base, point)
         published, simulated = MODELS[model].ratios[run], ratio(model, run)
         verdicts = f"{base['result']['verdict']}, {point['result']['verdict']}"
         rows.append(

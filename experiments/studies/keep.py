@@ -1,4 +1,4 @@
-"""`python -m experiments.studies.keep NAME`: keeps what came of a study's sweep, and writes it on the study's page.
+"""`python -m experiments.studies.keep NAME`: keeps what came of a study's sweep, and writes its table and figure.
 
 Taken is the newest results.json of that sweep, which `longhaul sweep` writes under `runs/.sweeps/`. Kept are, in
 `results/NAME.json` here, each point with its hash and run, and each configuration with its intervals. Raw records stay
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benchmarks.document import between
-from experiments.studies import sweep_tables
+from experiments.studies import sweep_charts, sweep_tables
 from testbed.analysis.sweep import SCHEMA_VERSION
 from testbed.core.errors import InputError
 from testbed.core.rundir import RunDir, write_json
@@ -24,6 +24,7 @@ from testbed.orchestrator.sweep.results import FOLDER
 
 RESULTS = Path(__file__).parent / "results"
 _STUDIES = CLONE / "docs" / "studies"
+_FIGURES = CLONE / "docs" / "figures"
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,20 @@ class Study:
 
     page: Path
     table: Callable[[Mapping[str, Any]], str]
+    figure: Path
+    chart: Callable[[Mapping[str, Any]], str]
 
 
 STUDIES = {
-    "study-compressors": Study(_STUDIES / "compressors.md", sweep_tables.compressors),
-    "study-strategies": Study(_STUDIES / "strategies.md", sweep_tables.strategies),
+    "study-compressors": Study(
+        _STUDIES / "compressors.md",
+        sweep_tables.compressors,
+        _FIGURES / "study-compressors-emulated.svg",
+        sweep_charts.compressors,
+    ),
+    "study-strategies": Study(
+        _STUDIES / "strategies.md", sweep_tables.strategies, _FIGURES / "study-strategies.svg", sweep_charts.strategies
+    ),
 }
 _POINT = ("values", "hash", "outcome", "run_id")
 
@@ -73,11 +83,19 @@ def newest(runs: Path, name: str) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
+def read_kept(name: str) -> dict[str, Any]:
+    return dict(json.loads((RESULTS / f"{name}.json").read_text()))
+
+
+def page(name: str) -> str:
+    """The study's page, with the table of what is kept."""
+    return between(STUDIES[name].page.read_text(), name, STUDIES[name].table(read_kept(name)))
+
+
 def write(name: str) -> None:
-    """The study's page, from what is kept."""
-    study = STUDIES[name]
-    found = json.loads((RESULTS / f"{name}.json").read_text())
-    study.page.write_text(between(study.page.read_text(), name, study.table(found)))
+    """The study's table and figure, from what is kept."""
+    STUDIES[name].page.write_text(page(name))
+    STUDIES[name].figure.write_text(STUDIES[name].chart(read_kept(name)))
 
 
 def main() -> None:
@@ -89,7 +107,8 @@ def main() -> None:
         sys.exit(f"no results of {name} under {RUNS_ROOT.name}/{FOLDER}: make sweep SWEEP={name}")
     found = json.loads(source.read_text())
     content = kept(found, code_of(found, RUNS_ROOT))
-    STUDIES[name].table(content)  # what makes no table replaces nothing
+    STUDIES[name].table(content)  # what makes no table or no figure replaces nothing
+    STUDIES[name].chart(content)
     RESULTS.mkdir(exist_ok=True)
     write_json(RESULTS / f"{name}.json", content)
     write(name)

@@ -21,9 +21,9 @@ Row = Mapping[str, Any]
 def strategies(found: Mapping[str, Any]) -> str:
     """Of each network its strategies, the first to reach the target on top."""
     sections = []
-    for topo in _in_order(found["rows"], "topo"):
+    for topo in in_order(found["rows"], "topo"):
         rows = [row for row in found["rows"] if row["axes"]["topo"] == topo]
-        rows.sort(key=lambda row: (_mean(row, "time_to_target_s") or float("inf"), row["axes"]["strategy"]))
+        rows.sort(key=lambda row: (mean(row, "time_to_target_s") or float("inf"), row["axes"]["strategy"]))
         cells = [
             [
                 row["axes"]["strategy"],
@@ -31,7 +31,7 @@ def strategies(found: Mapping[str, Any]) -> str:
                 _interval(row, "time_to_target_s"),
                 _interval(row, "metric_best", 100.0),
                 _interval(row, "step_p50_s"),
-                format_size(round(sent)) if (sent := _mean(row, "wan_bytes")) is not None else MISSING,
+                format_size(round(sent)) if (sent := mean(row, "wan_bytes")) is not None else MISSING,
             ]
             for row in rows
         ]
@@ -42,11 +42,11 @@ def strategies(found: Mapping[str, Any]) -> str:
 
 def compressors(found: Mapping[str, Any]) -> str:
     """A line for each member, a column for each network: emulated, how many times as fast, and as simulated."""
-    topos = _in_order(found["rows"], "topo")
+    topos = in_order(found["rows"], "topo")
     by_cell = {(row["axes"]["compressor"], row["axes"]["topo"]): row for row in found["rows"]}
     simulated = _simulated_s()
     lines = []
-    for member in _in_order(found["rows"], "compressor"):
+    for member in in_order(found["rows"], "compressor"):
         cells = [_emulated(by_cell, member, topo, simulated.get((member, topo))) for topo in topos]
         outcomes: Counter[str] = Counter()
         for topo in topos:
@@ -57,11 +57,11 @@ def compressors(found: Mapping[str, Any]) -> str:
 
 def _emulated(by_cell: Mapping[tuple[str, str], Row], member: str, topo: str, simulated_s: float | None) -> str:
     row, dense = by_cell.get((member, topo)), by_cell.get(("none", topo))
-    step_s = row and _mean(row, "step_p50_s")
+    step_s = row and mean(row, "step_p50_s")
     if not row or step_s is None:
         return MISSING
     said = _interval(row, "step_p50_s")
-    if dense and (dense_s := _mean(dense, "step_p50_s")) is not None:
+    if dense and (dense_s := mean(dense, "step_p50_s")) is not None:
         said += f", {dense_s / step_s:.2f} times"
     return said if simulated_s is None else f"{said} (simulated {simulated_s:.3f})"
 
@@ -76,11 +76,13 @@ def _simulated_s() -> dict[tuple[str, str], float]:
     }
 
 
-def _in_order(rows: Sequence[Row], axis: str) -> list[str]:
+def in_order(rows: Sequence[Row], axis: str) -> list[str]:
+    """The values of an axis, as the sweep has them."""
     return list(dict.fromkeys(row["axes"][axis] for row in rows))
 
 
-def _mean(row: Row, measure: str) -> float | None:
+def mean(row: Row, measure: str) -> float | None:
+    """Over seeds; None where no run has a value."""
     value = row["values"][measure]
     return None if value is None else float(value["mean"])
 

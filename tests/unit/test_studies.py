@@ -69,7 +69,7 @@ def test_each_kind_of_the_study_of_scale_can_be_asked_for(kind: str) -> None:
     assert found.spec.workers == 64
 
 
-@pytest.mark.parametrize("name", ["study_compressors", "study_scale"])
+@pytest.mark.parametrize("name", ["study_compressors", "study_scale", "real_wan"])
 def test_its_page_has_room_for_it(name: str) -> None:
     page = document.ELSEWHERE[name]
     text = page.read_text()

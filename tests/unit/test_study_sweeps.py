@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from experiments.studies import keep, sweep_tables
+from experiments.studies import keep, sweep_charts, sweep_tables
 from testbed.core.errors import InputError
 from testbed.core.rundir import RunDir, write_json
 from testbed.orchestrator.sweep.files import read
@@ -62,6 +62,32 @@ def test_an_emulated_step_stands_beside_the_simulated_one(monkeypatch: pytest.Mo
     assert lines[3] == "| `topk` | 0.2 ± 0.01, 2.50 times (simulated 0.210) | - | 6 valid |"
 
 
+def test_the_figure_of_members_leaves_out_what_has_no_step_and_draws_intervals() -> None:
+    found = sweep(
+        row(topo="ring", compressor="none", step_p50_s=estimate(0.5)),
+        row(topo="ring", compressor="topk", step_p50_s=estimate(0.2, 0.01)),
+        row(topo="star", compressor="none"),
+        row(topo="star", compressor="topk", step_p50_s=estimate(0.2)),
+        row(topo="ring", compressor="never"),
+        row(topo="star", compressor="never"),
+    )
+    assert sweep_charts.speed_ups(found["rows"]) == {("none", "ring"): 1.0, ("topk", "ring"): 2.5}
+    drawn = sweep_charts.compressors(found)
+    assert ">topk<" in drawn and ">never<" not in drawn
+
+
+def test_the_figure_of_strategies_leaves_out_who_never_reaches_the_target() -> None:
+    known = {"time_to_target_s": estimate(5.0, 1.0), "wan_bytes": estimate(2e6)}
+    found = sweep(
+        row(topo="wan1g", strategy="ddp", **known),
+        row(topo="wan1g", strategy="never", wan_bytes=estimate(1.0)),
+        row(topo="lan", strategy="ddp"),
+        row(topo="lan", strategy="never", **known),
+    )
+    drawn = sweep_charts.strategies(found)
+    assert all(f">{name}<" in drawn for name in ("wan1g", "lan", "ddp", "never"))
+
+
 def test_what_is_kept_names_the_code_that_made_its_runs(tmp_path: Path) -> None:
     for run_id, code in (("run0", "aa"), ("run1", "aa"), ("other", "bb")):
         run = RunDir(tmp_path / run_id)
@@ -81,7 +107,8 @@ def test_another_version_of_the_results_is_refused() -> None:
 @pytest.mark.parametrize("name", keep.STUDIES)
 def test_a_study_is_a_sweep_and_its_page_is_what_is_kept(name: str) -> None:
     assert read(name)
-    before = keep.STUDIES[name].page.read_text()
-    assert before.count(f"<!-- {name}: begin -->") == before.count(f"<!-- {name}: end -->") == 1
-    keep.write(name)
-    assert keep.STUDIES[name].page.read_text() == before
+    study = keep.STUDIES[name]
+    text = study.page.read_text()
+    assert text.count(f"<!-- {name}: begin -->") == text.count(f"<!-- {name}: end -->") == 1
+    assert keep.page(name) == text
+    assert study.figure.exists() and f"figures/{study.figure.name}" in text

@@ -1,0 +1,115 @@
+"""Figures of the studies' sweeps, from what `keep` kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from experiments.studies.sweep_tables import Row, in_order, mean
+from testbed.analysis.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
+
+_MARKERS = "os^Dvx"
+_SPREAD = 0.16
+"""Between the points of one member on several networks, in lines."""
+_BY_TIME, _BY_STEP = "time_to_target_s", "step_p50_s"
+
+
+def strategies(found: Mapping[str, Any]) -> str:
+    """A panel for each network, time until the target over the bytes of the whole run, as an SVG file's text."""
+    topos = in_order(found["rows"], "topo")
+    with style():
+        figure, panels = new_figure(len(topos), legend_rows=2)
+        known: dict[str, Any] = {}
+        for axes, topo in zip(panels, topos, strict=True):
+            known |= _strategies_on(axes, topo, found["rows"])
+            axes.set(xscale="log", yscale="log", title=topo, xlabel="MB over the WAN")
+            _plain(axes, (20, 100, 500, 2000), (5, 10, 20, 40))
+        _one_window(panels)
+        panels[0].set_ylabel("s to the target")
+        figure.legend(list(known.values()), list(known), loc="outside lower center", ncols=max(1, len(known)))
+        return standalone(to_svg(figure))
+
+
+def compressors(found: Mapping[str, Any]) -> str:
+    """A line for each member, a colour for each network: how many times as fast a step is as with `none`."""
+    topos, ratios = in_order(found["rows"], "topo"), speed_ups(found["rows"])
+    halves = {_cell(row): _half(row, _BY_STEP) for row in found["rows"]}
+    members = sorted({member for member, _ in ratios if member != "none"}, key=lambda member: _most(ratios, member))
+    with style():
+        figure, (axes,) = new_figure(legend_rows=8)
+        axes.axvline(1.0, color=OKABE_ITO[7], linewidth=0.8)
+        for number, (topo, color, marker) in enumerate(zip(topos, OKABE_ITO, _MARKERS, strict=False)):
+            above = _SPREAD * ((len(topos) - 1) / 2 - number)
+            lines = [line for line, member in enumerate(members) if (member, topo) in ratios]
+            cells = [(members[line], topo) for line in lines]
+            axes.errorbar(
+                [ratios[cell] for cell in cells],
+                [line + above for line in lines],
+                xerr=[ratios[cell] * halves[cell] for cell in cells],
+                color=color,
+                marker=marker,
+                markersize=4,
+                linestyle="",
+                label=topo,
+            )
+        axes.set_yticks(range(len(members)), members)
+        axes.set_xlabel("step with none / step")
+        legend(axes)
+        return standalone(to_svg(figure))
+
+
+def speed_ups(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
+    """By member and network, where both it and `none` have a step."""
+    steps = {_cell(row): mean(row, _BY_STEP) for row in rows}
+    return {
+        (member, topo): dense_s / step_s
+        for (member, topo), step_s in steps.items()
+        if step_s is not None and (dense_s := steps.get(("none", topo))) is not None
+    }
+
+
+def _cell(row: Row) -> tuple[str, str]:
+    return row["axes"]["compressor"], row["axes"]["topo"]
+
+
+def _most(ratios: Mapping[tuple[str, str], float], member: str) -> float:
+    return max(ratio for (name, _), ratio in ratios.items() if name == member)
+
+
+def _strategies_on(axes: Axes, topo: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """What was drawn of each strategy that reached the target there; its colour is the same on all networks."""
+    looks = dict(zip(in_order(rows, "strategy"), zip(OKABE_ITO, _MARKERS, strict=False), strict=False))
+    drawn = {}
+    for row in (one for one in rows if one["axes"]["topo"] == topo):
+        name, time_s, sent = row["axes"]["strategy"], mean(row, _BY_TIME), mean(row, "wan_bytes")
+        if time_s is not None and sent is not None:
+            color, marker = looks[name]
+            error_s = time_s * _half(row, _BY_TIME)
+            drawn[name] = axes.errorbar(
+                [sent / 1e6], [time_s], yerr=[error_s], color=color, marker=marker, markersize=5, linestyle=""
+            )
+    return drawn
+
+
+def _half(row: Row, measure: str) -> float:
+    """Half of the interval as a share of the mean; nothing where there is no value, or one seed and so no interval."""
+    value = row["values"][measure]
+    return 0.0 if value is None or value["high"] is None else float(value["high"] / value["mean"] - 1)
+
+
+def _one_window(panels: Sequence[Axes]) -> None:
+    """So that panels are compared by eye, and no point of any is left out."""
+    xs, ys = ([edge for axes in panels for edge in limits(axes)] for limits in (Axes.get_xlim, Axes.get_ylim))
+    for axes in panels:
+        axes.set(xlim=(min(xs), max(xs)), ylim=(min(ys), max(ys)))
+
+
+def _plain(axes: Axes, xs: tuple[float, ...], ys: tuple[float, ...]) -> None:
+    """Both axes with these positions, written as they are."""
+    for axis, positions in ((axes.xaxis, xs), (axes.yaxis, ys)):
+        axis.set_ticks(positions)
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
