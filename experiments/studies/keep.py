@@ -1,8 +1,8 @@
 """`python -m experiments.studies.keep NAME`: keeps what came of a study's sweep, and writes its table and figure.
 
 Taken is the newest results.json of that sweep, which `longhaul sweep` writes under `runs/.sweeps/`. Kept are, in
-`results/NAME.json` here, each point with its hash and run, and each configuration with its intervals. Raw records stay
-in `runs/`, which is not part of the clone.
+`results/NAME.json` here, each point with its hash, run and time to the target, and each configuration with its
+intervals. Raw records stay in `runs/`, which is not part of the clone.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ STUDIES = {
 _POINT = ("values", "hash", "outcome", "run_id")
 
 
-def kept(found: Mapping[str, Any], code_hash: str) -> dict[str, Any]:
-    """Of a sweep's results.json what the clone keeps.
+def kept(found: Mapping[str, Any], code_hash: str, to_target_s: Mapping[str, float | None]) -> dict[str, Any]:
+    """Of a sweep's results.json what the clone keeps; `to_target_s` by run.
 
     Raises:
         InputError: it is of another version than this reads.
@@ -60,7 +60,10 @@ def kept(found: Mapping[str, Any], code_hash: str) -> dict[str, Any]:
     if found.get("schema_version") != SCHEMA_VERSION:
         raise InputError(f"results.json: schema_version {found.get('schema_version')}, and this reads {SCHEMA_VERSION}")
     head = {key: found[key] for key in ("schema_version", "name", "interval", "axes", "common")}
-    points = [{key: point[key] for key in _POINT} for point in found["points"]]
+    points = [
+        {key: point[key] for key in _POINT} | {"time_to_target_s": to_target_s.get(point["run_id"])}
+        for point in found["points"]
+    ]
     return {**head, "code_hash": code_hash, "rows": found["rows"], "points": points}
 
 
@@ -70,11 +73,22 @@ def code_of(found: Mapping[str, Any], runs: Path) -> str:
     Raises:
         InputError: there were several.
     """
-    ids = {point["run_id"] for point in found["points"] if point["run_id"] is not None}
-    hashes = {str(RunDir(runs / run_id).read_json(RunDir(runs / run_id).spec)["code_hash"]) for run_id in ids}
+    made = [RunDir(runs / run_id) for run_id in _run_ids(found)]
+    hashes = {str(run.read_json(run.spec)["code_hash"]) for run in made}
     if len(hashes) != 1:
         raise InputError(f"{found['name']}: runs of {len(hashes)} codes ({', '.join(sorted(hashes))}); one is wanted")
     return hashes.pop()
+
+
+def to_target_s_of(found: Mapping[str, Any], runs: Path) -> dict[str, float | None]:
+    """Of each run; None where the target was not reached, or nothing was learned."""
+    made = [RunDir(runs / run_id) for run_id in _run_ids(found)]
+    metrics = {run.run_id: run.read_json(run.summary).get("metric") or {} for run in made}
+    return {run_id: metric.get("time_to_target_s") for run_id, metric in metrics.items()}
+
+
+def _run_ids(found: Mapping[str, Any]) -> list[str]:
+    return sorted({point["run_id"] for point in found["points"] if point["run_id"] is not None})
 
 
 def newest(runs: Path, name: str) -> Path | None:
@@ -106,7 +120,7 @@ def main() -> None:
     if source is None:
         sys.exit(f"no results of {name} under {RUNS_ROOT.name}/{FOLDER}: make sweep SWEEP={name}")
     found = json.loads(source.read_text())
-    content = kept(found, code_of(found, RUNS_ROOT))
+    content = kept(found, code_of(found, RUNS_ROOT), to_target_s_of(found, RUNS_ROOT))
     STUDIES[name].table(content)  # what makes no table or no figure replaces nothing
     STUDIES[name].chart(content)
     RESULTS.mkdir(exist_ok=True)

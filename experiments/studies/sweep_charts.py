@@ -8,23 +8,23 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from experiments.studies.sweep_tables import Row, in_order, mean
+from experiments.studies.sweep_tables import Row, in_order, mean, to_target_s
 from testbed.analysis.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
 
 _MARKERS = "os^Dvx"
 _SPREAD = 0.16
 """Between the points of one member on several networks, in lines."""
-_BY_TIME, _BY_STEP = "time_to_target_s", "step_p50_s"
+_BY_STEP = "step_p50_s"
 
 
 def strategies(found: Mapping[str, Any]) -> str:
-    """A panel for each network, time until the target over the bytes of the whole run, as an SVG file's text."""
+    """A panel for each network, each run that reached the target: when, over the bytes of whole runs. An SVG file."""
     topos = in_order(found["rows"], "topo")
     with style():
         figure, panels = new_figure(len(topos), legend_rows=2)
         known: dict[str, Any] = {}
         for axes, topo in zip(panels, topos, strict=True):
-            known |= _strategies_on(axes, topo, found["rows"])
+            known |= _strategies_on(axes, topo, found)
             axes.set(xscale="log", yscale="log", title=topo, xlabel="MB over the WAN")
             _plain(axes, (20, 100, 500, 2000), (5, 10, 20, 40))
         _one_window(panels)
@@ -79,18 +79,17 @@ def _most(ratios: Mapping[tuple[str, str], float], member: str) -> float:
     return max(ratio for (name, _), ratio in ratios.items() if name == member)
 
 
-def _strategies_on(axes: Axes, topo: str, rows: Sequence[Row]) -> dict[str, Any]:
+def _strategies_on(axes: Axes, topo: str, found: Mapping[str, Any]) -> dict[str, Any]:
     """What was drawn of each strategy that reached the target there; its colour is the same on all networks."""
-    looks = dict(zip(in_order(rows, "strategy"), zip(OKABE_ITO, _MARKERS, strict=False), strict=False))
+    names = in_order(found["rows"], "strategy")
+    looks = dict(zip(names, zip(OKABE_ITO, _MARKERS, strict=False), strict=False))
     drawn = {}
-    for row in (one for one in rows if one["axes"]["topo"] == topo):
-        name, time_s, sent = row["axes"]["strategy"], mean(row, _BY_TIME), mean(row, "wan_bytes")
-        if time_s is not None and sent is not None:
+    for row in (one for one in found["rows"] if one["axes"]["topo"] == topo):
+        name, sent = row["axes"]["strategy"], mean(row, "wan_bytes")
+        times_s = [time_s for time_s in to_target_s(found["points"], topo, name).values() if time_s is not None]
+        if times_s and sent is not None:
             color, marker = looks[name]
-            error_s = time_s * _half(row, _BY_TIME)
-            drawn[name] = axes.errorbar(
-                [sent / 1e6], [time_s], yerr=[error_s], color=color, marker=marker, markersize=5, linestyle=""
-            )
+            (drawn[name],) = axes.plot([sent / 1e6] * len(times_s), times_s, marker, color=color, markersize=5)
     return drawn
 
 

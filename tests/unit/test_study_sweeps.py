@@ -27,26 +27,39 @@ def row(runs: int = 3, **given: Any) -> dict[str, Any]:
 
 def sweep(*rows: dict[str, Any]) -> dict[str, Any]:
     points = [
-        {"values": one["axes"], "hash": "ab", "outcome": "valid", "run_id": run, "estimate_s": 1.0}
+        {"values": {**one["axes"], "seed": seed}, "hash": "ab", "outcome": "valid", "run_id": run, "estimate_s": 1.0}
         for one in rows
-        for run in one["run_ids"]
+        for seed, run in enumerate(one["run_ids"])
     ]
     points.append({"values": {}, "hash": "cd", "outcome": "not made", "run_id": None})
     head = {"schema_version": 1, "name": "x", "interval": "95% interval", "axes": ["topo"], "common": {"workers": "4"}}
-    return keep.kept({**head, "rows": list(rows), "points": points}, "c0de")
+    return keep.kept({**head, "rows": list(rows), "points": points}, "c0de", {"run0": 4.0, "run1": None})
 
 
-def test_who_reaches_the_target_first_is_on_top_and_who_never_does_last() -> None:
+def test_who_always_reaches_the_target_is_on_top_the_first_of_them_first() -> None:
     found = sweep(
         row(topo="wan1g", strategy="never", metric_best=estimate(0.5)),
+        row(topo="wan1g", strategy="once", time_to_target_s=estimate(5.0, runs=1), wan_bytes=estimate(2e6)),
         row(topo="wan1g", strategy="slow", time_to_target_s=estimate(20.0, 1.5)),
-        row(topo="wan1g", strategy="fast", time_to_target_s=estimate(5.0, runs=1), wan_bytes=estimate(2e6)),
+        row(topo="wan1g", strategy="fast", time_to_target_s=estimate(10.0)),
     )
     lines = sweep_tables.strategies(found).splitlines()
-    assert [line.split(" | ")[0] for line in lines[4:7]] == ["| fast", "| slow", "| never"]
-    assert "| 5 (1 of 3 runs) |" in lines[4] and "| 2 MB |" in lines[4]
-    assert "| 20 ± 1.5 |" in lines[5] and "| 50 |" in lines[6]
-    assert "9 of 10 runs are there; workers 4" in lines[-1]
+    assert [line.split(" | ")[0] for line in lines[4:8]] == ["| fast", "| slow", "| once", "| never"]
+    assert "| 5 (1 of 3 runs) |" in lines[6] and "| 2 MB |" in lines[6]
+    assert "| 20 ± 1.5 |" in lines[5] and "| 50 |" in lines[7]
+    assert "12 of 13 runs are there; workers 4" in lines[-1]
+
+
+def test_strategies_are_held_against_ddp_seed_by_seed() -> None:
+    def point(strategy: str, seed: int, time_s: float | None, outcome: str = "valid", topo: str = "lan") -> Any:
+        values = {"topo": topo, "strategy": strategy, "seed": seed}
+        return {"values": values, "outcome": outcome, "time_to_target_s": time_s}
+
+    points = [point("ddp", seed, time_s) for seed, time_s in enumerate((8.0, 30.0, 9.0, None))]
+    points += [point("dear", seed, time_s) for seed, time_s in enumerate((4.0, 10.0, None, 5.0))]
+    points += [point("dear", 4, 1.0), point("gossip", 0, 1.0, "invalid"), point("gossip", 1, 1.0, topo="wan1g")]
+    assert sweep_tables.times_as_soon(points, "lan", "dear") == [2.0, 3.0]
+    assert sweep_tables.times_as_soon(points, "lan", "gossip") == []
 
 
 def test_an_emulated_step_stands_beside_the_simulated_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,15 +90,17 @@ def test_the_figure_of_members_leaves_out_what_has_no_step_and_draws_intervals()
 
 
 def test_the_figure_of_strategies_leaves_out_who_never_reaches_the_target() -> None:
-    known = {"time_to_target_s": estimate(5.0, 1.0), "wan_bytes": estimate(2e6)}
     found = sweep(
-        row(topo="wan1g", strategy="ddp", **known),
+        row(topo="wan1g", strategy="ddp", wan_bytes=estimate(2e6)),
+        row(topo="wan1g", strategy="uncounted"),
         row(topo="wan1g", strategy="never", wan_bytes=estimate(1.0)),
-        row(topo="lan", strategy="ddp"),
-        row(topo="lan", strategy="never", **known),
     )
+    for point in found["points"]:
+        if point["values"].get("strategy") == "never":
+            point["time_to_target_s"] = None
     drawn = sweep_charts.strategies(found)
-    assert all(f">{name}<" in drawn for name in ("wan1g", "lan", "ddp", "never"))
+    assert ">wan1g<" in drawn and ">ddp<" in drawn
+    assert ">never<" not in drawn and ">uncounted<" not in drawn
 
 
 def test_what_is_kept_names_the_code_that_made_its_runs(tmp_path: Path) -> None:
@@ -99,9 +114,19 @@ def test_what_is_kept_names_the_code_that_made_its_runs(tmp_path: Path) -> None:
         keep.code_of({"name": "x", "points": [*points, {"run_id": "other"}]}, tmp_path)
 
 
+def test_of_each_run_the_time_to_its_target_is_kept(tmp_path: Path) -> None:
+    for run_id, metric in (("reached", {"time_to_target_s": 4.5}), ("missed", {"value": 0.1}), ("script", None)):
+        run = RunDir(tmp_path / run_id)
+        run.path.mkdir()
+        write_json(run.summary, {"metric": metric})
+    points: list[dict[str, Any]] = [{"run_id": name} for name in ("reached", "missed", "script", None)]
+    found = keep.to_target_s_of({"points": points}, tmp_path)
+    assert found == {"reached": 4.5, "missed": None, "script": None}
+
+
 def test_another_version_of_the_results_is_refused() -> None:
     with pytest.raises(InputError, match="schema_version 2"):
-        keep.kept({"schema_version": 2}, "c0de")
+        keep.kept({"schema_version": 2}, "c0de", {})
 
 
 @pytest.mark.parametrize("name", keep.STUDIES)
