@@ -78,12 +78,12 @@ fuzz: setup ## Throw damaged payloads at every decoder for FUZZ_S=60 seconds; wh
 	@$(BIN)/python -m testbed.worker fuzz --seconds $(FUZZ_S)
 
 .PHONY: bench
-bench: setup ## The project's benchmarks: tables, docs/benchmarks.md, JSON beside; BENCH="--quick" or "--only setup"
+bench: setup ## The project's benchmarks: tables, docs/benchmarks.md, JSON beside; BENCH="--quick" or "--only set_up"
 	@trap 'scripts/own.sh experiments/benchmarks/results README.md docs' EXIT; \
 	$(AS_ROOT) $(BIN)/python experiments/benchmarks/run.py $(BENCH)
 
 .PHONY: reproduce
-reproduce: setup ## Papers' systems against their baselines, ten minutes each at most: [SYSTEM=dear AGAIN=1]; SEEDS=1 and FULL=1 have no limit
+reproduce: setup ## Papers' systems against their baselines: all, or SYSTEM=dear in ten minutes at most; [AGAIN=1 SEEDS=1 FULL=1], the latter two without limit
 	@trap 'scripts/own.sh experiments/reproductions docs README.md runs' EXIT; \
 	$(AS_ROOT) $(BIN)/python experiments/reproductions/run.py $(SYSTEM) $(if $(filter-out 0,$(AGAIN)),--again) \
 		$(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(SEEDS)),--seeds) $(REPRODUCE)

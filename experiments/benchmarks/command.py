@@ -28,7 +28,7 @@ def _say(text: str) -> None:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="run.py", description="Measure the emulator and write docs/benchmarks.md.")
-    parser.add_argument("--quick", action="store_true", help="one or two points of each, below three minutes")
+    parser.add_argument("--quick", action="store_true", help="a few points of each, about an hour for all")
     parser.add_argument(
         "--only", action="append", choices=tables.NAMES, metavar="NAME", help=f"one of {', '.join(tables.NAMES)}"
     )
