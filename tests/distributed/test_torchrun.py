@@ -22,6 +22,7 @@ from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
 from testbed.core.telemetry import connect_over_network
 from testbed.orchestrator.clone import CLONE
+from testbed.orchestrator.cluster import __main__ as cluster
 from testbed.orchestrator.cluster.ranks import Ranks
 from testbed.orchestrator.config import resolve
 from testbed.worker.torchrun import join
@@ -53,8 +54,8 @@ def _ended(process: subprocess.Popen[str]) -> str:
     try:
         return process.communicate(timeout=LIMIT_S)[0]
     finally:
-        process.kill()
-        process.wait()
+        process.terminate()  # it ends its ranks, then itself
+        process.wait(LIMIT_S)
         if process.stdout is not None:
             process.stdout.close()
 
@@ -111,6 +112,25 @@ def test_all_that_cannot_be_asked_of_machines_that_are_there_is_told_at_once(tmp
     for fault in ("workers=5: torchrun has started 2", "dilation=3:", "capture:", "memory_limit:", "checkpoint=last:"):
         assert fault in said
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_in_which_no_run_can_be_kept_is_refused(tmp_path: Path) -> None:
+    taken = tmp_path / "runs"
+    taken.write_text("a file")
+    process = _started(WORDS, taken)
+    said = _ended(process)
+    assert f"exitcode  : {EXIT_INPUT}" in said
+    assert f"--runs {taken}: no run can be kept there" in said
+
+
+def test_a_device_that_is_not_this_processor_is_measured_without_asking_for_a_dilation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = resolve([*WORDS, "workers=2", "device=paced", "device.step_s=0.02"], emulated=False).spec
+    assert spec.auto_dilation
+    asked: list[bool] = []
+    monkeypatch.setattr(cluster, "calibrate", lambda one, tell: asked.append(one.auto_dilation) or (one, None))
+    assert cluster._profile(spec) is None and asked == [False]
 
 
 def test_a_rank_that_is_killed_is_named_and_the_record_is_sealed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from testbed.core.errors import InputError, LonghaulError
 from testbed.core.spec import RunSpec
 from testbed.core.telemetry import PROCESSOR
 from testbed.orchestrator.calibration import calibrate
-from testbed.orchestrator.cluster.conductor import conduct, exit_status
+from testbed.orchestrator.cluster.conductor import conduct, exit_status, new_run
 from testbed.orchestrator.cluster.measured_spec import measured_spec
 from testbed.orchestrator.cluster.ranks import Ranks
 from testbed.orchestrator.final_table import final_table
@@ -29,9 +29,10 @@ def main(arguments: list[str]) -> int:
         spec = measured_spec(overrides, int(workers), Path(runs), accelerated=is_accelerated)
         ranks = _listening(spec, address, int(port), job, accelerated=is_accelerated)
         with ranks:
+            run = new_run(spec, Path(runs))  # before ranks are told to come: they would wait for who is gone
             os.write(int(told), b"1")
             os.close(int(told))
-            run, summary = conduct(spec, ranks, stop, Path(runs), say)
+            summary = conduct(spec, ranks, stop, run, say)
     except LonghaulError as error:
         for fault in error.faults:
             say(fault)

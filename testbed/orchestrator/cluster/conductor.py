@@ -105,23 +105,28 @@ class Conductor:
         self._write({"event": "schedule", "what": what, "detail": text})
 
 
-def conduct(
-    spec: RunSpec, ranks: Ranks, stop: Stop, runs_root: Path, tell: Callable[[str], None]
-) -> tuple[RunDir, dict[str, Any]]:
-    """Perform the run and seal its record, whatever its end. Returns that and its summary."""
-    began_s = time.monotonic()
+def new_run(spec: RunSpec, runs_root: Path) -> RunDir:
+    """
+    Raises:
+        InputError: none can be kept there.
+    """
     run_id = new_run_id(spec.topo, spec.strategy.name, spec.compressor.name, spec.hash)
     try:
-        run = RunDir.create(runs_root.resolve(), run_id)
+        return RunDir.create(runs_root.resolve(), run_id)
     except OSError as error:
         raise InputError(f"--runs {runs_root}: no run can be kept there: {error}") from error
+
+
+def conduct(spec: RunSpec, ranks: Ranks, stop: Stop, run: RunDir, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Perform the run and seal its record, whatever its end. Returns its summary."""
+    began_s = time.monotonic()
     with run.held():
         write_json(run.spec, {**spec.to_json(), "code_hash": provenance.code_hash()})
         tell(f"run {run.run_id}")
         status, faults = Conductor(run, spec, ranks, stop, tell).perform()
         if status != "completed":
             ranks.close()  # sealing takes seconds, in which ranks that are started anew would meet this run
-        return run, seal(run, status, faults, wall_s=time.monotonic() - began_s)
+        return seal(run, status, faults, wall_s=time.monotonic() - began_s)
 
 
 def exit_status(summary: dict[str, Any]) -> int:

@@ -141,8 +141,11 @@ def test_pairs_that_cannot_be_are_named_with_the_reason(runs: Path, capsys: pyte
     assert "refused: ddp+int8, diloco+int8: compressor=int8: for a reason" in out
     assert "refused: diloco+none: strategy=diloco: cannot be simulated; known: ddp" in out
     assert "50 ms" in out and "epoch of 50 steps" in out and "cost" not in out
-    assert cli.main(["budget", "--runs", str(runs), *GIVEN[:3], "strategy=diloco,gossip", "compressor=none"]) == 2
+    none_can = ["budget", "--runs", str(runs), *GIVEN[:3], "strategy=diloco,gossip", "compressor=none"]
+    assert cli.main(none_can) == EXIT_INPUT
     assert "No pair could be looked at." in capsys.readouterr().out
+    assert cli.main([*none_can, "--check", "1"]) == EXIT_INPUT, "nothing to check makes nothing well"
+    assert "nothing to check" in capsys.readouterr().err
     assert cli.main(["budget", "--runs", str(runs), *GIVEN, "compressor=int8"]) == 2
     assert capsys.readouterr().err.splitlines() == ["longhaul: compressor=int8: for a reason"]
 

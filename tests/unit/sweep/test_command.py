@@ -54,6 +54,16 @@ def test_all_faults_of_all_runs_at_once_and_nothing_left(tmp_path: Path, capsys:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_machine_is_asked_about_every_runtime_of_a_sweep(
+    place: Callable[..., Place], runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(lambda number, spec: {})
+    looked: list[str] = []
+    monkeypatch.setattr(specs, "machine_checks", lambda one, runs_root: looked.append(one.settings["runtime"]) or [])
+    assert cli.main(["sweep", "--runs", str(runs), "runtime=docker,runc", "seed=range(2)", *FIXED]) == 0
+    assert sorted(looked) == ["docker", "runc"]
+
+
 @pytest.mark.parametrize("name", ["rya", "slrum", "locla"])
 def test_executors_that_are_not_there_are_refused_by_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["sweep", "smoke", "--executor", name]) == 2
