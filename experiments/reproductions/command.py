@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,26 +11,15 @@ from typing import Any
 
 from experiments.benchmarks.cells import number, table
 from experiments.reproductions import outcome, overview, page
+from experiments.reproductions.making import Making
 from experiments.reproductions.outcome import found_of
 from experiments.reproductions.plan import MOST_S, Plan, all_plans, beyond, plan_line, plan_of
-from experiments.reproductions.runs import Asked, Kept, make
+from experiments.reproductions.runs import Kept
 from experiments.reproductions.system import FOLDER, PAGES, System, find_systems
-from testbed.core.errors import (
-    EXIT_COMPLETED,
-    EXIT_FAILED,
-    InputError,
-    Interrupted,
-    LonghaulError,
-    MachineError,
-    RunError,
-)
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError
 from testbed.core.rundir import write_json
 from testbed.orchestrator.clone import RUNS_ROOT
-from testbed.orchestrator.listing import seal_killed
 from testbed.orchestrator.seal import give_to_caller
-
-GRACE_S = 30.0
-"""What the last run may take beyond that."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if asked.plan:
             return EXIT_COMPLETED
         contents, failures = [], []
-        for plan in plans:
-            content, failed = carry_out(plan, places, kept, making=not asked.tables, share=asked.share)
-            contents.append(content)
-            failures += failed
-            _write_overview(places)
+        lacking = [] if asked.tables else [one for plan in plans for one in plan.lacking]
+        with Making.of(lacking, places.runs, _say, share=asked.share) as making:
+            for plan in plans:
+                content, failed = carry_out(plan, places, kept, None if asked.tables else making)
+                contents.append(content)
+                failures += failed
+                _write_overview(places)
     except LonghaulError as error:
         sys.stderr.writelines(f"reproduce: {fault}\n" for fault in error.faults)
         return error.exit_status
@@ -106,16 +95,11 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def reproduce(
-    system: System, places: Places, *, full: bool = False, seeds: bool = False, making: bool, share: bool
-) -> tuple[dict[str, Any], list[str]]:
-    """The content of the result, and what could not be made; raises as `plan_of` and `carry_out` do."""
-    kept = Kept(places.runs)
-    return carry_out(plan_of(system, kept, full=full, seeds=seeds), places, kept, making=making, share=share)
-
-
-def carry_out(plan: Plan, places: Places, kept: Kept, *, making: bool, share: bool) -> tuple[dict[str, Any], list[str]]:
+def carry_out(plan: Plan, places: Places, kept: Kept, making: Making | None) -> tuple[dict[str, Any], list[str]]:
     """The content of the result, and what could not be made.
+
+    Args:
+        making: what lacks; None: nothing is made.
 
     Raises:
         InputError: a trial asks for what is not there.
@@ -124,7 +108,7 @@ def carry_out(plan: Plan, places: Places, kept: Kept, *, making: bool, share: bo
     """
     system = plan.system
     _say(f"{system.name}: {plan_line(plan.lacking, len(plan.asked))}")
-    failures = _make(plan.lacking, places.runs, most_s=plan.most_s, share=share) if making and plan.lacking else []
+    failures = making.all(plan.lacking, plan.most_s) if making and plan.lacking else []
     found = [found_of(system, one.trial, kept.find(one)) for one in plan.asked]
     found += [found_of(system, one.trial, kept.find(one), is_asked=False) for one in beyond(plan, kept)]
     content = outcome.result(system, found)
@@ -147,35 +131,6 @@ def _write_overview(places: Places) -> None:
     overview.write(places.results, places.readme, places.artifact)
     for path in (places.readme, places.artifact):
         give_to_caller(path)
-
-
-def _make(lacking: Sequence[Asked], runs_root: Path, *, most_s: float | None, share: bool) -> list[str]:
-    """Begins none that would end too late. Returns what failed."""
-    if os.geteuid() != 0 and any(one.trial.kind == "emulated" for one in lacking):
-        raise MachineError("emulated runs build networks, which root alone may do: use sudo, or make reproduce")
-    seal_killed(runs_root)
-    began_s, failures, left = time.monotonic(), [], []
-    for place, one in enumerate(lacking, 1):
-        if most_s is not None and time.monotonic() - began_s + one.trial.seconds > most_s:
-            left.append(one.trial.label)
-            continue
-        run_began_s = time.monotonic()
-        try:
-            run = make(one, runs_root, share=share, most_s=most_s and most_s - (time.monotonic() - began_s) + GRACE_S)
-        except MachineError as error:
-            raise MachineError(*(f"{one.trial.label}: {fault}" for fault in error.faults)) from error
-        except Interrupted:
-            raise
-        except (InputError, RunError) as error:  # refused once its step was measured, or ended before its end
-            failures += [f"{one.trial.label}: {fault}" for fault in error.faults]
-            _say(f"{place}/{len(lacking)} {one.trial.label}: failed")
-            continue
-        verdict = run.read_json(run.summary)["verdict"]
-        took_s = time.monotonic() - run_began_s
-        _say(f"{place}/{len(lacking)} {one.trial.label}: {took_s:.0f} s, {verdict}, {run.run_id}")
-    if left:
-        _say(f"left for the next call, since {most_s:.0f} s would not do: {', '.join(left)}")
-    return failures
 
 
 def _without_verdict(systems: Sequence[System], contents: Sequence[dict[str, Any]]) -> list[str]:

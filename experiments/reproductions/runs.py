@@ -22,6 +22,7 @@ from testbed.core.spec import RunSpec
 from testbed.orchestrator import predicted_run
 from testbed.orchestrator.config import resolve
 from testbed.orchestrator.kept_runs import KeptRun, KeptRuns
+from testbed.orchestrator.machine_lock import MachineLock
 from testbed.orchestrator.predict_command import question_of
 from testbed.orchestrator.run_command import checked_spec
 
@@ -80,10 +81,11 @@ class Kept:
         return (kept for kept in self._kept.of(asked.spec, asked.trial.kind) if kept.is_completed)
 
 
-def make(asked: Asked, runs_root: Path, *, share: bool, most_s: float | None = None) -> RunDir:
+def make(asked: Asked, runs_root: Path, *, machine: MachineLock | None, most_s: float | None = None) -> RunDir:
     """Make the run of a trial.
 
     Args:
+        machine: held, for one that is emulated.
         most_s: what is left for it, if there is a limit for all.
 
     Raises:
@@ -92,7 +94,7 @@ def make(asked: Asked, runs_root: Path, *, share: bool, most_s: float | None = N
     if asked.trial.kind == "simulated":
         return _predicted(asked, runs_root)
     limit_s = _TIMES_PATIENCE * asked.trial.seconds + _PATIENCE_S
-    return _emulated(asked, runs_root, limit_s if most_s is None else min(limit_s, most_s), share=share)
+    return _emulated(asked, runs_root, limit_s if most_s is None else min(limit_s, most_s), machine)
 
 
 def _predicted(asked: Asked, runs_root: Path) -> RunDir:
@@ -101,7 +103,7 @@ def _predicted(asked: Asked, runs_root: Path) -> RunDir:
     return predicted_run.keep(question, predicted_run.ask(question), runs_root, wall_s=time.monotonic() - began_s)
 
 
-def _emulated(asked: Asked, runs_root: Path, limit_s: float, *, share: bool) -> RunDir:
+def _emulated(asked: Asked, runs_root: Path, limit_s: float, machine: MachineLock | None) -> RunDir:
     # Mininet and all: only where something is emulated
     from testbed.orchestrator.supervise import Stop, supervise
 
@@ -117,7 +119,7 @@ def _emulated(asked: Asked, runs_root: Path, limit_s: float, *, share: bool) -> 
     with Stop() as stop:
         limit.start()
         try:
-            outcome = supervise(spec, runs_root=runs_root, quiet=True, share=share)
+            outcome = supervise(spec, runs_root=runs_root, quiet=True, machine=machine)
         except Interrupted as error:  # while it was measured, before there was a run
             if ended.is_set() and len(stop.signals) == 1:
                 raise RunError(_late(limit_s), *error.faults) from error

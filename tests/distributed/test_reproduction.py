@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from experiments.reproductions.command import Places, reproduce
+from experiments.reproductions.command import Places
 from experiments.reproductions.system import Trial
-from tests.unit.reproductions.made import system
+from tests.unit.reproductions.made import reproduce, system
 
 ASKED = (
     *("topo=lan", "workers=16", "steps=2", "seed=0", "workload=replay", "workload.model=mobilenet_v2"),
@@ -23,12 +23,12 @@ MADE = system(TRIALS)
 def test_a_run_is_made_once(tmp_path: Path) -> None:
     places = Places(runs=tmp_path / "runs", results=tmp_path / "results", pages=tmp_path)
     (tmp_path / "made.md").write_text("<!-- reproduction: begin -->\n<!-- reproduction: end -->\n")
-    first, failures = reproduce(MADE, places, full=False, making=True, share=False)
+    first, failures = reproduce(MADE, places, making=True)
     assert failures == []
     made = sorted(path.name for path in places.runs.iterdir())
     assert len(made) == 2 and made == sorted([*first["runs"]["candidate"], *first["runs"]["baseline"]])
     assert all(json.loads((places.runs / name / "summary.json").read_text())["kind"] == "simulated" for name in made)
     assert first["verdict"] is None  # nothing was emulated
-    again, failures = reproduce(MADE, places, full=False, making=True, share=False)
+    again, failures = reproduce(MADE, places, making=True)
     assert failures == [] and again == first
     assert sorted(path.name for path in places.runs.iterdir()) == made

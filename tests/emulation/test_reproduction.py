@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from experiments.reproductions.command import Places, reproduce
+from experiments.reproductions.command import Places
 from experiments.reproductions.system import Trial
 from testbed.core.records import summary_faults
-from tests.unit.reproductions.made import system
+from tests.unit.reproductions.made import reproduce, system
 
 _ASKED = (
     *("topo=lan", "topo.lan_rate='1 Gbit/s'", "workers=2", "steps=3", "seed=0", "evaluate_every=1000"),
@@ -24,20 +24,19 @@ _SYSTEM = system(_TRIALS)
 def test_emulated_runs_are_made_once_and_decide(machine_lock: None, tmp_path: Path) -> None:
     places = Places(runs=tmp_path / "runs", results=tmp_path / "results", pages=tmp_path)
     (tmp_path / "made.md").write_text("<!-- reproduction: begin -->\n<!-- reproduction: end -->\n")
-    content, failures = reproduce(_SYSTEM, places, full=False, making=True, share=True)
+    content, failures = reproduce(_SYSTEM, places, making=True, share=True)
     assert failures == []
     made = sorted(path.name for path in places.runs.iterdir())
-    assert len(made) == 2
     summaries = [json.loads((places.runs / name / "summary.json").read_text()) for name in made]
     assert all(summary["kind"] == "emulated" and summary_faults(summary) == [] for summary in summaries)
     verdicts = {summary["run_id"]: summary["verdict"] for summary in summaries}
-    invalid = sum(verdict == "invalid" for verdict in verdicts.values())  # the machine is not the test's alone
-    assert sorted(run_id for run_id, verdict in verdicts.items() if verdict != "invalid") == sorted(
-        [*content["runs"]["candidate"], *content["runs"]["baseline"]]
-    )
-    assert (content["verdict"] is None) == (content["emulated"] is None) == bool(invalid)
+    well = [run_id for run_id, verdict in verdicts.items() if verdict != "invalid"]
+    lacking = 2 - len(well)  # the machine is not the test's alone; what is invalid is made once more
+    assert 2 + lacking <= len(made) <= 4
+    assert sorted(well) == sorted([*content["runs"]["candidate"], *content["runs"]["baseline"]])
+    assert (content["verdict"] is None) == (content["emulated"] is None) == bool(lacking)
     assert content["verdict"] in ("reproduced", "partly", "not", None)
-    _, failures = reproduce(_SYSTEM, places, full=False, making=True, share=True)
+    _, failures = reproduce(_SYSTEM, places, making=True, share=True)
     assert failures == []
-    assert len(list(places.runs.iterdir())) == len(made) + invalid
-    assert {path.name for path in places.runs.iterdir()} >= set(made)
+    after = {path.name for path in places.runs.iterdir()}
+    assert after >= set(made) and lacking <= len(after) - len(made) <= 2 * lacking

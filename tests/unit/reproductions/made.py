@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.reproductions.command import Places, carry_out
+from experiments.reproductions.making import Making
 from experiments.reproductions.outcome import Found
-from experiments.reproductions.runs import ask_all
+from experiments.reproductions.plan import plan_of
+from experiments.reproductions.runs import Kept, ask_all
 from experiments.reproductions.system import System, Trial
 from testbed.core.records import empty_summary, summary_faults
 from testbed.core.rundir import RunDir, new_run_id, write_json
@@ -66,6 +69,18 @@ def found(
     place = {"case": "resnet18", "kind": "emulated", **where}
     asked = trial(place["case"], arm, place["kind"], seed=seed)
     return Found(asked, None if verdict is None else f"run-{place['case']}-{arm}", verdict, figure, 1.0, quality)
+
+
+def reproduce(
+    asked: System, places: Places, *, making: bool = False, share: bool = False, seeds: bool = False
+) -> tuple[dict[str, Any], list[str]]:
+    """As a call for one system: the content of its result, and what failed."""
+    kept = Kept(places.runs)
+    plan = plan_of(asked, kept, seeds=seeds)
+    if not making:
+        return carry_out(plan, places, kept, None)
+    with Making.of(plan.lacking, places.runs, print, share=share) as maker:
+        return carry_out(plan, places, kept, maker)
 
 
 def regions(*names: str) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from experiments.reproductions import command
-from experiments.reproductions.command import Places, reproduce
+from experiments.reproductions.command import Places
 from experiments.reproductions.plan import MOST_S, Plan, all_plans, plan_line, plan_of
 from experiments.reproductions.runs import Kept, ask_all
 from testbed.core.errors import EXIT_INPUT, InputError
-from tests.unit.reproductions.made import make_run, regions, system, trial
+from tests.unit.reproductions.made import make_run, regions, reproduce, system, trial
 
 TRIALS = [
     *(trial(arm=arm) for arm in ("new", "old", "slow")),
@@ -34,7 +34,7 @@ def test_with_all_runs_there_none_is_made_and_all_is_written(
     for one, step_s in zip(TRIALS[:5], (1.0, 1.6, 1.8, 2.0, 2.2), strict=True):
         make_run(places.runs, one, step_s=step_s)
     before = sorted(places.runs.iterdir())
-    content, failures = reproduce(system(TRIALS), places, full=False, making=True, share=False)
+    content, failures = reproduce(system(TRIALS), places, making=True)
     assert failures == [] and sorted(places.runs.iterdir()) == before
     assert json.loads((places.results / "made" / "result.json").read_text()) == content
     assert (content["emulated"], content["verdict"]) == (1.6, "reproduced")
@@ -49,7 +49,7 @@ def test_with_all_runs_there_none_is_made_and_all_is_written(
 def test_runs_of_an_earlier_full_call_stay_in_the_result(places: Places) -> None:
     for one in (*TRIALS[:3], TRIALS[5]):
         make_run(places.runs, one, step_s=2.0)
-    content, _ = reproduce(system(TRIALS), places, full=False, making=False, share=False)
+    content, _ = reproduce(system(TRIALS), places)
     assert len(content["runs"]["candidate"]) == 2
 
 
@@ -59,10 +59,10 @@ def test_a_case_of_an_earlier_full_call_that_lacks_a_baseline_decides_nothing(pl
     for one, step_s in zip([*TRIALS[:3], *full[:2]], (1.0, 1.6, 1.8, 1.0, 9.0), strict=True):
         make_run(places.runs, one, step_s=step_s)
     asked = [*TRIALS[:3], *full]
-    content, _ = reproduce(system(asked), places, making=False, share=False)
+    content, _ = reproduce(system(asked), places)
     assert content["emulated"] == 1.6 and "not made: emulated resnet34 (slow)" in content["condition"]
     make_run(places.runs, full[2], step_s=8.0)
-    assert reproduce(system(asked), places, making=False, share=False)[0]["emulated"] == 8.0
+    assert reproduce(system(asked), places)[0]["emulated"] == 8.0
 
 
 def test_what_is_left_for_the_next_call_leaves_the_page_as_it_is(
@@ -70,9 +70,9 @@ def test_what_is_left_for_the_next_call_leaves_the_page_as_it_is(
 ) -> None:
     for one, step_s in zip(TRIALS[:3], (1.0, 1.6, 1.8), strict=True):
         make_run(places.runs, one, step_s=step_s)
-    before, _ = reproduce(system(TRIALS[:3]), places, making=False, share=False)
+    before, _ = reproduce(system(TRIALS[:3]), places)
     more = [*TRIALS[:3], *(trial("resnet34", arm) for arm in ("new", "old", "slow"))]
-    content, _ = reproduce(system(more), places, making=False, share=False)
+    content, _ = reproduce(system(more), places)
     assert (before["verdict"], content["verdict"]) == ("reproduced", None)
     assert json.loads((places.results / "made" / "result.json").read_text()) == before
     assert "3 runs that decide are not made yet" in capsys.readouterr().out
@@ -82,7 +82,7 @@ def test_all_seeds_of_the_usual_arms_can_be_asked_for(places: Places, capsys: py
     unusual = trial(arm="slow", kind="simulated", seed=1)
     for one in TRIALS:
         make_run(places.runs, one, step_s=2.0)
-    reproduce(system([*TRIALS, unusual]), places, seeds=True, making=False, share=False)
+    reproduce(system([*TRIALS, unusual]), places, seeds=True)
     assert f"{len(TRIALS)} of {len(TRIALS)} runs are there" in capsys.readouterr().out
 
 
@@ -124,7 +124,7 @@ def test_a_plan_makes_and_writes_nothing(places: Places, capsys: pytest.CaptureF
 def test_a_page_without_its_region_is_named(places: Places) -> None:
     (places.pages / "made.md").write_text("# Made\n")
     with pytest.raises(InputError, match=r"made\.md.*reproduction"):
-        reproduce(system(TRIALS), places, full=False, making=False, share=False)
+        reproduce(system(TRIALS), places)
 
 
 def test_an_unknown_system_ends_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:

@@ -110,7 +110,7 @@ def interrupt(number: signal.Signals = signal.SIGINT, *, patience_s: float = 0.0
 
 
 def made(runs: Path, most_s: float | None = None) -> RunDir:
-    return make(asked(), runs, share=True, most_s=most_s)
+    return make(asked(), runs, machine=None, most_s=most_s)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
