@@ -129,8 +129,11 @@ def pareto() -> Any:
 
 
 def runs() -> Any:
-    labels = ("run", "verdict", "topo", "workload", "strategy", "compressor", "workers", "device", "seed", "dilation")
-    about = "workload, strategy, workers, device, seed, dilation, verdict"
+    labels = (
+        *("run", "kind", "verdict", "topo", "workload", "strategy", "compressor", "parameters", "workers", "device"),
+        *("seed", "dilation", "setting"),
+    )
+    about = "kind, workload, strategy, parameters, workers, device, seed, dilation, setting, verdict"
     info = by("max", f"{RUN}, topo, {about}", last("longhaul_run_info"))
     return table(
         "Runs",

@@ -15,10 +15,14 @@ _GROUP = tuple(seeds.GROUP.split(", "))
 def speed_up() -> Any:
     return bars(
         "Speed-up over no compression",
-        "Mean time to target without compression over that with it, of the same topology, workload, strategy, workers "
-        "and device. A compressor that reached no target, or has no such run to compare with, is missing.",
+        "Mean time to target without compression over that with it, where all but compressor and seed was asked alike "
+        "and runs are of one kind (emulated, or measured between real machines). A compressor that reached no target, "
+        "or has no such run to compare with, is missing.",
         TIMES,
-        Query(seeds.speed_up(), "{{compressor}} {{topo}} {{workload}} {{strategy}} {{workers}} {{device}}"),
+        Query(
+            seeds.speed_up(),
+            "{{compressor}} {{parameters}} {{topo}} {{workload}} {{strategy}} {{workers}} {{device}} {{kind}}",
+        ),
     )
 
 
@@ -28,7 +32,8 @@ def over_seeds() -> Any:
     metric = by("max", RUN, best_metric())
     return table(
         "Over seeds",
-        "Runs that differ in their seed alone, a row each. Behind a mean, by how much it may be off with 95% "
+        "Runs that differ in their seed alone, a row each; rows of one setting were asked the same but for the "
+        "compressor. Behind a mean, by how much it may be off with 95% "
         "confidence (Student's t); of a single seed nobody knows, and the column is blank.",
         _GROUP,
         Column("seeds", seeds.count(is_run)),

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dashboards.vocabulary.queries import by, described, time_to_target
 
-BASE = "topo, workload, strategy, workers, device"
-"""What a compressor is compared within."""
-GROUP = f"compressor, {BASE}"
+BASE = "topo, workload, strategy, workers, device, kind, setting"
+"""What a compressor is compared within; `setting` is a digest of all that was asked but compressor and seed."""
+GROUP = f"compressor, parameters, {BASE}"
 """Runs alike in all of these are the same experiment."""
 BELIEVED = 'verdict=~"$verdict"'
-_DESCRIPTION = f"{BASE}, seed"
+_DESCRIPTION = f"{BASE}, parameters, seed"
 _ALL_RUNS = ('topo=~"$topo"',)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from testbed.analysis.groups import code_of, kind_of
 from testbed.analysis.load import Record
-from testbed.core.metric_samples import Totals, constant_samples, verdict_samples
+from testbed.core.metric_samples import About, Totals, constant_samples, verdict_samples
 from testbed.core.metrics import FIRST_STEP_COUNTERS, METRICS, Labels
 
 Key = tuple[str, Labels]
@@ -63,7 +64,8 @@ def _add_constants(record: Record, series: Series) -> None:
     if record.spec is None:
         return
     verdict = str((record.summary or {}).get("verdict") or "unknown")
-    for name, labels, value in constant_samples(record.spec, verdict, record.start_unix_s):
+    about = About(kind_of(record), verdict, code_of(record), record.start_unix_s)
+    for name, labels, value in constant_samples(record.spec, about):
         series.points[name, labels] = {0: value}
 
 

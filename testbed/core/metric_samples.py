@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from testbed.core.metrics import INCREMENTS, Labels
 from testbed.core.records import VERDICTS
-from testbed.core.spec import RunSpec
+from testbed.core.spec import UNCOMPRESSED, Part, RunSpec
 
 Sample = tuple[str, Labels, float]
 """(metric name, labels, value)."""
@@ -86,27 +89,51 @@ def _step(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
         yield "longhaul_train_phase_seconds", (("rank", str(event["rank"])), ("phase", phase)), seconds
 
 
-def constant_samples(spec: RunSpec, verdict: str, start_unix_s: float | None) -> Iterator[Sample]:
-    """What holds for the whole run: what it is, when it began and what was asked of its links."""
+@dataclass(frozen=True)
+class About:
+    """What is told of a run beside its spec; `verdict` may still be unknown."""
+
+    kind: str
+    verdict: str
+    code_hash: str
+    start_unix_s: float | None
+
+
+def constant_samples(spec: RunSpec, about: About) -> Iterator[Sample]:
+    """What holds for the whole run: what it is, when it began and what was asked of its links, if there are any."""
     info = {
+        "kind": about.kind,
         "workload": spec.workload.name,
         "strategy": spec.strategy.name,
+        "parameters": _parameters(spec.compressor),
         "workers": str(spec.workers),
         "device": spec.device.name,
         "seed": str(spec.seed),
         "dilation": f"{spec.dilation:g}",
-        "verdict": verdict,
+        "setting": _setting(spec, about.code_hash),
+        "verdict": about.verdict,
     }
     yield "longhaul_run_info", tuple(info.items()), 1.0
     yield "longhaul_run_dilation_ratio", (), spec.dilation
-    if start_unix_s is not None:
-        yield "longhaul_run_start_timestamp_seconds", (), start_unix_s
-    for link in spec.topology.links:
+    if about.start_unix_s is not None:
+        yield "longhaul_run_start_timestamp_seconds", (), about.start_unix_s
+    for link in () if about.kind == "measured" else spec.topology.links:
         for source, target, profile in link.directions():
             labels = (("link", link.name), ("source", source), ("target", target))
             yield "longhaul_link_configured_bytes_per_second", labels, profile.rate_bit_s / 8
         if link.wan:
             yield "longhaul_link_configured_rtt_seconds", (("link", link.name),), link.rtt_s
+
+
+def _parameters(part: Part) -> str:
+    """As a user gives them, in at most 64 characters; a longer text ends with a digest of it."""
+    text = " ".join(f"{key}={value}" for key, value in sorted(part.params.items()))
+    return text if len(text) <= 64 else f"{text[:57]}…{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+def _setting(spec: RunSpec, code_hash: str) -> str:
+    asked = dataclasses.replace(spec, seed=0, compressor=UNCOMPRESSED).hash
+    return hashlib.sha256(f"{asked} {code_hash}".encode()).hexdigest()[:8]
 
 
 def verdict_samples(verdict: str, reasons: int) -> Iterator[Sample]:

@@ -34,8 +34,12 @@ METRICS: dict[str, Metric] = {
         _M(
             "longhaul_run_info",
             "gauge",
-            "1; the labels describe the run.",
-            ("workload", "strategy", "workers", "device", "seed", "dilation", "verdict"),
+            "1; the labels describe the run. parameters: of the compressor. setting: runs that have it were asked the "
+            "same of the same code, but for compressor and seed.",
+            (
+                *("kind", "workload", "strategy", "parameters", "workers", "device", "seed", "dilation", "setting"),
+                "verdict",
+            ),
         ),
         _M("longhaul_run_dilation_ratio", "gauge", "How many times slower than the emulated clock the run went."),
         _M("longhaul_run_start_timestamp_seconds", "gauge", "Unix time at which the run's first step began."),

@@ -80,7 +80,8 @@ class Run:
         self._held_lock = threading.Lock()
         self._probes: dict[str, int] = {}
         self._metrics_port = metrics.getsockname()[1]
-        self._exporter = Exporter(self.totals, spec, run.run_id, self.recorder.verdict)
+        code_hash = str(run.read_json(run.spec)["code_hash"])
+        self._exporter = Exporter(self.totals, spec, run.run_id, self.recorder.verdict, code_hash)
         self._exporter.serve(metrics)
 
     def write(self, event: dict[str, Any]) -> None:

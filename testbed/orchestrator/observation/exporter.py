@@ -19,7 +19,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from testbed.core.errors import InputError
-from testbed.core.metric_samples import Totals, constant_samples, verdict_samples
+from testbed.core.metric_samples import About, Totals, constant_samples, verdict_samples
 from testbed.core.metrics import FIRST_STEP_COUNTERS, METRICS, Labels, run_labels
 from testbed.core.spec import RunSpec
 from testbed.orchestrator.observation.scrapes import Scrapes
@@ -63,13 +63,15 @@ class Exporter(Collector):
     `start_unix_s` is set when the first step begins; `verdict` says how the verdict stands.
     """
 
-    def __init__(self, totals: Totals, spec: RunSpec, run_id: str, verdict: Callable[[], Verdict]) -> None:
+    def __init__(
+        self, totals: Totals, spec: RunSpec, run_id: str, verdict: Callable[[], Verdict], code_hash: str
+    ) -> None:
         # Backfilled archives have no `_created` series either; the explicit 0 of every counter serves instead.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.start_unix_s: float | None = None
         self._totals = totals
         self._spec = spec
-        self._verdict = verdict
+        self._verdict, self._code_hash = verdict, code_hash
         self._common = run_labels(run_id, spec.topo, spec.compressor.name)
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -82,7 +84,8 @@ class Exporter(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         values = dict.fromkeys(_known_series(self._spec), 0.0)
-        for name, labels, value in constant_samples(self._spec, _LIVE_VERDICT, self.start_unix_s):
+        about = About("emulated", _LIVE_VERDICT, self._code_hash, self.start_unix_s)
+        for name, labels, value in constant_samples(self._spec, about):
             values[name, labels] = value
         verdict, reasons = self._verdict()
         for name, labels, value in verdict_samples(verdict, len(reasons)):

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
 import pytest
 
-from testbed.core.metric_samples import Totals, samples_of
+from testbed.core.metric_samples import About, Totals, constant_samples, samples_of
 from testbed.core.metrics import INCREMENTS, METRICS
+from testbed.core.spec import Part, RunSpec
 from testbed.core.telemetry import PHASES
+from tests.unit.analysis.synthetic import make_spec
 
 STEP: dict[str, Any] = {
     "event": "step",
@@ -108,3 +111,35 @@ def test_an_event_without_samples_changes_nothing() -> None:
     totals = Totals()
     assert totals.add({"event": "schedule", "t_s": 0.0, "what": "go", "detail": ""}) == []
     assert totals.values == {}
+
+
+def info(spec: RunSpec, code_hash: str = "c0de", kind: str = "emulated") -> dict[str, str]:
+    about = About(kind, "valid", code_hash, None)
+    (labels,) = (dict(labels) for name, labels, _ in constant_samples(spec, about) if name == "longhaul_run_info")
+    assert tuple(labels) == METRICS["longhaul_run_info"].labels
+    return labels
+
+
+def test_a_setting_is_all_that_was_asked_but_compressor_and_seed() -> None:
+    spec = make_spec()
+    setting = info(spec)["setting"]
+    assert info(dataclasses.replace(make_spec("int8"), seed=7))["setting"] == setting
+    for other in (dataclasses.replace(spec, steps=9), dataclasses.replace(spec, tcp="reno")):
+        assert info(other)["setting"] != setting
+    assert info(spec, "f00d")["setting"] != setting
+
+
+def test_a_compressor_s_parameters_are_told_in_so_many_letters() -> None:
+    assert info(make_spec())["parameters"] == "density=0.01"
+    long = [dataclasses.replace(make_spec(), compressor=Part("policy", "x", {"rules": "r" * 90 + end})) for end in "ab"]
+    first, second = (info(spec)["parameters"] for spec in long)
+    assert first != second and len(first) == len(second) == 64 and first.startswith("rules=rrr")
+
+
+def test_of_links_that_are_not_there_nothing_is_told() -> None:
+    names = {
+        kind: {name for name, _, _ in constant_samples(make_spec(), About(kind, "valid", "c0de", 1.0))}
+        for kind in ("emulated", "measured")
+    }
+    asked = {"longhaul_link_configured_bytes_per_second", "longhaul_link_configured_rtt_seconds"}
+    assert names["emulated"] - names["measured"] == asked

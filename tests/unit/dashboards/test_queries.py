@@ -20,6 +20,7 @@ IN_A, IN_B = '{compressor="none",run="a"}', '{compressor="topk",run="b"}'
 EAST, BACK = 'link="e-w",source="e",target="w"', 'link="e-w",source="w",target="e"'
 OF_EAST, OF_BACK = ('{link="e-w",run="a",source="e",target="w"}', '{link="e-w",run="a",source="w",target="e"}')
 ALIKE = 'workload="digits",strategy="ddp",workers="4",device="native"'
+SETTING = 'kind="emulated",setting="ab"'
 OVER_WAN = {f'longhaul_link_configured_rtt_seconds{{{A},link="e-w"}}': "0.0625x60"}
 RATES = {
     f"longhaul_link_configured_bytes_per_second{{{A},{EAST}}}": "1048576x60",
@@ -209,12 +210,12 @@ def test_shares_of_the_wall_clock_do_not_grow_with_the_dilation(tmp_path: Path) 
         evaluate(of(title).expr, series, {IN_A: 0.125, IN_B: 0.125}, tmp_path)
 
 
-def _seeds(values: dict[str, tuple[str, str, float]]) -> dict[str, str]:
+def _seeds(values: dict[str, tuple[str, str, float]], more: str = SETTING) -> dict[str, str]:
     """Runs by name: (compressor, seed, time to target)."""
     series = {}
     for run, (compressor, seed, seconds) in values.items():
         common = f'run="{run}",topo="wan1g",compressor="{compressor}"'
-        info = f'{ALIKE},seed="{seed}",dilation="1",verdict="{"invalid" if run == "bad" else "valid"}"'
+        info = f'{ALIKE},{more},seed="{seed}",dilation="1",verdict="{"invalid" if run == "bad" else "valid"}"'
         series[f"longhaul_run_info{{{common},{info}}}"] = "1x30"
         series[f'longhaul_run_time_to_target_seconds{{{common},name="accuracy"}}'] = f"_x20 {seconds}"
     return series
@@ -233,8 +234,8 @@ RUNS = _seeds(
 )
 
 
-def group(compressor: str) -> str:
-    return f'{{compressor="{compressor}",device="native",strategy="ddp",topo="wan1g",workers="4",workload="digits"}}'
+def group(compressor: str, more: str = SETTING) -> str:
+    return f'{{compressor="{compressor}",topo="wan1g",{ALIKE},{more}}}'
 
 
 def test_speed_up_is_over_runs_without_compression_and_leaves_invalid_ones_out(tmp_path: Path) -> None:
@@ -245,6 +246,19 @@ def test_speed_up_is_over_runs_without_compression_and_leaves_invalid_ones_out(t
 def test_a_seed_that_ran_twice_counts_once(tmp_path: Path) -> None:
     evaluate(of("Over seeds", "A").expr, RUNS, {group("none"): 2, group("topk"): 2, group("int8"): 1}, tmp_path)
     evaluate(of("Over seeds", "C").expr, RUNS, {group("none"): 16, group("topk"): 8, group("int8"): 4}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "more", ['kind="measured",setting="ab"', 'kind="emulated",setting="cd"', f'{SETTING},parameters="density=0.1"']
+)
+def test_what_was_asked_otherwise_or_is_of_another_kind_is_never_averaged_with_it(more: str, tmp_path: Path) -> None:
+    alike = _seeds({"n1": ("none", "1", 20), "t1": ("topk", "1", 4)})
+    other = _seeds({"n2": ("none", "2", 30), "t2": ("topk", "2", 3)}, more)
+    expected = {group("none"): 20, group("topk"): 4, group("none", more): 30, group("topk", more): 3}
+    evaluate(of("Over seeds", "C").expr, alike | other, expected, tmp_path)
+    speed_up = {group("none"): 1, group("topk"): 5, group("none", more): 1, group("topk", more): 10}
+    if "parameters" not in more:  # `none` has none, so it would be none of a sweep's
+        evaluate(of("Speed-up over no compression").expr, alike | other, speed_up, tmp_path)
 
 
 def test_the_deviation_is_a_sample_s_and_a_single_seed_has_none(tmp_path: Path) -> None:

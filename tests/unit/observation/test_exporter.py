@@ -19,6 +19,7 @@ from testbed.orchestrator.observation.exporter import Exporter, bind
 from tests.unit.analysis.synthetic import RUN_ID, make_events, make_spec
 
 HOSTILE = 'top"k\\\n{}'
+CODE = "c0de"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
@@ -32,7 +33,7 @@ def exporter() -> Iterator[tuple[Exporter, str]]:
     totals = Totals()
     for event in make_events(spec):
         totals.add(event)
-    made = Exporter(totals, spec, RUN_ID, valid)
+    made = Exporter(totals, spec, RUN_ID, valid, CODE)
     made.start_unix_s = 1735787050.25
     listening = bind(0)
     made.serve(listening)
@@ -85,13 +86,14 @@ def test_values_are_those_of_the_totals(exporter: tuple[Exporter, str]) -> None:
     assert found["longhaul_link_configured_bytes_per_second", frozenset(common | direction)] == 12.5e6
     assert found["longhaul_run_start_timestamp_seconds", frozenset(common)] == 1735787050.25
     told = {("workload", "digits"), ("strategy", "ddp"), ("workers", "4"), ("verdict", "unknown")}
-    told |= {("device", "native"), ("seed", "0"), ("dilation", "1")}
-    assert found["longhaul_run_info", frozenset(common | told)] == 1
+    told |= {("device", "native"), ("seed", "0"), ("dilation", "1"), ("kind", "emulated")}
+    (info,) = (dict(labels) for name, labels in found if name == "longhaul_run_info")
+    assert told | common <= info.items() and info["parameters"] == "density=0.01"
 
 
 def test_counters_are_there_before_anything_happened() -> None:
     spec = make_spec()
-    page, _ = Exporter(Totals(), spec, RUN_ID, valid).exposition("")
+    page, _ = Exporter(Totals(), spec, RUN_ID, valid, CODE).exposition("")
     found = samples(parse_text(page.decode()))
     assert sum(name == "longhaul_train_steps_total" for name, _ in found) == 4
     assert sum(name == "longhaul_link_transmit_bytes_total" for name, _ in found) == 10
@@ -102,7 +104,7 @@ def test_what_a_script_s_hook_sends_is_served() -> None:
     totals = Totals()
     for rank, payload_bytes in ((0, 700), (0, 300), (1, 40)):
         totals.add({"event": "payload", "t_s": 1.0, "rank": rank, "payload_bytes": payload_bytes, "elements": 9})
-    page, _ = Exporter(totals, make_spec(), RUN_ID, valid).exposition("")
+    page, _ = Exporter(totals, make_spec(), RUN_ID, valid, CODE).exposition("")
     series = samples(parse_text(page.decode()))
     sent = {dict(labels)["rank"]: value for (name, labels), value in series.items() if "payload_bytes" in name}
     assert sent == {"0": 1000, "1": 40, "2": 0, "3": 0}
@@ -110,7 +112,7 @@ def test_what_a_script_s_hook_sends_is_served() -> None:
 
 def test_the_verdict_is_served_as_it_stands() -> None:
     standing: list[tuple[str, list[str]]] = [("valid", []), ("invalid", ["a", "b"])]
-    exporter = Exporter(Totals(), make_spec(), RUN_ID, lambda: standing[0])
+    exporter = Exporter(Totals(), make_spec(), RUN_ID, lambda: standing[0], CODE)
     for expected in ({"valid": 1, "suspect": 0, "invalid": 0}, {"valid": 0, "suspect": 0, "invalid": 1}):
         series = samples(parse_text(exporter.exposition("")[0].decode()))
         found = {dict(labels)["verdict"]: value for (name, labels), value in series.items() if name.endswith("verdict")}
@@ -127,7 +129,7 @@ def test_other_paths_are_refused(exporter: tuple[Exporter, str]) -> None:
 def test_scrapes_and_events_may_come_at_once() -> None:
     spec = make_spec()
     totals = Totals()
-    exporter = Exporter(totals, spec, RUN_ID, valid)
+    exporter = Exporter(totals, spec, RUN_ID, valid, CODE)
     events = list(make_events(spec))
     writer = threading.Thread(target=lambda: [totals.add(event) for event in events])
     writer.start()

@@ -16,7 +16,7 @@ import pytest
 from testbed.core.errors import Interrupted, RunError
 from testbed.core.metric_samples import Totals
 from testbed.core.metrics import METRICS
-from testbed.core.rundir import RunDir
+from testbed.core.rundir import RunDir, write_json
 from testbed.orchestrator import run as run_module
 from testbed.orchestrator.display import Display
 from testbed.orchestrator.observation import scrapes as scrapes_module
@@ -142,7 +142,7 @@ def test_who_waits_is_woken_by_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.fixture
 def exporter() -> Iterator[tuple[Exporter, Totals, str]]:
     totals = Totals()
-    made = Exporter(totals, make_spec(), RUN_ID, valid)
+    made = Exporter(totals, make_spec(), RUN_ID, valid, "c0de")
     listening = bind(0)
     made.serve(listening)
     yield made, totals, f"http://127.0.0.1:{listening.getsockname()[1]}/metrics"
@@ -203,7 +203,7 @@ def test_a_run_loses_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         f"  - {{job_name: longhaul, honor_labels: true, static_configs: [{{targets: ['{target}']}}]}}\n"
     )
     with served(tmp_path / "data", tmp_path, config) as server:
-        exporter = Exporter(totals, spec, RUN_ID, valid)
+        exporter = Exporter(totals, spec, RUN_ID, valid, "c0de")
         exporter.serve(listening)
         link = spec.topology.wan_links[0]
         end_s = time.monotonic() + HANG_S
@@ -273,6 +273,7 @@ def test_a_run_lingers_unless_it_was_stopped(
     monkeypatch.setattr(Exporter, "linger", linger)
     spec = make_spec()
     directory = RunDir.create(tmp_path, RUN_ID)
+    write_json(directory.spec, {**spec.to_json(), "code_hash": "c0de"})
     with bind(0) as metrics, Display(spec, quiet=True) as display:
         run = run_module.Run(directory, spec, display, metrics, Stop(), shared=True)
         try:
