@@ -47,7 +47,7 @@ def reasons() -> Any:
 def best() -> Any:
     return single(
         "Best metric",
-        "The best value of the workload's metric: the highest accuracy, or the fewest bits per byte.",
+        "The best value of the workload's metric: the highest accuracy or ROC AUC, or the fewest bits per byte.",
         "none",
         Query(best_metric(), "{{name}}"),
     )

@@ -9,6 +9,7 @@ from dashboards.vocabulary.queries import (
     DIRECTION,
     RUN,
     asked_rate,
+    asked_round_trip,
     by,
     from_workers,
     last,
@@ -76,13 +77,12 @@ def wire_and_payload() -> Any:
 
 
 def round_trip() -> Any:
-    asked = by("max", _LINK, series("longhaul_link_configured_rtt_seconds"))
     return time_series(
         "Round trip",
         "Of probes over each WAN link, queueing included, and as asked for without it.",
         "s",
         Query(by("max", _LINK, series("longhaul_link_rtt_seconds")), "{{run}} {{link}}"),
-        Query(asked, "asked, {{run}} {{link}}", is_asked=True),
+        Query(asked_round_trip(), "asked, {{run}} {{link}}", is_asked=True),
     )
 
 
@@ -97,12 +97,12 @@ def round_trip_bars(share: float, name: str) -> Any:
 
 
 def added_delay() -> Any:
-    asked = by("max", _LINK, series("longhaul_link_configured_rtt_seconds"))
+    found = by("max", _LINK, series("longhaul_link_rtt_seconds"))
     return time_series(
         "Round trip above what was asked",
         "What probes waited in queues, and what the emulation added.",
         "s",
-        Query(f"{by('max', _LINK, series('longhaul_link_rtt_seconds'))} - on ({_LINK}) {asked}", "{{run}} {{link}}"),
+        Query(f"{found} - on ({_LINK}) {asked_round_trip()}", "{{run}} {{link}}"),
         minimum=None,
     )
 

@@ -29,7 +29,7 @@ _RANKS = f"{RUN}, rank"
 def metric() -> Any:
     return time_series(
         "Metric over elapsed time",
-        "The workload's metric on held-out data: accuracy (more is better) or bits per byte (less is better).",
+        "The workload's metric on held-out data: accuracy and ROC AUC (more is better), bits per byte (less).",
         "short",
         Query(by("max", f"{RUN}, name", series("longhaul_train_metric_ratio")), "{{run}} {{name}}"),
         Query(by("max", "name", series("longhaul_run_metric_target_ratio")), "target {{name}}", is_asked=True),

@@ -21,6 +21,8 @@ RUN = "run, compressor"
 DIRECTION = "run, link, source, target"
 
 ACCURACY = 'name="accuracy"'
+LESS_IS_BETTER = "bits_per_byte"
+"""Metrics of workloads of which the least value is the best; of all others it is the highest."""
 
 COMPUTE = 'phase=~"forward|backward|optimizer"'
 EXPOSED = 'phase="exposed_communication"'
@@ -98,8 +100,14 @@ def sent_bytes() -> str:
 
 
 def asked_rate() -> str:
-    """Bytes a second asked of each direction."""
-    return by("max", DIRECTION, series("longhaul_link_configured_bytes_per_second"))
+    """Bytes a second asked of each direction at each moment."""
+    return by("max", DIRECTION, series("longhaul_link_asked_bytes_per_second"))
+
+
+def asked_round_trip() -> str:
+    """Seconds asked of each WAN link at each moment, there and back."""
+    each = by("max", DIRECTION, series("longhaul_link_asked_delay_seconds"))
+    return by("sum", f"{RUN}, link", each)
 
 
 # Training -----------------------------------------------------------------------------------------------------------
@@ -127,9 +135,9 @@ def wall_time() -> str:
 
 
 def best_metric() -> str:
-    """The best value so far. Of the workloads' metrics accuracy is the only one of which more is better."""
-    more = series("longhaul_train_metric_ratio", ACCURACY)
-    less = series("longhaul_train_metric_ratio", 'name!="accuracy"')
+    """The best value so far."""
+    more = series("longhaul_train_metric_ratio", f'name!~"{LESS_IS_BETTER}"')
+    less = series("longhaul_train_metric_ratio", f'name=~"{LESS_IS_BETTER}"')
     most = by("max", f"{RUN}, name", f"max_over_time({more}[{RANGE}])")
     least = by("min", f"{RUN}, name", f"min_over_time({less}[{RANGE}])")
     return f"{most} or {least}"

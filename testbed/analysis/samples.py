@@ -66,7 +66,8 @@ def _add_constants(record: Record, series: Series) -> None:
     verdict = str((record.summary or {}).get("verdict") or "unknown")
     about = About(kind_of(record), verdict, code_of(record), record.start_unix_s)
     for name, labels, value in constant_samples(record.spec, about):
-        series.points[name, labels] = {0: value}
+        # what is known of a later moment stays
+        series.points[name, labels] = {0: value, **series.points.get((name, labels), {})}
 
 
 def _add_end(record: Record, series: Series) -> None:

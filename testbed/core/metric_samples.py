@@ -38,6 +38,10 @@ def samples_of(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | Non
         yield "longhaul_link_transmit_packets", labels, event.get("packets")
         yield "longhaul_link_dropped_packets", labels, event.get("drops")
         yield "longhaul_link_queue_bytes", labels, event.get("backlog_bytes")
+        rate_bit_s = event.get("rate_bit_s")  # as it stands: it may have been changed
+        yield "longhaul_link_asked_bytes_per_second", labels, None if rate_bit_s is None else rate_bit_s / 8
+    elif kind == "change" and event.get("from") is not None:
+        yield "longhaul_link_asked_delay_seconds", _direction(event), (event.get("after") or {}).get("delay_s")
     elif kind == "rtt":
         yield "longhaul_link_rtt_seconds", (("link", event["name"]),), event.get("rtt_s")
     elif kind == "delay_line":
@@ -120,7 +124,10 @@ def constant_samples(spec: RunSpec, about: About) -> Iterator[Sample]:
     for link in () if about.kind == "measured" else spec.topology.links:
         for source, target, profile in link.directions():
             labels = (("link", link.name), ("source", source), ("target", target))
-            yield "longhaul_link_configured_bytes_per_second", labels, profile.rate_bit_s / 8
+            for told in ("configured", "asked"):
+                yield f"longhaul_link_{told}_bytes_per_second", labels, profile.rate_bit_s / 8
+            if link.wan:
+                yield "longhaul_link_asked_delay_seconds", labels, profile.delay_s
         if link.wan:
             yield "longhaul_link_configured_rtt_seconds", (("link", link.name),), link.rtt_s
 

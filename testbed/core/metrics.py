@@ -102,15 +102,27 @@ METRICS: dict[str, Metric] = {
         _M("longhaul_link_dropped_packets", "counter", "Packets dropped at a link's queue.", _LINK),
         _M("longhaul_link_queue_bytes", "gauge", "Bytes waiting in a link's queue.", _LINK),
         _M(
+            "longhaul_link_asked_bytes_per_second",
+            "gauge",
+            "Rate asked of a link at that moment, after changes.",
+            _LINK,
+        ),
+        _M(
+            "longhaul_link_asked_delay_seconds",
+            "gauge",
+            "One-way delay asked of a WAN link at that moment, after changes.",
+            _LINK,
+        ),
+        _M(
             "longhaul_link_configured_bytes_per_second",
             "gauge",
-            "Rate asked of a link, Ethernet header included.",
+            "Rate asked of a link at the beginning, Ethernet header included.",
             _LINK,
         ),
         _M(
             "longhaul_link_configured_rtt_seconds",
             "gauge",
-            "Round trip asked of a WAN link, without queueing.",
+            "Round trip asked of a WAN link at the beginning, without queueing.",
             ("link",),
         ),
         _M(

@@ -17,7 +17,7 @@ from testbed.analysis.load import load
 from testbed.analysis.openmetrics import write_openmetrics
 from testbed.analysis.samples import series_of
 from testbed.core.rundir import RunDir
-from tests.unit.analysis.synthetic import RUN_ID, START_UNIX_S, make_run
+from tests.unit.analysis.synthetic import RUN_ID, START_UNIX_S, make_run, make_spec
 
 HOSTILE = 'top"k\\\n{}'
 
@@ -97,6 +97,23 @@ def test_the_later_of_two_values_in_one_millisecond_stays(tmp_path: Path) -> Non
             file.write(json.dumps({"event": "host", "t_s": 30.0001, "sampler_late_s": late_s}) + "\n")
     points = series_of(load(run.path)).points["longhaul_sampler_late_seconds", ()]
     assert points[30_000] == 0.25
+
+
+def test_what_is_asked_of_a_link_follows_its_changes(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    link = make_spec().topology.wan_links[0]
+    way = {"name": link.name, "from": link.a, "to": link.b}
+    changed = {"event": "change", "t_s": 2.5, "what": "set", **way, "before": {}, "after": {"delay_s": 0.5}}
+    later = {"event": "link", "t_s": 3.0, **way, "wan": True, "rate_bit_s": 8e6}
+    with run.events.open("a") as file:
+        file.writelines(f"{json.dumps(event)}\n" for event in (changed, later))
+    points = series_of(load(run.path)).points
+    labels = (("link", link.name), ("source", link.a), ("target", link.b))
+    assert points["longhaul_link_asked_delay_seconds", labels] == {0: link.forward.delay_s, 2500: 0.5}
+    rates = points["longhaul_link_asked_bytes_per_second", labels]
+    assert (rates[0], rates[3000]) == (link.forward.rate_bit_s / 8, 1e6)
+    assert points["longhaul_link_configured_bytes_per_second", labels] == {0: link.forward.rate_bit_s / 8}
+
 
 
 def test_a_run_can_be_moved_to_another_start(tmp_path: Path) -> None:

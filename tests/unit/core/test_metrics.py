@@ -30,6 +30,7 @@ EVENTS: dict[str, dict[str, Any]] = {
     "payload": {"event": "payload", "rank": 3, "payload_bytes": 500, "elements": 1000},
     "evaluation": {"event": "evaluation", "rank": 0, "step": 1, "name": "accuracy", "value": 0.9},
     "link": {"event": "link", **LINK, "wan": True, "wire_bytes": 9, "packets": 8, "drops": 0, "backlog_bytes": 1},
+    "change": {"event": "change", **LINK, "what": "set", "before": {"delay_s": 0.01}, "after": {"delay_s": 0.02}},
     "rtt": {"event": "rtt", "name": "a-b", "rtt_s": 0.067},
     "delay_line": {"event": "delay_line", **LINK, "late_p99_s": 1e-4, "queue_drops": 0},
     "tcp": {"event": "tcp", "node": "a-0", "rtt_s": 0.07, "min_rtt_s": 0.067, "retransmitted": 2},
@@ -66,6 +67,8 @@ def test_missing_values_give_no_sample(kind: str) -> None:
     empty = {k: None if isinstance(v, int | float) and k != "rank" else v for k, v in EVENTS[kind].items()}
     if kind == "step":
         empty["phase_s"] = {}
+    if kind == "change":
+        empty["after"] = {}
     changed = Totals().add(empty)
     assert [name for name, _, _ in changed] == (["longhaul_train_steps"] if kind == "step" else [])
 
@@ -141,5 +144,5 @@ def test_of_links_that_are_not_there_nothing_is_told() -> None:
         kind: {name for name, _, _ in constant_samples(make_spec(), About(kind, "valid", "c0de", 1.0))}
         for kind in ("emulated", "measured")
     }
-    asked = {"longhaul_link_configured_bytes_per_second", "longhaul_link_configured_rtt_seconds"}
-    assert names["emulated"] - names["measured"] == asked
+    assert {name.split("_")[2] for name in names["emulated"] - names["measured"]} == {"configured", "asked"}
+    assert not any("_link_" in name for name in names["measured"])

@@ -6,11 +6,14 @@ Series are synthetic, a sample a second for a minute, with values whose ratios a
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from dashboards.interpolate import Target, targets
+from dashboards.vocabulary.queries import LESS_IS_BETTER
+from testbed.orchestrator.clone import CLONE
 from tests.unit.dashboards.promtool import check_rules, evaluate, promtool, sent
 
 FOLDER = Path(__file__).resolve().parents[3] / "dashboards" / "grafana"
@@ -23,8 +26,9 @@ ALIKE = 'workload="digits",strategy="ddp",workers="4",device="native"'
 SETTING = 'kind="emulated",setting="ab"'
 OVER_WAN = {f'longhaul_link_configured_rtt_seconds{{{A},link="e-w"}}': "0.0625x60"}
 RATES = {
-    f"longhaul_link_configured_bytes_per_second{{{A},{EAST}}}": "1048576x60",
-    f"longhaul_link_configured_bytes_per_second{{{A},{BACK}}}": "2097152x60",
+    f"longhaul_link_{told}_bytes_per_second{{{A},{way}}}": f"{rate}x60"
+    for told in ("configured", "asked")
+    for way, rate in ((EAST, 1048576), (BACK, 2097152))
 }
 
 
@@ -72,16 +76,38 @@ def test_time_to_an_accuracy_is_read_off_the_step_clock(tmp_path: Path) -> None:
     evaluate(of("Time to $accuracy accuracy").expr, series, {IN_A: 22.5}, tmp_path)
 
 
-def test_the_best_metric_is_the_highest_accuracy_or_the_fewest_bits(tmp_path: Path) -> None:
+def test_the_best_metric_is_the_highest_or_the_fewest_bits(tmp_path: Path) -> None:
     series = {
+        f'longhaul_train_metric_ratio{{{A},name="roc_auc"}}': "0.5 0.9375 0.75x58",
         f'longhaul_train_metric_ratio{{{A},name="accuracy"}}': "0.25 0.875 0.75x58",
         f'longhaul_train_metric_ratio{{{B},name="bits_per_byte"}}': "5 2.5 3x58",
     }
     expected = {
         '{compressor="none",name="accuracy",run="a"}': 0.875,
+        '{compressor="none",name="roc_auc",run="a"}': 0.9375,
         '{compressor="topk",name="bits_per_byte",run="b"}': 2.5,
     }
     evaluate(of("Best metric").expr, series, expected, tmp_path)
+
+
+def test_of_every_workload_s_metric_it_is_known_which_way_is_better() -> None:
+    folder = CLONE / "testbed" / "worker" / "workloads"
+    metrics = [found for path in folder.glob("*.py") for found in re.findall(r"Metric\((.*?)\)", path.read_text())]
+    less = {re.search(r'name="(\w+)"', one)[1] for one in metrics if "higher_is_better=False" in one}  # type: ignore[index]
+    assert len(metrics) > 5 and less == set(LESS_IS_BETTER.split("|"))
+
+
+def test_links_are_held_against_what_was_asked_at_that_moment(tmp_path: Path) -> None:
+    """The link of 1 MiB/s is full, then half as fast and full; the round trip becomes twice as long."""
+    series = {
+        f"longhaul_link_transmit_bytes_total{{{A},{EAST}}}": "0+1048576x30 31981568+524288x28",
+        f"longhaul_link_asked_bytes_per_second{{{A},{EAST}}}": "1048576x30 524288x28",
+        **{f"longhaul_link_asked_delay_seconds{{{A},{way}}}": "0.03125x30 0.0625x28" for way in (EAST, BACK)},
+        f'longhaul_link_rtt_seconds{{{A},link="e-w"}}': "0.0625x30 0.125x28",
+        **OVER_WAN,
+    }
+    evaluate(of("Use of the WAN links").expr, series, {OF_EAST: 1}, tmp_path)
+    evaluate(of("Round trip above what was asked").expr, series, {'{link="e-w",run="a"}': 0}, tmp_path)
 
 
 def test_bytes_on_the_wire_over_bytes_claimed(tmp_path: Path) -> None:
