@@ -27,13 +27,36 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m testbed.analysis", description="What runs left behind.")
     commands = parser.add_subparsers(required=True)
 
+    _add_of_one_run(commands)
+    _add_comparisons(commands)
+    _add_sweeps(commands)
+    _add_simulator(commands)
+    _add_dashboards(commands)
+    return parser
+
+
+def _add_of_one_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     one = commands.add_parser("finish", help="write samples.parquet, metrics.openmetrics and report.html of one run")
     one.add_argument("run", type=Path, metavar="RUN_DIR")
     one.add_argument("--summary", metavar="FILE", help="in place of summary.json, which a run writes last; - is stdin")
     one.set_defaults(command=_finish)
 
-    _add_comparisons(commands)
+    packets = commands.add_parser("capture", help="what a run's packet capture holds")
+    packets.add_argument("run", type=Path, metavar="RUN_DIR")
+    packets.add_argument("--json", action="store_true", help="everything as JSON")
+    packets.set_defaults(command=_capture)
 
+    rounds = commands.add_parser("compose", help="rounds of clients in sequence as if side by side; simulated")
+    rounds.add_argument("run", type=Path, metavar="RUN_DIR")
+    rounds.add_argument("--rate", metavar="RATE", help="of a client's link; without, that of the run's workers")
+    rounds.add_argument("--server-rate", metavar="RATE", help="of the server's link, likewise")
+    rounds.add_argument("--delay", metavar="TIME", help="one way between client and server, likewise")
+    rounds.add_argument("--goodput", type=float, default=1.0, metavar="SHARE", help="of rates, that messages get")
+    rounds.add_argument("--json", action="store_true", help="everything as JSON")
+    rounds.set_defaults(command=_compose)
+
+
+def _add_sweeps(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     many = commands.add_parser("sweep", help="what came of a sweep, told on stdin as JSON")
     many.add_argument("--runs", type=Path, required=True, metavar="DIR", help="where its runs lie")
     many.add_argument("--output", type=Path, required=True, metavar="DIR", help="takes tables, page and figures")
@@ -43,13 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     until.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
     until.set_defaults(command=_reached)
 
-    packets = commands.add_parser("capture", help="what a run's packet capture holds")
-    packets.add_argument("run", type=Path, metavar="RUN_DIR")
-    packets.add_argument("--json", action="store_true", help="everything as JSON")
-    packets.set_defaults(command=_capture)
 
-    _add_composition(commands)
-
+def _add_simulator(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     guess = commands.add_parser("predict", help="step time and bytes of a run that is not made")
     guess.add_argument("question", metavar="FILE", help='{"spec", "cpu", "device"} as JSON; - is stdin')
     guess.add_argument("--calibration", type=Path, metavar="FILE", help="constants in place of those in the repository")
@@ -59,27 +77,6 @@ def _parser() -> argparse.ArgumentParser:
 
     least = commands.add_parser("budget", help="which links do for a step time, asked and answered as JSON")
     least.set_defaults(command=_budget)
-
-    store = commands.add_parser("archive", help="all finished runs as the data of one Prometheus")
-    store.add_argument("runs_root", type=Path, metavar="RUNS_ROOT")
-    store.add_argument("--output", type=Path, required=True, metavar="DIR")
-    store.add_argument("--rebuild", action="store_true", help="make all of it anew, not what is new alone")
-    store.add_argument("--json", action="store_true", help="what was done as JSON")
-    store.set_defaults(command=_archive)
-
-    _add_dashboards(commands)
-    return parser
-
-
-def _add_composition(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    rounds = commands.add_parser("compose", help="rounds of clients in sequence as if side by side; simulated")
-    rounds.add_argument("run", type=Path, metavar="RUN_DIR")
-    rounds.add_argument("--rate", metavar="RATE", help="of a client's link; without, that of the run's workers")
-    rounds.add_argument("--server-rate", metavar="RATE", help="of the server's link, likewise")
-    rounds.add_argument("--delay", metavar="TIME", help="one way between client and server, likewise")
-    rounds.add_argument("--goodput", type=float, default=1.0, metavar="SHARE", help="of rates, that messages get")
-    rounds.add_argument("--json", action="store_true", help="everything as JSON")
-    rounds.set_defaults(command=_compose)
 
 
 def _add_comparisons(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -100,6 +97,13 @@ def _add_comparisons(commands: argparse._SubParsersAction[argparse.ArgumentParse
 
 
 def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    store = commands.add_parser("archive", help="all finished runs as the data of one Prometheus")
+    store.add_argument("runs_root", type=Path, metavar="RUNS_ROOT")
+    store.add_argument("--output", type=Path, required=True, metavar="DIR")
+    store.add_argument("--rebuild", action="store_true", help="make all of it anew, not what is new alone")
+    store.add_argument("--json", action="store_true", help="what was done as JSON")
+    store.set_defaults(command=_archive)
+
     pages = commands.add_parser("preview", help="every dashboard as a page, without Grafana")
     pages.add_argument("--output", type=Path, required=True, metavar="DIR")
     pages.add_argument("--run", nargs="+", default=[], dest="runs", metavar="ID", help="these, not all that there are")
@@ -241,14 +245,15 @@ def _archive(parsed: argparse.Namespace) -> int:
 
 
 def _preview(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.preview.command import preview
+    from testbed.analysis.preview.command import preview, without_page
     from testbed.analysis.preview.source import Source
 
     try:
         written, faults = preview(Source(parsed.prometheus), parsed.output, parsed.runs)
     except OSError as error:
         raise InputError(f"--output {parsed.output}: cannot be written: {error.strerror}") from error
-    sys.stderr.writelines(f"{fault}\n" for fault in faults)
+    remark = without_page(parsed.runs)
+    sys.stderr.writelines(f"{line}\n" for line in [*faults, *([remark] if remark else [])])
     sys.stdout.write(f"{written[0]}\n")
     return EXIT_FAILED if faults else EXIT_COMPLETED
 
@@ -259,7 +264,7 @@ def _dashboard_check(parsed: argparse.Namespace) -> int:
 
     found = check(Source(parsed.prometheus))
     sys.stdout.write(f"{found.text}\n")
-    return 1 if found.faults else EXIT_COMPLETED
+    return EXIT_FAILED if found.faults else EXIT_COMPLETED
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from testbed.analysis import pareto
 from testbed.analysis.chart import LEGEND_ENTRIES, legend, new_figure, style, thin, to_svg
 from testbed.analysis.comparison import Comparison
 from testbed.analysis.curves import Curves, curves_of
-from testbed.analysis.groups import SETTING, Group
+from testbed.analysis.groups import SETTING, Group, spoken_kind
 from testbed.analysis.load import Point
 
 PARETO = "time to target over WAN bytes until then"
@@ -32,6 +32,8 @@ _MANY_DECADES = 1e3
 class Figure:
     title: str
     svg: str
+    groups: tuple[Group, ...]
+    """That are in it."""
 
     @property
     def file_name(self) -> str:
@@ -40,24 +42,26 @@ class Figure:
 
 
 def figures(comparison: Comparison) -> tuple[list[Figure], list[str]]:
-    """For each setting those of its two that have a curve, the one whose rows are points, and a line for each run that
-    could not be drawn."""
+    """For each setting on each network those of its two that have a curve, the one whose rows are points, and a line
+    for each run that could not be drawn."""
     runs = [record for group in comparison.groups for record in group.taken]
     found = dict(zip((record.run.path for record in runs), curves_of(runs), strict=True))
-    by_setting: dict[tuple[str, ...], list[Group]] = defaultdict(list)
+    by_setting: dict[str, list[Group]] = defaultdict(list)
     for group in comparison.groups:
-        by_setting[group.setting].append(group)
+        by_setting[_spoken(group)].append(group)
     drawn: list[Figure] = []
     for setting, groups in by_setting.items():
         rows = [(group, [found[record.run.path] for record in group.taken]) for group in groups]
-        drawn += _of_setting(_spoken(setting), rows)
-        drawn += _pareto(_spoken(setting), rows)
+        drawn += _of_setting(setting, rows)
+        drawn += _pareto(setting, rows)
     return drawn, [curves.fault for curves in found.values() if curves.fault]
 
 
-def _spoken(setting: Sequence[str]) -> str:
-    topo, workload, workers, kind = (dict(zip(SETTING, setting, strict=True))[key] for key in SETTING)
-    return f"{topo}, {workload}, {workers} workers ({kind})"
+def _spoken(group: Group) -> str:
+    """Its setting and its network, of which there may be several of one name."""
+    topo, workload, workers, kind = (dict(zip(SETTING, group.setting, strict=True))[key] for key in SETTING)
+    network = f"{topo} {group.network}".rstrip()
+    return f"{network}, {workload}, {workers} workers ({spoken_kind(kind)})"
 
 
 def _of_setting(setting: str, rows: Sequence[tuple[Group, list[Curves]]]) -> Iterator[Figure]:
@@ -79,7 +83,8 @@ def _of_setting(setting: str, rows: Sequence[tuple[Group, list[Curves]]]) -> Ite
             if kind == "log":
                 _log_scale(axes)
             legend(axes)
-            yield Figure(f"{metric} over {over}: {setting}", to_svg(figure))
+            groups = tuple(group for group, _ in rows)
+            yield Figure(f"{metric} over {over}: {setting}", to_svg(figure), groups)
 
 
 def _pareto(setting: str, rows: Sequence[tuple[Group, list[Curves]]]) -> Iterator[Figure]:
@@ -91,7 +96,8 @@ def _pareto(setting: str, rows: Sequence[tuple[Group, list[Curves]]]) -> Iterato
         pareto.draw(axes, found)
         _log_scale(axes)
         legend(axes)
-        yield Figure(f"{PARETO}: {setting}", to_svg(figure))
+        svg = to_svg(figure, {pareto.point_name(one): pareto.spoken(one) for one in found})
+        yield Figure(f"{PARETO}: {setting}", svg, tuple(one.group for one in found))
 
 
 def _after_the_first_byte(curves: Curves) -> list[Point]:
@@ -112,7 +118,7 @@ def _draw(axes: Axes, group: Group, curves: Sequence[Sequence[Point]], kind: str
     if not curves:
         return
     look = group.look
-    plain: dict[str, Any] = {"color": look.color, "linestyle": look.dashes}
+    plain: dict[str, Any] = {"color": look.color, "linestyle": look.dashes, "gid": group.css_class}
     for curve in curves if len(curves) > 1 else ():
         axes.plot(*zip(*thin(curve), strict=True), **plain, linewidth=0.6, alpha=0.5)
     points = thin((len(curves) > 1 and mean_curve(curves, kind)) or curves[0])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from matplotlib.markers import MarkerStyle
 
@@ -27,14 +27,30 @@ _PLOT_COMMANDS = {1: "M", 2: "L", 3: "Q", 4: "C", 79: "Z"}
 """Of matplotlib's path codes."""
 
 
-def comparison_page(comparison: Comparison, figures: list[Figure], faults: list[str], where: Path) -> str:
+class Boxes(Protocol):
+    """What shows and hides parts of the page."""
+
+    def markup(self) -> str: ...
+
+    def style(self, shown: Mapping[str, Iterable[str]]) -> str:
+        """
+        Args:
+            shown: run ids by the class of what is shown of them.
+        """
+
+
+def comparison_page(
+    comparison: Comparison, figures: list[Figure], faults: list[str], where: Path, boxes: Boxes | None = None
+) -> str:
     """The page as HTML, to lie at `where`. The same records give the same bytes."""
     names = headings(comparison)
     rows = [_row(comparison, group) for group in comparison.groups]
     numbers = names[names.index("verdicts") + 1 :]
     nothing = page.note("No run of these can be compared.")
+    classes = [group.css_class for group in comparison.groups]
     sections = [
-        page.table(names, rows, numbers=numbers, kind="lines") if rows else nothing,
+        boxes.markup() if boxes else "",
+        page.table(names, rows, numbers=numbers, kind="lines", css_classes=classes) if rows else nothing,
         *(page.note(remark) for remark in remarks(comparison)),
         *(page.note(fault) for fault in faults),
     ]
@@ -43,10 +59,34 @@ def comparison_page(comparison: Comparison, figures: list[Figure], faults: list[
         f"Comparison of {count} run{'' if count == 1 else 's'}",
         *sections,
         *_drawn(figures),
-        page.section("Runs", page.table(_RUN_HEADINGS, _runs(comparison, where), kind="lines")),
+        page.section("Runs", _runs(comparison, where)),
         *_reasons(comparison),
         page.section("Provenance", *_provenance(comparison)),
+        style=boxes.style(_shown(comparison, figures)) if boxes else "",
     )
+
+
+def _shown(comparison: Comparison, figures: list[Figure]) -> dict[str, list[str]]:
+    """Run ids by class, of rows, figures and lines of the table of runs."""
+    rows = {group.css_class: [record.run_id for record in group.records] for group in comparison.groups}
+    drawn = {
+        _figure_class(number): [run_id for group in figure.groups for run_id in rows[group.css_class]]
+        for number, figure in enumerate(figures)
+    }
+    runs = {_run_class(number): [record.run_id] for number, record in enumerate(_in_order(comparison))}
+    return rows | drawn | runs
+
+
+def _figure_class(number: int) -> str:
+    return f"figure-{number}"
+
+
+def _run_class(number: int) -> str:
+    return f"run-{number}"
+
+
+def _in_order(comparison: Comparison) -> list[Record]:
+    return sorted(comparison.records, key=lambda record: record.run_id)
 
 
 def _row(comparison: Comparison, group: Group) -> list[object]:
@@ -58,7 +98,9 @@ def _drawn(figures: list[Figure]) -> Iterator[str]:
     if not figures:
         yield page.note("None of these runs has a metric over time to draw.")
     else:
-        drawn = "\n".join(page.figure(figure.title, figure.svg) for figure in figures)
+        drawn = "\n".join(
+            page.figure(figure.title, figure.svg, _figure_class(number)) for number, figure in enumerate(figures)
+        )
         yield page.section("Curves", f'<div class="figures">\n{drawn}\n</div>')
         yield page.note(
             "With markers: a row of the table, where it has several runs the mean over them, as far as all of them have"
@@ -83,9 +125,14 @@ def swatch(look: Look) -> str:
     )
 
 
-def _runs(comparison: Comparison, where: Path) -> Iterator[list[object]]:
+def _runs(comparison: Comparison, where: Path) -> str:
+    classes = [_run_class(number) for number in range(len(comparison.records))]
+    return page.table(_RUN_HEADINGS, _run_rows(comparison, where), kind="lines", css_classes=classes)
+
+
+def _run_rows(comparison: Comparison, where: Path) -> Iterator[list[object]]:
     taken = {record.run.path for group in comparison.groups for record in group.taken}
-    for record in sorted(comparison.records, key=lambda record: record.run_id):
+    for record in _in_order(comparison):
         directory, provenance = record.run.path, record.provenance
         there = [name for name in _RAW if (directory / name).exists()]
         raw = " ".join(page.link(name.partition(".")[0], directory, where, name) for name in there)

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from testbed.analysis.tables import aligned
 from testbed.core.reading import printable
 from testbed.core.units import format_rate, format_time
 
@@ -32,10 +33,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         words = f"a client {format_rate(rate)}, the server {format_rate(server)}, {format_time(delay_s)} one way"
         yield f"composed with links {way}: {words}"
     yield ""
-    rows = [_HEADINGS, *(_row(found["kind"], name, rounds) for name in _OF_ALL)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield from aligned([_HEADINGS, *(_row(found["kind"], name, rounds) for name in _OF_ALL)])
     yield ""
     yield "measured: of the run, its clients in sequence; reckoned as made: the same, by what composes the last column"
     yield from (f"warning: {note}" for note in found["notes"])

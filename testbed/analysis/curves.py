@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from testbed.analysis.load import Point, Record
+from testbed.analysis.load import Direction, Point, Record
 from testbed.core.metrics import METRICS
 from testbed.core.reading import is_regular
 
@@ -33,7 +33,7 @@ class Curves:
     """Of one run."""
 
     metric: list[Point] = field(default_factory=list)
-    sent: dict[str, list[Point]] = field(default_factory=lambda: defaultdict(list))
+    sent: dict[Direction, list[Point]] = field(default_factory=lambda: defaultdict(list))
     """Bytes that had left each WAN direction since the first step."""
     fault: str | None = None
 
@@ -121,7 +121,7 @@ def _collected(rows: Iterable[Any], paths: dict[str, Record]) -> dict[str, Curve
             if name == (_metric_name(paths[path]) or name):
                 found[path].metric.append((t_s, value))
         elif link in wan[path]:
-            found[path].sent[f"{source} to {target}"].append((t_s, value))
+            found[path].sent[link, source, target].append((t_s, value))
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from testbed.analysis.changes import asked_over_time, mark
 from testbed.analysis.chart import OKABE_ITO, POINTS_PER_CURVE, draw, legend, new_figure, style, thin, to_svg
-from testbed.analysis.load import Point, Record, is_finite
+from testbed.analysis.load import Direction, Point, Record, is_finite, spoken_directions
 from testbed.core.topology import Link
 
 STACKED_PHASES = ("forward", "backward", "compress", "decompress", "optimizer", "exposed_communication")
@@ -84,26 +84,20 @@ def _mean_phases(events: list[dict[str, Any]]) -> dict[str, float]:
 
 def wan_use(record: Record) -> str | None:
     """Rate of every WAN direction between two samples, and the rate asked."""
-    asked = {
-        (link.name, source): profile.rate_bit_s
-        for link in _wan_links(record)
-        for source, _, profile in link.directions()
-    }
-    named = {
-        (link.name, source): f"{source} to {target}"
-        for link in _wan_links(record)
-        for source, target, _ in link.directions()
-    }
+    sent, wan = record.wan_bytes(), _wan_links(record)
+    asked = {(link.name, source): profile.rate_bit_s for link in wan for source, _, profile in link.directions()}
+    ways = {(link.name, source): (link.name, source, target) for link in wan for source, target, _ in link.directions()}
+    words = spoken_directions([*sent, *ways.values()])
     rates = {
-        direction: [
+        words[direction]: [
             (after[0], (after[1] - before[1]) * 8 / (after[0] - before[0]))
             for before, after in itertools.pairwise(points)
             if after[0] > before[0]
         ]
-        for direction, points in record.wan_bytes().items()
+        for direction, points in sent.items()
     }
-    changed = {named[key]: points for key, points in asked_over_time(record, "rate_bit_s", asked).items()}
-    constant = {named[key]: value for key, value in asked.items()}
+    changed = {words[ways[key]]: points for key, points in asked_over_time(record, "rate_bit_s", asked).items()}
+    constant = {words[ways[key]]: value for key, value in asked.items()}
     return _curves_against_asked(record, rates, {**constant, **changed}, 1e-6, "leaving the link (Mbit/s)")
 
 
@@ -140,11 +134,13 @@ def _sum_of_steps(curves: list[list[Point]]) -> list[Point]:
 
 def lateness(record: Record) -> str | None:
     """How late packets left the delay line, beyond the delay asked."""
-    curves: dict[str, list[Point]] = defaultdict(list)
+    late: dict[Direction, list[Point]] = defaultdict(list)
     for event in record.of_kind("delay_line"):
         if is_finite(event["late_p99_s"]):
-            curves[f"{event['from']} to {event['to']}"].append((event["t_s"], event["late_p99_s"]))
-    return _curves_against_asked(record, dict(sorted(curves.items())), {}, 1e3, "late, 99th percentile (ms)")
+            late[event["name"], event["from"], event["to"]].append((event["t_s"], event["late_p99_s"]))
+    words = spoken_directions(late)
+    curves = {words[direction]: points for direction, points in sorted(late.items())}
+    return _curves_against_asked(record, curves, {}, 1e3, "late, 99th percentile (ms)")
 
 
 def cpu_idle(record: Record) -> str | None:

@@ -5,21 +5,23 @@ The code is part of the configuration: a mean over two versions of a compressor 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import hashlib
-import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from testbed.analysis.asked import NETWORK, asked, differing, show_time, spoken
 from testbed.analysis.intervals import Estimate, estimate
 from testbed.analysis.load import Record, is_finite
 from testbed.analysis.looks import Look, look_of, method_of
-from testbed.core.spec import RunSpec
-from testbed.core.units import format_rate, format_size, format_time
+from testbed.core.units import format_size
 
 BELIEVED = ("valid", "suspect")
+UNKNOWN = "unknown"
+_CLUSTER = "cluster"
+"""The stage that a run on machines that are there begins with; an emulated one has others."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,6 @@ def show_number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def show_time(value: float) -> str:
-    return "0 s" if value == 0 else format_time(value)
-
-
 MEASURES = (
     Measure("metric_best", "best", ("metric", "best"), show_number),
     Measure("time_to_target_s", "to target", ("metric", "time_to_target_s"), show_time),
@@ -55,9 +53,11 @@ MEASURES = (
     Measure("wan_bytes", "WAN bytes", ("bytes", "wire_wan"), format_size),
     Measure("compression_ratio", "ratio", ("compression_ratio",), show_number),
 )
+_OF_METHODS = ("compressor.", "strategy.", "code")
+"""By which rows of one method alone are told apart: another method has other parameters, and files of its own."""
 PROPERTIES = ("topo", "workload", "strategy", "compressor", "workers", "kind")
 SETTING = ("topo", "workload", "workers", "kind")
-"""What runs must share to be drawn into one figure."""
+"""What runs must share to be drawn into one figure, beside the network."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,12 @@ class Group:
     method: str
     look: Look
     differs: str = ""
-    """From others of this method on the same page: "density=0.01"; "" where there is no other."""
+    """From others of this setting on the same page: "steps=20", and from those of its method "density=0.01"; "" where
+    there is no other."""
+    network: str = ""
+    """What sets its network apart from others of this setting: "topo.rtt=10 ms"; unlike ones share no figure."""
+    css_class: str = "row-0"
+    """Its class on a page, which says nothing of its record."""
 
     @property
     def label(self) -> str:
@@ -115,7 +120,25 @@ class Group:
 
 
 def kind_of(record: Record) -> str:
-    return str((record.summary or {}).get("kind") or "emulated")
+    """Emulated, measured or simulated; of a run without a summary what the rest says, and if nothing, `UNKNOWN`."""
+    said = (record.summary or {}).get("kind")
+    if said:
+        return str(said)
+    # runs on a cluster and predictions write none
+    return "emulated" if record.network else _kind_by_events(record)
+
+
+def _kind_by_events(record: Record) -> str:
+    """By the first stage of the run, behind which nothing is read."""
+    with contextlib.suppress(OSError, ValueError):
+        for event in record.run.read_events():
+            if event.get("event") == "schedule":
+                return "measured" if event.get("what") == _CLUSTER else "emulated"
+    return UNKNOWN
+
+
+def spoken_kind(kind: str) -> str:
+    return "of unknown kind" if kind == UNKNOWN else kind
 
 
 def code_of(record: Record) -> str:
@@ -166,65 +189,26 @@ def group_of(records: Sequence[Record], *, take_all: bool = False) -> Group:
 
 
 def _told_apart(groups: Sequence[Group]) -> list[Group]:
-    """With `differs` and the look of each, among the groups of one method in one setting."""
-    alike: dict[tuple[object, ...], list[Group]] = defaultdict(list)
+    """With what sets each apart in its setting, its look and its place."""
+    by_setting: dict[tuple[str, ...], dict[str, list[Group]]] = defaultdict(lambda: defaultdict(list))
     for group in groups:
-        alike[group.setting, group.method].append(group)
-    told = []
-    for found in alike.values():
-        for number, (group, words) in enumerate(zip(found, _differences(found), strict=True)):
-            look = look_of(group.method, number)
-            told.append(dataclasses.replace(group, differs=words, look=look))
+        by_setting[group.setting][group.method].append(group)
+    told: list[Group] = []
+    for by_method in by_setting.values():
+        settings = {id(group): _settings(group) for found in by_method.values() for group in found}
+        of_all = [key for key in differing(settings.values()) if not key.startswith(_OF_METHODS)]
+        network = [key for key in of_all if key in NETWORK]
+        for method, found in by_method.items():
+            of_method = differing(settings[id(group)] for group in found)
+            keys = [*of_method, *(key for key in of_all if key not in of_method)]
+            for number, group in enumerate(found):
+                mine = settings[id(group)]
+                apart = dataclasses.replace(group, differs=spoken(mine, keys), network=spoken(mine, network))
+                told.append(dataclasses.replace(apart, look=look_of(method, number), css_class=f"row-{len(told)}"))
     return told
 
 
-def _differences(groups: Sequence[Group]) -> list[str]:
-    if len(groups) == 1:
-        return [""]
-    settings = [{**asked(g.records[0].spec), "code": code_of(g.records[0])[:6]} for g in groups]
-    keys = [key for key in dict.fromkeys(k for s in settings for k in s) if len({s.get(key) for s in settings}) > 1]
-    if len(keys) > 1:
-        keys = [key for key in keys if key != "topology"] or keys  # the rest says what is different about it
-    # the compressor's name stands before them
-    return [" ".join(f"{k.removeprefix('compressor.')}={found.get(k, '-')}" for k in keys) for found in settings]
-
-
-_PLAIN = (
-    *("steps", "epochs", "batch_size", "evaluate_every", "target", "scale", "runtime", "shaper", "tcp", "capture"),
-    *("timeout_s", "data_hash", "start_hash"),
-)
-
-
-def asked(spec: RunSpec | None) -> dict[str, str]:
-    """What was asked of a run, as short text, by the names in which a user asks; the seed left out."""
-    if spec is None:
-        return {}
-    found: dict[str, str] = {}
-    for part in ("compressor", "strategy", "transform", "workload", "device"):
-        found |= {f"{part}.{key}": _short(value) for key, value in getattr(spec, part).params.items()}
-    found |= {name: _short(getattr(spec, name)) for name in _PLAIN}
-    found |= {"transform": spec.transform.name}
-    found |= {"device": spec.device.name, "dilation": "auto" if spec.auto_dilation else f"{spec.dilation:g}"}
-    found |= {name: _digest(getattr(spec, name)) for name in ("events", "background", "topology")}
-    wan = [profile for link in spec.topology.wan_links for _, _, profile in link.directions()]
-    found["topo.rate"] = _all_of(format_rate(profile.rate_bit_s) for profile in wan)
-    found["topo.rtt"] = _all_of(show_time(link.rtt_s) for link in spec.topology.wan_links)
-    found["topo.loss"] = _all_of(f"{100 * profile.loss_ratio:g}%" for profile in wan)
-    return found
-
-
-def _short(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text if len(text) <= 24 else f"{text[:16]}…{hashlib.sha256(text.encode()).hexdigest()[:6]}"
-
-
-def _digest(value: Any) -> str:
-    if not value:
-        return "none"
-    data = [dataclasses.asdict(item) for item in value] if isinstance(value, tuple) else dataclasses.asdict(value)
-    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:6]
-
-
-def _all_of(texts: Iterable[str]) -> str:
-    found = list(dict.fromkeys(texts))
-    return ", ".join(found) if len(found) <= 3 else f"{found[0]}, … ({len(found)})"
+def _settings(group: Group) -> dict[str, str]:
+    """Nothing where the spec cannot be read."""
+    record = group.records[0]
+    return {**asked(record.spec), "code": code_of(record)[:6]} if record.spec else {}

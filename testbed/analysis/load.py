@@ -8,7 +8,8 @@ import functools
 import os
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -21,11 +22,23 @@ from testbed.core.spec import RunSpec
 
 Point = tuple[float, float]
 """(t_s, value)."""
+Direction = tuple[str, str, str]
+"""(link, from, to): between two places there may be several links."""
 
 
 def is_finite(value: object) -> TypeGuard[float]:
     # by comparing: an integer of hundreds of digits is no float
     return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+
+
+def spoken_directions(directions: Iterable[Direction]) -> dict[Direction, str]:
+    """As "a to b", with the link's name where several lead there."""
+    found = list(dict.fromkeys(directions))
+    counts = Counter((source, target) for _, source, target in found)
+    return {
+        (link, source, target): f"{source} to {target}" + (f" ({link})" if counts[source, target] > 1 else "")
+        for link, source, target in found
+    }
 
 
 @dataclass(frozen=True)
@@ -86,12 +99,13 @@ class Record:
         points = [(event["t_s"], event["value"]) for event in found if event["rank"] == first_rank]
         return [(t_s, value) for t_s, value in points if is_finite(value)]
 
-    def wan_bytes(self) -> dict[str, list[Point]]:
-        """Bytes that had left each WAN direction, by "from to to", from the first step on."""
-        directions: dict[str, list[Point]] = defaultdict(list)
+    def wan_bytes(self) -> dict[Direction, list[Point]]:
+        """Bytes that had left each WAN direction, from the first step on."""
+        directions: dict[Direction, list[Point]] = defaultdict(list)
         for event in self.of_kind("link"):
             if event["wan"] and event["t_s"] >= 0 and is_finite(event["wire_bytes"]):
-                directions[f"{event['from']} to {event['to']}"].append((event["t_s"], event["wire_bytes"]))
+                direction = event["name"], event["from"], event["to"]
+                directions[direction].append((event["t_s"], event["wire_bytes"]))
         return dict(sorted(directions.items()))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
+from testbed.analysis.tables import aligned
+from testbed.core.reading import printable
 from testbed.core.units import format_rate, format_size, format_time
 
 MOST_FLOWS = 12
@@ -12,25 +14,25 @@ MOST_FLOWS = 12
 
 
 def text(found: dict[str, Any]) -> str:
-    return "\n".join(_printable(line) for line in _lines(found))
+    return "\n".join(printable(line) for line in _lines(found))
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
     size = format_size(found["most_bytes"] or 0)
     yield f"{found['run_id']}: capture={found['mode']}, {found['snaplen_bytes']} bytes a frame, {size} a file at most"
     yield ""
-    yield from _table(_TOTAL_HEADINGS, [_totals(direction) for direction in found["directions"]])
+    yield from aligned([_TOTAL_HEADINGS, *(_totals(direction) for direction in found["directions"])])
     yield ""
     yield "bursts"
-    yield from _table(_BURST_HEADINGS, [_bursts(direction) for direction in found["directions"]])
+    yield from aligned([_BURST_HEADINGS, *(_bursts(direction) for direction in found["directions"])])
     yield ""
     yield "bytes from step 1 on, by the capture and by the queue's counter"
-    yield from _table(_COUNTER_HEADINGS, [_counters(direction) for direction in found["directions"]])
+    yield from aligned([_COUNTER_HEADINGS, *(_counters(direction) for direction in found["directions"])])
     for direction in found["directions"]:
         yield ""
         yield f"flows of {_name(direction)}"
         shown = direction["flows"][:MOST_FLOWS]
-        yield from _table(_FLOW_HEADINGS, [_flow(flow, found["addresses"]) for flow in shown])
+        yield from aligned([_FLOW_HEADINGS, *(_flow(flow, found["addresses"]) for flow in shown)])
         if len(direction["flows"]) > len(shown):
             yield f"and {len(direction['flows']) - len(shown)} smaller ones (all with --json)"
     yield ""
@@ -108,15 +110,3 @@ def _flow(flow: dict[str, Any], names: dict[str, str]) -> tuple[str, ...]:
 
 def _name(direction: dict[str, Any]) -> str:
     return f"{direction['link']} {direction['from']}->{direction['to']}"
-
-
-def _table(headings: Sequence[str], rows: list[tuple[str, ...]]) -> Iterator[str]:
-    cells = [tuple(headings), *rows]
-    widths = [max(len(row[index]) for row in cells) for index in range(len(headings))]
-    for row in cells:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _printable(line: str) -> str:
-    """A record's text must not steer the terminal."""
-    return "".join(character if character.isprintable() else "?" for character in line)

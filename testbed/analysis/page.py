@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -95,9 +96,9 @@ def named(picture: str, name: object, more: object) -> Html:
     return Html(f'<span class="name">{picture}{text(name)}</span> {text(more)}')
 
 
-def figure(title: str, svg: str) -> str:
-    """`svg` is an element of `chart.to_svg`, which escapes what it shows."""
-    return f"<figure><h3>{text(title)}</h3>\n{svg}</figure>"
+def figure(title: str, svg: str, css_class: str) -> str:
+    """`svg` is an element of `chart.to_svg`, which escapes what it shows; the class is ours."""
+    return f'<figure class="{css_class}"><h3>{text(title)}</h3>\n{svg}</figure>'
 
 
 def wide_figure(svg: str) -> str:
@@ -106,17 +107,24 @@ def wide_figure(svg: str) -> str:
 
 
 def table(
-    headings: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = (), kind: str = "text"
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    numbers: Iterable[str] = (),
+    kind: str = "text",
+    css_classes: Sequence[str] = (),
 ) -> str:
     """
     Args:
         numbers: headings of the columns that are aligned to the right.
         kind: "lines" for rows of short cells, of which only the first is ever broken.
+        css_classes: of the rows, in their order; ours.
     """
     right = set(numbers)
     classes = [' class="number"' if heading in right else "" for heading in headings]
     head = _cells("th", headings, classes)
-    body = "".join(f"<tr>{_cells('td', row, classes)}</tr>\n" for row in rows)
+    opened = itertools.chain((f'<tr class="{name}">' for name in css_classes), itertools.repeat("<tr>"))
+    body = "".join(f"{begin}{_cells('td', row, classes)}</tr>\n" for row, begin in zip(rows, opened, strict=False))
     parts = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>"
     return f'<div class="wide"><table class="{kind}">\n{parts}\n</table></div>'
 

@@ -8,11 +8,13 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from testbed.analysis.asked import show_time
 from testbed.analysis.curves import Curves
 from testbed.analysis.groups import MEASURES, Group, seed_of
 from testbed.analysis.intervals import estimate
 from testbed.analysis.load import Point
 from testbed.core.fronts import front
+from testbed.core.units import format_size
 
 _TO_TARGET = next(measure for measure in MEASURES if measure.key == "time_to_target_s")
 LEAST_ROWS = 2
@@ -56,6 +58,17 @@ def _reached(group: Group, curves: Sequence[Curves]) -> Reached | None:
     return Reached(group, tuple(runs), (sent_mean.mean, seconds_mean.mean))
 
 
+def point_name(one: Reached) -> str:
+    return f"{one.group.css_class} point"
+
+
+def spoken(one: Reached) -> str:
+    """For who points at it."""
+    sent_bytes, seconds = one.mean
+    runs = f", mean of {len(one.runs)} runs" if len(one.runs) > 1 else ""
+    return f"{one.group.label}: {show_time(seconds)}, {format_size(round(sent_bytes))}{runs}"
+
+
 def draw(axes: Axes, found: Sequence[Reached]) -> None:
     """In MB and seconds; runs as dots where a row has several, its mean with the marker of its method."""
     edge = front([one.mean for one in found])
@@ -65,8 +78,9 @@ def draw(axes: Axes, found: Sequence[Reached]) -> None:
     for one in found:
         look = one.group.look
         for sent, seconds in one.runs if len(one.runs) > 1 else ():
-            axes.plot(1e-6 * sent, seconds, ".", color=look.color, markersize=3, alpha=0.6)
+            axes.plot(1e-6 * sent, seconds, ".", color=look.color, markersize=3, alpha=0.6, gid=one.group.css_class)
         marks: dict[str, Any] = {"marker": look.marker, "color": look.color, "linestyle": "none", "markersize": 7}
+        marks["gid"] = point_name(one)
         label = one.group.label + (" (front)" if one.mean in edge else "")
         sent_mb, seconds = 1e-6 * one.mean[0], one.mean[1]
         axes.plot(sent_mb, seconds, label=label, markeredgecolor="#1a1a1a", markeredgewidth=0.6, **marks)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from testbed.analysis import changes, figures, page
+from testbed.analysis import changes, figures, link_tables, page
+from testbed.analysis.groups import UNKNOWN, kind_of
+from testbed.analysis.link_tables import shown
 from testbed.analysis.load import Record
-from testbed.core.units import format_rate, format_size, format_time
+from testbed.core.units import format_size, format_time
 
 NOTHING = "The record holds nothing to draw here."
 
@@ -16,7 +18,6 @@ def run_report(record: Record) -> tuple[str, list[str]]:
     """The page as HTML, and a line for each figure that could not be drawn. The same record gives the same bytes."""
     summary = record.summary or {}
     reasons = summary.get("reasons") or ([] if summary else ["the run wrote no summary"])
-    kind = summary.get("kind") or "emulated"
     svgs, undrawn = figures.draw_all(record)
     drawn = [
         page.section(title, page.wide_figure(svg) if svg else page.note(undrawn.get(title, NOTHING)))
@@ -25,7 +26,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
     html = page.document(
         record.run_id,
         page.verdict(summary.get("verdict"), summary.get("status"), reasons, summary.get("unknowns") or ()),
-        page.note(f"All figures and tables: {kind}. Times are {kind} seconds since step 1 unless they say wall."),
+        page.note(_of_kind(kind_of(record))),
         _raw_data(record),
         page.section("Summary", page.table(("", "value"), _summary_rows(summary))),
         *drawn,
@@ -37,11 +38,17 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         *_far_keys(record),
         *_transforms(record),
         *_frozen(record),
-        page.section("Links", page.table(_LINK_HEADINGS, _link_rows(record)), _remarks(record)),
-        page.section("Measurements of the links", page.table(_STAGE_HEADINGS, _stage_rows(record))),
+        page.section("Links", *link_tables.links(record)),
+        page.section("Measurements of the links", link_tables.measurements(record)),
         page.section("Provenance", page.table(("", "value"), _flat(record.provenance, depth=1)), *_details(record)),
     )
     return html, [f"{title}: {fault}" for title, fault in undrawn.items()]
+
+
+def _of_kind(kind: str) -> str:
+    if kind == UNKNOWN:
+        return "Of which kind the figures and tables are, the record does not say. Times are seconds since step 1."
+    return f"All figures and tables: {kind}. Times are {kind} seconds since step 1 unless they say wall."
 
 
 def _raw_data(record: Record) -> str:
@@ -78,9 +85,9 @@ def _tuning(record: Record) -> Iterator[str]:
                 note.get("step"),
                 note.get("what"),
                 note.get("trial"),
-                _shown(format_size, note.get("size_bytes")),
+                shown(format_size, note.get("size_bytes")),
                 note.get("buckets"),
-                _shown(format_time, note.get("step_s")),
+                shown(format_time, note.get("step_s")),
             )
             for note in notes
         )
@@ -110,11 +117,11 @@ def _mixing(record: Record) -> Iterator[str]:
         gap = note.get("spectral_gap")
         remark = (
             f"Graph {note.get('graph')}: {note.get('edges')} edges, {note.get('wan_edges')} of them between regions;"
-            f" at most {note.get('most_neighbours')} neighbours; spectral gap {_shown('{:.4f}'.format, gap)};"
+            f" at most {note.get('most_neighbours')} neighbours; spectral gap {shown('{:.4f}'.format, gap)};"
             f" consensus step size {note.get('consensus_step_size')}."
         )
         last = record.of_kind("consensus")
-        rows = [(one.get("rank"), _shown("{:.2e}".format, one.get("distance"))) for one in last]
+        rows = [(one.get("rank"), shown("{:.2e}".format, one.get("distance"))) for one in last]
         table = page.table(("rank", "distance from the mean, over its norm"), rows)
         yield page.section("Replicas and their neighbours", page.note(remark), table)
 
@@ -132,14 +139,12 @@ def _far_keys(record: Record) -> Iterator[str]:
     for note in texts:
         beside = compared.get(note.get("text"), {})
         trips = f"{note.get('round_trips')} + {note.get('round_trips_ahead')} ahead"
-        shares = [
-            _shown("{:.3f}".format, beside.get(name)) for name in ("token_match", "mass_recall", "relative_error")
-        ]
+        shares = [shown("{:.3f}".format, beside.get(name)) for name in ("token_match", "mass_recall", "relative_error")]
         answers = f"{note.get('right')} of {note.get('questions')}"
         sizes = [
-            _shown(format_size, note.get(name)) for name in ("set_up_bytes", "up_bytes", "down_bytes", "near_bytes")
+            shown(format_size, note.get(name)) for name in ("set_up_bytes", "up_bytes", "down_bytes", "near_bytes")
         ]
-        times = [_shown(format_time, note.get(name)) for name in ("first_token_s", "token_s")]
+        times = [shown(format_time, note.get(name)) for name in ("first_token_s", "token_s")]
         rows.append((note.get("text"), note.get("tokens"), *sizes, trips, *times, answers, *shares))
     headings = ("text", "bytes decoded", "set up", "up", "down", "near", "round trips", "to the first", "to each other")
     judged = ("answers right", "same byte found", "attention on what came", "error of attention")
@@ -196,10 +201,6 @@ def _hit_ratio(record: Record, epoch: int) -> str | None:
     return f"{found / total:.1%}" if total else None
 
 
-def _shown(convert: Callable[[float], str], value: Any) -> str | None:
-    return None if value is None else convert(value)
-
-
 def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, object]]:
     for key, value in summary.items():
         if key in ("links", "reasons", "unknowns"):
@@ -223,69 +224,6 @@ def _in_unit(key: str, value: Any) -> object:
 
 _FOUND = ("whole", "part")
 """What a rank found of a sample."""
-_LINK_HEADINGS = (
-    "link",
-    "from",
-    "to",
-    "WAN",
-    "rate asked",
-    "read back",
-    "measured",
-    "RTT asked",
-    "measured",
-    "loss asked",
-    "measured",
-    "sent",
-)
-
-
-def _link_rows(record: Record) -> Iterator[tuple[object, ...]]:
-    sent = {_direction(link): link.get("wire_bytes") for link in (record.summary or {}).get("links") or ()}
-    for link in record.network.get("links") or ():
-        asked, read_back, measured = (link.get(key) or {} for key in ("asked", "read_back", "measured"))
-        yield (
-            link.get("name"),
-            link.get("from"),
-            link.get("to"),
-            "yes" if link.get("wan") else "no",
-            _shown(format_rate, asked.get("rate_bit_s")),
-            _shown(format_rate, read_back.get("rate_bit_s")),
-            _shown(format_rate, measured.get("rate_bit_s")),
-            _shown(format_time, asked.get("rtt_s")),
-            _shown(format_time, measured.get("rtt_s")),
-            _shown(_percent, asked.get("loss_ratio")),
-            _shown(_percent, measured.get("loss_ratio")),
-            _shown(format_size, sent.get(_direction(link))),
-        )
-
-
-_STAGE_HEADINGS = ("link", "from", "to", "stage", "rate", "RTT, median", "RTT, 99th percentile", "probes")
-
-
-def _stage_rows(record: Record) -> Iterator[tuple[object, ...]]:
-    for link in record.network.get("links") or ():
-        for found in link.get("measurements") or ():
-            yield (
-                *_direction(link),
-                found.get("stage"),
-                _shown(format_rate, found.get("rate_bit_s")),
-                _shown(format_time, found.get("rtt_s")),
-                _shown(format_time, found.get("rtt_max_s")),
-                found.get("probes"),
-            )
-
-
-def _direction(link: dict[str, Any]) -> tuple[object, ...]:
-    return link.get("name"), link.get("from"), link.get("to")
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * ratio:.3g} %"
-
-
-def _remarks(record: Record) -> str:
-    shaper, tcp = record.network.get("shaper"), record.network.get("tcp")
-    return page.note(f"Shaper: {shaper or 'unknown'}. TCP profile: {tcp or 'unknown'}.")
 
 
 def _flat(data: dict[str, Any], depth: int) -> Iterator[tuple[str, object]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.analysis.comparison import INTERVAL, MISSING, PARTIAL, spoken_estimate
-from testbed.analysis.groups import BELIEVED, MEASURES, Group, Measure, group_of, verdict_of
+from testbed.analysis.groups import BELIEVED, MEASURES, Group, Measure, group_of, kind_of, spoken_kind, verdict_of
 from testbed.analysis.intervals import Estimate
 from testbed.analysis.load import Record, load
 from testbed.analysis.tables import aligned, interval
@@ -146,7 +146,9 @@ def _spoken(row: Row, measure: Measure) -> str:
 
 def remarks(sweep: Sweep) -> list[str]:
     """What stands under the table."""
-    found = [f"{', '.join(f'{key} {value}' for key, value in sweep.common.items())}."] if sweep.common else []
+    found = [_spoken_kinds(sweep.records)] if sweep.records else []
+    if sweep.common:
+        found.append(f"{', '.join(f'{key} {value}' for key, value in sweep.common.items())}.")
     if any(len(row.seeds) > 1 for row in sweep.rows):
         found.append(f"Mean ± half the {INTERVAL}; one seed has no interval.")
     partial = [row for row in sweep.rows for one in MEASURES if (v := row.value(one)) and v.runs < len(row.run_ids)]
@@ -155,6 +157,13 @@ def remarks(sweep: Sweep) -> list[str]:
     if any(outcome not in BELIEVED for row in sweep.rows for outcome in row.outcomes):
         found.append("Runs that are invalid, failed or not made give no value.")
     return found
+
+
+def _spoken_kinds(records: Sequence[Record]) -> str:
+    counts = sorted(Counter(spoken_kind(kind_of(record)) for record in records).items())
+    if len(counts) == 1:
+        return f"All runs are {counts[0][0]}."
+    return f"Of the runs {', '.join(f'{count} are {kind}' for kind, count in counts)}."
 
 
 def to_json(sweep: Sweep) -> dict[str, Any]:
@@ -179,8 +188,10 @@ def _outcomes(sweep: Sweep) -> list[str]:
 def _object(row: Row) -> dict[str, Any]:
     values = {measure.key: interval(row.value(measure)) for measure in MEASURES}
     name = row.group.metric_name if row.group else None
-    told = {"metric_name": name, "seeds": row.seeds, "outcomes": dict(row.outcomes), "run_ids": row.run_ids}
-    return {"axes": dict(row.values), **told, "values": values}
+    kinds = sorted({kind_of(record) for record in row.group.records}) if row.group else []
+    kind = ", ".join(kinds) or None
+    told = {"kind": kind, "metric_name": name, "seeds": row.seeds, "outcomes": dict(row.outcomes)}
+    return {"axes": dict(row.values), **told, "run_ids": row.run_ids, "values": values}
 
 
 def to_csv(sweep: Sweep) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.analysis import sweep as of_sweep
+from testbed.analysis.axis_boxes import AxisBoxes
 from testbed.analysis.chart import standalone
 from testbed.analysis.comparison import compare
 from testbed.analysis.comparison_figures import PARETO, Figure, figures
@@ -28,7 +29,7 @@ def command(question: Mapping[str, Any], runs_root: Path, output: Path) -> str:
     text = of_sweep.text(found)
     comparison = compare(found.records)
     drawn, faults = figures(comparison)
-    page = comparison_page(comparison, drawn, faults, output / "report.html")
+    page = comparison_page(comparison, drawn, faults, output / "report.html", AxisBoxes.of(found))
     written = {"table.txt": f"{text}\n", "results.csv": of_sweep.to_csv(found), "report.html": page}
     points = {f"{figure.file_name}.svg": standalone(figure.svg) for figure in drawn if _is_pareto(figure)}
     try:

@@ -7,8 +7,9 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+from testbed.analysis.asked import asked
 from testbed.analysis.comparison import INTERVAL, Comparison, cells, headings, remarks
-from testbed.analysis.groups import MEASURES, PROPERTIES, Group, asked, code_of, verdict_of
+from testbed.analysis.groups import MEASURES, PROPERTIES, Group, code_of, verdict_of
 from testbed.analysis.intervals import Estimate
 from testbed.core.reading import printable, spreadsheet_safe
 from testbed.core.records import VERDICTS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,12 @@ from testbed.analysis.preview.excuses import excuse_of
 from testbed.analysis.preview.opened import Opened, open_dashboard
 from testbed.analysis.preview.panels import Board, markup
 from testbed.analysis.preview.source import QueryError, Source
-from testbed.core.errors import InputError
+from testbed.core.errors import InputError, raise_input_faults
+from testbed.core.reading import read_object
 
 DASHBOARDS = Path(__file__).resolve().parents[3] / "dashboards" / "grafana"
 _MOST_RUN_PAGES = 12
+_NEEDED = ("uid", "title", "panels", "templating", "time")
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,16 @@ def read_dashboards(folder: Path = DASHBOARDS) -> list[dict[str, Any]]:
     """Raises:
     InputError: no dashboards there, or one that is none.
     """
-    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    found, faults = [], []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.append(read_object(path))
+        except (OSError, ValueError) as error:
+            faults.append(f"{path}: is no dashboard: {error}")
+            continue
+        if lacking := [key for key in _NEEDED if key not in found[-1]]:
+            faults.append(f"{path}: is no dashboard: has no {', '.join(lacking)}")
+    raise_input_faults(faults)
     if not found:
         raise InputError(f"{folder}: no dashboards (*.json) there")
     return found
@@ -56,13 +66,21 @@ def preview(
     links = {run: one.file_name for one in pages if _is_of_one_run(one.opened.dashboard) for run in _runs(one.opened)}
     output.mkdir(parents=True, exist_ok=True)
     written, faults = [output / "index.html"], []
-    written[0].write_text(_index(pages), encoding="utf-8")
+    written[0].write_text(_index(pages, without_page(runs)), encoding="utf-8")
     for one in pages:
         text, wrong = _page(one, pages, links)
         faults += wrong
         written.append(output / one.file_name)
         written[-1].write_text(text, encoding="utf-8")
     return written, faults
+
+
+def without_page(runs: Sequence[str]) -> str | None:
+    """Which of the runs that were asked for have no page of their own, in words."""
+    left = runs[_MOST_RUN_PAGES:]
+    if not left:
+        return None
+    return f"Only the first {_MOST_RUN_PAGES} runs have a page of their own; without one: {', '.join(left)}."
 
 
 def _pages(dashboard: dict[str, Any], source: Source, runs: Sequence[str]) -> list[Page]:
@@ -135,7 +153,7 @@ def _navigation(pages: Sequence[Page], current: Page | None) -> str:
     return f"<nav>{''.join(items)}</nav>"
 
 
-def _index(pages: Sequence[Page]) -> str:
+def _index(pages: Sequence[Page], remark: str | None) -> str:
     rows = [
         (
             page.Html(f'<a href="{page.text(one.file_name)}">{page.text(one.title)}</a>'),
@@ -145,6 +163,6 @@ def _index(pages: Sequence[Page]) -> str:
         for one in pages
     ]
     made = page.note(f"Made from what {pages[0].opened.source.url} held. longhaul dashboard makes them anew.")
-    return page.document(
-        "Longhaul: dashboards", page.table(("dashboard", "answers", "shows"), rows), made, style=layout.STYLE
-    )
+    table = page.table(("dashboard", "answers", "shows"), rows)
+    said = page.note(remark) if remark else ""
+    return page.document("Longhaul: dashboards", table, said, made, style=layout.STYLE)

@@ -10,8 +10,10 @@ from typing import Any
 from testbed.core.spec import RunSpec
 from testbed.core.units import format_rate, format_time
 
+_NOT_MODELLED = ("jitter_s", "duplicate_ratio", "reorder_ratio")
+"""Of links. Calibrations that do not tell of them were made on networks without."""
 _TRAITS = ("strategy", "compressor", "collective", "workload", "tcp")
-_NUMBERS = ("workers", "regions", "slowest_bit_s", "farthest_rtt_s", "loss_ratio")
+_NUMBERS = ("workers", "regions", "slowest_bit_s", "farthest_rtt_s", "loss_ratio", *_NOT_MODELLED)
 
 
 def traits(spec: RunSpec) -> dict[str, Any]:
@@ -27,7 +29,7 @@ def traits(spec: RunSpec) -> dict[str, Any]:
         "regions": len({node.region for node in spec.topology.nodes}),
         "slowest_bit_s": min((p.rate_bit_s for p in profiles), default=0.0),
         "farthest_rtt_s": spec.topology.farthest_rtt_s,
-        "loss_ratio": max((p.loss_ratio for p in profiles), default=0.0),
+        **{key: max((getattr(p, key) for p in profiles), default=0.0) for key in ("loss_ratio", *_NOT_MODELLED)},
     }
 
 
@@ -56,7 +58,8 @@ class Validation:
             if asked[key] not in known:
                 yield f"{key} {asked[key]} (validated: {', '.join(known)})"
         for key in _NUMBERS:
-            low, high = min(one[key] for one in self.traits), max(one[key] for one in self.traits)
+            values = [one.get(key, 0.0) if key in _NOT_MODELLED else one[key] for one in self.traits]
+            low, high = min(values), max(values)
             if not low * (1 - 1e-9) <= asked[key] <= high * (1 + 1e-9):
                 words = key.removesuffix("_bit_s").removesuffix("_s").removesuffix("_ratio").replace("_", " ")
                 yield f"{words} {_spoken(key, asked[key])} (validated: {_spoken(key, low)} to {_spoken(key, high)})"
@@ -99,4 +102,6 @@ class Standing:
 def _spoken(key: str, value: float) -> str:
     if key.endswith("_bit_s"):
         return format_rate(value)
-    return format_time(value) if key.endswith("_s") else f"{value:g}"
+    if key.endswith("_s"):
+        return format_time(value) if value else "0 s"
+    return f"{value:g}"

@@ -20,7 +20,8 @@ _LEFT = ("settings", "verdicts", "runs")
 def trials_table(content: Mapping[str, Any]) -> RenderableType:
     """Those that reached the target, the best first; several that no other beats where both count."""
     rows = [row for row in content["trials"] if row["reached"]]
-    heading = f"{content['name']}: {len(rows)} of {len(content['trials'])} trials reached the target"
+    # a trial makes no runs of another kind
+    heading = f"{content['name']}: {len(rows)} of {len(content['trials'])} trials reached the target (emulated)"
     if not rows:
         return Text(heading, style="bold")
     table = Table(box=box.SIMPLE)

@@ -26,11 +26,13 @@ def variant(source: RunDir, root: Path, number: int, *, events: bool = True, **c
     """A run like `source`.
 
     Args:
-        changes: `compressor`, `density`, `strategy`, `seed`, `topo`, `code_hash`; others go into the summary.
+        changes: `compressor`, `density`, `strategy`, `seed`, `topo`, `code_hash`, `steps`, `rtt_s`, `jitter_s`; others
+            go into the summary.
     """
     names = {"topo": "wan", "strategy": "ddp", "compressor": "topk"}
     topo, strategy, compressor = (str(changes.pop(key, default)) for key, default in names.items())
     seed, density, code = changes.pop("seed", 0), changes.pop("density", 0.01), changes.pop("code_hash", "feed")
+    steps, rtt_s, jitter_s = (changes.pop(key, None) for key in ("steps", "rtt_s", "jitter_s"))
     run = RunDir(root / f"20250102T{number:06d}Z-{topo}-{strategy}-{number:08x}")
     run.path.mkdir(parents=True)
     for file in (source.network, source.samples, *([source.events] if events else [])):
@@ -40,6 +42,11 @@ def variant(source: RunDir, root: Path, number: int, *, events: bool = True, **c
     spec["topology"]["name"] = topo
     spec["strategy"]["name"] = strategy
     spec["compressor"] |= {"name": compressor, "params": {"density": density}}
+    spec["steps"] = spec["steps"] if steps is None else steps
+    for link in (link for link in spec["topology"]["links"] if link["wan"]):
+        for way in ("forward", "backward"):
+            link[way]["delay_s"] = link[way]["delay_s"] if rtt_s is None else rtt_s / 2
+            link[way]["jitter_s"] = jitter_s or 0.0
     write_json(run.spec, spec)
     write_json(run.provenance, json.loads(source.provenance.read_text()) | {"code_hash": code})
     words = {"topo": topo, "strategy": strategy, "compressor": compressor, "workload": "digits", "workers": 4}

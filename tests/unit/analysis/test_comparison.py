@@ -13,9 +13,10 @@ import pytest
 from testbed.analysis import tables
 from testbed.analysis.__main__ import main
 from testbed.analysis.comparison import Comparison, compare, spoken_value
-from testbed.analysis.groups import MEASURES
+from testbed.analysis.groups import MEASURES, kind_of
 from testbed.analysis.load import load
 from testbed.core.rundir import RunDir
+from testbed.orchestrator.observation.fidelity import CLUSTER
 from tests.unit.analysis.compared import template, variant
 
 HOSTILE = "=<b>\x1b[31m&_%$\\"
@@ -61,6 +62,64 @@ def test_what_sets_rows_of_one_method_apart_is_said(source: RunDir, tmp_path: Pa
         ("wan", "torch_ddp topk"),
         ("other", "topk"),
     }
+
+
+def test_what_sets_rows_of_several_methods_apart_is_said(source: RunDir, tmp_path: Path) -> None:
+    runs = [
+        variant(source, tmp_path, 1, compressor="none", steps=20, rtt_s=0.01),
+        variant(source, tmp_path, 2, steps=500, rtt_s=0.2),
+        variant(source, tmp_path, 3, steps=500, rtt_s=0.2, density=0.1),
+        variant(source, tmp_path, 4, steps=500, rtt_s=0.2, code_hash="0dd5", compressor="int8"),
+    ]
+    comparison = compared(runs)
+    assert [group.label for group in comparison.groups] == [
+        "none steps=20 topo.rtt=10 ms",
+        "int8 steps=500 topo.rtt=200 ms",
+        "topk density=0.01 steps=500 topo.rtt=200 ms",
+        "topk density=0.1 steps=500 topo.rtt=200 ms",
+    ]
+    assert "topk density=0.1 steps=500 topo.rtt=200 ms" in tables.text(comparison)
+
+
+def test_networks_that_are_unlike_in_what_is_not_named_are_told_apart(source: RunDir, tmp_path: Path) -> None:
+    runs = [
+        variant(source, tmp_path, 1, compressor="none", steps=20),
+        variant(source, tmp_path, 2, steps=500, jitter_s=0.001),
+    ]
+    labels = [group.label for group in compared(runs).groups]
+    assert all(" topology=" in label for label in labels) and "steps=500" in labels[1]
+
+
+def test_a_run_without_a_readable_spec_tells_others_nothing_apart(source: RunDir, tmp_path: Path) -> None:
+    runs = [variant(source, tmp_path, 1), variant(source, tmp_path, 2, compressor="none")]
+    runs[0].spec.write_text("{}")
+    assert [group.label for group in compared(runs).groups] == ["none", runs[0].run_id]
+
+
+def without_summary(run: RunDir, *events: dict[str, Any]) -> str:
+    for file in (run.summary, run.network, run.samples):
+        file.unlink(missing_ok=True)
+    run.events.write_text("".join(json.dumps({"t_s": -1.0, "detail": "", **event}) + "\n" for event in events))
+    return kind_of(load(run.path))
+
+
+def test_the_kind_of_an_unfinished_run_is_what_its_record_says(source: RunDir, tmp_path: Path) -> None:
+    one = variant(source, tmp_path, 1, kind="simulated")
+    assert kind_of(load(one.path)) == "simulated"
+    one.summary.unlink()
+    assert kind_of(load(one.path)) == "emulated", "it has a network.json"
+    stage = {"event": "schedule", "what": "network"}
+    assert without_summary(one, stage) == "emulated"
+    assert without_summary(one, stage | {"what": CLUSTER}, stage | {"what": "go"}) == "measured"
+    assert without_summary(one) == "unknown"
+
+
+def test_no_events_are_read_for_a_kind_that_a_summary_says(source: RunDir, tmp_path: Path) -> None:
+    one = variant(source, tmp_path, 1)
+    record = load(one.path)
+    one.events.unlink()
+    one.events.mkdir()
+    assert kind_of(record) == "emulated" and "events" not in vars(record)
 
 
 def test_what_may_not_be_believed_is_left_out_and_said(source: RunDir, tmp_path: Path) -> None:

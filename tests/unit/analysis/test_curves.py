@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -10,10 +11,13 @@ import pytest
 
 from testbed.analysis import curves as curves_module
 from testbed.analysis.comparison import compare
-from testbed.analysis.comparison_figures import figures, mean_curve
+from testbed.analysis.comparison_figures import PARETO, figures, mean_curve
 from testbed.analysis.curves import curves_of, from_events
+from testbed.analysis.figures import draw_all
 from testbed.analysis.load import load
-from testbed.core.rundir import RunDir
+from testbed.analysis.parquet import write_parquet
+from testbed.analysis.samples import series_of
+from testbed.core.rundir import RunDir, write_json
 from tests.unit.analysis.compared import template, variant
 
 
@@ -37,6 +41,38 @@ def test_samples_and_events_say_the_same(source: RunDir, tmp_path: Path) -> None
     # 4500 B/s over both directions
     assert [x for x, _ in found.metric_over_wan_bytes()] == pytest.approx([90e3, 180e3, 270e3])
     assert found.metric_over_wan_bytes() == told.metric_over_wan_bytes()
+
+
+def with_a_second_link(run: RunDir) -> RunDir:
+    """Between the same places, over which a tenth goes."""
+    spec = json.loads(run.spec.read_text())
+    (link,) = (link for link in spec["topology"]["links"] if link["wan"])
+    spec["topology"]["links"].append({**link, "name": "second"})
+    write_json(run.spec, spec)
+    events = [json.loads(line) for line in run.events.read_text().splitlines()]
+    second = [
+        {**event, "name": "second", "wire_bytes": event["wire_bytes"] / 10}
+        for event in events
+        if event["event"] == "link" and event["wan"]
+    ]
+    run.events.write_text("".join(json.dumps(event) + "\n" for event in [*events, *second]))
+    return run
+
+
+def test_two_links_between_the_same_places_are_added_up(source: RunDir, tmp_path: Path) -> None:
+    record = load(with_a_second_link(variant(source, tmp_path, 1)).path)
+    assert record.spec is not None and len(record.spec.topology.wan_links) == 2
+    told = from_events(record)
+    assert [told.wan_bytes_until(t_s) for t_s in (10.0, 10.5, 11.0)] == pytest.approx([49.5e3, 51.975e3, 54.45e3])
+    write_parquet(series_of(record), record.run.samples)
+    (found,) = curves_of([record])
+    assert found.fault is None
+    assert [found.wan_bytes_until(t_s) for t_s in (10.0, 10.5, 11.0)] == pytest.approx([49.5e3, 51.975e3, 54.45e3])
+    svgs, faults = draw_all(record)
+    assert not faults
+    svg = svgs["WAN link use against the rate asked"] or ""
+    for way in ("oregon to virginia", "virginia to oregon"):
+        assert f">{way} (second)<" in svg and f">{way} (oregon-virginia)<" in svg
 
 
 def test_a_run_without_samples_is_read_from_its_events(source: RunDir, tmp_path: Path) -> None:
@@ -72,6 +108,27 @@ def test_broken_events_are_named_and_not_drawn(source: RunDir, tmp_path: Path) -
     run.events.write_text('{"event": "evaluation", "t_s": 1}\n')
     drawn, faults = figures(compare([load(run.path)]))
     assert drawn == [] and len(faults) == 1 and "its events cannot be drawn: KeyError" in faults[0]
+
+
+def test_runs_on_unlike_networks_of_one_name_share_no_figure(source: RunDir, tmp_path: Path) -> None:
+    runs = [
+        variant(source, tmp_path, 1, compressor="none", rtt_s=0.01, time_s=30.0),
+        variant(source, tmp_path, 2, rtt_s=0.2),
+        variant(source, tmp_path, 3, compressor="int8", rtt_s=0.2),
+    ]
+    drawn, faults = figures(compare([load(run.path) for run in runs]))
+    assert not faults
+    assert [(one.title, [group.method for group in one.groups]) for one in drawn] == [
+        (
+            f"{PARETO if over is None else f'accuracy over {over}'}: wan topo.rtt={rtt}, digits, 4 workers (emulated)",
+            who,
+        )
+        for over, rtt, who in (
+            *((over, "10 ms", ["none"]) for over in ("time", "WAN bytes")),
+            *((over, "200 ms", ["int8", "topk"]) for over in ("time", "WAN bytes", None)),
+        )
+    ]
+    assert len({one.file_name for one in drawn}) == len(drawn)
 
 
 def test_the_mean_is_over_the_stretch_that_all_cover() -> None:

@@ -115,7 +115,6 @@ def test_what_is_asked_of_a_link_follows_its_changes(tmp_path: Path) -> None:
     assert points["longhaul_link_configured_bytes_per_second", labels] == {0: link.forward.rate_bit_s / 8}
 
 
-
 def test_a_run_can_be_moved_to_another_start(tmp_path: Path) -> None:
     record = load(make_run(tmp_path, without=("provenance.json",)).path)
     assert record.start_unix_s == 1735787045  # of the run's name, 2025-01-02T03:04:05Z

@@ -5,12 +5,15 @@ Screenshots stay under build/screenshots, to be looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from testbed.analysis.__main__ import main
+from testbed.analysis.sweep_command import command as sweep
+from testbed.core.rundir import RunDir
 from tests.chromium import Chromium
 from tests.unit.analysis.compared import template, variant
 
@@ -39,7 +42,20 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     output = root / "report.html"
     assert main(["report", "-o", str(output), *(str(run.path) for run in runs)]) == 0
     assert main(["finish", str(bad.path)]) == 0
-    return {"comparison": output, "run": bad.report}
+    return {"comparison": output, "run": bad.report, "sweep": swept(root / "runs", runs[:24])}
+
+
+def swept(root: Path, runs: Sequence[RunDir]) -> Path:
+    """The page of a sweep over methods and seeds, with values of a second axis that go with the methods."""
+    points = []
+    for run in runs:
+        spec = json.loads(run.spec.read_text())
+        name = spec["compressor"]["name"]
+        values = {"compressor": name, "family": f"<b>{len(name) % 3}", "seed": str(spec["seed"])}
+        points.append({"values": values, "run_id": run.run_id})
+    question = {"name": "made", "axes": ["compressor", "family", "seed"], "points": points}
+    sweep(question, root, root / ".sweeps" / "made")
+    return root / ".sweeps" / "made" / "report.html"
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +65,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["comparison", "run"])
+@pytest.mark.parametrize("name", ["comparison", "run", "sweep"])
 def test_a_page_fits_its_window(browser: Chromium, pages: dict[str, Path], name: str, width: int) -> None:
     browser.complaints.clear()
     browser.open(pages[name], width)
@@ -69,7 +85,26 @@ def test_a_method_is_told_by_colour_and_marker(browser: Chromium, pages: dict[st
     assert len(set(swatches)) == 9, "on another network it looks the same"
 
 
-@pytest.mark.parametrize("name", ["comparison", "run"])
+def test_an_empty_box_hides_the_rows_of_its_value(browser: Chromium, pages: dict[str, Path]) -> None:
+    seen = "[...document.querySelectorAll('[class^=row]')].filter(e => e.getClientRects().length).length"
+    rows = "[...document.querySelectorAll('tr[class^=row]')].filter(e => e.offsetHeight).map(e => e.innerText)"
+    figures = "[...document.querySelectorAll('figure')].filter(e => e.offsetHeight).length"
+    browser.complaints.clear()
+    browser.open(pages["sweep"], 800)
+    before, drawn = browser.evaluate(rows), browser.evaluate(seen)
+    assert len(before) == 8 and browser.evaluate(figures) == 3
+    browser.evaluate("document.querySelector('#axis-0-1').click()")
+    after = browser.evaluate(rows)
+    (gone,) = set(before) - set(after)
+    chosen = browser.evaluate("document.querySelector('#axis-0-1').parentElement.innerText").strip()
+    assert gone.split()[0] == chosen and browser.evaluate(seen) < drawn - 3, "its curves too"
+    browser.evaluate("[0, 1, 2].forEach(n => document.querySelector('#axis-1-' + n).click())")
+    assert browser.evaluate(rows) == [] and browser.evaluate(figures) == 0
+    browser.evaluate("document.querySelector('.boxes button').click()")
+    assert browser.evaluate(rows) == before and browser.evaluate(figures) == 3 and browser.complaints == []
+
+
+@pytest.mark.parametrize("name", ["comparison", "run", "sweep"])
 def test_a_page_is_printed_whole(browser: Chromium, pages: dict[str, Path], name: str) -> None:
     browser.open(pages[name], 800)
     browser.call("Emulation.setEmulatedMedia", media="print")

@@ -158,7 +158,7 @@ def test_what_old_runs_lack_is_excused_and_said(tmp_path: Path, capsys: pytest.C
     run.events.write_text("".join(line for line in lines if '"measurement"' not in line))
     with served(update(tmp_path / "runs", tmp_path / "archive").data, tmp_path) as server:
         found = check(Source(server.address))
-        assert main(["dashboard-check", "--prometheus", server.address]) == 1
+        assert main(["dashboard-check", "--prometheus", server.address]) == EXIT_FAILED
         _, faults = preview(Source(server.address), tmp_path / "pages")
     assert {fault.split(", query")[0] for fault in found.faults} == {"Links, Asked and measured"}, "nobody measured"
     whys = {line.rpartition(": ")[2] for line in found.excused}

@@ -86,6 +86,17 @@ def test_text_and_csv_say_the_same(question: dict[str, Any], runs: Path) -> None
     ]
 
 
+def test_the_kind_of_the_runs_is_said(source: RunDir, runs: Path) -> None:
+    made = variant(source, runs, 1, compressor="none")
+    predicted = variant(source, runs, 2, kind="simulated")
+    alone = read_sweep(asked(point(made, compressor="none")), runs)
+    assert "All runs are emulated." in text(alone).splitlines()
+    both = read_sweep(asked(point(made, compressor="none"), point(predicted, compressor="topk")), runs)
+    assert "Of the runs 1 are emulated, 1 are simulated." in text(both).splitlines()
+    assert [row["kind"] for row in to_json(both)["rows"]] == ["emulated", "simulated"]
+    assert [row["kind"] for row in to_json(read_sweep(asked(point(None, compressor="topk")), runs))["rows"]] == [None]
+
+
 def test_two_points_that_ask_for_the_same_count_one_run(source: RunDir, runs: Path) -> None:
     one = variant(source, runs, 1, time_s=10.0)
     row = read_sweep(asked(point(one, compressor="topk"), point(one, compressor="topk")), runs).rows[0]
@@ -119,7 +130,7 @@ def test_what_is_no_sweep_is_refused(runs: Path) -> None:
 
 
 def drawn(group: Group, *sent: float) -> tuple[Group, list[Curves]]:
-    return group, [Curves(sent={"a to b": [(100.0, value)]}) for value in sent]
+    return group, [Curves(sent={("a-b", "a", "b"): [(100.0, value)]}) for value in sent]
 
 
 def test_a_row_is_a_point_where_all_its_runs_reached_the_target(source: RunDir, runs: Path) -> None:
