@@ -46,7 +46,7 @@ report: setup ## One self-contained HTML file, report.html, over RUNS="id id"; a
 
 .PHONY: dashboard
 dashboard: setup ## All runs in a Prometheus for Grafana, until Ctrl-C; LIVE=1: the run that is going too
-	@exec $(BIN)/longhaul dashboard $(if $(LIVE),--live)
+	@exec $(BIN)/longhaul dashboard $(if $(filter-out 0,$(LIVE)),--live)
 
 .PHONY: dashboard-check
 dashboard-check: setup ## Ask every query of every dashboard about all runs; each without an answer is a fault, or why it has none
@@ -69,7 +69,7 @@ docker-image: ## The image of nodes with runtime=docker, by a dockerd that you h
 	@$(AS_ROOT) env $(if $(DOCKER_HOST),DOCKER_HOST=$(DOCKER_HOST)) $(if $(BASE),BASE=$(BASE)) bash scripts/docker-image.sh
 
 .PHONY: test-slow
-test-slow: setup ## Half an hour: the README's commands one by one, every compressor over an emulated WAN
+test-slow: setup ## Half an hour: the README's commands one by one in a clone set up for them, every compressor over an emulated WAN
 	@trap 'scripts/own.sh runs report.html build' EXIT; \
 	$(AS_ROOT) $(BIN)/python -B -m pytest -p no:cacheprovider -m slow tests/slow
 

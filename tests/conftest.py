@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import os
 import random
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,11 +15,10 @@ import hypothesis
 import pytest
 
 from dashboards.grafana_data.answers import lacking
-from testbed.core.rundir import RUNTIME_ROOT
 from tests import chromium
+from tests.machine import machine_held
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCK_TIME_LIMIT_S = 600.0
 # Tests run side by side, one for each core; where each has a thread for each core too, threads wait for one another.
 # To be set before torch is loaded, and handed on to all that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -121,15 +118,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def machine_lock() -> Iterator[None]:
     """The machine alone, from the first emulation test to the last: `longhaul run` takes the same lock, so no other
     run's load falls into what a test measures. Runs that the tests start themselves are told to share."""
-    RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
-    deadline_s = time.monotonic() + LOCK_TIME_LIMIT_S
-    with (RUNTIME_ROOT / "machine.lock").open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline_s:
-                    pytest.fail(f"another run has held this machine for {LOCK_TIME_LIMIT_S:.0f} s")
-                time.sleep(0.2)
+    with machine_held():
         yield

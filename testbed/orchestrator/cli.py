@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from testbed import __version__
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, LonghaulError, raise_input_faults
+from testbed.core.sides import both_sides_needed
 from testbed.orchestrator import record_commands, sweep_commands, time_commands
 from testbed.orchestrator.clone import RUNS_ROOT
 from testbed.orchestrator.machine_checks import with_system_directories
@@ -33,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parsed = _parse(argv)
         command: Command = parsed.command
-        status = command(parsed)
+        with both_sides_needed():
+            status = command(parsed)
         sys.stdout.flush()
         return status
     except SystemExit as end:  # argparse: help, version, or a fault it has reported
@@ -169,7 +171,7 @@ def _add_by_hand(add: Add) -> None:
     one = add("exec", execute, "Run a command in a node of what is up: longhaul exec NODE -- CMD")
     one.add_argument("node", help="a node, or a region for its router")
     _add_session(one)
-    _add_session(add("down", down, "End what `up` began; its record is sealed like any run's."))
+    _add_session(add("down", down, "End what `up` began, sealed and judged as any run; its exit status is that run's."))
 
 
 def _add_session(parser: argparse.ArgumentParser) -> None:
@@ -260,15 +262,16 @@ def execute(parsed: argparse.Namespace) -> int:
 
 def down(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator import hand_commands
+    from testbed.orchestrator.seal import exit_status
 
     run = hand_commands.down(parsed.runs, parsed.run)
     summary = json.loads(run.summary.read_text())
-    tell(f"{run.run_id} is down: {summary['verdict']}")
+    tell(f"{run.run_id} is down: {summary['status']}, {summary['verdict']}")
     for reason in summary["reasons"]:
         tell(f"  {reason}")
     for unknown in summary["unknowns"]:
         tell(f"  not known: {unknown}")
-    return EXIT_COMPLETED
+    return exit_status(summary)
 
 
 def capture(parsed: argparse.Namespace) -> int:

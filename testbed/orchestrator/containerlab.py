@@ -23,6 +23,7 @@ from testbed.orchestrator.emulation import tc
 from testbed.orchestrator.emulation.addressing import AddressPlan, Pair
 from testbed.orchestrator.emulation.shapers.base import limit_packets
 from testbed.orchestrator.emulation.shapers.netem_options import ORDERING_RATE_BYTE_S
+from testbed.orchestrator.seal import give_to_caller
 
 MTU_BYTES = 1500
 """As in our runs; containerlab's own links take 9500."""
@@ -61,6 +62,7 @@ def write(path: Path, topology: Topology, image: str) -> None:
         path.write_text("".join(f"# {' '.join(line.split())}\n" for line in head) + text)
     except OSError as error:
         raise InputError(f"--containerlab {path}: cannot be written: {error.strerror}") from error
+    give_to_caller(path)
 
 
 def lab(topology: Topology, image: str) -> dict[str, Any]:

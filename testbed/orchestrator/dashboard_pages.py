@@ -32,7 +32,7 @@ def check_dashboards(runs_root: Path, *, build: Path = BUILD) -> int:
     """Ask every query of every dashboard about all runs, with a server of its own, on any free port.
 
     Returns:
-        The exit status: 1 if a dashboard has a fault.
+        The exit status, which is that of a failed run if a dashboard has a fault.
 
     Raises:
         InputError: there are no runs, or their archive is being served.

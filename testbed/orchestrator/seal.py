@@ -8,11 +8,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from testbed.core.errors import LonghaulError, RunError
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INVALID, LonghaulError, RunError
 from testbed.core.rundir import RUN_ID, RunDir, write_json
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import clone
@@ -115,10 +115,19 @@ def _seal_killed(run: RunDir) -> None:
     give_to_caller(run.path)
 
 
+def exit_status(summary: Mapping[str, Any]) -> int:
+    """Of the command that made the run, or ended it."""
+    if summary["status"] != "completed":
+        return EXIT_FAILED
+    return EXIT_INVALID if summary["verdict"] == "invalid" else EXIT_COMPLETED
+
+
 def give_to_caller(path: Path) -> None:
     """Files made under sudo belong to who called it."""
     user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     if user is None or group is None:
+        return
+    if path.is_char_device() or path.is_fifo():  # a user may name /dev/stdout for a file
         return
     for found in [path, *path.rglob("*")]:
         os.chown(found, int(user), int(group), follow_symlinks=False)

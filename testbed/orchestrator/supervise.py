@@ -22,9 +22,7 @@ from typing import Any
 
 from testbed.core.errors import (
     EXIT_COMPLETED,
-    EXIT_FAILED,
     EXIT_INTERRUPTED,
-    EXIT_INVALID,
     InputError,
     Interrupted,
     MachineError,
@@ -38,7 +36,7 @@ from testbed.orchestrator.cleanup import remove_leftovers
 from testbed.orchestrator.machine_lock import MachineLock, machine_lock
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.rights import OF_ROOT, Rights
-from testbed.orchestrator.seal import give_to_caller, seal
+from testbed.orchestrator.seal import exit_status, give_to_caller, seal
 from testbed.orchestrator.terminal import say
 
 RESERVE_BYTES = 1 << 20
@@ -57,9 +55,7 @@ class Outcome:
 
     @property
     def exit_status(self) -> int:
-        if self.summary["status"] != "completed":
-            return EXIT_FAILED
-        return EXIT_INVALID if self.summary["verdict"] == "invalid" else EXIT_COMPLETED
+        return exit_status(self.summary)
 
 
 _entered: list[Stop] = []

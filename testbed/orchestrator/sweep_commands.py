@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 from testbed.orchestrator.record_commands import Add, add_runs_root
 
@@ -32,6 +33,8 @@ def add_commands(add: Add) -> None:
     one.add_argument("--executor", default="local", metavar="NAME", help="where runs are made: local, ray or slurm")
     text = "of the executor, such as address=10.0.0.1:6379 or partition=long; as often as there are any"
     one.add_argument("--executor-option", action="append", default=[], metavar="KEY=VALUE", help=text)
+    text = "begin no run that would end later than this after the call; in place of the sweep's max_hours"
+    one.add_argument("--max-hours", type=_hours, metavar="H", help=text)
     one.add_argument("--plan", action="store_true", help="say what would be made and how long it takes, make nothing")
     one.add_argument("--retry", action="store_true", help="try again what was given up after two attempts")
     one.add_argument("--json", action="store_true", help="the table as JSON on stdout, all else on stderr")
@@ -58,7 +61,17 @@ def sweep(parsed: argparse.Namespace) -> int:
 
     flags = {"plan": parsed.plan, "retry": parsed.retry, "as_json": parsed.json, "share": parsed.share}
     where = {"executor": parsed.executor, "options": parsed.executor_option}
-    return perform(parsed.overrides, parsed.runs, **where, **flags)
+    return perform(parsed.overrides, parsed.runs, max_hours=parsed.max_hours, **where, **flags)
+
+
+def _hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = math.nan
+    if not 0 < hours < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: must be a number above 0")
+    return hours
 
 
 def tune(parsed: argparse.Namespace) -> int:

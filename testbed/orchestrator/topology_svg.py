@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 from testbed.core.errors import InputError
 from testbed.core.topology import Link, Topology
 from testbed.core.units import format_rate, format_time
+from testbed.orchestrator.seal import give_to_caller
 from testbed.orchestrator.topology_view import most_sources, spread
 
 Point = tuple[float, float]
@@ -49,6 +50,7 @@ def write_svg(path: Path, topology: Topology) -> None:
         path.write_text(svg(topology))
     except OSError as error:
         raise InputError(f"--svg {path}: cannot be written: {error.strerror}") from error
+    give_to_caller(path)
 
 
 def svg(topology: Topology) -> str:

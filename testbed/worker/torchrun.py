@@ -8,7 +8,6 @@ one for the ranks to meet; `torchrun`'s own is left alone.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import socket
 import struct
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.core.errors import InputError, LonghaulError, MachineError
+from testbed.core.sides import lacking_packages
 from testbed.core.telemetry import PROCESSOR, connect_over_network
 from testbed.worker.session import live
 
@@ -31,8 +31,6 @@ CLONE = Path(__file__).resolve().parents[2]
 PORT = 29600
 WAIT_S = 600.0
 """For an orchestrator, which measures a step before it listens where the device asks for it."""
-OTHER_SIDE = ("duckdb", "hydra", "matplotlib", "omegaconf", "prometheus_client", "pyroute2", "rich")
-"""Packages without which there is no orchestrator and no analysis beside rank 0."""
 _GET_ADDRESS = 0x8915  # SIOCGIFADDR
 
 
@@ -93,7 +91,7 @@ def require_other_side(clone: Path = CLONE) -> None:
     Raises:
         MachineError: this is the worker alone, as the extra `worker` brings it, and so no place for rank 0.
     """
-    lacking = [name for name in OTHER_SIDE if importlib.util.find_spec(name) is None]
+    lacking = lacking_packages()
     lacking += [path for path in ("experiments/conf",) if not (clone / path).is_dir()]
     if lacking:
         raise MachineError(

@@ -1,4 +1,4 @@
-"""A command as it is typed, in this tree, what runs it leaves, and what the README says to type."""
+"""A command as it is typed, in this tree or in a clone of it, and what the README says to type."""
 
 from __future__ import annotations
 
@@ -14,24 +14,29 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNS = ROOT / "runs"
 INTERRUPTED = 130
 FIRST_SECTION = "Two runs overlaid, in three commands"
 """Of the README: its first block is a newcomer's path."""
+_OF_THESE_TESTS = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHONPATH", "VIRTUAL_ENV")
+"""In the environment: who types a command has no make around it, and no other tree's modules."""
 
 
-def run(command: str, limit_s: float) -> subprocess.CompletedProcess[str]:
+def run(command: str, limit_s: float, where: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """By bash; without sudo, since these tests are root's."""
     return subprocess.run(
         ["bash", "-c", command.replace("sudo ", "")],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "120"},
+        cwd=where,
+        env=_environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=limit_s,
         check=False,
     )
+
+
+def _environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key not in _OF_THESE_TESTS} | {"COLUMNS": "120"}
 
 
 def status_of(done: subprocess.CompletedProcess[str]) -> int:
@@ -46,13 +51,13 @@ def status_of(done: subprocess.CompletedProcess[str]) -> int:
 class Serving:
     """A command that serves until Ctrl-C, in the foreground of a terminal of its own."""
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, where: Path) -> None:
         with tempfile.NamedTemporaryFile("w", prefix="longhaul-said-", delete=False) as file:
             self._output = Path(file.name)
             self.process = subprocess.Popen(
                 ["bash", "-c", command.replace("sudo ", "")],
-                cwd=ROOT,
-                env={**os.environ, "COLUMNS": "120"},
+                cwd=where,
+                env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -88,8 +93,8 @@ class Serving:
 
 
 @contextmanager
-def serving(command: str) -> Iterator[Serving]:
-    one = Serving(command)
+def serving(command: str, where: Path) -> Iterator[Serving]:
+    one = Serving(command, where)
     try:
         yield one
     finally:
@@ -105,20 +110,6 @@ def processes_with(argument: str) -> list[int]:
         except OSError:  # it has ended meanwhile
             continue
     return found
-
-
-def run_ids() -> set[str]:
-    return {path.name for path in RUNS.iterdir()} if RUNS.exists() else set()
-
-
-@contextmanager
-def runs_cleaned_away() -> Iterator[None]:
-    before = run_ids()
-    try:
-        yield
-    finally:
-        if made := sorted(run_ids() - before):
-            run(f".venv/bin/longhaul clean {shlex.join(made)}", 60)
 
 
 def readme_blocks(heading: str = "") -> list[list[str]]:

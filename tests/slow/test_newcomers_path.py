@@ -6,7 +6,6 @@ import json
 import re
 import socket
 import urllib.request
-from collections.abc import Iterator
 from urllib.parse import urljoin
 
 import pytest
@@ -15,28 +14,12 @@ from testbed.core.errors import EXIT_COMPLETED, EXIT_INVALID
 from testbed.core.serving import is_served
 from testbed.core.spec import DEFAULT_METRICS_PORT
 from testbed.orchestrator.dashboard_command import ARCHIVE_PORT, LIVE_PORT
-from tests.slow.support import (
-    FIRST_SECTION,
-    ROOT,
-    processes_with,
-    readme_blocks,
-    run,
-    run_ids,
-    runs_cleaned_away,
-    serving,
-    status_of,
-)
+from tests.slow.newcomer import Clone
+from tests.slow.support import FIRST_SECTION, processes_with, readme_blocks, serving, status_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
-DATA = ROOT / "build" / "archive" / "data"
 MOST_TRIES = 3
 """A busy machine makes a run invalid; pages leave it out, and a newcomer is told to make it again."""
-
-
-@pytest.fixture(autouse=True)
-def _runs_are_cleaned_away() -> Iterator[None]:
-    with runs_cleaned_away():
-        yield
 
 
 def _require_free_ports() -> None:
@@ -46,14 +29,14 @@ def _require_free_ports() -> None:
         assert not is_taken, f"port {port}, at which {what} would be served, is in use: end what listens there first"
 
 
-def _make_run(command: str) -> str:
+def _make_run(clone: Clone, command: str) -> str:
     """The id of the run that it made, which is not invalid."""
     for _ in range(MOST_TRIES):
-        before = run_ids()
-        done = run(command, 400)
+        before = clone.run_ids()
+        done = clone.run(command, 400)
         said = f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         assert status_of(done) in (EXIT_COMPLETED, EXIT_INVALID), said
-        (made,) = run_ids() - before
+        (made,) = clone.run_ids() - before
         if status_of(done) == EXIT_COMPLETED:
             return made
     raise AssertionError(f"{command}: {MOST_TRIES} times invalid: this machine is too busy\n{said}")
@@ -70,22 +53,24 @@ def _panel(page: str, title: str) -> str:
     return found
 
 
-@pytest.mark.timeout(3000)
-def test_three_commands_lead_to_two_runs_overlaid() -> None:
+@pytest.mark.timeout(3000, func_only=True)
+def test_three_commands_lead_to_two_runs_overlaid(clone: Clone) -> None:
     first, second, dashboard = readme_blocks(FIRST_SECTION)[0]
     assert dashboard == "make dashboard"
     _require_free_ports()
-    made = [_make_run(first), _make_run(second)]
-    with serving(dashboard) as served:
-        prometheus = served.wait_for(r"^all runs: +(http://\S+)", 300)
-        index = served.wait_for(r"^pages: +(file://\S+)", 300)
+    made = [_make_run(clone, first), _make_run(clone, second)]
+    data = clone.path / "build" / "archive" / "data"
+    with serving(dashboard, clone.path) as served:
+        with clone.timed(dashboard):
+            prometheus = served.wait_for(r"^all runs: +(http://\S+)", 300)
+            index = served.wait_for(r"^pages: +(file://\S+)", 300)
         assert set(made) <= set(json.loads(_fetch(f"{prometheus}/api/v1/label/run/values"))["data"])
         link = re.search(r'<a href="([^"]+)">Compare</a>', _fetch(index))
         assert link, f"{index} leads to no page Compare"
         compare = _fetch(urljoin(index, link[1]))
-        assert processes_with(f"--storage.tsdb.path={DATA}"), "what is looked for below is not what serves"
+        assert processes_with(f"--storage.tsdb.path={data}"), "what is looked for below is not what serves"
         assert served.interrupt(60) == EXIT_COMPLETED, served.said
-    assert not processes_with(f"--storage.tsdb.path={DATA}") and not is_served(DATA)
+    assert not processes_with(f"--storage.tsdb.path={data}") and not is_served(data)
     runs, curves = _panel(compare, "Runs"), _panel(compare, "Metric over elapsed time")
     for run_id in made:
         assert f"<td>{run_id}</td>" in runs or f">{run_id}</a></td>" in runs

@@ -195,3 +195,18 @@ def test_rank_0_says_what_it_lacks(bare: Path, tmp_path: Path) -> None:
     assert "rank 0 makes the spec and keeps the record" in done.stderr
     assert "hydra" in done.stderr and "experiments/conf" in done.stderr and "make setup" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_longhaul_says_that_this_is_the_worker_alone(bare: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(bare), "-m", "testbed", "run", *WORDS],
+        cwd=tmp_path,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == EXIT_MACHINE, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "hydra" in line and "the worker alone" in line and "make setup" in line

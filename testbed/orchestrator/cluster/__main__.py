@@ -12,10 +12,11 @@ from testbed.core.errors import InputError, LonghaulError
 from testbed.core.spec import RunSpec
 from testbed.core.telemetry import PROCESSOR
 from testbed.orchestrator.calibration import calibrate
-from testbed.orchestrator.cluster.conductor import conduct, exit_status, new_run
+from testbed.orchestrator.cluster.conductor import conduct, new_run
 from testbed.orchestrator.cluster.measured_spec import measured_spec
 from testbed.orchestrator.cluster.ranks import Ranks
 from testbed.orchestrator.final_table import final_table
+from testbed.orchestrator.seal import exit_status
 from testbed.orchestrator.stopping import Stop
 from testbed.orchestrator.terminal import say, show
 

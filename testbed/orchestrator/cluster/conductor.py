@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import (
-    EXIT_COMPLETED,
-    EXIT_FAILED,
-    EXIT_INVALID,
     InputError,
     Interrupted,
     LonghaulError,
@@ -127,9 +124,3 @@ def conduct(spec: RunSpec, ranks: Ranks, stop: Stop, run: RunDir, tell: Callable
         if status != "completed":
             ranks.close()  # sealing takes seconds, in which ranks that are started anew would meet this run
         return seal(run, status, faults, wall_s=time.monotonic() - began_s)
-
-
-def exit_status(summary: dict[str, Any]) -> int:
-    if summary["status"] != "completed":
-        return EXIT_FAILED
-    return EXIT_INVALID if summary["verdict"] == "invalid" else EXIT_COMPLETED

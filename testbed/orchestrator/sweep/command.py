@@ -28,6 +28,7 @@ def sweep(
     *,
     executor: str = executors.LOCAL,
     options: Sequence[str] = (),
+    max_hours: float | None = None,
     plan: bool = False,
     retry: bool = False,
     as_json: bool = False,
@@ -38,6 +39,7 @@ def sweep(
     Args:
         words: a sweep's name and axes, or axes alone.
         options: of the executor, as key=value; a key given here replaces the file's.
+        max_hours: of this call, in place of the file's.
         plan: make nothing: say what would be made.
         retry: what failed or was invalid before this call does not count.
 
@@ -47,6 +49,7 @@ def sweep(
     """
     began_s = time.monotonic()
     place, grid, points = _asked(words, executor, options, runs_root, share=share)
+    grid = grid.within(max_hours)
     say(f"sweep {grid.name}: looking at {len(points)} runs")
     asked = ask_all(points, runs_root, here=place.is_here and not plan)
     kept = KeptRuns(runs_root)

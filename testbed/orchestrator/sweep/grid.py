@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import math
@@ -68,6 +69,10 @@ class Grid:
     @property
     def most_s(self) -> float | None:
         return None if self.max_hours is None else 3600 * self.max_hours
+
+    def within(self, max_hours: float | None) -> Grid:
+        """The same sweep, by its name too, in so much time; in its own where none is given."""
+        return self if max_hours is None else dataclasses.replace(self, max_hours=max_hours)
 
     def points(self) -> list[Point]:
         """Those of the first seed before those of the second, so that what is interrupted compares something.

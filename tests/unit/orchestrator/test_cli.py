@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 
 import testbed
 from testbed.core.errors import InputError, MachineError, RunError
+from testbed.core.sides import OTHER_SIDE
 from testbed.orchestrator import cli, plugin_check, run_command
-from testbed.orchestrator.clone import CLONE
+from testbed.orchestrator.clone import CLONE, environment
 from testbed.orchestrator.config import compose, resolve
 
 
@@ -65,6 +67,28 @@ def test_faults_of_input_and_lacks_of_the_machine_together(
         assert heads[0] == "topo=mars" and {"root", "Mininet", f"metrics port {port}"} <= set(heads)
         status, _, lines = run(capsys, "run", "--runs", str(tmp_path), f"metrics_port={port}")
         assert status == 3 and not any("topo" in line for line in lines)
+
+
+@pytest.mark.parametrize("command", [["run"], ["sweep", "topo=lan"], ["plan"], ["laws", "topk"], ["down"]])
+def test_where_the_worker_is_alone_a_command_says_so(command: list[str], tmp_path: Path) -> None:
+    lacking = [name for name in OTHER_SIDE if name != "rich"]  # which a package of the worker's brings
+    code = f"import sys; sys.modules.update(dict.fromkeys({lacking})); from testbed.orchestrator import cli;"
+    call = [sys.executable, "-c", f"{code} sys.exit(cli.main(sys.argv[1:]))", *command]
+    done = subprocess.run(call, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, ""), done.stderr
+    (line,) = done.stderr.splitlines()
+    assert f"lacks {', '.join(lacking)}" in line and "the worker alone" in line and "`make setup`" in line
+
+
+def test_a_module_that_is_of_no_side_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(_: object) -> int:
+        import no_such_module
+
+        return no_such_module.status
+
+    monkeypatch.setattr(cli, "check", check)
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        cli.main(["check"])
 
 
 def test_check_is_status_3_where_no_run_can_be_made(
@@ -155,7 +179,5 @@ def test_a_sound_spec_passes_with_the_plugins_checked_once(monkeypatch: pytest.M
 
 
 def test_the_orchestrator_never_loads_torch() -> None:
-    import subprocess
-
     code = "import sys, testbed.orchestrator.run_command as r; r.resolve([]); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=CLONE, check=False).returncode == 0

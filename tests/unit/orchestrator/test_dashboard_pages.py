@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from testbed.core.errors import EXIT_COMPLETED, InputError, MachineError
 from testbed.core.serving import is_served
 from testbed.orchestrator import cli
+from testbed.orchestrator.clone import CLONE
 from testbed.orchestrator.dashboard_pages import check_dashboards, make_pages
 from tests.unit.analysis.archived import require_prometheus, served
 from tests.unit.analysis.previewed import make_runs
@@ -59,6 +62,14 @@ def test_no_runs_and_no_prometheus(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_command_line_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[Path] = []
-    monkeypatch.setattr("testbed.orchestrator.dashboard_pages.check_dashboards", lambda runs: asked.append(runs) or 1)
-    assert cli.main(["dashboard", "--check", "--runs", str(tmp_path)]) == 1
+    monkeypatch.setattr("testbed.orchestrator.dashboard_pages.check_dashboards", lambda runs: asked.append(runs) or 4)
+    assert cli.main(["dashboard", "--check", "--runs", str(tmp_path)]) == 4
     assert asked == [tmp_path]
+
+
+@pytest.mark.parametrize(("words", "flags"), [([], ""), (["LIVE=0"], ""), (["LIVE=1"], "--live")])
+def test_make_serves_what_is_live_where_it_is_asked(words: list[str], flags: str) -> None:
+    clean = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL", "LIVE")}
+    call = ["make", "--dry-run", "dashboard", *words]
+    done = subprocess.run(call, cwd=CLONE, env=clean, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1].partition("longhaul dashboard")[2].strip() == flags

@@ -12,9 +12,10 @@ import pytest
 
 from testbed.core import rundir
 from testbed.core.errors import RunError
+from testbed.core.records import empty_summary
 from testbed.core.rundir import RunDir, write_json
 from testbed.core.spec import RunSpec
-from testbed.orchestrator import hand_commands
+from testbed.orchestrator import cli, hand_commands
 from testbed.orchestrator.config import compose
 
 FIRST, SECOND = "20260101T000000Z-lan-hand-none-aaaaaaaa", "20260101T000001Z-lan-hand-none-bbbbbbbb"
@@ -84,6 +85,25 @@ def test_a_session_is_known_by_its_spec_not_by_its_name(runs: Path) -> None:
     with session.held(), training.held(), unwritten.held():
         assert [run.run_id for run in hand_commands.sessions(runs)] == [session.run_id]
     assert not ended.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict", "code"),
+    [("completed", "valid", 0), ("completed", "suspect", 0), ("completed", "invalid", 5), ("failed", "invalid", 4)],
+)
+def test_down_ends_as_the_run_that_it_ends(
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    status: str,
+    verdict: str,
+    code: int,
+) -> None:
+    run = make(runs, FIRST)
+    write_json(run.summary, empty_summary() | {"status": status, "verdict": verdict, "reasons": ["why"]})
+    monkeypatch.setattr(hand_commands, "down", lambda runs_root, run_id: run)
+    assert cli.main(["down", "--runs", str(runs)]) == code
+    assert capsys.readouterr().out.splitlines()[:2] == [f"{FIRST} is down: {status}, {verdict}", "  why"]
 
 
 def test_exec_hands_on_the_runs_id_and_little_of_the_callers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from testbed.core import rundir
 from testbed.core.errors import InputError
 from testbed.core.records import empty_summary
 from testbed.core.rundir import write_json
-from testbed.orchestrator import cli
+from testbed.orchestrator import cli, report_command
 from testbed.orchestrator.report_command import chosen
 
 IDS = [f"2026010{day}T000000Z-wan1g-ddp-{name}-0123abcd" for day, name in ((1, "none"), (2, "topk"), (3, "int8"))]
@@ -74,6 +74,22 @@ def test_compare_prints_each_form(root: Path, capfd: pytest.CaptureFixture[str])
     assert cli.main(["compare", "--latex", "--runs", str(root)]) == 0
     assert r"\toprule" in capfd.readouterr().out
     assert cli.main(["compare", "--latex", "--csv", "--runs", str(root)]) == 2
+
+
+@pytest.mark.parametrize("name", ["r.html", "new/sub/r.html"])
+def test_a_report_and_its_new_folders_are_the_caller_s(root: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    given: list[Path] = []
+    monkeypatch.setattr(report_command, "give_to_caller", given.append)
+    output = root.parent / name
+    assert cli.main(["report", IDS[0], "-o", str(output), "--runs", str(root)]) == 0
+    assert output.exists() and given == [root.parent / Path(name).parts[0]]
+
+
+def test_a_report_that_cannot_be_written_is_given_to_nobody(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Path] = []
+    monkeypatch.setattr(report_command, "give_to_caller", given.append)
+    assert cli.main(["report", IDS[0], "-o", str(root), "--runs", str(root)]) == 2
+    assert given == []
 
 
 def test_another_schema_version_is_refused_by_name(root: Path, capfd: pytest.CaptureFixture[str]) -> None:

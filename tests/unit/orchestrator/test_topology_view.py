@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -90,6 +91,18 @@ def test_svg_is_written_where_it_is_asked(tmp_path: Path, capsys: pytest.Capture
     assert cli.main(["topologies", "--svg", str(path)]) == 2
     assert cli.main(["topologies", "us3", "--svg", str(tmp_path / "no" / "x.svg")]) == 2
     assert "cannot be written: No such file or directory" in capsys.readouterr().err
+
+
+def test_what_is_written_under_sudo_is_the_caller_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[Path, int, int]] = []
+    monkeypatch.setenv("SUDO_UID", "1001")
+    monkeypatch.setenv("SUDO_GID", "1002")
+    monkeypatch.setattr(os, "chown", lambda path, user, group, **_: given.append((path, user, group)))
+    picture, written = tmp_path / "us3.svg", tmp_path / "us3.clab.yml"
+    call = ["topologies", "us3", "--svg", str(picture), "--containerlab", str(written), "--image", "debian"]
+    assert cli.main(call) == 0
+    assert given == [(picture, 1001, 1002), (written, 1001, 1002)]
+    assert cli.main(["topologies", "us3", "--svg", "/dev/null"]) == 0 and len(given) == 2, "no device is given away"
 
 
 def test_the_list_has_a_row_for_each(capsys: pytest.CaptureFixture[str]) -> None:

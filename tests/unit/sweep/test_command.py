@@ -150,6 +150,33 @@ def test_a_budget_leaves_what_would_end_too_late(
     assert "left for the next call: 2 runs" in said
 
 
+def test_a_budget_of_the_call_is_of_axes_alone_too_and_replaces_the_file_s(
+    place: Callable[..., Place],
+    runs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    there = place(lambda number, spec: {})
+    each = Estimate(1800.0, estimates.EARLIER)
+    monkeypatch.setattr(command, "estimates", lambda asked, *_, **__: {one.spec.hash: each for one in asked})
+    path = tmp_path / "short.yaml"
+    path.write_text("axes:\n" + "".join(f"  - {text}\n" for text in AXES) + "max_hours: 9\n")
+    for words in (AXES, (str(path),)):
+        assert cli.main(["sweep", "--runs", str(runs), "--max-hours", "0.2", *words]) == 4 and there.begun == []
+        said = capsys.readouterr().err
+        assert "none is begun that would end after 0.2 h" in said and "left for the next call: 2 runs" in said
+    assert cli.main(["sweep", "--runs", str(runs), "--max-hours", "0.6", str(path)]) == 0 and len(there.begun) == 2
+    assert {folder.name.partition("-")[0] for folder in (runs / ".sweeps").iterdir()} == {"grid", "short"}
+
+
+@pytest.mark.parametrize("hours", ["0", "-1", "inf", "nan", "two"])
+def test_a_budget_that_is_no_positive_number_is_refused(hours: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sweep", "smoke", "--max-hours", hours]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"--max-hours: {hours}: must be a number above 0" in line
+
+
 def test_a_budget_counts_from_the_beginning_of_the_call(
     place: Callable[..., Place],
     runs: Path,
