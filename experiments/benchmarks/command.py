@@ -112,8 +112,9 @@ def _measure(names: Sequence[str], folder: Path, asked: argparse.Namespace) -> l
             failures += error.faults
             _say(f"{number}/{len(waiting)} {name} {point.key}: failed")
             continue
-        results.keep(point, code, measured)
+        is_kept = results.keep(point, code, measured)
         give_to_caller(folder)
         mark = f", DISTURBED by {measured['others_cores']:.2f} cores" if measured["is_disturbed"] else ""
+        mark += "" if is_kept else ", so that the earlier one stays"
         _say(f"{number}/{len(waiting)} {name} {point.key}: {measured['wall_s']:.0f} s{mark}")
     return failures

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from experiments.benchmarks import (
     break_even_chart,
@@ -30,7 +31,7 @@ from experiments.benchmarks import (
     study_scale_tables,
     tables,
 )
-from experiments.benchmarks.harness import Point, Results, code_hash, machine, points_of
+from experiments.benchmarks.harness import Point, Results, code_hash, points_of
 from testbed.orchestrator.clone import CLONE
 
 PAGE = CLONE / "docs" / "benchmarks.md"
@@ -89,7 +90,7 @@ def write(results: Mapping[str, Results]) -> list[str]:
         page.write_text(texts[page])
     for page in pages:
         here = {name: points for name, points in found.items() if ELSEWHERE.get(name, PAGE) == page}
-        page.write_text(between(texts[page], "machine", _machine(here)))
+        page.write_text(between(texts[page], "machine", machines(here)))
     for name, (path, draw) in DRAWN.items():
         if found.get(name):
             path.write_text(draw(found[name]))
@@ -115,17 +116,33 @@ def between(text: str, name: str, content: str) -> str:
     return found
 
 
-def _machine(found: Mapping[str, Sequence[tables.Found]]) -> str:
-    here = machine()
-    points = [(name, point) for name, of_one in found.items() for point in of_one]
+def machines(found: Mapping[str, Sequence[tables.Found]]) -> str:
+    """A paragraph for each machine that has measured some of these points, not for the one that writes.
+
+    Args:
+        found: by benchmark.
+    """
+    by_machine: dict[str, list[tuple[str, tables.Found]]] = {}
+    for name, points in found.items():
+        for point in points:
+            by_machine.setdefault(_machine(point["machine"]), []).append((name, point))
+    said = (f"{machine}, {_measured(points)}" for machine, points in sorted(by_machine.items()))
+    return "\n\n".join(said) or "Not measured yet."
+
+
+def _machine(made: Mapping[str, Any]) -> str:
+    memory_gib = made["memory_bytes"] / 2**30
+    return f"{made['cores']} cores ({made['cpu']}), {memory_gib:.1f} GiB, Linux {made['kernel']}"
+
+
+def _measured(points: Sequence[tuple[str, tables.Found]]) -> str:
+    """When, and how many of them are to be taken with care; each with the name of its benchmark."""
     days = sorted(point["measured_at"][:10] for _, point in points)
     disturbed = sum(point["is_disturbed"] for _, point in points)
     stale = sum(point["code_hash"] != code_hash(name, point["asked"]) for name, point in points)
-    when = f"{days[0]} to {days[-1]}" if days else "not yet"
     shapers = sorted({point["result"].get("shaper", "") for _, point in points} - {""})
     return (
-        f"{here['cores']} cores ({here['cpu']}), {here['memory_bytes'] / 2**30:.1f} GiB,"
-        f" Linux {here['kernel']}, shaper {', '.join(shapers) or '-'}; measured {when}."
+        f"shaper {', '.join(shapers) or '-'}; measured {days[0]} to {days[-1]}."
         f" {len(points)} points, {disturbed} of them disturbed by other programs of the machine and marked so,"
         f" {stale} measured with older code than this."
     )

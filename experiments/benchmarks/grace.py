@@ -54,7 +54,7 @@ def depends_on(model: str, method: str) -> Iterator[Path]:
     yield from members.files(_member(method))
     yield from of_training("ddp", "replay", "lan")
     yield from sources.files(["testbed.core.models.__init__"], _MODELS)
-    yield from (CLONE / "testbed" / "analysis" / "simulator").glob("*.py")
+    yield from sources.of_prediction()
     yield CLONE / "experiments" / "reproductions" / "grace_cases.py"
     yield from (FOLDER / f"{name}.py" for name in ("grace", "grace_published"))
 

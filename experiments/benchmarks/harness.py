@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from experiments.benchmarks import sources
 from testbed.core.errors import RunError
 from testbed.core.rundir import write_json
 from testbed.orchestrator import provenance
@@ -36,9 +37,21 @@ _TIMES_PATIENCE = 4
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _MEASURING = ("inside.py", "flow.py", "stream.py", "point.py")
 _NETWORK = ("testbed/core/topology.py", "topologies/parts.py", "topologies/two_regions.py")
-_BESIDES = {"netem": ("netem_inside.py", "offered.py", "mininet_tclink.py")}
-"""What a benchmark needs beside its own file."""
-_WHOLE_RUNS = ("start_up", "pacing", "scaling", "run_dilation", "collectives", "observation", "dear", "fusion")
+_EMULATION, _OBSERVATION = "testbed.orchestrator.emulation.", "testbed.orchestrator.observation."
+_BESIDES = {
+    "netem": tuple(f"experiments.benchmarks.{name}" for name in ("netem_inside", "offered", "mininet_tclink")),
+    "gaps": (f"{_EMULATION}tap",),
+    "set_up": (f"{_EMULATION}container",),
+    "monitor": (f"{_OBSERVATION}collector", f"{_EMULATION}background_traffic", "topologies.star"),
+    "observation": tuple(f"{_OBSERVATION}{name}" for name in ("collector", "recorder", "exporter")),
+    "simulator": ("testbed.analysis.simulator.plan",),
+}
+"""Modules that a benchmark needs beside its own file and the network; what they import of `_FOLLOWED` counts too."""
+_FOLLOWED = (_EMULATION, _OBSERVATION, "testbed.analysis.simulator.")
+_WHOLE_RUNS = (
+    *("start_up", "pacing", "scaling", "run_dilation", "collectives", "observation", "dear", "fusion"),
+    "simulator",
+)
 """Benchmarks whose points are whole runs: what runs in the nodes, and what starts it, counts too."""
 _BESIDE_THE_NETWORK = ("background", "capture", "tap", "container", "root")
 
@@ -56,10 +69,14 @@ class Point:
 
 
 def code_hash(name: str, asked: Mapping[str, Any]) -> str:
-    """Of what a point's figures depend on: what its benchmark names in `depends_on`; where it has none, the network,
-    what measures it, and the benchmark's own file."""
+    """Of what a point's figures depend on."""
+    return hash_of(tuple(sorted(files_of(name, asked))))
+
+
+def files_of(name: str, asked: Mapping[str, Any]) -> set[Path]:
+    """What its benchmark names in `depends_on`; where it has none, the network, what measures it, and its own file."""
     depends_on = getattr(importlib.import_module(f"experiments.benchmarks.{name}"), "depends_on", None)
-    return _hash(tuple(sorted(set(_of_network(name) if depends_on is None else depends_on(**asked)))))
+    return set(_of_network(name) if depends_on is None else depends_on(**asked))
 
 
 def _of_network(name: str) -> list[Path]:
@@ -68,19 +85,25 @@ def _of_network(name: str) -> list[Path]:
         *(path for path in emulation.rglob("*.py") if not path.name.startswith(_BESIDE_THE_NETWORK)),
         *(CLONE / name for name in _NETWORK),
         *(_of_whole_runs() if name in _WHOLE_RUNS else ()),
-        *(FOLDER / name for name in (*_MEASURING, *_BESIDES.get(name, ()), f"{name}.py")),
+        *sources.files(_BESIDES.get(name, ()), _FOLLOWED),
+        *(FOLDER / name for name in (*_MEASURING, f"{name}.py")),
     ]
 
 
 @functools.cache
-def _hash(paths: tuple[Path, ...]) -> str:
+def hash_of(paths: tuple[Path, ...]) -> str:
     digest = hashlib.sha256()
     for path in paths:
-        # so that neither comments nor format make figures stale
-        text = path.read_bytes()
-        meaning = json.dumps(yaml.safe_load(text)) if path.suffix == ".yaml" else ast.dump(ast.parse(text))
-        digest.update(f"{path.relative_to(CLONE)}\0{meaning}\0".encode())
+        digest.update(f"{path.relative_to(CLONE)}\0{_meaning(path)}\0".encode())
     return digest.hexdigest()[:16]
+
+
+def _meaning(path: Path) -> str:
+    """Without comments and format, which make no figures stale."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        return ast.dump(ast.parse(text))
+    return json.dumps(yaml.safe_load(text)) if path.suffix == ".yaml" else text
 
 
 def _of_whole_runs() -> Iterator[Path]:
@@ -104,9 +127,11 @@ class Results:
         self.name = name
         self.points: dict[str, dict[str, Any]] = {}
         if self.path.exists():
-            self.points = {
-                json.dumps(p["asked"], sort_keys=True): p for p in json.loads(self.path.read_text())["points"]
-            }
+            content = json.loads(self.path.read_text())
+            for found in content["points"]:
+                # older files name one machine for all their points
+                known = found if "machine" in found else {**found, "machine": content["machine"]}
+                self.points[json.dumps(found["asked"], sort_keys=True)] = known
 
     def has(self, point: Point, code: str) -> bool:
         found = self.points.get(point.key)
@@ -117,19 +142,22 @@ class Results:
         found = self.points.get(point.key)
         return found is not None and found["code_hash"] == code and bool(found["is_disturbed"])
 
-    def keep(self, point: Point, code: str, measured: dict[str, Any]) -> None:
-        """Of two disturbed measurements of the same code the less disturbed one stays."""
+    def keep(self, point: Point, code: str, measured: dict[str, Any]) -> bool:
+        """Whether it stays, as measured now on this machine. Where it is disturbed, an earlier one of the same code
+        stays that is not, or is less so."""
         before = self.points.get(point.key)
-        if before and before["code_hash"] == code and before["others_cores"] < measured["others_cores"]:
-            return
+        if before and before["code_hash"] == code and _is_better(before, measured):
+            return False
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self.points[point.key] = {"asked": point.asked, "code_hash": code, "measured_at": now, **measured}
+        made = {"asked": point.asked, "code_hash": code, "measured_at": now, "machine": machine()}
+        self.points[point.key] = {**made, **measured}
         self.save()
+        return True
 
     def save(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         points = sorted(self.points.values(), key=lambda found: json.dumps(found["asked"], sort_keys=True))
-        write_json(self.path, {"benchmark": self.name, "machine": machine(), "points": points})
+        write_json(self.path, {"benchmark": self.name, "points": points})
 
     def found(self) -> Iterator[dict[str, Any]]:
         yield from self.points.values()
@@ -146,6 +174,13 @@ class Results:
         """Of what is asked no more nothing stays."""
         asked = {point.key for point in points}
         self.points = {key: found for key, found in self.points.items() if key in asked}
+
+
+def _is_better(before: Mapping[str, Any], measured: Mapping[str, Any]) -> bool:
+    """Whether `before` was disturbed less; not so where neither was."""
+    if not (before["is_disturbed"] and measured["is_disturbed"]):
+        return bool(measured["is_disturbed"])
+    return bool(before["others_cores"] < measured["others_cores"])
 
 
 def machine() -> dict[str, Any]:

@@ -7,18 +7,16 @@ import statistics
 from collections.abc import Sequence
 
 from experiments.benchmarks.cells import number
+from testbed.analysis.intervals import student_t
 
 HALF_A_POINT = 0.005
-_T = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
-"""Student's t for 95 %, two-sided, by number of values."""
-_MOST = max(_T)
 
 
 def half_width(values: Sequence[float]) -> float | None:
     """Of the 95 % interval of the mean; None of a single value."""
     if len(values) < 2:
         return None
-    return _T[min(len(values), _MOST)] * statistics.stdev(values) / math.sqrt(len(values))
+    return student_t(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
 
 
 def spread(values: Sequence[float], form: str, scale: float = 1.0) -> str:

@@ -36,7 +36,6 @@ RATES_GBIT_S = (1, 2.5, 5, 10, 25)
 SIMULATED_MODELS = ("ResNet-50", "ResNet-152")
 _EMULATED_MODEL = "ResNet-50"
 _STEPS = 5
-_PLANS = ("testbed.core.kfac_", "testbed.core.message_costs", "testbed.core.collective_costs")
 
 
 def points(*, quick: bool) -> list[Point]:
@@ -60,8 +59,7 @@ def depends_on(kind: str, model: str, arm: str, rate_gbit_s: float) -> Iterator[
     del kind, model, rate_gbit_s
     strategy = ARMS[arm][0].removeprefix("strategy=")
     yield from of_training(strategy, "replay", "lan")
-    yield from sources.files(["testbed.core.kfac_costs"], _PLANS)
-    yield from (CLONE / "testbed" / "analysis" / "simulator").glob("*.py")
+    yield from sources.of_prediction()
     yield from (FOLDER / "kfac.py", CLONE / "experiments" / "reproductions" / "kfac_cases.py")
 
 

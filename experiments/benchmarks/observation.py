@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.benchmarks import own_run
 from experiments.benchmarks.harness import Point
-from testbed.core.rundir import RunDir, new_run_id
 from testbed.orchestrator import conductor
 from testbed.orchestrator.cleanup import remove_leftovers
 from testbed.orchestrator.clone import CLONE, environment
@@ -31,6 +31,7 @@ from testbed.orchestrator.observation.collector import Collector
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.run import Run
 from testbed.orchestrator.run_command import checked_spec
+from testbed.orchestrator.stopping import Stop
 
 WORKERS = 8
 REPEATS = 4
@@ -63,12 +64,12 @@ def measure(repeat: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, bind(0) as metrics:
         overrides = ["topo=wan1g", f"workers={WORKERS}", f"steps={_STEPS}", "metrics_port=0"]
         spec = checked_spec(resolve(overrides), Path(folder))
-        run = RunDir.create(Path(folder), new_run_id(spec.topo, "paused", "observation", spec.hash))
+        run = own_run.directory(Path(folder), spec, "observation")
         run.runtime.mkdir(mode=0o700)
         conductor.Collector = Pausing  # type: ignore[misc]  # in this process alone, which measures this point
         try:
             with Display(spec, quiet=True) as display, _scraper(metrics.getsockname()[1]):
-                observed = Run(run, spec, display, metrics, shared=True)
+                observed = Run(run, spec, display, metrics, Stop(), shared=True)
                 observed.perform()
         finally:
             left = remove_leftovers(run.run_id)

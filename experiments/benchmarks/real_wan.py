@@ -65,6 +65,7 @@ def depends_on(model: str, case: str) -> Iterator[Path]:
     del model, case
     yield from of_training("ddp", "replay", "gcp4")
     yield from sources.files(["compressors.fp16", "topologies.described"], ("compressors.", "topologies."))
+    yield from sources.of_prediction()  # how long it computes is fitted by what is simulated
     yield from (CLONE / "testbed" / "core" / "device.py", CLONE / "experiments" / "conf" / "compressor" / "fp16.yaml")
     yield from (FOLDER / "real_wan.py", FOLDER / "real_wan_published.py")
 

@@ -13,9 +13,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from experiments.benchmarks import document
 from experiments.benchmarks.cells import Found, disturbed, number, table
-from experiments.benchmarks.harness import FOLDER, Point, Results, machine
+from experiments.benchmarks.harness import FOLDER, Point, Results
 from experiments.benchmarks.whole_run import perform
 from testbed.analysis.simulator import calibration
 from testbed.analysis.simulator.calibration import Calibration, Emulated
@@ -100,7 +99,7 @@ def calibrated(found: Sequence[Found]) -> Calibration:
     constants = calibration.fit(list(map(emulated, fitted)))
     here = provenance.collect()
     origin = {
-        "machine": machine(),
+        "machines": list({str(point["machine"]): point["machine"] for point in believed}.values()),
         **{key: here[key] for key in ("commit", "dirty", "code_hash")},
         "fitted_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "fitted_to": [{"run": p["asked"]["run"], "measured_at": p["measured_at"]} for p in fitted],
@@ -142,6 +141,8 @@ def _spec(run: str, dilation: float) -> RunSpec:
 
 
 def main() -> None:
+    from experiments.benchmarks import document  # which imports this module for its table
+
     results, asked = Results(FOLDER / "results", "simulator"), points(quick=False)
     results.keep_only(asked)
     results.save()

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from testbed.analysis.simulator.calibration import DEFAULT_FILE
 from testbed.orchestrator.clone import CLONE
+
+_SIMULATOR = "testbed.analysis.simulator."
+_BENEATH = ("paths", "profile", "collective_costs", "message_costs", "fusion", "scaling", "kfac_", "uniform_links")
+"""Of `testbed.core`, what a predicted step follows from."""
 
 
 def files(modules: Iterable[str], packages: tuple[str, ...]) -> set[Path]:
@@ -20,6 +26,12 @@ def files(modules: Iterable[str], packages: tuple[str, ...]) -> set[Path]:
             found.add(path)
             waiting += _imported(path, packages)
     return found
+
+
+def of_prediction() -> set[Path]:
+    """What a predicted step depends on beside its workload: the simulator, what that plans by, and its constants."""
+    modules = [f"{_SIMULATOR}{path.stem}" for path in file(_SIMULATOR + "plan").parent.glob("*.py")]
+    return files(modules, (_SIMULATOR, *(f"testbed.core.{name}" for name in _BENEATH))) | {DEFAULT_FILE}
 
 
 def targets(value: Any) -> Iterator[str]:
@@ -38,9 +50,12 @@ def file(module: str) -> Path:
     return CLONE / f"{module.replace('.', '/')}.py"
 
 
-def _imported(path: Path, packages: tuple[str, ...]) -> Iterator[Path]:
+@functools.cache
+def _imported(path: Path, packages: tuple[str, ...]) -> tuple[Path, ...]:
+    found: list[Path] = []
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.ImportFrom) and node.module and f"{node.module}.".startswith(packages):
             # what is imported may be a module itself
             candidates = (file(node.module), *(file(f"{node.module}.{alias.name}") for alias in node.names))
-            yield from (candidate for candidate in candidates if candidate.exists())
+            found += (candidate for candidate in candidates if candidate.exists())
+    return tuple(found)

@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from experiments.benchmarks import own_run
 from experiments.benchmarks.harness import Point
-from testbed.core.rundir import RunDir, new_run_id
+from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
 from testbed.orchestrator.cleanup import remove_leftovers
 from testbed.orchestrator.conductor import Conductor
@@ -23,6 +24,7 @@ from testbed.orchestrator.display import Display
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.run import Run
 from testbed.orchestrator.run_command import checked_spec
+from testbed.orchestrator.stopping import Stop
 
 WORKERS = (4, 16, 64)
 REPEATS = 3
@@ -54,7 +56,7 @@ class Noted(Run):
 
     def __init__(self, run: RunDir, spec: RunSpec, display: Display, began_s: float) -> None:
         with bind(0) as metrics:
-            super().__init__(run, spec, display, metrics, shared=True)
+            super().__init__(run, spec, display, metrics, Stop(), shared=True)
         self.began_s = began_s
         self.stages_s: dict[str, float] = {}
         self.held: dict[str, Any] = {}
@@ -76,7 +78,7 @@ def measure(start: str, workers: int, repeat: int) -> dict[str, Any]:
     overrides = ["topo=dtfm-regional4", f"workers={workers}", "steps=1", "metrics_port=0"]
     with tempfile.TemporaryDirectory() as folder:
         spec = checked_spec(resolve(overrides), Path(folder))
-        run = RunDir.create(Path(folder), new_run_id(spec.topo, "start", "up", spec.hash))
+        run = own_run.directory(Path(folder), spec, "start_up")
         run.runtime.mkdir(mode=0o700)
         try:
             with Display(spec, quiet=True) as display:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmarks import members
+from experiments.benchmarks import members, sources
 from experiments.benchmarks.harness import FOLDER, Point
 from experiments.benchmarks.strategies import of_training
 from testbed.analysis.simulator.command import answer
@@ -49,7 +49,7 @@ def depends_on(compressor: str) -> Iterator[Path]:
     for network in NETWORKS:
         yield from of_training("ddp", "digits", network)
         yield CLONE / "topologies" / f"{network}.py"
-    yield from (CLONE / "testbed" / "analysis" / "simulator").glob("*.py")
+    yield from sources.of_prediction()
     yield FOLDER / "study_compressors.py"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmarks import members
+from experiments.benchmarks import members, sources
 from experiments.benchmarks.harness import FOLDER, Point
 from experiments.benchmarks.strategies import of_training
 from testbed.analysis.simulator.command import answer
@@ -53,7 +53,7 @@ def depends_on(kind: str, workers: int) -> Iterator[Path]:
     yield from members.files(_compressor(kind))
     yield from of_training("dear" if kind.startswith("dear") else "ddp", "digits", "full_mesh")
     yield CLONE / "topologies" / "full_mesh.py"
-    yield from (CLONE / "testbed" / "analysis" / "simulator").glob("*.py")
+    yield from sources.of_prediction()
     yield FOLDER / "study_scale.py"
 
 

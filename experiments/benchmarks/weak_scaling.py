@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.benchmarks import sources
 from experiments.benchmarks.harness import FOLDER
 from experiments.benchmarks.strategies import of_training
 from experiments.benchmarks.whole_run import perform
@@ -18,7 +19,7 @@ from testbed.orchestrator.predict_command import question_of
 def depends_on(strategy: str, system: str, benchmark: str) -> Iterator[Path]:
     """What workers do, what is predicted of it, and what was asked for."""
     yield from of_training(strategy, "replay", "lan")
-    yield from (CLONE / "testbed" / "analysis" / "simulator").glob("*.py")
+    yield from sources.of_prediction()
     yield from (FOLDER / f"{name}.py" for name in (benchmark, "weak_scaling"))
     yield CLONE / "experiments" / "reproductions" / system / "declaration.py"
 

@@ -4,11 +4,12 @@ The rule, fixed before anything was measured. In each case the best candidate is
 whose own verdict is `invalid` count for nothing, and a case counts only where each baseline that was asked of it does,
 so that a strong one cannot be missing. Where a reference is declared, an arm counts only if its mean quality, over the
 seeds that both have, is at most `margin_points` below the reference's; nothing does if the reference itself is so far
-below another baseline. (This clause came after DeAR and the K-FAC systems were measured, which have no reference.)
-Where all candidates of a case are too low by that, and no case has a ratio, the claim was not met: `not`, with no
-`emulated`. (This one came with PipeTransformer, whose paper says that accuracy is held.) Nothing is said before each
-emulated run of a candidate or baseline that was asked for has been made: what is left for the next call might decide.
-`emulated` is the largest of these ratios over the cases. With the claimed ratio c, which stands for a gain of c - 1:
+below another baseline, or was not compared with one, for want of qualities of one seed. (This clause came after DeAR
+and the K-FAC systems were measured, which have no reference.) Where all candidates of a case are too low by that, and
+no case has a ratio, the claim was not met: `not`, with no `emulated`. (This one came with PipeTransformer, whose paper
+says that accuracy is held.) What was not compared is not too low, and nothing is said of it. Nor is anything before
+each emulated run of a candidate or baseline that was asked for has been made: what is left for the next call might
+decide. `emulated` is the largest of these ratios over the cases. With the claimed ratio c, a gain of c - 1:
 
     reproduced   emulated is at least 1 + 0.9 (c - 1): nine tenths of the claimed gain
     partly       not so, but above 1.05: better than the best other by more than runs of the same spec differ
@@ -48,6 +49,8 @@ class Found:
     quality: float | None = None
     is_asked: bool = True
     """By this call; otherwise it is of an earlier one that asked for more."""
+    machine: str | None = None
+    """That its run was made on."""
 
     @property
     def counts(self) -> bool:
@@ -62,7 +65,12 @@ def found_of(system: System, trial: Trial, run: RunDir | None, *, is_asked: bool
     figure = system.figure(run) if completed else None
     learns = completed and trial.kind == "emulated"
     quality = system.quality(run) if learns and system.quality is not None else None
-    return Found(trial, run.run_id, summary["verdict"], figure, summary["dilation"], quality, is_asked)
+    machine = _machine(run.read_json(run.provenance)) if completed else None
+    return Found(trial, run.run_id, summary["verdict"], figure, summary["dilation"], quality, is_asked, machine)
+
+
+def _machine(made: Mapping[str, Any]) -> str:
+    return f"{made['cores']} cores ({made['cpu']}), Linux {made['kernel']}"
 
 
 @dataclass(frozen=True)
@@ -74,11 +82,11 @@ class Side:
     qualities: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """By what a run was given as its seed."""
 
-    def holds(self, reference: Side, margin: float) -> bool:
-        """Whether it is about as good as `reference`, over the seeds of both."""
+    def holds(self, reference: Side, margin: float) -> bool | None:
+        """Whether it is about as good as `reference`, over the seeds of both; None where no seed has two qualities."""
         both = self.qualities.keys() & reference.qualities.keys()
         if not both:
-            return False
+            return None
         return statistics.fmean(self.qualities[seed] - reference.qualities[seed] for seed in both) >= -margin
 
 
@@ -130,8 +138,9 @@ def ratio(system: System, found: Sequence[Found], case: str, kind: str, *, held:
     return Ratio(case, candidate, baseline, over(system, baseline, candidate))
 
 
-def holds(system: System, one: Side, sides: Mapping[str, Side | None], kind: str) -> bool:
-    """Whether its quality lets its figure count. Simulated runs learn nothing, so that nothing is asked of them.
+def holds(system: System, one: Side, sides: Mapping[str, Side | None], kind: str) -> bool | None:
+    """Whether its quality lets its figure count; None where that was not compared, or the reference's was not with all
+    other baselines'. Simulated runs learn nothing, so that nothing is asked of them.
 
     Args:
         sides: of the same case, by arm.
@@ -139,10 +148,14 @@ def holds(system: System, one: Side, sides: Mapping[str, Side | None], kind: str
     if system.reference is None or kind != "emulated":
         return True
     reference = sides.get(system.reference)
+    if reference is None:
+        return None
     others = [side for arm, side in sides.items() if arm in system.baselines and side is not None]
-    if reference is None or not all(reference.holds(other, system.margin_points) for other in others):
+    found = [reference.holds(other, system.margin_points) for other in others]
+    found.append(one.holds(reference, system.margin_points))
+    if False in found:
         return False
-    return one.holds(reference, system.margin_points)
+    return None if None in found else True
 
 
 def over(system: System, baseline: Side, candidate: Side) -> float:
@@ -163,8 +176,19 @@ def ratios(system: System, found: Sequence[Found], kind: str, *, held: bool = Tr
     return [one for one in each if one is not None]
 
 
-def largest(system: System, found: Sequence[Found], kind: str, *, held: bool = True) -> Ratio | None:
-    return max(ratios(system, found, kind, held=held), key=lambda one: one.value, default=None)
+def largest(system: System, found: Sequence[Found], kind: str) -> Ratio | None:
+    return max(ratios(system, found, kind), key=lambda one: one.value, default=None)
+
+
+def _largest_too_low(system: System, found: Sequence[Found]) -> Ratio | None:
+    """Of the cases all of whose candidates were compared, and are too low."""
+    compared = []
+    for one in ratios(system, found, "emulated", held=False):
+        sides = sides_of(system, found, one.case, "emulated")
+        candidates = [side for arm, side in sides.items() if arm in system.candidates and side is not None]
+        if all(holds(system, side, sides, "emulated") is False for side in candidates):
+            compared.append(one)
+    return max(compared, key=lambda one: one.value, default=None)
 
 
 def verdict_of(claimed: float, emulated: float | None, *, too_low: bool = False) -> str | None:
@@ -184,7 +208,7 @@ def result(system: System, found: Sequence[Found]) -> dict[str, Any]:
     """The content of `result.json`, with exactly `RESULT_KEYS`."""
     is_complete = not left(system, found)
     best = largest(system, found, "emulated") if is_complete else None
-    too_low = largest(system, found, "emulated", held=False) if best is None and is_complete else None
+    too_low = _largest_too_low(system, found) if best is None and is_complete else None
     emulated = None if best is None else best.value
     return {
         "system": system.name,
@@ -225,8 +249,10 @@ def _remarks(system: System, best: Ratio | None, too_low: Ratio | None, found: S
         if system.reference is not None:
             seeds = len(best.candidate.qualities)
             remarks.append(f"qualities of {seeds} seed{'s' * (seeds > 1)}")
-    if low := _too_low(system, found):
-        remarks.append(f"too low, so that {'they do' if len(low) > 1 else 'it does'} not count: {', '.join(low)}")
+    for words, arms in zip(("too low", "not compared in quality"), _uncounted(system, found), strict=True):
+        if arms:
+            they = "they do" if len(arms) > 1 else "it does"
+            remarks.append(f"{words}, so that {they} not count: {', '.join(arms)}")
     for words, which in (
         ("invalid", [one for one in found if one.verdict == "invalid"]),
         ("suspect", [one for one in found if one.verdict == "suspect" and one.trial.kind == "emulated"]),
@@ -238,14 +264,31 @@ def _remarks(system: System, best: Ratio | None, too_low: Ratio | None, found: S
     return remarks
 
 
-def _too_low(system: System, found: Sequence[Found]) -> list[str]:
-    """Emulated cases and arms whose quality does not let them count."""
-    low = []
+def _uncounted(system: System, found: Sequence[Found]) -> tuple[list[str], list[str]]:
+    """Emulated cases and arms that are too low to count, and those of which that is not known, with why."""
+    low, unknown = [], []
     for case in dict.fromkeys(one.trial.case for one in found if one.trial.kind == "emulated"):
         sides = sides_of(system, found, case, "emulated")
-        known = [one for one in sides.values() if one is not None]
-        low += [f"{case} ({one.arm})" for one in known if not holds(system, one, sides, "emulated")]
-    return low
+        for one in (side for side in sides.values() if side is not None):
+            if holds(system, one, sides, "emulated") is False:
+                low.append(f"{case} ({one.arm})")
+            elif why := _why_not_compared(system, one, sides):
+                unknown.append(f"{case} ({one.arm}: {why})")
+    return low, unknown
+
+
+def _why_not_compared(system: System, one: Side, sides: Mapping[str, Side | None]) -> str | None:
+    """None where it was; `sides` of the same case."""
+    if system.reference is None:
+        return None
+    reference = sides.get(system.reference)
+    if reference is None:
+        return f"no run of {system.reference} counts"
+    if not one.qualities:
+        return "no quality"
+    if not reference.qualities:
+        return f"{system.reference} has no quality"
+    return None if one.qualities.keys() & reference.qualities.keys() else f"no seed that {system.reference} has too"
 
 
 def last_line(system: System, content: Mapping[str, Any]) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 from experiments.benchmarks.cells import number, table
 from experiments.benchmarks.document import between
-from experiments.benchmarks.harness import machine
 from experiments.benchmarks.intervals import spread
 from experiments.reproductions.outcome import Found, Ratio, holds, last_line, over, ratio, side, sides_of
 from experiments.reproductions.system import KINDS, System
@@ -33,10 +32,9 @@ def write(system: System, found: Sequence[Found], content: Mapping[str, Any], pa
 def region(system: System, found: Sequence[Found], content: Mapping[str, Any]) -> str:
     """What was claimed, what came of it, and the table."""
     runs = sorted(run for side in content["runs"].values() for run in side)
-    here = machine()
+    machines = sorted({one.machine for one in found if one.run_id in runs and one.machine is not None})
     made = (
-        f"{here['cores']} cores ({here['cpu']}), Linux {here['kernel']}; {len(runs)} runs, the first {runs[0]},"
-        f" the last {runs[-1]}; their ids are in"
+        f"{'; '.join(machines)}; {len(runs)} runs, the first {runs[0]}, the last {runs[-1]}; their ids are in"
         if runs
         else "No run is there yet; ids will be in"
     )
@@ -99,7 +97,8 @@ def _quality(system: System, found: Sequence[Found], case: str, kind: str, arm: 
     one = sides.get(arm)
     if one is None or not one.qualities:
         return "-"
-    return spread(list(one.qualities.values()), ".2f") + ("" if holds(system, one, sides, kind) else ", too low")
+    said = {True: "", False: ", too low", None: ", not compared"}[holds(system, one, sides, kind)]
+    return spread(list(one.qualities.values()), ".2f") + said
 
 
 def _verdicts(here: Sequence[Found]) -> str:

@@ -1,14 +1,15 @@
 """`python -m experiments.studies.keep NAME`: keeps what came of a study's sweep, and writes its table and figure.
 
-Taken is the newest results.json of that sweep, which `longhaul sweep` writes under `runs/.sweeps/`. Kept are, in
-`results/NAME.json` here, each point with its hash, run and time to the target, and each configuration with its
-intervals. Raw records stay in `runs/`, which is not part of the clone.
+Taken is the results.json that `longhaul sweep NAME` writes under `runs/.sweeps/NAME/`, if it has just the points of
+experiments/sweeps/NAME.yaml. Kept are, in `results/NAME.json` here, each point with its hash, run and time to the
+target, and each configuration with its intervals. Raw records stay in `runs/`, which is not part of the clone.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from testbed.analysis.sweep import SCHEMA_VERSION
 from testbed.core.errors import InputError
 from testbed.core.rundir import RunDir, write_json
 from testbed.orchestrator.clone import CLONE, RUNS_ROOT
+from testbed.orchestrator.sweep.files import read
 from testbed.orchestrator.sweep.results import FOLDER
 
 RESULTS = Path(__file__).parent / "results"
@@ -49,6 +51,7 @@ STUDIES = {
     ),
 }
 _POINT = ("values", "hash", "outcome", "run_id")
+_MOST_NAMED = 3
 
 
 def kept(found: Mapping[str, Any], code_hash: str, to_target_s: Mapping[str, float | None]) -> dict[str, Any]:
@@ -91,10 +94,37 @@ def _run_ids(found: Mapping[str, Any]) -> list[str]:
     return sorted({point["run_id"] for point in found["points"] if point["run_id"] is not None})
 
 
-def newest(runs: Path, name: str) -> Path | None:
-    """The results written last: a sweep some of whose axes were given otherwise lies in NAME-HASH."""
-    found = [path for folder in (name, f"{name}-*") for path in (runs / FOLDER).glob(f"{folder}/results.json")]
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+def results_of(runs: Path, name: str) -> dict[str, Any]:
+    """What came of the sweep as its file has it; in NAME-HASH lies one some of whose axes were given otherwise.
+
+    Raises:
+        InputError: there is nothing, or it has other points.
+    """
+    path = runs / FOLDER / name / "results.json"
+    if not path.exists():
+        raise InputError(f"no {path}: make sweep SWEEP={name}")
+    found = dict(json.loads(path.read_text()))
+    require_points(name, found)
+    return found
+
+
+def require_points(name: str, found: Mapping[str, Any]) -> None:
+    """
+    Raises:
+        InputError: they are not those of the sweep's file.
+    """
+    asked = Counter(json.dumps(point.plain, sort_keys=True) for point in read(name).points())
+    there = Counter(json.dumps(point["values"], sort_keys=True) for point in found["points"])
+    if there != asked:
+        raise InputError(
+            f"{name}: {there.total()} points, and the sweep's file asks for {asked.total()}; not asked for:"
+            f" {_named(there - asked)}; missing: {_named(asked - there)}: make sweep SWEEP={name}"
+        )
+
+
+def _named(points: Counter[str]) -> str:
+    some = ", ".join(list(points)[:_MOST_NAMED])
+    return f"{points.total()}, such as {some}" if points else "none"
 
 
 def read_kept(name: str) -> dict[str, Any]:
@@ -116,13 +146,13 @@ def main() -> None:
     if len(sys.argv) != 2 or sys.argv[1] not in STUDIES:
         sys.exit(f"python -m experiments.studies.keep NAME; names: {', '.join(STUDIES)}")
     (name,) = sys.argv[1:]
-    source = newest(RUNS_ROOT, name)
-    if source is None:
-        sys.exit(f"no results of {name} under {RUNS_ROOT.name}/{FOLDER}: make sweep SWEEP={name}")
-    found = json.loads(source.read_text())
-    content = kept(found, code_of(found, RUNS_ROOT), to_target_s_of(found, RUNS_ROOT))
-    STUDIES[name].table(content)  # what makes no table or no figure replaces nothing
-    STUDIES[name].chart(content)
+    try:
+        found = results_of(RUNS_ROOT, name)
+        content = kept(found, code_of(found, RUNS_ROOT), to_target_s_of(found, RUNS_ROOT))
+        STUDIES[name].table(content)  # what makes no table or no figure replaces nothing
+        STUDIES[name].chart(content)
+    except InputError as error:
+        sys.exit("\n".join(error.faults))
     RESULTS.mkdir(exist_ok=True)
     write_json(RESULTS / f"{name}.json", content)
     write(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +14,7 @@ from experiments.studies.sweep_tables import Row, in_order, mean, to_target_s
 from testbed.analysis.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
 
 _MARKERS = "os^Dvx"
+"""With eight colours, 24 looks that differ."""
 _SPREAD = 0.16
 """Between the points of one member on several networks, in lines."""
 _BY_STEP = "step_p50_s"
@@ -34,14 +37,15 @@ def strategies(found: Mapping[str, Any]) -> str:
 
 
 def compressors(found: Mapping[str, Any]) -> str:
-    """A line for each member, a colour for each network: how many times as fast a step is as with `none`."""
+    """A line for each member, a colour for each network: how many times as fast a step is as with `none`, and the
+    interval of that."""
     topos, ratios = in_order(found["rows"], "topo"), speed_ups(found["rows"])
-    halves = {_cell(row): _half(row, _BY_STEP) for row in found["rows"]}
+    halves = ratio_halves(found["rows"])
     members = sorted({member for member, _ in ratios if member != "none"}, key=lambda member: _most(ratios, member))
     with style():
         figure, (axes,) = new_figure(legend_rows=8)
         axes.axvline(1.0, color=OKABE_ITO[7], linewidth=0.8)
-        for number, (topo, color, marker) in enumerate(zip(topos, OKABE_ITO, _MARKERS, strict=False)):
+        for number, (topo, (color, marker)) in enumerate(_looks(topos).items()):
             above = _SPREAD * ((len(topos) - 1) / 2 - number)
             lines = [line for line, member in enumerate(members) if (member, topo) in ratios]
             cells = [(members[line], topo) for line in lines]
@@ -82,8 +86,7 @@ def _most(ratios: Mapping[tuple[str, str], float], member: str) -> float:
 def _strategies_on(axes: Axes, topo: str, found: Mapping[str, Any]) -> dict[str, Any]:
     """What was drawn of each strategy that reached the target there; its colour is the same on all networks."""
     names = in_order(found["rows"], "strategy")
-    looks = dict(zip(names, zip(OKABE_ITO, _MARKERS, strict=False), strict=False))
-    drawn = {}
+    looks, drawn = _looks(names), {}
     for row in (one for one in found["rows"] if one["axes"]["topo"] == topo):
         name, sent = row["axes"]["strategy"], mean(row, "wan_bytes")
         times_s = [time_s for time_s in to_target_s(found["points"], topo, name).values() if time_s is not None]
@@ -93,10 +96,27 @@ def _strategies_on(axes: Axes, topo: str, found: Mapping[str, Any]) -> dict[str,
     return drawn
 
 
-def _half(row: Row, measure: str) -> float:
-    """Half of the interval as a share of the mean; nothing where there is no value, or one seed and so no interval."""
+def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """A colour and a marker for each, however many there are."""
+    return dict(zip(names, zip(itertools.cycle(OKABE_ITO), itertools.cycle(_MARKERS), strict=False), strict=False))
+
+
+def ratio_halves(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
+    """Of each of `speed_ups`, half of its interval as a share of it: the relative intervals of the member's steps and
+    of those of `none`, which are of other runs, in quadrature; 0 where one of the two has one seed and so no interval.
+    """
+    own = {_cell(row): _half(row, _BY_STEP) for row in rows}
+    return {cell: _quadrature(own[cell], own["none", cell[1]]) for cell in speed_ups(rows)}
+
+
+def _quadrature(one: float | None, other: float | None) -> float:
+    return 0.0 if one is None or other is None else math.hypot(one, other)
+
+
+def _half(row: Row, measure: str) -> float | None:
+    """Half of the interval as a share of the mean; None where there is no value, or one seed and so no interval."""
     value = row["values"][measure]
-    return 0.0 if value is None or value["high"] is None else float(value["high"] / value["mean"] - 1)
+    return None if value is None or value["high"] is None else float(value["high"] / value["mean"] - 1)
 
 
 def _one_window(panels: Sequence[Axes]) -> None:

@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.benchmarks.cells import table
+from experiments.benchmarks.study_compressors import cell
 from testbed.analysis.comparison import MISSING
 from testbed.analysis.groups import BELIEVED
-from testbed.core.units import format_size
+from testbed.core.errors import InputError
+from testbed.core.units import format_size, parse_rate_bit_s, parse_time_s
 from testbed.orchestrator.clone import CLONE
 
 _SIMULATED = CLONE / "experiments" / "benchmarks" / "results" / "study_compressors.json"
-_CELL_OF_SWEEP = "100/40"
-"""Mbit/s and ms, of the simulated grid."""
+_SCALE = _SIMULATED.with_name("study_scale.json")
 _BASE = "ddp"
 """The strategy that others are held against, run by run of one seed: seeds differ by more than strategies do."""
 Row = Mapping[str, Any]
@@ -45,10 +46,14 @@ def strategies(found: Mapping[str, Any]) -> str:
 
 
 def compressors(found: Mapping[str, Any]) -> str:
-    """A line for each member, a column for each network: emulated, how many times as fast, and as simulated."""
+    """A line for each member, a column for each network: emulated, how many times as fast, and as simulated.
+
+    Raises:
+        InputError: nothing was simulated at the sweep's rate and round trip.
+    """
     topos = in_order(found["rows"], "topo")
     by_cell = {(row["axes"]["compressor"], row["axes"]["topo"]): row for row in found["rows"]}
-    simulated = _simulated_s()
+    simulated = simulated_s(found["common"])
     lines = []
     for member in in_order(found["rows"], "compressor"):
         cells = [_emulated(by_cell, member, topo, simulated.get((member, topo))) for topo in topos]
@@ -57,6 +62,45 @@ def compressors(found: Mapping[str, Any]) -> str:
             outcomes.update(by_cell.get((member, topo), {}).get("outcomes", {}))
         lines.append([f"`{member}`", *cells, _spoken(outcomes)])
     return "\n\n".join([table(("step p50, s", *topos, "runs"), lines), *_remarks(found)])
+
+
+def scale(found: Mapping[str, Any]) -> str:
+    """A line for each kind of training, a column for each number of workers: a step as emulated, and as simulated."""
+    sizes = in_order(found["rows"], "workers")
+    by_cell = {(kind_of(row), row["axes"]["workers"]): row for row in found["rows"]}
+    simulated = simulated_scale_s(found["common"])
+    lines = []
+    for kind in dict.fromkeys(kind for kind, _ in by_cell):
+        cells = [_beside(by_cell.get((kind, size)), simulated.get((kind, size))) for size in sizes]
+        outcomes: Counter[str] = Counter()
+        for size in sizes:
+            outcomes.update(by_cell.get((kind, size), {}).get("outcomes", {}))
+        lines.append([f"`{kind}`", *cells, _spoken(outcomes)])
+    heads = ("step p50, s", *(f"{size} workers" for size in sizes), "runs")
+    return "\n\n".join([table(heads, lines), *_remarks(found)])
+
+
+def kind_of(row: Row) -> str:
+    """As the simulated study names it: "topk, hierarchical"."""
+    collective = row["axes"]["strategy.collective"]
+    return row["axes"]["compressor"] + ("" if collective == "gloo" else f", {collective}")
+
+
+def _beside(row: Row | None, simulated_s: float | None) -> str:
+    if row is None or mean(row, "step_p50_s") is None:
+        return MISSING
+    said = _interval(row, "step_p50_s")
+    return said if simulated_s is None else f"{said} (simulated {simulated_s:.3f})"
+
+
+def simulated_scale_s(common: Mapping[str, str]) -> dict[tuple[str, str], float]:
+    """By kind and number of workers, at the sweep's rate."""
+    rate = f"{parse_rate_bit_s(common['topo.rate']) / 1e6:g}"
+    return {
+        (point["asked"]["kind"], str(point["asked"]["workers"])): point["result"]["by_rate"][rate]["step_s"]
+        for point in json.loads(_SCALE.read_text())["points"]
+        if rate in point["result"].get("by_rate", {})
+    }
 
 
 def _emulated(by_cell: Mapping[tuple[str, str], Row], member: str, topo: str, simulated_s: float | None) -> str:
@@ -70,14 +114,27 @@ def _emulated(by_cell: Mapping[tuple[str, str], Row], member: str, topo: str, si
     return said if simulated_s is None else f"{said} (simulated {simulated_s:.3f})"
 
 
-def _simulated_s() -> dict[tuple[str, str], float]:
-    """Steps of the same cell of the grid with codecs as fast as a core, by member and network."""
-    points = json.loads(_SIMULATED.read_text())["points"]
-    return {
-        (point["asked"]["compressor"], topo): cells[_CELL_OF_SWEEP]
-        for point in points
+def simulated_s(common: Mapping[str, str]) -> dict[tuple[str, str], float]:
+    """Steps of the same cell of the grid with codecs as fast as a core, by member and network.
+
+    Args:
+        common: values of all points of the sweep, its links' among them.
+
+    Raises:
+        InputError: the grid has no such cell, or the points share no rate or no round trip.
+    """
+    rate, rtt = (common.get(key) for key in ("topo.rate", "topo.rtt"))
+    if rate is None or rtt is None:
+        raise InputError(f"the sweep's points share topo.rate {rate} and topo.rtt {rtt}: both are wanted")
+    wanted = cell(parse_rate_bit_s(rate) / 1e6, parse_time_s(rtt) * 1e3)
+    found = {
+        (point["asked"]["compressor"], topo): cells
+        for point in json.loads(_SIMULATED.read_text())["points"]
         for topo, cells in point["result"].get("step_s", {}).get("a core", {}).items()
     }
+    if lacking := sorted({key for cells in found.values() if wanted not in cells for key in cells}):
+        raise InputError(f"the sweep's links are {rate}, {rtt}: {wanted} is no cell of {', '.join(lacking)}, simulated")
+    return {key: cells[wanted] for key, cells in found.items()}
 
 
 def to_target_s(points: Sequence[Mapping[str, Any]], topo: str, strategy: str) -> dict[int, float | None]:

@@ -11,6 +11,7 @@ from experiments.studies import keep, sweep_charts, sweep_tables
 from testbed.core.errors import InputError
 from testbed.core.rundir import RunDir, write_json
 from testbed.orchestrator.sweep.files import read
+from testbed.orchestrator.sweep.results import FOLDER
 
 
 def estimate(mean: float, half: float | None = None, runs: int = 3) -> dict[str, Any]:
@@ -18,9 +19,12 @@ def estimate(mean: float, half: float | None = None, runs: int = 3) -> dict[str,
     return {"mean": mean, "low": low, "high": high, "seeds": runs, "runs": runs}
 
 
+_AXES = ("topo", "strategy", "compressor", "workers", "strategy.collective")
+
+
 def row(runs: int = 3, **given: Any) -> dict[str, Any]:
     keys = ("metric_best", "time_to_target_s", "step_p50_s", "wan_bytes")
-    axes = {key: given.pop(key) for key in ("topo", "strategy", "compressor") if key in given}
+    axes = {key: given.pop(key) for key in _AXES if key in given}
     run_ids = [f"run{number}" for number in range(runs)]
     return {"axes": axes, "outcomes": {"valid": runs}, "run_ids": run_ids, "values": dict.fromkeys(keys) | given}
 
@@ -63,7 +67,7 @@ def test_strategies_are_held_against_ddp_seed_by_seed() -> None:
 
 
 def test_an_emulated_step_stands_beside_the_simulated_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_tables, "_simulated_s", lambda: {("topk", "ring"): 0.21})
+    monkeypatch.setattr(sweep_tables, "simulated_s", lambda common: {("topk", "ring"): 0.21})
     found = sweep(
         row(topo="ring", compressor="none", step_p50_s=estimate(0.5)),
         row(topo="ring", compressor="topk", step_p50_s=estimate(0.2, 0.01)),
@@ -73,6 +77,35 @@ def test_an_emulated_step_stands_beside_the_simulated_one(monkeypatch: pytest.Mo
     assert lines[0] == "| step p50, s | ring | star | runs |"
     assert lines[2] == "| `none` | 0.5, 1.00 times | - | 3 valid |"
     assert lines[3] == "| `topk` | 0.2 ± 0.01, 2.50 times (simulated 0.210) | - | 6 valid |"
+
+
+def test_the_simulated_steps_are_of_the_sweeps_own_rate_and_round_trip() -> None:
+    at_100 = sweep_tables.simulated_s({"topo.rate": "100 Mbit/s", "topo.rtt": "40 ms"})
+    at_1000 = sweep_tables.simulated_s({"topo.rate": "1 Gbit/s", "topo.rtt": "10 ms"})
+    assert at_1000["none", "ring"] < at_100["none", "ring"]
+    with pytest.raises(InputError, match=r"200 Mbit/s, 40 ms: 200/40 is no cell of 10/10, .*100/40"):
+        sweep_tables.simulated_s({"topo.rate": "200 Mbit/s", "topo.rtt": "40 ms"})
+    with pytest.raises(InputError, match=r"share topo\.rate None and topo\.rtt 40 ms"):
+        sweep_tables.simulated_s({"topo.rtt": "40 ms"})
+
+
+def test_kinds_of_training_stand_by_their_numbers_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_tables, "simulated_scale_s", lambda _: {("topk, hierarchical", "16"): 0.33})
+    found = sweep(
+        row(workers="4", compressor="none", **{"strategy.collective": "gloo"}, step_p50_s=estimate(0.8)),
+        row(workers="16", compressor="topk", **{"strategy.collective": "hierarchical"}, step_p50_s=estimate(0.3, 0.01)),
+    )
+    lines = sweep_tables.scale(found).splitlines()
+    assert lines[0] == "| step p50, s | 4 workers | 16 workers | runs |"
+    assert lines[2] == "| `none` | 0.8 | - | 3 valid |"
+    assert lines[3] == "| `topk, hierarchical` | - | 0.3 ± 0.01 (simulated 0.330) | 3 valid |"
+
+
+def test_the_sweep_of_scale_asks_for_kinds_that_are_simulated() -> None:
+    simulated = sweep_tables.simulated_scale_s({"topo.rate": "100 Mbit/s"})
+    points = [point.plain for point in read("study-scale").points()]
+    assert len(points) == 3 * (2 * 3 * 2 + 3)
+    assert all((sweep_tables.kind_of({"axes": one}), one["workers"]) in simulated for one in points)
 
 
 def test_the_figure_of_members_leaves_out_what_has_no_step_and_draws_intervals() -> None:
@@ -89,6 +122,29 @@ def test_the_figure_of_members_leaves_out_what_has_no_step_and_draws_intervals()
     assert ">topk<" in drawn and ">never<" not in drawn
 
 
+def test_the_interval_of_a_ratio_is_of_both_its_steps() -> None:
+    rows = [
+        row(topo="ring", compressor="none", step_p50_s=estimate(0.5, 0.02)),
+        row(topo="ring", compressor="topk", step_p50_s=estimate(0.2, 0.006)),
+        row(topo="ring", compressor="once", step_p50_s=estimate(0.2)),
+    ]
+    # by hand: 4 % and 3 % make 5 %
+    halves = sweep_charts.ratio_halves(rows)
+    assert halves["topk", "ring"] == pytest.approx(0.05)
+    assert halves["once", "ring"] == 0.0
+
+
+def test_no_network_and_no_strategy_is_left_out_for_want_of_a_look() -> None:
+    names = [f"n{number}" for number in range(9)]
+    members = [
+        row(topo=name, compressor=member, step_p50_s=estimate(0.5)) for name in names for member in ("none", "topk")
+    ]
+    drawn = sweep_charts.compressors(sweep(*members))
+    assert all(f">{name}<" in drawn for name in names)
+    drawn = sweep_charts.strategies(sweep(*(row(topo="lan", strategy=name, wan_bytes=estimate(2e6)) for name in names)))
+    assert all(f">{name}<" in drawn for name in names)
+
+
 def test_the_figure_of_strategies_leaves_out_who_never_reaches_the_target() -> None:
     found = sweep(
         row(topo="wan1g", strategy="ddp", wan_bytes=estimate(2e6)),
@@ -101,6 +157,34 @@ def test_the_figure_of_strategies_leaves_out_who_never_reaches_the_target() -> N
     drawn = sweep_charts.strategies(found)
     assert ">wan1g<" in drawn and ">ddp<" in drawn
     assert ">never<" not in drawn and ">uncounted<" not in drawn
+
+
+def results(runs: Path, folder: str, found: dict[str, Any]) -> None:
+    path = runs / FOLDER / folder / "results.json"
+    path.parent.mkdir(parents=True)
+    write_json(path, found)
+
+
+def test_a_sweep_is_kept_from_its_own_folder_and_with_all_points_of_its_file(tmp_path: Path) -> None:
+    name = "study-strategies"
+    results(tmp_path, f"{name}-0123abcd", {"name": f"{name}-0123abcd", "points": []})
+    with pytest.raises(InputError, match=f"no .*{FOLDER}/{name}/results.json"):
+        keep.results_of(tmp_path, name)
+    whole = {"name": name, "points": [{"values": point.plain} for point in read(name).points()]}
+    results(tmp_path, name, whole)
+    assert keep.results_of(tmp_path, name) == whole
+
+
+def test_what_is_not_of_the_sweeps_file_is_refused_and_named() -> None:
+    name = "study-strategies"
+    values = [dict(point.plain) for point in read(name).points()]
+    found = {"points": [{"values": one} for one in (*values[2:], {**values[0], "workers": "8"})]}
+    with pytest.raises(InputError) as refused:
+        keep.require_points(name, found)
+    (said,) = refused.value.faults
+    assert said.startswith(f"{name}: {len(values) - 1} points, and the sweep's file asks for {len(values)}; not asked")
+    assert "not asked for: 1, such as {" in said and '"workers": "8"' in said
+    assert "missing: 2, such as {" in said
 
 
 def test_what_is_kept_names_the_code_that_made_its_runs(tmp_path: Path) -> None:
@@ -136,4 +220,5 @@ def test_a_study_is_a_sweep_and_its_page_is_what_is_kept(name: str) -> None:
     text = study.page.read_text()
     assert text.count(f"<!-- {name}: begin -->") == text.count(f"<!-- {name}: end -->") == 1
     assert keep.page(name) == text
+    keep.require_points(name, keep.read_kept(name))
     assert study.figure.exists() and f"figures/{study.figure.name}" in text

@@ -102,6 +102,7 @@ def make_run(
     verdict: str = "valid",
     status: str = "completed",
     code_hash: str | None = None,
+    kernel: str = "6.1",
     now_s: float = 1.8e9,
 ) -> RunDir:
     """Of this code unless another `code_hash` is given. The first and the last of its four steps are ten times as
@@ -112,7 +113,7 @@ def make_run(
     run = RunDir.create(root, new_run_id(spec.topo, spec.strategy.name, spec.compressor.name, spec.hash, now_s))
     code = provenance.code_hash(simulated=is_simulated) if code_hash is None else code_hash
     write_json(run.spec, {**spec.to_json(), "code_hash": code})
-    write_json(run.provenance, {})
+    write_json(run.provenance, {"cores": 2, "cpu": "a processor", "kernel": kernel})
     if not is_simulated:
         run.events.write_text("".join(f"{json.dumps(event)}\n" for event in _steps(step_s)))
     summary = empty_summary() | {"run_id": run.run_id, "status": status, "verdict": verdict, "kind": asked.kind}

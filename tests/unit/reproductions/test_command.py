@@ -46,6 +46,14 @@ def test_with_all_runs_there_none_is_made_and_all_is_written(
     assert "5 of 5 runs are there" in capsys.readouterr().out
 
 
+def test_a_page_names_the_machines_that_have_made_its_runs(places: Places) -> None:
+    for one, kernel in zip(TRIALS[:5], ("6.9", "6.1", "6.1", "6.1", "6.1"), strict=True):
+        make_run(places.runs, one, kernel=kernel)
+    reproduce(system(TRIALS), places)
+    made = "2 cores (a processor), Linux"
+    assert f"\n{made} 6.1; {made} 6.9; 5 runs, the first " in (places.pages / "made.md").read_text()
+
+
 def test_runs_of_an_earlier_full_call_stay_in_the_result(places: Places) -> None:
     for one in (*TRIALS[:3], TRIALS[5]):
         make_run(places.runs, one, step_s=2.0)

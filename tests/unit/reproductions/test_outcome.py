@@ -132,6 +132,34 @@ def test_a_claim_whose_quality_no_candidate_holds_is_not_met_and_what_it_gained_
         assert outcome.result(HELD, lacking)["verdict"] is None
 
 
+@pytest.mark.parametrize(
+    ("new", "why"),
+    [
+        (found("new", 2.0), "new: no quality"),
+        (found("new", 2.0, quality=80.0, seed=7), "new: no seed that slow has too"),
+    ],
+)
+def test_qualities_that_were_not_compared_are_no_lower_ones(new: outcome.Found, why: str) -> None:
+    """So that nothing is said, but for why."""
+    runs = [*GOOD, found("old", 4.0, quality=86.0), new]
+    content = outcome.result(HELD, runs)
+    assert (content["emulated"], content["verdict"]) == (None, None)
+    assert f"not compared in quality, so that it does not count: resnet18 ({why})" in content["condition"]
+    assert "too low" not in content["condition"] and "lower quality" not in content["condition"]
+    assert "too low" not in cases_table(HELD, runs)
+    elsewhere = [found("new", 2.0, quality=80.0, case="other")]
+    elsewhere += [found(arm, 4.0, quality=86.0, case="other") for arm in ("slow", "old")]
+    assert outcome.result(HELD, [*runs, *elsewhere])["verdict"] == "not", "of the case that was compared"
+
+
+def test_a_reference_without_a_quality_compares_nothing() -> None:
+    content = outcome.result(
+        HELD, [found("slow", 9.0), found("old", 4.0, quality=86.0), found("new", 2.0, quality=1.0)]
+    )
+    assert content["verdict"] is None
+    assert "resnet18 (new: slow has no quality), resnet18 (old: slow has no quality)" in content["condition"]
+
+
 def test_nothing_counts_where_another_baseline_is_better_than_the_reference() -> None:
     assert _new_over_old(86.0, old=86.5) is not None
     assert _new_over_old(86.0, old=86.6) is None
