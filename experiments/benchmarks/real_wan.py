@@ -30,7 +30,7 @@ from testbed.analysis.simulator.steps import follow
 from testbed.core.models import find_model
 from testbed.core.paths import WIRE_RATIO
 from testbed.core.profile import Collective
-from testbed.orchestrator.clone import CLONE
+from testbed.orchestrator.clone import CLONE, RUNS_ROOT
 from topologies import described
 from topologies.matrices import HIVEMIND, MATRICES
 from topologies.parts import every_pair
@@ -168,8 +168,10 @@ def measure(model: str, case: str) -> dict[str, Any]:
         topology = Path(folder) / f"{case.lower()}.yaml"
         asked = {"_target_": "topologies.described.build", **network(case, times_faster=faster(model))}
         topology.write_text(yaml.safe_dump(asked, sort_keys=False))
-        run = perform(overrides(model, case, topology), limit_s=4 * _seconds(model, case))
+        run = perform(overrides(model, case, topology), limit_s=4 * _seconds(model, case), runs=RUNS_ROOT)
     return {
+        "run_id": run.summary["run_id"],
+        "hash": run.spec["hash"],
         **run.facts(),
         "exposed_s": run.phase_s("exposed_communication"),
         "wan_bytes": run.summary["bytes"]["wire_wan"],

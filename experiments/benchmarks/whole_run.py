@@ -92,8 +92,14 @@ class WholeRun:
         }
 
 
-def perform(overrides: Sequence[str], limit_s: float = TIME_LIMIT_S) -> WholeRun:
-    """What a run says that is made for it; raises as `made`."""
+def perform(overrides: Sequence[str], limit_s: float = TIME_LIMIT_S, *, runs: Path | None = None) -> WholeRun:
+    """What a run says that is made for it; raises as `made`.
+
+    Args:
+        runs: where it is kept; without, it goes when it has been read.
+    """
+    if runs is not None:
+        return read(_made(overrides, limit_s, runs))
     with made(overrides, limit_s) as run:
         return read(run)
 
@@ -107,22 +113,25 @@ def made(overrides: Sequence[str], limit_s: float = TIME_LIMIT_S) -> Iterator[Ru
         subprocess.TimeoutExpired: not after so long.
     """
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "testbed", "run", *overrides, "metrics_port=0"]
-        status, complaint = _ended([*command, "--json", "--share", "--runs", folder], limit_s)
-        if status not in (EXIT_COMPLETED, EXIT_INVALID):
-            raise RunError(f"{' '.join(overrides)}: status {status}: {complaint.strip()[-1000:]}")
-        (path,) = Path(folder).iterdir()
-        yield RunDir(path)
+        yield _made(overrides, limit_s, Path(folder))
 
 
-def _ended(command: Sequence[str], limit_s: float) -> tuple[int, str]:
-    """(exit status, what it said on standard error). A run is asked to stop, so that it leaves nothing, when it takes
-    longer than `limit_s`, and when this process is stopped."""
+def _made(overrides: Sequence[str], limit_s: float, runs: Path) -> RunDir:
+    command = [sys.executable, "-m", "testbed", "run", *overrides, "metrics_port=0"]
+    status, said, complaint = _ended([*command, "--json", "--share", "--runs", str(runs)], limit_s)
+    if status not in (EXIT_COMPLETED, EXIT_INVALID):
+        raise RunError(f"{' '.join(overrides)}: status {status}: {complaint.strip()[-1000:]}")
+    return RunDir(runs / json.loads(said)["run_id"])
+
+
+def _ended(command: Sequence[str], limit_s: float) -> tuple[int, str, str]:
+    """(exit status, what it said, what it complained of). A run is asked to stop, so that it leaves nothing, when it
+    takes longer than `limit_s`, and when this process is stopped."""
     process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=CLONE, env=environment()
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=CLONE, env=environment()
     )
     try:
-        _, complaint = process.communicate(timeout=limit_s)
+        said, complaint = process.communicate(timeout=limit_s)
     except BaseException:
         process.terminate()
         try:
@@ -130,7 +139,7 @@ def _ended(command: Sequence[str], limit_s: float) -> tuple[int, str]:
         finally:
             process.kill()
         raise
-    return process.returncode, complaint
+    return process.returncode, said, complaint
 
 
 def read(run: RunDir) -> WholeRun:
