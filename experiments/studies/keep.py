@@ -49,6 +49,9 @@ STUDIES = {
     "study-strategies": Study(
         _STUDIES / "strategies.md", sweep_tables.strategies, _FIGURES / "study-strategies.svg", sweep_charts.strategies
     ),
+    "study-scale": Study(
+        _STUDIES / "scale.md", sweep_tables.scale, _FIGURES / "study-scale-emulated.svg", sweep_charts.scale
+    ),
 }
 _POINT = ("values", "hash", "outcome", "run_id")
 _MOST_NAMED = 3

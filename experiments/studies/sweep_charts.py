@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from experiments.studies.sweep_tables import Row, in_order, mean, to_target_s
+from experiments.studies.sweep_tables import Row, in_order, kind_of, mean, simulated_scale_s, to_target_s
 from testbed.analysis.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
 
 _MARKERS = "os^Dvx"
@@ -61,6 +61,26 @@ def compressors(found: Mapping[str, Any]) -> str:
             )
         axes.set_yticks(range(len(members)), members)
         axes.set_xlabel("step with none / step")
+        legend(axes)
+        return standalone(to_svg(figure))
+
+
+def scale(found: Mapping[str, Any]) -> str:
+    """A step over the number of workers, a colour for each kind: points as emulated, broken lines as simulated."""
+    simulated = simulated_scale_s(found["common"])
+    kinds = list(dict.fromkeys(kind_of(row) for row in found["rows"]))
+    with style():
+        figure, (axes,) = new_figure(legend_rows=3)
+        for kind, (color, marker) in _looks(kinds).items():
+            told = sorted((workers, step_s) for (name, workers), step_s in simulated.items() if name == kind)
+            axes.plot(*zip(*told, strict=True), color=color, linestyle="--", linewidth=0.8)
+            rows = [row for row in found["rows"] if kind_of(row) == kind and mean(row, _BY_STEP) is not None]
+            sizes = [int(row["axes"]["workers"]) for row in rows]
+            steps_s = [float(row["values"][_BY_STEP]["mean"]) for row in rows]
+            off_s = [step_s * (_half(row, _BY_STEP) or 0.0) for row, step_s in zip(rows, steps_s, strict=True)]
+            axes.errorbar(sizes, steps_s, off_s, color=color, marker=marker, markersize=5, linestyle="", label=kind)
+        axes.set(xscale="log", yscale="log", xlabel="workers", ylabel="step, s")
+        _plain(axes, (4, 16, 64), (0.2, 0.5, 1, 2, 5, 10))
         legend(axes)
         return standalone(to_svg(figure))
 

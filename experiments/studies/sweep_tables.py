@@ -17,6 +17,7 @@ from testbed.orchestrator.clone import CLONE
 
 _SIMULATED = CLONE / "experiments" / "benchmarks" / "results" / "study_compressors.json"
 _SCALE = _SIMULATED.with_name("study_scale.json")
+_MOST_EMULATED = 64
 _BASE = "ddp"
 """The strategy that others are held against, run by run of one seed: seeds differ by more than strategies do."""
 Row = Mapping[str, Any]
@@ -71,7 +72,7 @@ def scale(found: Mapping[str, Any]) -> str:
     simulated = simulated_scale_s(found["common"])
     lines = []
     for kind in dict.fromkeys(kind for kind, _ in by_cell):
-        cells = [_beside(by_cell.get((kind, size)), simulated.get((kind, size))) for size in sizes]
+        cells = [_beside(by_cell.get((kind, size)), simulated.get((kind, int(size)))) for size in sizes]
         outcomes: Counter[str] = Counter()
         for size in sizes:
             outcomes.update(by_cell.get((kind, size), {}).get("outcomes", {}))
@@ -93,13 +94,13 @@ def _beside(row: Row | None, simulated_s: float | None) -> str:
     return said if simulated_s is None else f"{said} (simulated {simulated_s:.3f})"
 
 
-def simulated_scale_s(common: Mapping[str, str]) -> dict[tuple[str, str], float]:
-    """By kind and number of workers, at the sweep's rate."""
+def simulated_scale_s(common: Mapping[str, str]) -> dict[tuple[str, int], float]:
+    """By kind and number of workers, at the sweep's rate, of as many workers as are emulated at most."""
     rate = f"{parse_rate_bit_s(common['topo.rate']) / 1e6:g}"
     return {
-        (point["asked"]["kind"], str(point["asked"]["workers"])): point["result"]["by_rate"][rate]["step_s"]
+        (asked["kind"], asked["workers"]): point["result"]["by_rate"][rate]["step_s"]
         for point in json.loads(_SCALE.read_text())["points"]
-        if rate in point["result"].get("by_rate", {})
+        if rate in point["result"].get("by_rate", {}) and (asked := point["asked"])["workers"] <= _MOST_EMULATED
     }
 
 

@@ -90,7 +90,7 @@ def test_the_simulated_steps_are_of_the_sweeps_own_rate_and_round_trip() -> None
 
 
 def test_kinds_of_training_stand_by_their_numbers_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_tables, "simulated_scale_s", lambda _: {("topk, hierarchical", "16"): 0.33})
+    monkeypatch.setattr(sweep_tables, "simulated_scale_s", lambda _: {("topk, hierarchical", 16): 0.33})
     found = sweep(
         row(workers="4", compressor="none", **{"strategy.collective": "gloo"}, step_p50_s=estimate(0.8)),
         row(workers="16", compressor="topk", **{"strategy.collective": "hierarchical"}, step_p50_s=estimate(0.3, 0.01)),
@@ -105,7 +105,7 @@ def test_the_sweep_of_scale_asks_for_kinds_that_are_simulated() -> None:
     simulated = sweep_tables.simulated_scale_s({"topo.rate": "100 Mbit/s"})
     points = [point.plain for point in read("study-scale").points()]
     assert len(points) == 3 * (2 * 3 * 2 + 3)
-    assert all((sweep_tables.kind_of({"axes": one}), one["workers"]) in simulated for one in points)
+    assert all((sweep_tables.kind_of({"axes": one}), int(one["workers"])) in simulated for one in points)
 
 
 def test_the_figure_of_members_leaves_out_what_has_no_step_and_draws_intervals() -> None:
