@@ -58,10 +58,7 @@ def compressors(found: Mapping[str, Any]) -> str:
     lines = []
     for member in in_order(found["rows"], "compressor"):
         cells = [_emulated(by_cell, member, topo, simulated.get((member, topo))) for topo in topos]
-        outcomes: Counter[str] = Counter()
-        for topo in topos:
-            outcomes.update(by_cell.get((member, topo), {}).get("outcomes", {}))
-        lines.append([f"`{member}`", *cells, _spoken(outcomes)])
+        lines.append([f"`{member}`", *cells, _outcomes(*(by_cell.get((member, topo)) for topo in topos))])
     return "\n\n".join([table(("step p50, s", *topos, "runs"), lines), *_remarks(found)])
 
 
@@ -73,10 +70,7 @@ def scale(found: Mapping[str, Any]) -> str:
     lines = []
     for kind in dict.fromkeys(kind for kind, _ in by_cell):
         cells = [_beside(by_cell.get((kind, size)), simulated.get((kind, int(size)))) for size in sizes]
-        outcomes: Counter[str] = Counter()
-        for size in sizes:
-            outcomes.update(by_cell.get((kind, size), {}).get("outcomes", {}))
-        lines.append([f"`{kind}`", *cells, _spoken(outcomes)])
+        lines.append([f"`{kind}`", *cells, _outcomes(*(by_cell.get((kind, size)) for size in sizes))])
     heads = ("step p50, s", *(f"{size} workers" for size in sizes), "runs")
     return "\n\n".join([table(heads, lines), *_remarks(found)])
 
@@ -189,12 +183,12 @@ def _interval(row: Row, measure: str, scale: float = 1.0) -> str:
     return said if value["runs"] == len(row["run_ids"]) else f"{said} ({value['runs']} of {len(row['run_ids'])} runs)"
 
 
-def _outcomes(row: Row) -> str:
-    return _spoken(row["outcomes"])
-
-
-def _spoken(outcomes: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+def _outcomes(*rows: Row | None) -> str:
+    """Of all of them together."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        found.update({} if row is None else row["outcomes"])
+    return ", ".join(f"{count} {outcome}" for outcome, count in found.items())
 
 
 def _remarks(found: Mapping[str, Any]) -> list[str]:

@@ -132,41 +132,36 @@ def test_what_was_given_up_is_tried_again_when_told(
     assert [(one["outcome"], len(one["missed"])) for one in content["points"]] == [("valid", 2)]
 
 
-def test_a_budget_leaves_what_would_end_too_late(
-    place: Callable[..., Place],
-    runs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.fixture
+def half_hours(place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A place where each run is expected to take half an hour."""
     there = place(lambda number, spec: {})
     each = Estimate(1800.0, estimates.EARLIER)
     monkeypatch.setattr(command, "estimates", lambda asked, *_, **__: {one.spec.hash: each for one in asked})
+    return there
+
+
+def test_a_budget_leaves_what_would_end_too_late(
+    half_hours: Place, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "short.yaml"
     path.write_text("axes:\n" + "".join(f"  - {text}\n" for text in AXES) + "max_hours: 0.2\n")
-    assert cli.main(["sweep", "--runs", str(runs), str(path)]) == 4 and there.begun == []
+    assert cli.main(["sweep", "--runs", str(runs), str(path)]) == 4 and half_hours.begun == []
     said = capsys.readouterr().err
     assert "2 x 1800 s (by earlier runs) = about 60 minutes; none is begun that would end after 0.2 h" in said
     assert "left for the next call: 2 runs" in said
 
 
 def test_a_budget_of_the_call_is_of_axes_alone_too_and_replaces_the_file_s(
-    place: Callable[..., Place],
-    runs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    half_hours: Place, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = place(lambda number, spec: {})
-    each = Estimate(1800.0, estimates.EARLIER)
-    monkeypatch.setattr(command, "estimates", lambda asked, *_, **__: {one.spec.hash: each for one in asked})
     path = tmp_path / "short.yaml"
     path.write_text("axes:\n" + "".join(f"  - {text}\n" for text in AXES) + "max_hours: 9\n")
     for words in (AXES, (str(path),)):
-        assert cli.main(["sweep", "--runs", str(runs), "--max-hours", "0.2", *words]) == 4 and there.begun == []
+        assert cli.main(["sweep", "--runs", str(runs), "--max-hours", "0.2", *words]) == 4 and half_hours.begun == []
         said = capsys.readouterr().err
         assert "none is begun that would end after 0.2 h" in said and "left for the next call: 2 runs" in said
-    assert cli.main(["sweep", "--runs", str(runs), "--max-hours", "0.6", str(path)]) == 0 and len(there.begun) == 2
+    assert cli.main(["sweep", "--runs", str(runs), "--max-hours", "0.6", str(path)]) == 0 and len(half_hours.begun) == 2
     assert {folder.name.partition("-")[0] for folder in (runs / ".sweeps").iterdir()} == {"grid", "short"}
 
 
