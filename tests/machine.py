@@ -1,4 +1,4 @@
-"""The machine alone, by the lock that `longhaul run` takes too."""
+"""The machine alone, by the lock that `longhaul run` takes too, and nothing left on it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 from testbed.core.rundir import RUNTIME_ROOT
 
 LIMIT_S = 600.0
+ENDS_WITH_TESTS = ("setpriv", "--pdeathsig", "KILL")
+"""Before a command: tests that are stopped half-way leave nothing that goes on by itself."""
 
 
 @contextmanager

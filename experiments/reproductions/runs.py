@@ -105,7 +105,8 @@ def _predicted(asked: Asked, runs_root: Path) -> RunDir:
 
 def _emulated(asked: Asked, runs_root: Path, limit_s: float, machine: MachineLock | None) -> RunDir:
     # Mininet and all: only where something is emulated
-    from testbed.orchestrator.supervise import Stop, supervise
+    from testbed.orchestrator.signals import Stop
+    from testbed.orchestrator.supervise import supervise
 
     spec = checked_spec(resolve(_overrides(asked.trial)), runs_root)
     ended = threading.Event()

@@ -2,6 +2,9 @@
 
 Taken under the machine's lock, alone on an idle core, once: the result is kept in the clone for the same training, code
 and processor. What `longhaul predict` takes while another run has the machine serves its caller and is not kept.
+
+Some machines are slower with all cores busy, or at other hours, than that core was. So a dilation of `auto` that a run
+has shown to be too small is kept beside, and the next run of the same is slowed more.
 """
 
 from __future__ import annotations
@@ -17,15 +20,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from testbed.core.auto_dilation import choose
+from testbed.core.auto_dilation import choose, most_dilation
 from testbed.core.errors import raise_input_faults
 from testbed.core.fusion import BY_TIMES
 from testbed.core.kfac_costs import planned
 from testbed.core.profile import Profile
-from testbed.core.rundir import write_json
+from testbed.core.rundir import RunDir, write_json
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import clone, provenance
 from testbed.orchestrator.machine_lock import held_if_free
+from testbed.orchestrator.observation.lateness_rules import is_too_slow
 from testbed.orchestrator.plugin_check import ask_worker
 from testbed.orchestrator.replay_check import time_faults
 
@@ -33,6 +37,8 @@ CACHE = clone.CLONE / ".cache" / "profiles"
 TIME_LIMIT_S = 300.0
 _MOST_PLANS = 5
 """Of K-FAC: the slower a run, the cheaper its messages; then a plan has more of them, which asks for a slower run."""
+MORE = 1.2
+"""Times a dilation that was too small, which one that is not is taken to be: it bears phases that are 20% late."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +70,24 @@ def calibrate(
         return spec, None
     found = _measured(spec, tell, give)
     rounds = 0 if not spec.auto_dilation else _MOST_PLANS if found.cpu.factored else 1
-    while rounds and (chosen := _slowest(spec, found)) > spec.dilation:
+    least = _least(spec) if rounds else 1.0
+    while rounds and (chosen := max(least, _slowest(spec, found))) > spec.dilation:
         spec, rounds = dataclasses.replace(spec, dilation=chosen), rounds - 1
         if _goes_by_times(spec) or found.cpu.factored:
             found = _measured(spec, tell, give)  # another plan, since messages cost an emulated second less
     raise_input_faults(time_faults(spec, found.cpu, found.device))
     return spec, found
+
+
+def learn(run: RunDir, spec: RunSpec, give: Callable[[Path], None] = lambda _: None) -> None:
+    """Keep that the dilation of `auto` was too small, if the run shows it: the next one of the same is slowed more.
+
+    Args:
+        spec: as it was run.
+        give: hands a file over to whoever called.
+    """
+    if spec.auto_dilation and is_too_slow(run.read_events()):
+        _keep(_least_path(spec), {"dilation": spec.dilation, "run_id": run.run_id}, give)
 
 
 def repeated(
@@ -119,6 +137,19 @@ def _slowest(spec: RunSpec, found: Calibration) -> float:
     )
 
 
+def _least(spec: RunSpec) -> float:
+    """What runs of the same have shown to be needed, as far as the topology bears it."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        shown = float(json.loads(_least_path(spec).read_text())["dilation"])
+        return min(round(MORE * shown, 2), most_dilation(spec))
+    return 1.0
+
+
+def _least_path(spec: RunSpec) -> Path:
+    """By the device too, whose time is what the cores were too slow for; not by the dilation that was chosen."""
+    return CACHE / f"{_key(dataclasses.replace(spec, dilation=1.0), 'device')}.least.json"
+
+
 def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
@@ -128,13 +159,13 @@ def _goes_by_times(spec: RunSpec) -> bool:
     return spec.strategy.params.get("fusion") == BY_TIMES
 
 
-def _key(spec: RunSpec) -> str:
+def _key(spec: RunSpec, *more: str) -> str:
     """Of all that the processor's times depend on; device and dilation are none of it, unless they decide on buckets.
 
     How long the run is decides which steps a compressor is timed in.
     """
     data = spec.to_json()
-    keys = ["workload", "strategy", "compressor", "transform", "batch_size", "topology", "steps", "epochs"]
+    keys = ["workload", "strategy", "compressor", "transform", "batch_size", "topology", "steps", "epochs", *more]
     if _goes_by_times(spec):
         keys += ["device", "dilation"]
     parts = {key: data[key] for key in keys}
@@ -150,8 +181,8 @@ def _kept(path: Path) -> dict[str, Any] | None:
     return None
 
 
-def _keep(path: Path, profile: dict[str, Any], give: Callable[[Path], None]) -> None:
+def _keep(path: Path, data: dict[str, Any], give: Callable[[Path], None]) -> None:
     with contextlib.suppress(OSError):  # a clone that cannot be written to measures again each time
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, profile)
+        write_json(path, data)
         give(CACHE.parent)

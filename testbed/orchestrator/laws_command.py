@@ -178,7 +178,8 @@ def _runs(arms: Mapping[str, RunSpec], runs_root: Path, *, share: bool) -> dict[
     if not arms:
         return {}
     from testbed.orchestrator.listing import seal_killed
-    from testbed.orchestrator.supervise import Stop, supervise
+    from testbed.orchestrator.signals import Stop
+    from testbed.orchestrator.supervise import supervise
 
     seal_killed(runs_root)
     summaries = {}

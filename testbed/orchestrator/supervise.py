@@ -31,12 +31,13 @@ from testbed.core.errors import (
 from testbed.core.rundir import RUN_ID, RunDir, new_run_id, write_json
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import clone, provenance
-from testbed.orchestrator.calibration import Calibration, calibrate
+from testbed.orchestrator.calibration import Calibration, calibrate, learn
 from testbed.orchestrator.cleanup import remove_leftovers
 from testbed.orchestrator.machine_lock import MachineLock, machine_lock
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.rights import OF_ROOT, Rights
 from testbed.orchestrator.seal import exit_status, give_to_caller, seal
+from testbed.orchestrator.signals import Stop
 from testbed.orchestrator.terminal import say
 
 RESERVE_BYTES = 1 << 20
@@ -56,51 +57,6 @@ class Outcome:
     @property
     def exit_status(self) -> int:
         return exit_status(self.summary)
-
-
-_entered: list[Stop] = []
-"""By this process, the outermost first."""
-
-
-class Stop:
-    """Signals from the first line to the last: before and during the run they end it, while sealing they are noted.
-
-    One inside another takes nothing away from it: both hear of every signal, the inner one also of those before it.
-    """
-
-    NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def __init__(self) -> None:
-        self.signals: list[signal.Signals] = []
-
-    @property
-    def asked(self) -> signal.Signals | None:
-        """The first of them."""
-        return self.signals[0] if self.signals else None
-
-    def heed(self) -> None:
-        """
-        Raises:
-            Interrupted: somebody asked for the end.
-        """
-        if self.asked is not None:
-            raise Interrupted(f"stopped by {self.asked.name}")
-
-    def __enter__(self) -> Stop:
-        _entered.append(self)  # before it looks, so that no signal falls between
-        self.signals = list(_entered[0].signals)
-        self._before = {number: signal.signal(number, _ask) for number in self.NUMBERS}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        _entered.remove(self)
-
-
-def _ask(number: int, _frame: object) -> None:
-    for stop in _entered:
-        stop.signals.append(signal.Signals(number))
 
 
 def supervise(
@@ -147,6 +103,8 @@ def supervise(
             reserve.unlink(missing_ok=True)
             summary = seal(run, status, faults, wall_s=time.monotonic() - started_s)
             give_to_caller(run.path)
+            if (status, summary["verdict"]) == ("completed", "invalid") and not machine.is_shared:
+                learn(run, spec, give_to_caller)
         return Outcome(run, summary)
 
 

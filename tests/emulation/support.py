@@ -18,6 +18,7 @@ from testbed.core.errors import EXIT_FAILED
 from testbed.core.rundir import RunDir
 from testbed.orchestrator import cleanup
 from testbed.orchestrator.clone import CLONE, environment
+from tests.machine import ENDS_WITH_TESTS
 
 START_TIMEOUT_S = 240.0
 """Until training goes on, on a machine that others use too."""
@@ -25,8 +26,6 @@ END_TIMEOUT_S = 600.0
 BUSY, BUSY_PAUSES_S = "the machine is too busy or too slow for these links", (20.0, 40.0, 60.0)
 GONE_S = 30.0
 """Until nothing of a run is left; a second on an idle machine, and half as long as collectives wait for who is gone."""
-ENDS_WITH_TESTS = ("setpriv", "--pdeathsig", "KILL")
-"""Tests that are stopped half-way leave no run that goes on by itself."""
 CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 """What steers a terminal and is no end of a line: escape sequences and carriage returns among them."""
 IN_NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--mount", "--ipc", "--uts"]

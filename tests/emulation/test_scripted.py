@@ -11,7 +11,8 @@ from pathlib import Path
 from testbed.core.records import summary_faults
 from testbed.core.rundir import RunDir
 from testbed.orchestrator.clone import CLONE, environment
-from tests.emulation.support import CONTROLS, END_TIMEOUT_S, ENDS_WITH_TESTS
+from tests.emulation.support import CONTROLS, END_TIMEOUT_S
+from tests.machine import ENDS_WITH_TESTS
 
 SHORT = ("topo=wan100m", "steps=4", "evaluate_every=4", "metrics_port=0")
 STATUSES = {"valid": 0, "suspect": 0, "invalid": 5}

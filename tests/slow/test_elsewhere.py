@@ -1,57 +1,84 @@
-"""Real runs on two Ray nodes of this machine, which take turns; one of them is lost in mid-run."""
+"""Twenty-four real runs of a sweep that `kill -9` ends twice: here, and on two Ray nodes of which one is lost too.
+
+The nodes lie on this machine and take turns.
+"""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from testbed.core.rundir import RUN_ID
-from testbed.orchestrator.clone import CLONE, environment
+from testbed.orchestrator.clone import environment
 from tests.distributed.ray_cluster import Cluster, needs
+from tests.emulation.support import host_state
+from tests.sweeping import Sweep, counted, found, summaries
 
-pytestmark = [pytest.mark.slow, needs("ray")]
+pytestmark = pytest.mark.slow
+RUNS = 24
 WORDS = (
-    *("topo=lan", "topo.lan_rate='1 Gbit/s'", "compressor=none,topk", "seed=range(2)", "workers=2", "workload=digits"),
-    *("steps=30", "evaluate_every=10", "batch_size=8", "device=paced", "device.step_s=0.1", "dilation=4"),
+    *("topo=lan", "topo.lan_rate='1 Gbit/s'", "compressor=none,topk", f"seed=range({RUNS // 2})", "workers=2"),
+    *("workload=digits", "steps=4", "batch_size=8", "device=paced", "device.step_s=0.1", "dilation=4"),
 )
-LIMIT_S = 1200.0
+LIMIT_S = 1800.0
 
 
-@pytest.mark.timeout(2000)
-def test_real_runs_come_back_whole_though_a_node_is_lost(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("r")
-    runs, output = folder / "runs", folder / "output"
+def has(runs: Path, enough: int) -> Callable[[], bool]:
+    return lambda: len(counted(runs)) >= enough
+
+
+def is_under_way(runs: Path) -> bool:
+    return len(found(runs)) > len(summaries(runs))
+
+
+def assert_finished(sweep: Sweep) -> None:
+    # a busy machine makes runs invalid, which are then made once more
+    assert sweep.wait(LIMIT_S) in (0, 5), sweep.said
+    points, those = sweep.points(), counted(sweep.runs)
+    assert len({point["hash"] for point in points}) == RUNS
+    assert all(point["state"] in ("done", "given up") for point in points), sweep.said
+    assert len(those) == len(set(those)), "no run that counts was made again"
+    assert set(those) == {point["hash"] for point in points if point["state"] == "done"}
+    print(f"{len(those)} of {RUNS} runs count, {len(found(sweep.runs))} were begun")
+
+
+@pytest.mark.timeout(3600)
+def test_a_sweep_that_is_killed_twice_comes_to_its_end(tmp_path: Path) -> None:
+    runs, before = tmp_path / "runs", host_state()
+    for enough in (6, 14):
+        sweep = Sweep(runs, *WORDS)
+        sweep.wait_until(has(runs, enough), LIMIT_S)
+        sweep.wait_until(lambda: is_under_way(runs), LIMIT_S)
+        sweep.kill()
+    there = set(summaries(runs))
+    sweep = Sweep(runs, *WORDS)
+    assert_finished(sweep)
+    assert there <= set(summaries(runs)), "what was there is there"
+    assert sorted(one["status"] for one in summaries(runs).values() if one["status"] != "completed") == ["killed"] * 2
+    assert host_state() == before
+
+
+@needs("ray")
+@pytest.mark.timeout(3600)
+def test_so_it_does_on_ray_nodes_of_which_one_is_lost(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder, before = tmp_path_factory.mktemp("r"), host_state()  # Ray's sockets lie below it: their paths must be short
+    runs = folder / "runs"
     with Cluster(folder, {**environment(), "PYTHONWARNINGS": "ignore"}) as cluster:
-        words = ["--executor", "ray", "--executor-option", f"address={cluster.address}", "--runs", str(runs), *WORDS]
-        command = [sys.executable, "-m", "testbed", "sweep", *words]
-        with output.open("w") as file:
-            process = subprocess.Popen(command, stdout=file, stderr=file, cwd=CLONE, env=environment())
-        try:
-            deadline_s = time.monotonic() + LIMIT_S
-            while not made(runs):
-                assert process.poll() is None and time.monotonic() < deadline_s, output.read_text()
-                time.sleep(0.5)
-            cluster.kill(1)
-            # a busy machine makes runs invalid, which are then made once more
-            assert process.wait(LIMIT_S) in (0, 5), output.read_text()
-        finally:
-            process.kill()
-            process.wait()
-    assert "lost, to be made again: with the Ray node on" in output.read_text()
-    (results,) = (runs / ".sweeps").glob("*/results.json")
-    points = json.loads(results.read_text())["points"]
-    assert len(points) == 4 and all(point["state"] in ("done", "given up") for point in points)
-    for path in made(runs):
-        there = {found.name for found in path.iterdir()}
+        words = ("--executor", "ray", "--executor-option", f"address={cluster.address}", *WORDS)
+        first = Sweep(runs, *words)
+        first.wait_until(has(runs, 6), LIMIT_S)
+        first.kill()
+        second = Sweep(runs, *words)
+        second.wait_until(has(runs, 11), LIMIT_S)
+        cluster.kill(1)
+        second.wait_until(has(runs, 15), LIMIT_S)
+        second.kill()
+        assert "lost, to be made again: with the Ray node on" in second.said
+        assert_finished(Sweep(runs, *words))
+    for run in found(runs):
+        there = {path.name for path in run.path.iterdir()}
         assert {"spec.json", "summary.json", "provenance.json", "network.json", "events.jsonl", "logs"} <= there
-    summaries = [json.loads((path / "summary.json").read_text()) for path in made(runs)]
-    assert {one["status"] for one in summaries} == {"completed"} and all(one["bytes"]["payload"] for one in summaries)
-
-
-def made(runs: Path) -> list[Path]:
-    return [path for path in sorted(runs.glob("*")) if RUN_ID.fullmatch(path.name)]
+    ended = summaries(runs).values()
+    assert {one["status"] for one in ended} == {"completed"} and all(one["bytes"]["payload"] for one in ended)
+    assert host_state() == before

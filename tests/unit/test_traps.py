@@ -30,8 +30,15 @@ def entry(section: str, label: str) -> str | None:
 
 @functools.cache
 def named_tests(path: Path) -> frozenset[str]:
+    """Those of a class by `Class::test`."""
     tree = ast.parse(path.read_text())
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    classes = [(f"{node.name}::", node.body) for node in tree.body if isinstance(node, ast.ClassDef)]
+    return frozenset(
+        f"{prefix}{node.name}"
+        for prefix, body in [("", tree.body), *classes]
+        for node in body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    )
 
 
 def faults(text: str) -> Iterator[str]:
@@ -63,7 +70,7 @@ def faults_of_tests(section: str) -> Iterator[str]:
         path = ROOT / file
         if not path.is_file():
             yield f"{file} is not there"
-        elif not test.startswith("test_") or test not in named_tests(path):
+        elif test not in named_tests(path):
             yield f"{file} has no test {test!r}"
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from testbed.core.errors import LonghaulError
 from testbed.core.spec import RunSpec
 from testbed.orchestrator.kept_runs import KeptRuns
-from testbed.orchestrator.supervise import Stop
+from testbed.orchestrator.signals import Stop
 from testbed.orchestrator.sweep.display import Display
 from testbed.orchestrator.sweep.estimates import Estimate
 from testbed.orchestrator.sweep.executors import Executor

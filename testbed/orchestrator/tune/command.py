@@ -26,7 +26,7 @@ from testbed.orchestrator.kept_runs import KeptRuns
 from testbed.orchestrator.listing import seal_killed
 from testbed.orchestrator.plugin_check import check_parts
 from testbed.orchestrator.seal import give_to_caller
-from testbed.orchestrator.supervise import Stop
+from testbed.orchestrator.signals import Stop
 from testbed.orchestrator.sweep import executors, results
 from testbed.orchestrator.sweep.axes import Axis
 from testbed.orchestrator.sweep.grid import Grid, Point

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.core.auto_dilation import most_dilation
 from testbed.core.kfac_plan import FactoredLayer
 from testbed.core.profile import LayerTimes, Profile
+from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import calibration
 from testbed.orchestrator.config import compose
@@ -127,6 +130,47 @@ def test_auto_is_resolved_and_a_given_dilation_stays(questions: list[dict[str, A
     assert chosen.hash == SPEC.hash, "what was chosen is no part of what was asked"
     given, _ = calibrated(dataclasses.replace(SPEC, auto_dilation=False, dilation=1.0))
     assert given.dilation == 1.0
+
+
+def late_by(share: float, folder: Path) -> RunDir:
+    """A run whose phases were, of all its time."""
+    run = RunDir(folder / f"late-{share}")
+    run.path.mkdir(exist_ok=True)
+    step = {"t_s": 1.0, "event": "step", "step": 1, "rank": 0, "step_s": 1.0, "late_s": share, "queued_s": 0.0}
+    run.events.write_text(json.dumps(step) + "\n")
+    return run
+
+
+def test_a_dilation_that_was_too_small_is_greater_the_next_time(
+    questions: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    first, _ = calibrated(SPEC)
+    calibration.learn(late_by(0.04, tmp_path), first)
+    assert calibrated(SPEC)[0] == first, "a little late is suspect, and no more"
+    calibration.learn(late_by(0.09, tmp_path), first)
+    second, _ = calibrated(SPEC)
+    assert second.dilation == round(calibration.MORE * first.dilation, 2)
+    assert second.hash == SPEC.hash
+    calibration.learn(late_by(0.06, tmp_path), second)
+    assert calibrated(SPEC)[0].dilation == round(calibration.MORE * second.dilation, 2)
+    assert calibrated(dataclasses.replace(SPEC, seed=7))[0].dilation > second.dilation, "of whatever seed"
+    assert calibrated(dataclasses.replace(SPEC, batch_size=7))[0].dilation == first.dilation, "not of other trainings"
+    paced = compose(["topo=wan1g", "workers=8", "device=paced"])
+    assert calibrated(paced)[0].dilation == first.dilation, "nor of other devices"
+
+
+def test_what_a_run_shows_goes_no_further_than_the_topology_bears(
+    questions: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    for _ in range(20):
+        calibration.learn(late_by(0.3, tmp_path), calibrated(SPEC)[0])
+    assert calibrated(SPEC)[0].dilation == most_dilation(SPEC)
+
+
+def test_of_a_given_dilation_nothing_is_learnt(questions: list[dict[str, Any]], tmp_path: Path) -> None:
+    first, _ = calibrated(SPEC)
+    calibration.learn(late_by(0.3, tmp_path), dataclasses.replace(SPEC, auto_dilation=False, dilation=1.0))
+    assert calibrated(SPEC)[0] == first
 
 
 def test_other_programs_are_not_measured(questions: list[dict[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 from testbed.core.errors import Interrupted, MachineError
 from testbed.orchestrator import supervise as module
 from testbed.orchestrator.config import compose
-from testbed.orchestrator.supervise import Stop, supervise
+from testbed.orchestrator.machine_lock import MachineLock
+from testbed.orchestrator.signals import Stop
+from testbed.orchestrator.supervise import supervise
 from tests.unit.sweep.supervised import shared_machine, stand_ins
 
 SPEC = ("topo=lan", "workers=2", "steps=4", "metrics_port=0")
@@ -56,3 +59,17 @@ def test_a_folder_that_takes_no_run_is_no_fault_of_one(
     (runs / "file").touch()
     with pytest.raises(MachineError, match="no run directory can be made there"):
         supervise(compose(SPEC), runs_root=runs / "file", quiet=True, machine=shared_machine())
+
+
+@pytest.mark.parametrize(
+    ("verdict", "share", "learns"), [("invalid", False, True), ("suspect", False, False), ("invalid", True, False)]
+)
+def test_an_invalid_run_that_was_alone_says_how_slow_the_machine_is(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str, share: bool, learns: bool
+) -> None:
+    learnt: list[str] = []
+    stand_ins(monkeypatch, tmp_path, verdict=verdict)
+    monkeypatch.setattr(module, "learn", lambda run, *_: learnt.append(run.run_id))
+    machine = MachineLock(io.StringIO(), share=share)
+    outcome = supervise(compose(SPEC), runs_root=runs, quiet=True, machine=machine)
+    assert learnt == ([outcome.run.run_id] if learns else [])

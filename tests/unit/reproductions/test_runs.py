@@ -17,7 +17,8 @@ from experiments.reproductions.system import Trial
 from testbed.core.errors import InputError, Interrupted, RunError
 from testbed.core.rundir import RunDir
 from testbed.orchestrator import supervise
-from testbed.orchestrator.supervise import Outcome, Stop
+from testbed.orchestrator.signals import Stop
+from testbed.orchestrator.supervise import Outcome
 from tests.unit.reproductions.made import BASE, make_run, system, trial
 
 

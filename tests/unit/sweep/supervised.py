@@ -29,10 +29,12 @@ def stand_ins(
     *,
     measuring: Callable[[RunSpec], None] = nothing,
     sealing: Callable[[RunDir], None] = nothing,
+    verdict: str = "valid",
 ) -> None:
     """
     Args:
         measuring, sealing: are called where a run would be; all runs complete.
+        verdict: on all of them.
     """
 
     def calibrate(spec: RunSpec, *_: object) -> tuple[RunSpec, None]:
@@ -41,7 +43,7 @@ def stand_ins(
 
     def seal(run: RunDir, status: str, *_: object, **__: object) -> dict[str, Any]:
         sealing(run)
-        told = {"run_id": run.run_id, "status": status, "verdict": "valid", "kind": "emulated"}
+        told = {"run_id": run.run_id, "status": status, "verdict": verdict, "kind": "emulated"}
         summary = empty_summary() | told
         assert not summary_faults(summary)
         write_json(run.summary, summary)

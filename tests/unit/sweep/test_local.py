@@ -13,7 +13,7 @@ from testbed.core.errors import InputError, Interrupted, MachineError
 from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
 from testbed.orchestrator.kept_runs import KeptRuns
-from testbed.orchestrator.supervise import Stop
+from testbed.orchestrator.signals import Stop
 from testbed.orchestrator.sweep.course import Course
 from testbed.orchestrator.sweep.display import Display
 from testbed.orchestrator.sweep.estimates import UNKNOWN, Estimate
