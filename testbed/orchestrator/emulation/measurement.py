@@ -186,7 +186,8 @@ class Prober:
             return measured
         raise RunError(
             *(f"{fault}; the last of {len(PAUSES_S) + 1} tries" for fault in faults),
-            "the machine is too busy or too slow for these links: free its cores, or lower the rate",
+            "the machine is too busy or too slow for these links: free its cores, lower the rate, or slow"
+            " everything down (dilation=)",
         )
 
     @property

@@ -76,4 +76,4 @@ def test_a_link_that_stays_wrong_is_refused_by_name(paused_s: list[float]) -> No
         Scripted([NAMES] + [("b-c",)] * len(PAUSES_S)).measure_or_refuse()
     first, cure = str(refused.value).splitlines()
     assert first == f"link b-c: too slow; the last of {len(PAUSES_S) + 1} tries"
-    assert "free its cores, or lower the rate" in cure
+    assert "free its cores, lower the rate, or slow everything down (dilation=)" in cure
