@@ -69,7 +69,7 @@ docker-image: ## The image of nodes with runtime=docker, by a dockerd that you h
 	@$(AS_ROOT) env $(if $(DOCKER_HOST),DOCKER_HOST=$(DOCKER_HOST)) $(if $(BASE),BASE=$(BASE)) bash scripts/docker-image.sh
 
 .PHONY: test-slow
-test-slow: setup ## Forty minutes: the README's commands one by one in a clone set up for them, every compressor over an emulated WAN
+test-slow: setup ## More than half an hour: the README's commands one by one in a clone set up for them, every compressor over an emulated WAN
 	@trap 'scripts/own.sh runs report.html build' EXIT; \
 	$(AS_ROOT) $(BIN)/python -B -m pytest -p no:cacheprovider -m slow tests/slow
 

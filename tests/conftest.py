@@ -18,6 +18,8 @@ from dashboards.grafana_data.answers import lacking
 from tests import chromium
 from tests.machine import machine_held
 
+# Tests that several files derive from, whose assertions are to say as much as those of a test's own file.
+pytest.register_assert_rewrite("tests.emulation.endings")
 ROOT = Path(__file__).resolve().parents[1]
 # Tests run side by side, one for each core; where each has a thread for each core too, threads wait for one another.
 # To be set before torch is loaded, and handed on to all that tests start.

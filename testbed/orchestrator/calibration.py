@@ -38,7 +38,7 @@ TIME_LIMIT_S = 300.0
 _MOST_PLANS = 5
 """Of K-FAC: the slower a run, the cheaper its messages; then a plan has more of them, which asks for a slower run."""
 MORE = 1.2
-"""Times a dilation that was too small, which one that is not is taken to be: it bears phases that are 20% late."""
+"""Times a dilation that was too small, for the next run: assumed (decision 0014)."""
 
 
 @dataclass(frozen=True)
