@@ -20,8 +20,9 @@ import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
-from testbed.core.paths import DirectedLink, Path, Paths, concurrent_s, longest_s
+from testbed.core.paths import IDEAL_HOSTS, DirectedLink, Hosts, Path, Paths, concurrent_s, longest_s
 from testbed.core.topology import Topology
 
 ALGORITHMS = ("gloo", "ring", "hierarchical", "hierarchical_two_shot", "two_shot")
@@ -116,15 +117,11 @@ def link_bytes(pairs: Pairs, topology: Topology) -> dict[tuple[str, str], float]
     return dict(load)
 
 
-def seconds(algorithm: str, kind: str, size_bytes: float, topology: Topology, *, message_s: float = 0.0) -> float:
-    """From the moment at which all ranks call it to the one at which the last has its result.
-
-    Args:
-        message_s: what a message costs besides the network.
-    """
+def seconds(algorithm: str, kind: str, size_bytes: float, topology: Topology, *, hosts: Hosts = IDEAL_HOSTS) -> float:
+    """From the moment at which all ranks call it to the one at which the last has its result."""
     if algorithm not in ALGORITHMS or kind not in KINDS:
         raise ValueError(f"{algorithm} {kind}: known are {', '.join(ALGORITHMS)} of {', '.join(KINDS)}")
-    network, world_size = _Network(topology, message_s), len(topology.nodes)
+    network, world_size = _Network(topology, hosts), len(topology.nodes)
     if world_size < 2:
         return 0.0
     everyone = range(world_size)
@@ -133,35 +130,43 @@ def seconds(algorithm: str, kind: str, size_bytes: float, topology: Topology, *,
     if _is_hierarchical(algorithm):
         return network.hierarchical_s(kind, size_bytes, direct=kind == "all_gather" or algorithm != "hierarchical")
     if algorithm == "two_shot":
-        shots = (2, size_bytes / world_size) if kind == "all_reduce" else (1, size_bytes)
-        return shots[0] * network.all_pairs_s(shots[1])
+        shots, each = (2, size_bytes / world_size) if kind == "all_reduce" else (1, size_bytes)
+        return shots * network.all_pairs_s(each, shots)
     towards = -1 if algorithm == "gloo" else 1
     if kind == "all_reduce":
-        return 2 * (world_size - 1) * network.ring_round_s(everyone, size_bytes / world_size, towards)
-    return (world_size - 1) * network.ring_round_s(everyone, size_bytes, towards)
+        return network.ring_s(everyone, size_bytes / world_size, 2 * (world_size - 1), towards)
+    return network.ring_s(everyone, size_bytes, world_size - 1, towards)
 
 
 def chain_seconds(
-    size_bytes: float, topology: Topology, *, message_s: float = 0.0, chunk_bytes: float = CHAIN_CHUNK_BYTES
+    size_bytes: float, topology: Topology, *, hosts: Hosts = IDEAL_HOSTS, chunk_bytes: float = CHAIN_CHUNK_BYTES
 ) -> float:
     """Of a broadcast from rank 0 along a chain of all ranks, in chunks; of a reduction to it likewise."""
     ranks = range(len(topology.nodes))
-    return _Network(topology, message_s).chain_s(ranks, size_bytes, reducing=False, chunk_bytes=chunk_bytes)
+    return _Network(topology, hosts).chain_s(ranks, size_bytes, reducing=False, chunk_bytes=chunk_bytes)
 
 
 class _Network:
-    def __init__(self, topology: Topology, message_s: float) -> None:
-        self.paths, self.regions, self.message_s = _paths(topology), ranks_of_regions(topology), message_s
+    def __init__(self, topology: Topology, hosts: Hosts) -> None:
+        self.paths, self.regions, self.hosts = _paths(topology), ranks_of_regions(topology), hosts
 
-    def ring_round_s(self, ranks: Sequence[int], size_bytes: float, towards: int = 1) -> float:
+    def ring_s(self, ranks: Sequence[int], size_bytes: float, rounds: int, towards: int = 1) -> float:
+        """
+        Args:
+            size_bytes: of one message.
+        """
         if len(ranks) < 2:
             return 0.0
         targets = [ranks[(index + towards) % len(ranks)] for index in range(len(ranks))]
         messages = [(self.paths.between(a, b), size_bytes) for a, b in zip(ranks, targets, strict=True)]
-        return concurrent_s(messages, self.message_s)
+        return rounds * concurrent_s(messages, self.hosts, rounds)
 
-    def all_pairs_s(self, size_bytes: float) -> float:
-        """Every rank sends `size_bytes` to every other one, all at once: links carry sums, so regions suffice."""
+    def all_pairs_s(self, size_bytes: float, rounds: int = 1) -> float:
+        """Every rank sends `size_bytes` to every other one, all at once: links carry sums, so regions suffice.
+
+        Args:
+            rounds: how many times all this happens; what is returned is for once.
+        """
         load, paths, world_size = defaultdict[DirectedLink, float](float), set[Path](), sum(map(len, self.regions))
         if size_bytes <= 0:
             return 0.0
@@ -178,14 +183,15 @@ class _Network:
                     load[link] += len(a) * len(b) * size_bytes
                 ups, downs = {self.paths.up(rank) for rank in a}, {self.paths.down(rank) for rank in b}
                 paths |= {(*_slowest(ups), *wan, *_slowest(downs))}
-        return longest_s(paths, load, self.message_s * (world_size - 1))
+        hosts = replace(self.hosts, message_s=self.hosts.message_s * (world_size - 1))
+        return longest_s([(path, size_bytes) for path in paths], load, hosts, rounds)
 
-    def direct_s(self, ranks: Sequence[int], sizes: Sequence[float]) -> float:
-        """Each of `ranks` sends its size to each other one, all at once."""
+    def direct_s(self, ranks: Sequence[int], sizes: Sequence[float], rounds: int = 1) -> float:
+        """Each of `ranks` sends its size to each other one, all at once; `rounds` as in `all_pairs_s`."""
         pairs = [
             (self.paths.between(a, b), size) for a, size in zip(ranks, sizes, strict=True) for b in ranks if a != b
         ]
-        return concurrent_s(pairs, self.message_s)
+        return concurrent_s(pairs, self.hosts, rounds)
 
     def chains_s(self, size_bytes: float, *, reducing: bool) -> float:
         """Inside all regions at once, from or towards their leaders."""
@@ -198,11 +204,11 @@ class _Network:
             gather = [(self.paths.between(rank, r[0]), size_bytes) for r in self.regions for rank in r[1:]]
             bundles = [len(ranks) * size_bytes for ranks in self.regions]
             inside_s = self.chains_s(world_size * size_bytes, reducing=False)
-            return concurrent_s(gather, self.message_s) + self.direct_s(leaders, bundles) + inside_s
+            return concurrent_s(gather, self.hosts) + self.direct_s(leaders, bundles) + inside_s
         if direct:
-            across_s = 2 * self.direct_s(leaders, [size_bytes / count] * count)
+            across_s = 2 * self.direct_s(leaders, [size_bytes / count] * count, rounds=2)
         else:
-            across_s = 2 * (count - 1) * self.ring_round_s(leaders, size_bytes / count)
+            across_s = self.ring_s(leaders, size_bytes / count, 2 * (count - 1))
         return self.chains_s(size_bytes, reducing=True) + across_s + self.chains_s(size_bytes, reducing=False)
 
     def chain_s(
@@ -213,7 +219,7 @@ class _Network:
         chunks = chain_chunks(size_bytes, len(ranks), chunk_bytes)
         order = list(reversed(ranks)) if reducing else list(ranks)
         hops = [(self.paths.between(a, b), size_bytes / chunks) for a, b in itertools.pairwise(order)]
-        return (len(ranks) - 2 + chunks) * concurrent_s(hops, self.message_s)
+        return (len(ranks) - 2 + chunks) * concurrent_s(hops, self.hosts, chunks)
 
 
 def _is_hierarchical(algorithm: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from testbed.core.auto_dilation import MESSAGE_CPU_S, OWN_MESSAGE_CPU_S
 from testbed.core.collective_costs import chain_seconds, cheapest, scaled_chunk_bytes, seconds
 from testbed.core.fusion import Cost
+from testbed.core.paths import Hosts
 from testbed.core.spec import RunSpec
 
 
@@ -20,9 +21,9 @@ def all_reduce_cost(spec: RunSpec, collective: str, size_bytes: float, width: fl
     """
     if collective == "auto":
         collective = cheapest("all_reduce", width * size_bytes, spec.topology)
-    message_s = (MESSAGE_CPU_S if collective == "gloo" else OWN_MESSAGE_CPU_S) / spec.dilation
+    hosts = Hosts((MESSAGE_CPU_S if collective == "gloo" else OWN_MESSAGE_CPU_S) / spec.dilation)
     return Cost.fitted(
-        lambda size: seconds(collective, "all_reduce", width * size, spec.topology, message_s=message_s), size_bytes
+        lambda size: seconds(collective, "all_reduce", width * size, spec.topology, hosts=hosts), size_bytes
     )
 
 
@@ -32,5 +33,7 @@ def chain_cost(spec: RunSpec, size_bytes: float) -> Cost:
     Args:
         size_bytes: of the largest.
     """
-    costs = {"message_s": OWN_MESSAGE_CPU_S / spec.dilation, "chunk_bytes": scaled_chunk_bytes(spec.scale)}
-    return Cost.fitted(lambda size: chain_seconds(size, spec.topology, **costs), size_bytes)
+    hosts, chunk_bytes = Hosts(OWN_MESSAGE_CPU_S / spec.dilation), scaled_chunk_bytes(spec.scale)
+    return Cost.fitted(
+        lambda size: chain_seconds(size, spec.topology, hosts=hosts, chunk_bytes=chunk_bytes), size_bytes
+    )

@@ -14,6 +14,8 @@ SEGMENT_BYTES = 1448
 FRAME_BYTES = 1514
 """A full frame as rates count it: with Ethernet, IP and TCP headers, time stamps included."""
 WIRE_RATIO = FRAME_BYTES / SEGMENT_BYTES
+INITIAL_WINDOW_BYTES = 10 * SEGMENT_BYTES
+"""What TCP paces by before it has seen any rate (RFC 6928)."""
 _HOP_S = 1e-6
 """Where no delay is set, the path with the fewest links wins."""
 
@@ -81,24 +83,60 @@ class Paths:
         return found
 
 
-def concurrent_s(messages: Iterable[tuple[Path, float]], message_s: float = 0.0) -> float:
+@dataclass(frozen=True)
+class Hosts:
+    """What they add to what the network needs. The defaults add nothing."""
+
+    message_s: float = 0.0
+    """What a message costs besides the network."""
+    paced: float = 0.0
+    """Share of a round trip that TCP takes at least to send what it sends in one."""
+    largest: float = 1.0
+    """How many times as much the same connections have lately sent at once, by which they are paced."""
+
+    def leaving_s(self, path: Path, size_bytes: float, rounds: int, carrying_s: float) -> float:
+        """Until all of a message has left: what the busiest link needs, or longer if that is faster than TCP paces.
+
+        Args:
+            rounds: such messages that follow one another, each sent when one like it has come. Two leave in each round
+                trip then, and a connection is paced by both. Ways back are taken to be as long as the path.
+        """
+        in_a_round_trip = min(rounds, 2)
+        seen_bytes = max(self.largest * size_bytes, INITIAL_WINDOW_BYTES / in_a_round_trip)
+        paced_s = self.paced * (2 * delay_s(path) + carrying_s) * size_bytes / seen_bytes / in_a_round_trip
+        return max(carrying_s, paced_s)
+
+
+IDEAL_HOSTS = Hosts()
+
+
+def concurrent_s(messages: Iterable[tuple[Path, float]], hosts: Hosts = IDEAL_HOSTS, rounds: int = 1) -> float:
     """Seconds until all messages that set out together have arrived; links are shared evenly among their bytes.
 
     Args:
         messages: the path of each, and its bytes.
-        message_s: what a message costs besides the network.
+        rounds: as `Hosts.leaving_s` counts them.
     """
     kept = [(path, size) for path, size in messages if size > 0]
     load = defaultdict[DirectedLink, float](float)
     for path, size in kept:
         for link in path:
             load[link] += size
-    return longest_s((path for path, _ in kept), load, message_s)
+    return longest_s(kept, load, hosts, rounds)
 
 
-def longest_s(paths: Iterable[Path], load: Mapping[DirectedLink, float], message_s: float = 0.0) -> float:
-    """Of messages along `paths`: latency, and what their busiest link needs for the `load` of bytes that share it."""
-    return max((message_s + delay_s(path) + _carrying_s(path, load) for path in set(paths)), default=0.0)
+def longest_s(
+    messages: Iterable[tuple[Path, float]],
+    load: Mapping[DirectedLink, float],
+    hosts: Hosts = IDEAL_HOSTS,
+    rounds: int = 1,
+) -> float:
+    """Of `messages`: latency, and what their busiest link needs for the `load` of bytes that share it."""
+
+    def takes_s(path: Path, size: float) -> float:
+        return hosts.message_s + delay_s(path) + hosts.leaving_s(path, size, rounds, _carrying_s(path, load))
+
+    return max((takes_s(path, size) for path, size in set(messages)), default=0.0)
 
 
 def delay_s(path: Path) -> float:

@@ -228,7 +228,11 @@ class OfOurs(UnderWay):
         notice_s = float(network.pairs.delay_s.max())
         whole, share = ("all_reduce", 0.5) if kind == HALF else (kind, 1.0)
         self._takes_s = notice_s + share * collective_costs.seconds(
-            algorithm, whole, size / network.constants.goodput, network.topology, message_s=network.message_s
+            algorithm,
+            whole,
+            size / network.constants.goodput,
+            network.topology,
+            hosts=network.hosts(algorithm, whole, size),
         )
 
     @property

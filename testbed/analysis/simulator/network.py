@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from testbed.analysis.simulator.constants import PACED, Constants
 from testbed.core import collective_costs
-from testbed.core.paths import SEGMENT_BYTES, WIRE_RATIO, DirectedLink, Path, Paths, delay_s
+from testbed.core.paths import INITIAL_WINDOW_BYTES, WIRE_RATIO, DirectedLink, Hosts, Path, Paths, delay_s
 from testbed.core.topology import Topology
 
 Times = npt.NDArray[np.float64]
@@ -20,8 +20,6 @@ Times = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 REMEMBERED = 4
 """Messages over a link that may still be ahead of a notice: two of each of two collectives."""
-INITIAL_WINDOW_BYTES = 10 * SEGMENT_BYTES
-"""What TCP paces by before it has seen any rate (RFC 6928)."""
 
 
 @dataclass
@@ -108,11 +106,17 @@ class Network:
         self._each_once: dict[int, tuple[Indices, bool]] = {}
         self._row = 0
         self._hops: dict[int, Hops] = {}
+        self._largest: dict[tuple[str, str], float] = {}
 
     def hops(self, towards: int) -> Hops:
         if towards not in self._hops:
             self._hops[towards] = self._ring(towards)
         return self._hops[towards]
+
+    def hosts(self, algorithm: str, kind: str, size: float) -> Hosts:
+        """Of the next collective of `size`; all of one algorithm and kind use the same connections."""
+        largest = self._largest[algorithm, kind] = max(self._largest.get((algorithm, kind), 0.0), size)
+        return Hosts(self.message_s, self.paced, largest / size if size else 1.0)
 
     @functools.cached_property
     def pairs(self) -> Pairs:

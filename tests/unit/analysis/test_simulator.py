@@ -121,8 +121,21 @@ def test_bursts_shorter_than_a_round_trip_are_paced_by_bbr() -> None:
     assert 0 < paced - free < 4 * BBR_PACED * RTT_S
 
 
-def test_long_transfers_are_not_paced() -> None:
-    plan = step_plan([bucket(20_000_000)])
+def test_bursts_of_our_own_algorithms_are_paced_too() -> None:
+    """A gather between leaders is one burst; the smaller one that follows leaves as fast as the larger one did."""
+
+    def longer_s(sizes: Sequence[int]) -> float:
+        plan = step_plan([bucket(size, kind="all_gather") for size in sizes], algorithm="hierarchical")
+        free, paced = (steps(plan, wan(4, rate=1e10), tcp=tcp).step_s for tcp in ("stock", "bbr"))
+        return paced - free
+
+    assert longer_s([100_000]) == pytest.approx(BBR_PACED * RTT_S, rel=0.02)
+    assert longer_s([100_000, 25_000]) == pytest.approx(1.25 * BBR_PACED * RTT_S, rel=0.02)
+
+
+@pytest.mark.parametrize("algorithm", ["gloo", "hierarchical", "two_shot"])
+def test_long_transfers_are_not_paced(algorithm: str) -> None:
+    plan = step_plan([bucket(20_000_000)], algorithm=algorithm)
     assert steps(plan, wan(2), tcp="bbr").step_s == pytest.approx(steps(plan, wan(2)).step_s, rel=1e-3)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testbed.core import collective_costs as costs
-from testbed.core.paths import WIRE_RATIO, Paths, concurrent_s
+from testbed.core.paths import INITIAL_WINDOW_BYTES, WIRE_RATIO, Hosts, Paths, concurrent_s
 from testbed.core.topology import Link, Node, Topology, symmetric
 
 WAN_S, B = 0.05, 1_200_000
@@ -103,9 +103,35 @@ def test_a_chain_works_in_chunks_and_messages_may_cost_something() -> None:
     size = 8 * costs.CHAIN_CHUNK_BYTES
     # eight chunks over three hops, twice
     steps = 2 * (8 + 2)
-    expected_s = steps * (_wire_s(costs.CHAIN_CHUNK_BYTES, LAN) + 1e-4)
-    assert costs.seconds("hierarchical", "all_reduce", size, lan, message_s=1e-4) == pytest.approx(expected_s)
+    expected_s, hosts = steps * (_wire_s(costs.CHAIN_CHUNK_BYTES, LAN) + 1e-4), Hosts(message_s=1e-4)
+    assert costs.seconds("hierarchical", "all_reduce", size, lan, hosts=hosts) == pytest.approx(expected_s)
     assert costs.chain_chunks(costs.CHAIN_CHUNK_BYTES, 4) == costs.chain_chunks(10 * size, 2) == 1
+
+
+def test_bursts_leave_as_slowly_as_hosts_pace_them() -> None:
+    """Two of three messages of a ring leave in each round trip, so each takes half as long as one that comes alone."""
+    rtt_s, size = 2 * WAN_S, 30_000.0
+    carried_s, wan = _wire_s(size), _topology({"a": 1, "b": 1, "c": 1, "d": 1}, [*zip("abcd", "bcda", strict=True)])
+    paced = Hosts(paced=0.5)
+    alone_s = WAN_S + 0.5 * (rtt_s + carried_s)
+    assert concurrent_s([(Paths(wan).between(0, 1), size)], paced) == pytest.approx(alone_s)
+    one_s = WAN_S + 0.5 * (rtt_s + carried_s) / 2
+    assert costs.seconds("ring", "all_gather", size, wan, hosts=paced) == pytest.approx(3 * one_s)
+    # what leaves slower than it is paced is as before
+    unpaced_s = costs.seconds("ring", "all_gather", 100 * B, wan)
+    assert costs.seconds("ring", "all_gather", 100 * B, wan, hosts=paced) == unpaced_s
+
+
+def test_small_bursts_are_paced_by_the_largest_or_by_the_initial_window() -> None:
+    path, rtt_s, size = Paths(TWO).between(0, 3), 2 * WAN_S, 2 * INITIAL_WINDOW_BYTES
+
+    def leaves_s(size_bytes: float, largest: float = 1.0) -> float:
+        return concurrent_s([(path, size_bytes)], Hosts(paced=0.5, largest=largest)) - WAN_S
+
+    assert leaves_s(size) == pytest.approx(0.5 * (rtt_s + _wire_s(size)))
+    assert leaves_s(size / 2, largest=2) == pytest.approx(0.5 * (rtt_s + _wire_s(size / 2)) / 2)
+    tenth = INITIAL_WINDOW_BYTES / 10
+    assert leaves_s(tenth) == leaves_s(tenth, largest=5) == pytest.approx(0.5 * (rtt_s + _wire_s(tenth)) / 10)
 
 
 def test_the_cheapest_follows_the_network_and_the_size() -> None:
