@@ -40,7 +40,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "dear, hierarchical": ("strategy=dear", "strategy.collective=hierarchical"),
 }
 """By name: what is asked beside `ddp` without compression."""
-_SECONDS = {4: 6, 8: 6, 16: 7, 32: 8, 64: 10, 256: 20, 1000: 60}
+_SECONDS = {4: 7, 8: 7, 16: 7, 32: 7, 64: 8, 256: 9, 1000: 12}
 
 
 def points(*, quick: bool) -> list[Point]:

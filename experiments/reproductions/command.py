@@ -15,7 +15,7 @@ from experiments.reproductions.making import Making
 from experiments.reproductions.outcome import found_of
 from experiments.reproductions.plan import MOST_S, Plan, all_plans, beyond, plan_line, plan_of
 from experiments.reproductions.runs import Kept
-from experiments.reproductions.system import FOLDER, PAGES, System, find_systems
+from experiments.reproductions.system import FOLDER, PAGES, System, Trial, find_systems
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError
 from testbed.core.rundir import write_json
 from testbed.orchestrator.clone import RUNS_ROOT
@@ -60,7 +60,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("reproduce: stopped; what was made is kept, and the next call goes on\n")
         return EXIT_FAILED
-    failures += [] if asked.tables else _without_verdict(systems, contents)
     for failure in failures:
         _say(f"failed: {failure}")
     if len(systems) > 1:
@@ -113,9 +112,13 @@ def carry_out(plan: Plan, places: Places, kept: Kept, making: Making | None) -> 
     found += [found_of(system, one.trial, kept.find(one), is_asked=False) for one in beyond(plan, kept)]
     content = outcome.result(system, found)
     folder = places.results / system.folder
+    if content["verdict"] is None:
+        why = f"{system.name}: no verdict: {_why_none(outcome.left(system, found))}"
+        if making:
+            failures = [*failures, why]
+        else:
+            _say(why)
     if content["verdict"] is None and (folder / "result.json").exists():
-        if lacks := outcome.left(system, found):
-            _say(f"{system.name}: {len(lacks)} runs that decide are not made yet; call it again, and it goes on")
         _say(f"{system.name}: nothing was found that gives a verdict, so what stands on its page stays")
         return content, failures
     folder.mkdir(parents=True, exist_ok=True)
@@ -127,18 +130,16 @@ def carry_out(plan: Plan, places: Places, kept: Kept, making: Making | None) -> 
     return content, failures
 
 
+def _why_none(left: Sequence[Trial]) -> str:
+    if left:
+        return f"{len(left)} runs that decide are not made yet; call it again, and it goes on"
+    return "no case has a candidate and a baseline that were emulated and may be believed"
+
+
 def _write_overview(places: Places) -> None:
     overview.write(places.results, places.readme, places.artifact)
     for path in (places.readme, places.artifact):
         give_to_caller(path)
-
-
-def _without_verdict(systems: Sequence[System], contents: Sequence[dict[str, Any]]) -> list[str]:
-    return [
-        f"{system.name}: no verdict: no case has a candidate and a baseline that were emulated and may be believed"
-        for system, content in zip(systems, contents, strict=True)
-        if content["verdict"] is None
-    ]
 
 
 def summary_table(systems: Sequence[System], contents: Sequence[dict[str, Any]]) -> str:

@@ -6,11 +6,12 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.reproductions.runs import Asked, make
 from testbed.core.errors import InputError, Interrupted, MachineError, RunError
+from testbed.orchestrator import provenance
 from testbed.orchestrator.listing import seal_killed
 from testbed.orchestrator.machine_lock import MachineLock, machine_lock
 
@@ -29,6 +30,8 @@ class Making:
     runs_root: Path
     machine: MachineLock | None
     tell: Callable[[str], None]
+    code_hash: str = field(default_factory=lambda: provenance.code_hash(simulated=True))
+    """When the call began."""
 
     @classmethod
     @contextlib.contextmanager
@@ -77,6 +80,7 @@ class Making:
         """What went wrong, if anything; nothing of a run that is there, and `invalid`; None: it is well."""
         began_s, label = time.monotonic(), one.trial.label
         try:
+            provenance.require_unchanged(self.code_hash, simulated=True)
             most_s = None if ends_s is None else ends_s - began_s + GRACE_S
             run = make(one, self.runs_root, machine=self.machine, most_s=most_s)
         except MachineError as error:

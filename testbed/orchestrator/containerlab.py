@@ -35,8 +35,14 @@ class _LabNode:
     """Its commands, in order, and how many interfaces it has by now."""
 
     name: str
+    forwards: bool
+    """Packets of others pass through it."""
     commands: list[str] = field(default_factory=list)
     interfaces: int = 0
+
+    def __post_init__(self) -> None:
+        if self.forwards:
+            self.commands += ["sysctl -w net.ipv4.ip_forward=1", "sysctl -w net.ipv4.conf.all.rp_filter=0"]
 
     def add_interface(self, address: IPv4Address) -> str:
         """eth0 would be that of the management network."""
@@ -46,6 +52,10 @@ class _LabNode:
             f"ip link set dev {name} mtu {MTU_BYTES} up",
             f"ip address add {address}/31 dev {name}",
         ]
+        if self.forwards:
+            # paths there and back may differ, which the reverse path filter takes for forgery; it goes by the stricter
+            # of an interface's setting and that of all, and hosts may have begun the interface with a strict one
+            self.commands.append(f"sysctl -w net.ipv4.conf.{name}.rp_filter=0")
         return name
 
 
@@ -100,12 +110,11 @@ class _Lab:
         self._topology = topology
         self._plan = AddressPlan(topology)
         middles = [_middle(index) for index in range(len(topology.wan_links))]
-        names = [*topology.regions, *middles, *(node.name for node in topology.nodes)]
-        self._nodes = {name: _LabNode(name) for name in names}
+        forwarding = [*topology.regions, *middles]
+        self._nodes = {name: _LabNode(name, forwards=True) for name in forwarding}
+        self._nodes |= {node.name: _LabNode(node.name, forwards=False) for node in topology.nodes}
         self._middles = {link.name: name for link, name in zip(topology.wan_links, middles, strict=True)}
         self._links: list[dict[str, list[str]]] = []
-        for name in [*topology.regions, *middles]:
-            self._nodes[name].commands += _FORWARDS
         for link in topology.links:
             (self._add_wan_link if link.wan else self._add_access_link)(link)
         self._add_routes()
@@ -159,14 +168,6 @@ class _Lab:
 
     def _route(self, name: str, network: str, via: IPv4Address) -> None:
         self._nodes[name].commands.append(f"ip route add {network} via {via}")
-
-
-_FORWARDS = (
-    "sysctl -w net.ipv4.ip_forward=1",
-    # paths there and back may differ, which the reverse path filter takes for forgery
-    "sysctl -w net.ipv4.conf.all.rp_filter=0",
-    "sysctl -w net.ipv4.conf.default.rp_filter=0",
-)
 
 
 def tbf(interface: str, profile: LinkProfile, rtt_s: float, least_queue_bytes: int = 0) -> str:

@@ -7,6 +7,7 @@ what is in the folder is all that is known.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,15 +90,21 @@ class KeptRuns:
         """The ended runs of a spec, oldest first.
 
         Args:
-            spec: without a `data_hash`, that of a run is taken to be meant: it is found when a run begins.
+            spec: without a `data_hash`, which is found when a run begins, that of the newest run of its workload is
+                meant. So all that is asked for is of the same data, and what is of older data is not there.
         """
+        if spec.data_hash is None:
+            spec = dataclasses.replace(spec, data_hash=self._newest_data_hash(spec, kind))
+        wanted = self._code[kind], kind, spec.hash
         pattern = f"*-{spec.strategy.name}-{spec.compressor.name}-*"
-        wanted: dict[str | None, str] = {}
         for kept in ended_runs(self.runs_root, pattern, self._known):
-            if (kept.spec.get("code_hash"), kept.summary.get("kind")) != (self._code[kind], kind):
-                continue
-            data_hash = kept.spec.get("data_hash") if spec.data_hash is None else spec.data_hash
-            if data_hash not in wanted:
-                wanted[data_hash] = dataclasses.replace(spec, data_hash=data_hash).hash
-            if kept.spec.get("hash") == wanted[data_hash]:
+            if (kept.spec.get("code_hash"), kept.summary.get("kind"), kept.spec.get("hash")) == wanted:
                 yield kept
+
+    def _newest_data_hash(self, spec: RunSpec, kind: str) -> str | None:
+        workload = json.loads(json.dumps(spec.to_json()["workload"]))
+        found = None
+        for kept in ended_runs(self.runs_root, known=self._known):
+            if kept.summary.get("kind") == kind and kept.spec.get("workload") == workload:
+                found = kept.spec.get("data_hash")
+        return found

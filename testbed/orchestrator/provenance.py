@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from testbed.core.errors import MachineError
 from testbed.orchestrator.clone import CLONE
 
 _CODE = ("testbed/core", "testbed/worker", "testbed/orchestrator", "compressors", "topologies")
@@ -41,6 +42,22 @@ def code_hash(clone: Path = CLONE, *, simulated: bool = False) -> str:
         for path in sorted(path for kind in kinds for path in (clone / folder).rglob(kind)):
             digest.update(str(path.relative_to(clone)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
+
+
+def require_unchanged(since: str, *, simulated: bool = False) -> None:
+    """Before each of several runs, which are to be of one code; a record is of the code that it was begun with.
+
+    Args:
+        since: `code_hash` when the call began.
+
+    Raises:
+        MachineError: somebody has edited it since.
+    """
+    if (now := code_hash(simulated=simulated)) != since:
+        raise MachineError(
+            f"the code in {CLONE} was {since} when this call began, and is {now} now: runs of both would not compare;"
+            " call again, and what was made before is made anew, or bring the code back to what it was"
+        )
 
 
 def _said(*command: str) -> str | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,14 @@ def exit_status(summary: Mapping[str, Any]) -> int:
     if summary["status"] != "completed":
         return EXIT_FAILED
     return EXIT_INVALID if summary["verdict"] == "invalid" else EXIT_COMPLETED
+
+
+@contextlib.contextmanager
+def made_for_caller(root: Path, inner: Path) -> Iterator[None]:
+    """What is made inside belongs to who called sudo: all of `root` if it was not there before, else `inner` in it."""
+    is_new = not root.exists()
+    yield
+    give_to_caller(root if is_new else inner)
 
 
 def give_to_caller(path: Path) -> None:

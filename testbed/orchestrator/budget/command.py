@@ -5,8 +5,9 @@ Nothing is emulated but what `--check` asks for.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +51,25 @@ def budget(
     if not as_json:
         show(budget_table(content))
     status = EXIT_INPUT if all(pair.refused for pair in pairs) else EXIT_COMPLETED
-    if check:
-        chosen = checks.chosen(content, check)
-        content["checks"], checked = checks.perform(
-            asked, pairs, chosen, runs_root, share=share, on_error_stream=as_json
-        )
-        status = status or checked
-        if not as_json:
-            show(check_table(content["checks"]))
-    if as_json:
-        tell(json.dumps(content, indent=2, allow_nan=False))
+    with _told_at_the_end(content) if as_json else contextlib.nullcontext():
+        if check:
+            chosen = checks.chosen(content, check)
+            content["checks"], checked = checks.perform(
+                asked, pairs, chosen, runs_root, share=share, on_error_stream=as_json
+            )
+            status = status or checked
+            if not as_json:
+                show(check_table(content["checks"]))
     return status
+
+
+@contextlib.contextmanager
+def _told_at_the_end(content: dict[str, Any]) -> Iterator[None]:
+    """Also where no check can be made, or one is stopped: what was computed took minutes."""
+    try:
+        yield
+    finally:
+        tell(json.dumps(content, indent=2, allow_nan=False))
 
 
 def _content(asked: Asked, pairs: Sequence[Pair], answer: dict[str, Any], repeats: int) -> dict[str, Any]:

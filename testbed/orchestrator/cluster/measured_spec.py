@@ -12,6 +12,8 @@ from testbed.core.spec import RunSpec
 from testbed.orchestrator.config import resolve
 from testbed.orchestrator.plugin_check import check_parts
 
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(RunSpec)}
+
 
 def measured_spec(overrides: Sequence[str], workers: int, runs_root: Path, *, accelerated: bool = False) -> RunSpec:
     """The spec that an emulated run of the same words has, at dilation 1.
@@ -52,6 +54,7 @@ def refused(spec: RunSpec, workers: int) -> Iterator[str]:
         "background": bool(spec.background),
         "capture": spec.capture != "none",
         "memory_limit": bool(spec.memory_limit),
+        **{key: getattr(spec, key) != _DEFAULTS[key] for key in ("tcp", "shaper", "runtime")},
     }
     for key, asked in emulated.items():
         if asked:

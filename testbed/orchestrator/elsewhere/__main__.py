@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.core.errors import EXIT_COMPLETED, InputError, Interrupted, LonghaulError, MachineError
+from testbed.core.errors import EXIT_COMPLETED, Interrupted, LonghaulError, MachineError
 from testbed.core.rundir import RUNTIME_ROOT, write_json
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import preflight, provenance
@@ -59,23 +59,14 @@ def _make(request: Mapping[str, Any], folder: Path) -> str:
             f"the code in {CLONE} is {found}, that of the sweep {request['code_hash']}: bring both to one commit"
         )
     spec = RunSpec.from_json(request["spec"])
-    lacks = preflight.run_checks(
-        metrics_port=None,
-        workers=spec.workers,
-        tcp=spec.tcp,
-        shaper=spec.shaper,
-        program=spec.program,
-        runtime=spec.runtime,
-        runs_root=folder,
-    )
-    preflight.raise_lacking(lacks)
+    # whoever has asked for a port meant that of another machine
+    spec = dataclasses.replace(spec, metrics_port=0)
+    preflight.require(spec, folder)
     with _machine(share=request["share"]) as machine:
         if spec.program == "training":
             _require_same_data(spec)
         from testbed.orchestrator.supervise import supervise  # Mininet and all: only once it is known to be there
 
-        # whoever has asked for a port meant that of another machine
-        spec = dataclasses.replace(spec, metrics_port=0)
         outcome = supervise(spec, runs_root=folder, quiet=True, machine=machine)
     if outcome.summary["status"] == "interrupted":
         raise Interrupted(*outcome.summary["reasons"])
@@ -83,6 +74,11 @@ def _make(request: Mapping[str, Any], folder: Path) -> str:
 
 
 def _require_same_data(spec: RunSpec) -> None:
+    """
+    Raises:
+        MachineError: it has too little memory, or other data: on another machine the run can be made.
+        InputError: the plug-ins refuse it.
+    """
     answer = check_parts(spec)
     faults = list(memory_faults(spec, answer))
     for key, what in (("data_hash", "data"), ("start_hash", "model to begin with")):
@@ -92,7 +88,7 @@ def _require_same_data(spec: RunSpec) -> None:
                 f" sweep {getattr(spec, key)}: the run would be another"
             )
     if faults:
-        raise InputError(*faults)
+        raise MachineError(*faults)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import provenance
 from testbed.orchestrator.elsewhere.parcel import remove_halves, unpack
-from testbed.orchestrator.seal import give_to_caller
+from testbed.orchestrator.seal import made_for_caller
 from testbed.orchestrator.sweep.executors import Waiting
 from testbed.orchestrator.sweep.results import FOLDER
 from testbed.orchestrator.terminal import say
@@ -241,9 +241,9 @@ def _alone(runs_root: Path) -> Iterator[None]:
     Raises:
         MachineError: there is one.
     """
-    is_new, folder = not runs_root.exists(), runs_root / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    give_to_caller(runs_root if is_new else folder)
+    folder = runs_root / FOLDER
+    with made_for_caller(runs_root, folder):
+        folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -133,7 +133,8 @@ def _tell_plan(grid: Grid, standings: Sequence[Standing], expected: Mapping[str,
 
 
 def _end(grid: Grid, course: Course, standings: Sequence[Standing], runs_root: Path, *, as_json: bool) -> int:
-    folder, table, content = results.write(grid, standings, runs_root)
+    with results.beside(course.error):
+        folder, table, content = results.write(grid, standings, runs_root)
     if as_json:
         tell(json.dumps(content, indent=2, allow_nan=False))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -37,6 +37,8 @@ class Course:
     """Why it ended before its end."""
     unrecorded: dict[str, list[str]] = field(default_factory=dict)
     """By the hash of a spec, why an attempt left no record."""
+    _tries: Counter[str] = field(default_factory=Counter)
+    """Likewise, attempts of this call."""
 
     def follow(self, standings: Sequence[Standing], executor: Executor) -> None:
         """Until all is done, given up or left, or `error` says why not; never raises that."""
@@ -67,10 +69,14 @@ class Course:
 
     def _take(self, asked: Asked, lacking: str | None) -> bool:
         """Whether it is to be made once more."""
+        spec_hash, found = asked.spec.hash, self.now(asked)
+        self._tries[spec_hash] += 1
+        attempts = len(found.missed) + len(self.unrecorded.get(spec_hash, ()))
+        if lacking is None and found.state != DONE and attempts < self._tries[spec_hash]:
+            lacking = "what came of it is a run of something else than was asked, such as of other code"
         if lacking is not None:
-            self.unrecorded.setdefault(asked.spec.hash, []).append(lacking)
-        found = self.now(asked)
-        attempts = len(found.missed) + len(self.unrecorded.get(asked.spec.hash, ()))
+            self.unrecorded.setdefault(spec_hash, []).append(lacking)
+            attempts += 1
         again = found.state != DONE and attempts < MOST_ATTEMPTS
         self.display.end(asked, found, lacking, again=again)
         return again

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from testbed.core.errors import InputError, Interrupted, RunError, raise_input_faults
 from testbed.core.spec import RunSpec
+from testbed.orchestrator import provenance
 from testbed.orchestrator.machine_lock import MachineLock, machine_lock
 from testbed.orchestrator.overrides import unknown
 
@@ -77,6 +78,7 @@ class Local:
         self._share = share
         self._held = contextlib.ExitStack()
         self._machine: MachineLock | None = None
+        self._code_hash = provenance.code_hash()
 
     def __enter__(self) -> Local:
         self._machine = self._held.enter_context(machine_lock(share=self._share))
@@ -88,7 +90,10 @@ class Local:
     def perform(self, waiting: Waiting) -> Iterator[tuple[RunSpec, str | None]]:
         from testbed.orchestrator.supervise import supervise  # Mininet and all: only once it is known to be there
 
-        while (spec := waiting.draw()) is not None:
+        while waiting:
+            provenance.require_unchanged(self._code_hash)
+            if (spec := waiting.draw()) is None:
+                return
             try:
                 outcome = supervise(spec, runs_root=self._runs_root, quiet=True, machine=self._machine)
             except Interrupted:

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from testbed.core.errors import RunError
+from testbed.core.errors import LonghaulError, MachineError, RunError
+from testbed.core.reading import printable
 from testbed.orchestrator.clone import environment
-from testbed.orchestrator.seal import give_to_caller
+from testbed.orchestrator.seal import made_for_caller
 from testbed.orchestrator.sweep.estimates import Estimate
 from testbed.orchestrator.sweep.grid import Grid
 from testbed.orchestrator.sweep.standing import Standing
+from testbed.orchestrator.terminal import say
 
 FOLDER = ".sweeps"
 """In the folder of runs, which holds nothing but runs and what begins with a dot."""
 _TIME_LIMIT_S = 300.0
+
+
+@contextlib.contextmanager
+def beside(ending: LonghaulError | None) -> Iterator[None]:
+    """Inside, what came of runs is written.
+
+    Args:
+        ending: why no more runs were made; it is raised though nothing can be written either, which is told then.
+
+    Raises:
+        LonghaulError: it cannot be written, or `ending`.
+    """
+    try:
+        yield
+    except (LonghaulError, OSError) as error:
+        found = error if isinstance(error, LonghaulError) else MachineError(f"what came of it is not written: {error}")
+        if ending is None:
+            raise found from error
+        for fault in found.faults:
+            say(printable(fault))
+        raise ending from error
 
 
 def rows(standings: Sequence[Standing], estimates: Mapping[str, Estimate] | None = None) -> list[dict[str, Any]]:
@@ -44,23 +68,23 @@ def write(grid: Grid, standings: Sequence[Standing], runs_root: Path) -> tuple[P
     Raises:
         RunError: they cannot be made.
     """
-    folder, is_new = runs_root / FOLDER / grid.name, not runs_root.exists()
+    folder = runs_root / FOLDER / grid.name
     question = {"name": grid.name, "axes": list(grid.keys), "points": rows(standings)}
     command = [sys.executable, "-m", "testbed.analysis", "sweep", "--runs", str(runs_root), "--output", str(folder)]
-    try:
-        done = subprocess.run(
-            command,
-            input=json.dumps(question),
-            capture_output=True,
-            text=True,
-            timeout=_TIME_LIMIT_S,
-            env=environment(),
-            start_new_session=True,  # a Ctrl-C that ended the sweep must not end its table too
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RunError(f"sweep {grid.name}: its table is not there after {_TIME_LIMIT_S:g} s") from error
-    if done.returncode != 0:
-        raise RunError(f"sweep {grid.name}: its table cannot be made: {done.stderr.strip()[-1000:]}")
-    give_to_caller(runs_root if is_new else runs_root / FOLDER)
+    with made_for_caller(runs_root, runs_root / FOLDER):
+        try:
+            done = subprocess.run(
+                command,
+                input=json.dumps(question),
+                capture_output=True,
+                text=True,
+                timeout=_TIME_LIMIT_S,
+                env=environment(),
+                start_new_session=True,  # a Ctrl-C that ended the sweep must not end its table too
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise RunError(f"sweep {grid.name}: its table is not there after {_TIME_LIMIT_S:g} s") from error
+        if done.returncode != 0:
+            raise RunError(f"sweep {grid.name}: its table cannot be made: {done.stderr.strip()[-1000:]}")
     return folder, done.stdout.rstrip("\n"), json.loads((folder / "results.json").read_text())

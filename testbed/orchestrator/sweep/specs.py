@@ -46,7 +46,7 @@ def ask_all(points: Sequence[Point], runs_root: Path, *, here: bool = True) -> l
         faults.add(point, one.faults)
     lines = _lacking(resolved, runs_root) if here else []
     known = {point: one.stand_in for point, one in zip(points, resolved, strict=True) if one.stand_in is not None}
-    specs = _checked(known, faults)
+    specs = _checked(known, faults, here=here)
     if faults.by_text:
         raise InputError(*faults.lines(), *lines)
     if lines:
@@ -86,7 +86,7 @@ def _lacking(resolved: Sequence[Resolved], runs_root: Path) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _checked(specs: Mapping[Point, RunSpec], faults: _Faults) -> dict[Point, RunSpec]:
+def _checked(specs: Mapping[Point, RunSpec], faults: _Faults, *, here: bool) -> dict[Point, RunSpec]:
     """With the hashes of data and of models to begin with, by which runs are known again."""
     trained = {spec.hash: spec for spec in specs.values() if spec.program == "training"}
     answers = dict(zip(trained, check_all(list(trained.values())) if trained else [], strict=True))
@@ -98,7 +98,7 @@ def _checked(specs: Mapping[Point, RunSpec], faults: _Faults) -> dict[Point, Run
         elif answer["faults"]:
             faults.add(point, [str(fault) for fault in answer["faults"]])
         else:
-            faults.add(point, list(memory_faults(spec, answer)))
+            faults.add(point, list(memory_faults(spec, answer)) if here else ())
             hashes: dict[str, Any] = {key: answer.get(key) for key in ("data_hash", "start_hash")}
             found[point] = dataclasses.replace(spec, **hashes)
     return found

@@ -25,13 +25,13 @@ from testbed.orchestrator.config import resolve
 from testbed.orchestrator.kept_runs import KeptRuns
 from testbed.orchestrator.listing import seal_killed
 from testbed.orchestrator.plugin_check import check_parts
-from testbed.orchestrator.seal import give_to_caller
+from testbed.orchestrator.seal import give_to_caller, made_for_caller
 from testbed.orchestrator.signals import Stop
 from testbed.orchestrator.sweep import executors, results
 from testbed.orchestrator.sweep.axes import Axis
 from testbed.orchestrator.sweep.grid import Grid, Point
 from testbed.orchestrator.terminal import say, show, tell
-from testbed.orchestrator.tune.space import SEARCHED, Space, read
+from testbed.orchestrator.tune.space import Space, read
 from testbed.orchestrator.tune.study import Trial, search
 from testbed.orchestrator.tune.table import left_out, trials_table
 from testbed.orchestrator.tune.trials import BYTES, TIME, Outcome, Trials
@@ -63,12 +63,14 @@ def tune(
     say(f"{space.name}: {count} trials of {len(space.seeds)} runs, by {' and '.join(OBJECTIVES[by])}")
     with executors.executor(executors.LOCAL, runs_root, share=share) as place:
         seal_killed(runs_root)
-        _make_folder(folder, runs_root)
+        with made_for_caller(runs_root, runs_root / results.FOLDER):
+            folder.mkdir(parents=True, exist_ok=True)
         trials = Trials(kept, place, as_json)
         found, error = _search(space, OBJECTIVES[by], count, folder / JOURNAL, trials)
     rows = _rows(found, OBJECTIVES[by])
     content = {"name": space.name, "by": list(OBJECTIVES[by]), "searched": list(space.keys), "trials": rows}
-    _write(space, trials, content, runs_root)
+    with results.beside(error):
+        _write(space, trials, content, runs_root)
     if as_json:
         tell(json.dumps(content, indent=2, allow_nan=False))
     else:
@@ -79,12 +81,6 @@ def tune(
     if error is not None:
         raise error
     return EXIT_COMPLETED if any(row["reached"] for row in rows) else EXIT_FAILED
-
-
-def _make_folder(folder: Path, runs_root: Path) -> None:
-    is_new = not runs_root.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    give_to_caller(runs_root if is_new else runs_root / results.FOLDER)
 
 
 def _search(
@@ -119,7 +115,8 @@ def _checked(words: Sequence[str], runs_root: Path, *, by: str, count: int) -> S
         space = read(words)
     except InputError as error:
         raise InputError(*faults, *error.faults) from error
-    fixed = [f"{key}={value.text}" for key, value in space.fixed.items() if key.split(".")[0] not in SEARCHED]
+    # parameters of what is searched fit what is chosen, which is not known yet
+    fixed = [f"{key}={value.text}" for key, value in space.fixed.items() if key.split(".")[0] not in space.keys]
     resolved = resolve(fixed, runs_root=runs_root)
     raise_input_faults([*faults, *resolved.faults])
     raise_input_faults(_misfits(resolved.spec, by))

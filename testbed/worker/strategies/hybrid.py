@@ -126,7 +126,7 @@ class Hybrid(Strategy):
         if not workload.has_pieces:
             yield (
                 f"strategy=hybrid: {type(workload).__name__} is no chain of pieces that stages could be cut from;"
-                " use bytelm, digits or glyphs, or strategy=ddp"
+                " use bytelm, digits, glyphs, tiny_vit or tiny_bert, or strategy=ddp"
             )
             return
         if isinstance(workload, NumberedWorkload) and workload.partition is not None:

@@ -56,6 +56,7 @@ class Box:
     rates_bit_s: dict[str, int] = field(default_factory=dict)
     delays_s: dict[str, float] = field(default_factory=dict)
     forwards: bool = False
+    unfiltered: set[str] = field(default_factory=set)
 
     def do(self, command: str) -> None:
         words = command.split()
@@ -73,6 +74,8 @@ class Box:
                 self.delays_s[words[4]] = float(words[words.index("delay") + 1].removesuffix("us")) / 1e6
         elif words[:2] == ["sysctl", "-w"]:
             self.forwards |= words[2] == "net.ipv4.ip_forward=1"
+            if strict := re.fullmatch(r"net\.ipv4\.conf\.(\w+)\.rp_filter=0", words[2]):
+                self.unfiltered.add(strict[1])
         else:
             assert re.fullmatch(r"ip link set dev eth\d+ mtu 1500 up", command), command
 
@@ -96,6 +99,7 @@ class Network:
             box, hops = self.boxes[here], hops + 1
             assert hops < 20, "packets circle"
             assert here == start or box.forwards
+            assert not box.forwards or box.unfiltered == {"all", *box.addresses}, "ways back may be others"
             interface = self._leaves_on(box, target)
             delay_s += box.delays_s.get(interface, 0.0)
             rate_bit_s = min(rate_bit_s, box.rates_bit_s.get(interface, float("inf")))

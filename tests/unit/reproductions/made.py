@@ -104,12 +104,13 @@ def make_run(
     code_hash: str | None = None,
     kernel: str = "6.1",
     now_s: float = 1.8e9,
+    data_hash: str | None = None,
 ) -> RunDir:
     """Of this code unless another `code_hash` is given. The first and the last of its four steps are ten times as
     long."""
     (one,) = ask_all([asked])
-    spec, is_simulated = dataclasses.replace(one.spec, dilation=3.0), asked.kind == "simulated"
-    spec = one.spec if is_simulated else spec
+    is_simulated = asked.kind == "simulated"
+    spec = dataclasses.replace(one.spec, data_hash=data_hash, dilation=1.0 if is_simulated else 3.0)
     run = RunDir.create(root, new_run_id(spec.topo, spec.strategy.name, spec.compressor.name, spec.hash, now_s))
     code = provenance.code_hash(simulated=is_simulated) if code_hash is None else code_hash
     write_json(run.spec, {**spec.to_json(), "code_hash": code})

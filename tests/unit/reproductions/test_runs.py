@@ -47,6 +47,17 @@ def test_a_run_of_other_code_or_another_seed_or_one_that_failed_is_not_there(run
     assert Kept(runs).find(asked()) is None
 
 
+def test_runs_of_other_data_than_the_newest_are_not_there(runs: Path) -> None:
+    """What a case holds against each other is of the same data: an upgrade of the system may bring others."""
+    make_run(runs, trial(), data_hash="old", now_s=1.7e9)
+    make_run(runs, trial(arm="slow"), data_hash="old", now_s=1.75e9)
+    assert Kept(runs).is_done(asked()) and Kept(runs).is_done(asked(arm="slow"))
+    make_run(runs, trial(arm="slow"), data_hash="new", now_s=1.8e9)
+    make_run(runs, trial(case="resnet34"), data_hash="of another model", now_s=1.9e9)
+    assert Kept(runs).find(asked()) is None and Kept(runs).is_done(asked(arm="slow"))
+    assert Kept(runs).is_done(asked(case="resnet34"))
+
+
 def test_a_run_that_was_killed_or_is_damaged_is_not_there(runs: Path) -> None:
     make_run(runs, trial()).summary.unlink()
     make_run(runs, trial()).spec.write_text("{")

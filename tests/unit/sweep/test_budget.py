@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from testbed.core import rundir
-from testbed.core.errors import EXIT_INPUT
+from testbed.core.errors import EXIT_INPUT, MachineError
 from testbed.core.profile import CodecTimes, Collective, LayerTimes, Profile
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import cli
@@ -217,3 +217,13 @@ def test_points_are_emulated_as_runs_and_compared(
     out = capsys.readouterr().out
     assert len(place.begun) == 2, "a run that is there is not made again"
     assert "checked by emulation" in out and first["run_id"] in out and "390 ms" in out and "met" in out
+
+
+@pytest.mark.usefixtures("without_measuring")
+def test_what_was_computed_is_told_also_where_nothing_can_be_checked(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(runs, lambda number, spec: MachineError("no port is free"))
+    monkeypatch.setattr(executors, "executor", lambda *_, **__: place)
+    found = budget(runs, capsys, "compressor=none,topk", "--check", "2", "steps=4", status=3)
+    assert len(found["pairs"]) == 2 and "checks" not in found and len(place.begun) == 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from testbed.core import rundir
-from testbed.core.errors import LonghaulError, MachineError
+from testbed.core.errors import LonghaulError, MachineError, RunError
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import cli
 from testbed.orchestrator.sweep import command, estimates, executors, specs
@@ -116,6 +116,24 @@ def test_the_exit_status_says_what_became_of_all(
     assert str(folder) in captured.err and (folder / "results.csv").exists()
     assert ("given up after 2 attempts" in captured.err) == (outcome in ("1 invalid", "1 failed"))
     assert isinstance(end, dict) or "no port is free" in captured.err
+
+
+@pytest.mark.parametrize("ending", [None, MachineError("no port is free")])
+def test_a_table_that_cannot_be_written_hides_not_why_it_ended(
+    place: Callable[..., Place],
+    runs: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    ending: MachineError | None,
+) -> None:
+    def fill(*_: object) -> None:
+        raise RunError("its table cannot be made: the disk is full")
+
+    place(lambda number, spec: ending or {})
+    monkeypatch.setattr(command.results, "write", fill)
+    assert cli.main(["sweep", "--runs", str(runs), *AXES]) == (4 if ending is None else 3)
+    said = capsys.readouterr().err
+    assert "the disk is full" in said and (ending is None or "no port is free" in said)
 
 
 def test_what_was_given_up_is_tried_again_when_told(

@@ -83,6 +83,18 @@ def test_what_leaves_no_record_is_tried_twice_too(asked: list[Asked], runs: Path
     assert states(asked, runs) == [DONE, TO_MAKE, DONE]
 
 
+@pytest.mark.parametrize("missed_before", [False, True])
+def test_what_is_of_other_code_than_the_call_is_no_more_tries_than_any_other(
+    asked: list[Asked], runs: Path, *, missed_before: bool
+) -> None:
+    if missed_before:
+        make_run(runs, asked[0].spec, status="failed", now_s=1.7e9)
+    place = Place(runs, lambda number, spec: {"code_hash": "0" * 16})
+    course = follow(asked[:1], place)
+    assert len(place.begun) == 2 and states(asked[:1], runs) == [TO_RETRY if missed_before else TO_MAKE]
+    assert "other code" in course.unrecorded[asked[0].spec.hash][0]
+
+
 @pytest.mark.parametrize("error", [Interrupted("stopped by SIGINT"), MachineError("no port")])
 def test_an_end_from_outside_keeps_what_is_made_and_the_next_call_goes_on(
     asked: list[Asked], runs: Path, error: LonghaulError

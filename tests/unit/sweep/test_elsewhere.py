@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import errno
@@ -18,7 +19,7 @@ import pytest
 from testbed.core.errors import InputError, MachineError
 from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
-from testbed.orchestrator import cli, machine_checks, provenance
+from testbed.orchestrator import cli, machine_checks, preflight, provenance
 from testbed.orchestrator.elsewhere import __main__ as errand_process
 from testbed.orchestrator.elsewhere.errand import REPLY, carry_out
 from testbed.orchestrator.elsewhere.executor import MOST_LOSSES, Elsewhere, Ended
@@ -192,6 +193,22 @@ def test_a_machine_without_what_the_runtime_of_a_run_needs_lacks_something(
     assert errand_process.main(tmp_path) == 0
     reply = json.loads((tmp_path / REPLY).read_text())
     assert any("no daemon here" in line for line in reply["lacks"]) and reply["faults"] == []
+
+
+def test_a_machine_with_other_data_is_one_that_lacks_something(
+    asked: list[Asked], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were it the run's own fault, one such machine would soon have given up all runs of a sweep."""
+    monkeypatch.setattr(preflight, "require", lambda *_: None)
+    monkeypatch.setattr(errand_process, "_machine", lambda *, share: contextlib.nullcontext())
+    answer = {"faults": [], "computes": True, "data_hash": "of other fonts"}
+    monkeypatch.setattr(errand_process, "check_parts", lambda spec: answer)
+    request = {"spec": asked[0].spec.to_json(), "code_hash": provenance.code_hash(), "share": False}
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    assert errand_process.main(tmp_path) == 0
+    reply = json.loads((tmp_path / REPLY).read_text())
+    (line,) = reply["lacks"]
+    assert "of other fonts" in line and socket.gethostname() in line and reply["faults"] == []
 
 
 @needs("submitit")

@@ -12,6 +12,7 @@ import pytest
 from testbed.core.errors import InputError, Interrupted, MachineError
 from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
+from testbed.orchestrator import provenance
 from testbed.orchestrator.kept_runs import KeptRuns
 from testbed.orchestrator.signals import Stop
 from testbed.orchestrator.sweep.course import Course
@@ -81,3 +82,26 @@ def test_a_full_disk_ends_it_and_says_what_is_not_written(
     course = follow(asked, runs)
     assert isinstance(course.error, MachineError) and len(sealed) == 1
     assert str(sealed[0].path) in str(course.error) and "No space left on device" in str(course.error)
+
+
+def test_code_that_is_edited_meanwhile_ends_it_before_the_next_run(
+    asked: list[Asked], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = provenance.code_hash()
+
+    def edit(run: RunDir) -> None:
+        monkeypatch.setattr(provenance, "code_hash", lambda **_: "f" * 16)
+
+    stand_ins(monkeypatch, tmp_path, sealing=edit)
+    course = follow(asked, runs)
+    assert isinstance(course.error, MachineError) and before in str(course.error) and "f" * 16 in str(course.error)
+    assert len(list(runs.glob("*/summary.json"))) == 1
+
+
+def test_code_that_is_edited_during_the_last_run_is_no_error(
+    asked: list[Asked], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_ins(
+        monkeypatch, tmp_path, sealing=lambda run: monkeypatch.setattr(provenance, "code_hash", lambda **_: "f" * 16)
+    )
+    assert follow(asked[:1], runs).error is None

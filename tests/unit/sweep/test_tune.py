@@ -14,7 +14,7 @@ import pytest
 from testbed.core import rundir
 from testbed.core.errors import Interrupted, RunError
 from testbed.core.spec import RunSpec
-from testbed.orchestrator import cli
+from testbed.orchestrator import cli, seal
 from testbed.orchestrator.sweep import executors, making, specs
 from testbed.orchestrator.sweep.estimates import UNKNOWN, Estimate
 from testbed.orchestrator.sweep.specs import Asked
@@ -202,6 +202,7 @@ def test_new_folders_are_the_caller_s(
 ) -> None:
     given: list[Path] = []
     monkeypatch.setattr(command, "give_to_caller", given.append)
+    monkeypatch.setattr(seal, "give_to_caller", given.append)
     if is_new:
         runs.rmdir()
     place()
@@ -268,6 +269,17 @@ def test_what_plug_ins_refuse_is_a_failed_trial(
     found = tune(runs, capsys, "--trials", "8")
     refused = [row for row in found["trials"] if row["why_not"]]
     assert refused and all(row["why_not"] == "refused: compressor=none: not here" for row in refused)
+
+
+def test_what_all_trials_have_is_looked_at_with_the_strategy_that_was_given(
+    place: Callable[..., Place], runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[RunSpec] = []
+    monkeypatch.setattr(command, "check_parts", lambda spec: looked.append(spec) or {"metric": {"name": "accuracy"}})
+    place()
+    tune(runs, capsys, "strategy=local_sgd", "strategy.sync_every=7", "--trials", "1")
+    (spec,) = looked
+    assert (spec.strategy.name, spec.strategy.params["sync_every"], spec.compressor.name) == ("local_sgd", 7, "none")
 
 
 def test_all_faults_at_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
