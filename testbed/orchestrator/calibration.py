@@ -3,8 +3,8 @@
 Taken under the machine's lock, alone on an idle core, once: the result is kept in the clone for the same training, code
 and processor. What `longhaul predict` takes while another run has the machine serves its caller and is not kept.
 
-Some machines are slower with all cores busy, or at other hours, than that core was. So a dilation of `auto` that a run
-has shown to be too small is kept beside, and the next run of the same is slowed more.
+Some machines are slower with all cores busy, or at other hours, than that core was. So what a run at a dilation of
+`auto` has shown to be needed is kept beside, and the next run of the same is slowed more.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from testbed.core.rundir import RunDir, write_json
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import clone, provenance
 from testbed.orchestrator.machine_lock import held_if_free
-from testbed.orchestrator.observation.lateness_rules import is_too_slow
+from testbed.orchestrator.observation.fidelity import LEAST_SLOWDOWN, Judge
 from testbed.orchestrator.plugin_check import ask_worker
 from testbed.orchestrator.replay_check import time_faults
 
@@ -37,8 +37,8 @@ CACHE = clone.CLONE / ".cache" / "profiles"
 TIME_LIMIT_S = 300.0
 _MOST_PLANS = 5
 """Of K-FAC: the slower a run, the cheaper its messages; then a plan has more of them, which asks for a slower run."""
-MORE = 1.2
-"""Times a dilation that was too small, for the next run: assumed (decision 0014)."""
+MOST_SLOWDOWN = 2.0
+"""From one run to the next: what disturbed one may have passed."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,14 @@ def learn(run: RunDir, spec: RunSpec, give: Callable[[Path], None] = lambda _: N
         spec: as it was run.
         give: hands a file over to whoever called.
     """
-    if spec.auto_dilation and is_too_slow(run.read_events()):
-        _keep(_least_path(spec), {"dilation": spec.dilation, "run_id": run.run_id}, give)
+    if not spec.auto_dilation:
+        return
+    judge = Judge(spec)
+    for event in run.read_events():
+        judge.add(event)
+    if (slowdown := judge.needed_slowdown) > 1:
+        slowdown = min(MOST_SLOWDOWN, max(LEAST_SLOWDOWN, slowdown))
+        _keep(_least_path(spec), {"least_dilation": round(slowdown * spec.dilation, 2), "run_id": run.run_id}, give)
 
 
 def repeated(
@@ -140,8 +146,7 @@ def _slowest(spec: RunSpec, found: Calibration) -> float:
 def _least(spec: RunSpec) -> float:
     """What runs of the same have shown to be needed, as far as the topology bears it."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        shown = float(json.loads(_least_path(spec).read_text())["dilation"])
-        return min(round(MORE * shown, 2), most_dilation(spec))
+        return min(float(json.loads(_least_path(spec).read_text())["least_dilation"]), most_dilation(spec))
     return 1.0
 
 

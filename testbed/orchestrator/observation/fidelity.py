@@ -57,6 +57,7 @@ _NOT_OBSERVED = (
     "whether the machines' cores were idle enough (nobody watched them)",
 )
 
+LEAST_SLOWDOWN = 1.2
 CLUSTER = "cluster"
 """What a run under `torchrun` is scheduled as, in its first event."""
 
@@ -126,6 +127,15 @@ class Judge:
         for grave, reason in self._findings():
             (invalid if grave else suspect).append(reason)
         return ("invalid" if invalid else "suspect" if suspect else "valid"), invalid + suspect
+
+    @property
+    def needed_slowdown(self) -> float:
+        """How many times as slow the next run of the same has to be for these cores, where this one was `invalid` since
+        its workers or its delay lines were late; else 1.
+
+        Lateness of workers tells no number, so theirs is the least that is worth another run: assumed (decision 0014).
+        """
+        return max(LEAST_SLOWDOWN if self._lateness.is_invalid else 1.0, self._delay_lines.needed_slowdown)
 
     def unknowns(self) -> list[str]:
         """What the verdict does not rest on, in words."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from testbed.orchestrator.observation.link_rules import Event, Finding
 
@@ -50,10 +50,6 @@ class Lateness:
             text = f"messages of the workers waited for a core {queued:.1%} of the time"
             yield queued > QUEUED_INVALID, text
 
-
-def is_too_slow(events: Iterable[Event]) -> bool:
-    """Whether the cores of a run were so much too slow for its dilation that it is `invalid`."""
-    lateness = Lateness()
-    for event in events:
-        lateness.add(event)
-    return any(is_invalid for is_invalid, _ in lateness.findings())
+    @property
+    def is_invalid(self) -> bool:
+        return any(is_grave for is_grave, _ in self.findings())

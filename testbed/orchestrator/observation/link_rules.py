@@ -171,7 +171,8 @@ class DelayLines:
 
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
-        self._late: dict[str, list[bool]] = defaultdict(list)
+        self._late: dict[str, list[float]] = defaultdict(list)
+        """By link, of each second: its 99th percentile over what is allowed."""
         self._last: dict[tuple[str, str], Event] = {}
         self._no_room: dict[tuple[str, str], int] = {}
 
@@ -183,7 +184,14 @@ class DelayLines:
         self._no_room[key] = max(event.get("queue_drops") or 0, self._no_room.get(key, 0))
         if event["late_p99_s"] is not None and event["t_s"] >= 0:
             delay_s = self._asked.profile(event["name"], event["from"]).delay_s
-            self._late[event["name"]].append(event["late_p99_s"] > max(LATE_S, LATE_RATIO * delay_s))
+            self._late[event["name"]].append(event["late_p99_s"] / max(LATE_S, LATE_RATIO * delay_s))
+
+    @property
+    def needed_slowdown(self) -> float:
+        """How many times as slow a run had to be for no link to be `invalid` for its lateness, which stays as it is by
+        the wall when a run is slowed; 1 where none was."""
+        worst = [sorted(late, reverse=True)[int(LATE_SHARE_INVALID * len(late))] for late in self._late.values()]
+        return max(1.0, *worst) if worst else 1.0
 
     def loss_ratio(self, name: str, source: str) -> float | None:
         """Share of packets that the shaper dropped; None for a link without one."""
@@ -192,7 +200,7 @@ class DelayLines:
 
     def findings(self) -> Iterator[Finding]:
         for name, late in self._late.items():
-            share = statistics.fmean(late)
+            share = statistics.fmean(times > 1 for times in late)
             if share > LATE_SHARE_SUSPECT:
                 text = f"link {name}: packets left the delay line too late in {share:.0%} of the seconds"
                 yield share > LATE_SHARE_INVALID, text

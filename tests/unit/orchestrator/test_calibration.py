@@ -16,6 +16,7 @@ from testbed.core.rundir import RunDir
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import calibration
 from testbed.orchestrator.config import compose
+from testbed.orchestrator.observation.fidelity import LEAST_SLOWDOWN
 
 SPEC = compose(["topo=wan1g", "workers=8"])
 PROFILE = Profile(
@@ -136,7 +137,8 @@ def late_by(share: float, folder: Path) -> RunDir:
     """A run whose phases were, of all its time."""
     run = RunDir(folder / f"late-{share}")
     run.path.mkdir(exist_ok=True)
-    step = {"t_s": 1.0, "event": "step", "step": 1, "rank": 0, "step_s": 1.0, "late_s": share, "queued_s": 0.0}
+    step = {"event": "step", "t_s": 1.0, "step": 1, "rank": 0, "step_s": 1.0, "payload_bytes": 0}
+    step |= {"late_s": share, "queued_s": 0.0}
     run.events.write_text(json.dumps(step) + "\n")
     return run
 
@@ -149,14 +151,28 @@ def test_a_dilation_that_was_too_small_is_greater_the_next_time(
     assert calibrated(SPEC)[0] == first, "a little late is suspect, and no more"
     calibration.learn(late_by(0.09, tmp_path), first)
     second, _ = calibrated(SPEC)
-    assert second.dilation == round(calibration.MORE * first.dilation, 2)
+    assert second.dilation == round(LEAST_SLOWDOWN * first.dilation, 2)
     assert second.hash == SPEC.hash
     calibration.learn(late_by(0.06, tmp_path), second)
-    assert calibrated(SPEC)[0].dilation == round(calibration.MORE * second.dilation, 2)
+    assert calibrated(SPEC)[0].dilation == round(LEAST_SLOWDOWN * second.dilation, 2)
     assert calibrated(dataclasses.replace(SPEC, seed=7))[0].dilation > second.dilation, "of whatever seed"
     assert calibrated(dataclasses.replace(SPEC, batch_size=7))[0].dilation == first.dilation, "not of other trainings"
     paced = compose(["topo=wan1g", "workers=8", "device=paced"])
     assert calibrated(paced)[0].dilation == first.dilation, "nor of other devices"
+
+
+@pytest.mark.parametrize(("late_s", "slowdown"), [(1e-3, 1.0), (2.1e-3, LEAST_SLOWDOWN), (3e-3, 1.5), (9e-3, 2.0)])
+def test_delay_lines_that_were_late_say_how_much_slower_the_next_run_is(
+    questions: list[dict[str, Any]], tmp_path: Path, late_s: float, slowdown: float
+) -> None:
+    first, _ = calibrated(SPEC)
+    run, link = late_by(0.0, tmp_path), SPEC.topology.wan_links[0]
+    line = {"event": "delay_line", "name": link.name, "from": link.a, "packets": 9, "drops": 0}
+    lines = [{**line, "t_s": t_s, "late_p99_s": late_s if t_s < 3 else 0.0} for t_s in (1.0, 2.0, 3.0, 4.0, 5.0)]
+    run.events.write_text("".join(f"{json.dumps(event)}\n" for event in lines))
+    calibration.learn(run, first)
+    wanted = min(slowdown * first.dilation, most_dilation(SPEC))
+    assert calibrated(SPEC)[0].dilation == pytest.approx(wanted, abs=0.005)
 
 
 def test_what_a_run_shows_goes_no_further_than_the_topology_bears(
