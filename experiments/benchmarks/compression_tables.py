@@ -10,6 +10,9 @@ from experiments.benchmarks.cells import Found, disturbed, grouped, number, tabl
 from experiments.benchmarks.intervals import HALF_A_POINT, spread, within
 
 BASE = "none"
+SHOWN = ("none", "fp16", "int8", "topk", "powersgd", "sz3")
+"""In the README, in this order: those of `SHOWN_ON`."""
+SHOWN_ON = {"workload": "digits", "topo": "wan100m"}
 
 
 def learning(points: Sequence[Found]) -> str:
@@ -72,6 +75,36 @@ def _runs(points: Sequence[Found]) -> str:
         *("payload, MB", "over the WAN, MB", "dense / payload", "k", "verdict"),
     )
     return table(heads, [row for _, row in sorted(rows)])
+
+
+def shown(points: Sequence[Found]) -> list[Found]:
+    """All runs of `SHOWN_ON`."""
+    return [point for point in points if SHOWN_ON.items() <= point["asked"].items()]
+
+
+def brief(points: Sequence[Found]) -> str:
+    """A row for each of `SHOWN` that was measured."""
+    by_name = {point["asked"]["compressor"]: point for point in shown(points)}
+    chosen = [by_name[name] for name in SHOWN if name in by_name]
+    rows = []
+    for point in chosen:
+        result = point["result"]
+        row = [
+            f"`{point['asked']['compressor']}`",
+            f"{number(result['metric']['value'], '.1f', 100)}%",
+            f"{number(result['metric']['time_to_target_s'], '.1f')} s",
+            f"{result['time_s']:.1f} s",
+            f"{result['step_s'] * 1e3:.0f} ms",
+            f"{result['payload_bytes'] / 1e6:.1f} MB",
+            f"{result['wan_bytes'] / 1e6:.1f} MB",
+            f"{result['dense_bytes'] / result['payload_bytes']:.1f}",
+            result["verdict"] + disturbed(point),
+        ]
+        rows.append(row)
+    first = chosen[0]["result"]
+    whole = (f"to {number(first['metric']['target'], '.0f', 100)}%", f"{first['steps']} steps")
+    heads = ("`COMPRESSOR=`", "accuracy", *whole, "step", "payload", "over the WAN", "ratio", "verdict")
+    return table(heads, rows)
 
 
 def codecs(points: Sequence[Found]) -> str:

@@ -12,6 +12,7 @@ from experiments.benchmarks import (
     break_even_chart,
     break_even_tables,
     composed_tables,
+    compression_chart,
     compression_tables,
     dear_bell,
     dear_tables,
@@ -55,6 +56,7 @@ ELSEWHERE = {
 }
 """Tables that stand on another page."""
 DRAWN: Mapping[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {
+    "compression": (CLONE / "docs" / "figures" / "wan100m-compressors.svg", compression_chart.draw),
     "dear": (CLONE / "docs" / "figures" / "dear-bell.svg", dear_bell.draw),
     "kfac": (CLONE / "docs" / "figures" / "kfac-rates.svg", kfac_chart.draw),
     "break_even": (CLONE / "docs" / "figures" / "break-even.svg", break_even_chart.draw),
@@ -64,7 +66,8 @@ DRAWN: Mapping[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {
 }
 """Figures of a benchmark's points."""
 SHORT: dict[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {
-    "strategies": (CLONE / "README.md", strategies_tables.brief)
+    "compression": (CLONE / "README.md", compression_tables.brief),
+    "strategies": (CLONE / "README.md", strategies_tables.brief),
 }
 """Tables that stand on a second page too, in a shorter form."""
 _MOST_NAMED = 8

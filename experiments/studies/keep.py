@@ -1,8 +1,8 @@
 """`python -m experiments.studies.keep NAME`: keeps what came of a study's sweep, and writes its table and figure.
 
 Taken is the results.json that `longhaul sweep NAME` writes under `runs/.sweeps/NAME/`, if it has just the points of
-experiments/sweeps/NAME.yaml. Kept are, in `results/NAME.json` here, each point with its hash, run and facts of it, and
-each configuration with its intervals. Raw records stay in `runs/`, which is not part of the clone.
+experiments/sweeps/NAME.yaml. Kept are, in `results/NAME.json` here, each point with its hash, run and time to the
+target, and each configuration with its intervals. Raw records stay in `runs/`, which is not part of the clone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 
 from experiments.benchmarks.document import between
 from experiments.studies import sweep_charts, sweep_tables
-from testbed.analysis.load import Record, load
 from testbed.analysis.sweep import SCHEMA_VERSION
 from testbed.core.errors import InputError
 from testbed.core.rundir import RunDir, write_json
@@ -41,9 +40,6 @@ class Study:
 
 
 STUDIES = {
-    "first-look": Study(
-        CLONE / "README.md", sweep_tables.first_look, _FIGURES / "wan100m-compressors.svg", sweep_charts.first_look
-    ),
     "study-compressors": Study(
         _STUDIES / "compressors.md",
         sweep_tables.compressors,
@@ -61,8 +57,8 @@ _POINT = ("values", "hash", "outcome", "run_id")
 _MOST_NAMED = 3
 
 
-def kept(found: Mapping[str, Any], code_hash: str, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Of a sweep's results.json what the clone keeps; `facts` by run, as of `facts_of`.
+def kept(found: Mapping[str, Any], code_hash: str, to_target_s: Mapping[str, float | None]) -> dict[str, Any]:
+    """Of a sweep's results.json what the clone keeps; `to_target_s` by run.
 
     Raises:
         InputError: it is of another version than this reads.
@@ -71,7 +67,7 @@ def kept(found: Mapping[str, Any], code_hash: str, facts: Mapping[str, Mapping[s
         raise InputError(f"results.json: schema_version {found.get('schema_version')}, and this reads {SCHEMA_VERSION}")
     head = {key: found[key] for key in ("schema_version", "name", "interval", "axes", "common")}
     points = [
-        {key: point[key] for key in _POINT} | {"time_to_target_s": None} | facts.get(point["run_id"], {})
+        {key: point[key] for key in _POINT} | {"time_to_target_s": to_target_s.get(point["run_id"])}
         for point in found["points"]
     ]
     return {**head, "code_hash": code_hash, "rows": found["rows"], "points": points}
@@ -90,22 +86,11 @@ def code_of(found: Mapping[str, Any], runs: Path) -> str:
     return hashes.pop()
 
 
-def facts_of(found: Mapping[str, Any], runs: Path) -> dict[str, dict[str, Any]]:
-    """Of each run what the sweep's rows do not have: its target and when it was reached (None: it was not, or nothing
-    was learned), its steps, its bytes on all links, and the metric over time."""
-    return {run_id: _facts(load(runs / run_id)) for run_id in _run_ids(found)}
-
-
-def _facts(record: Record) -> dict[str, Any]:
-    summary = record.summary
-    metric = summary.get("metric") or {}
-    return {
-        "time_to_target_s": metric.get("time_to_target_s"),
-        "target": metric.get("target"),
-        "steps": summary["steps"],
-        "wire_bytes": summary["bytes"]["wire_total"],
-        "metric": record.metric_points(),
-    }
+def to_target_s_of(found: Mapping[str, Any], runs: Path) -> dict[str, float | None]:
+    """Of each run; None where the target was not reached, or nothing was learned."""
+    made = [RunDir(runs / run_id) for run_id in _run_ids(found)]
+    metrics = {run.run_id: run.read_json(run.summary).get("metric") or {} for run in made}
+    return {run_id: metric.get("time_to_target_s") for run_id, metric in metrics.items()}
 
 
 def _run_ids(found: Mapping[str, Any]) -> list[str]:
@@ -166,7 +151,7 @@ def main() -> None:
     (name,) = sys.argv[1:]
     try:
         found = results_of(RUNS_ROOT, name)
-        content = kept(found, code_of(found, RUNS_ROOT), facts_of(found, RUNS_ROOT))
+        content = kept(found, code_of(found, RUNS_ROOT), to_target_s_of(found, RUNS_ROOT))
         STUDIES[name].table(content)  # what makes no table or no figure replaces nothing
         STUDIES[name].chart(content)
     except InputError as error:

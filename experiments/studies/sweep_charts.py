@@ -11,29 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from experiments.studies.sweep_tables import Row, in_order, kind_of, mean, simulated_scale_s, to_target_s
-from testbed.analysis.chart import OKABE_ITO, draw, legend, new_figure, standalone, style, to_svg
-from testbed.analysis.groups import BELIEVED
-from testbed.analysis.looks import look_of
+from testbed.analysis.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
 
 _MARKERS = "os^Dvx"
 """With eight colours, 24 looks that differ."""
 _SPREAD = 0.16
 """Between the points of one member on several networks, in lines."""
 _BY_STEP = "step_p50_s"
-
-
-def first_look(found: Mapping[str, Any]) -> str:
-    """The metric over time, a curve for each compressor. An SVG file."""
-    with style():
-        figure, (axes,) = new_figure(legend_rows=6)
-        for point in found["points"]:
-            if point["outcome"] in BELIEVED:
-                name = point["values"]["compressor"]
-                draw(axes, point["metric"], name, look_of(name).color, scale=100.0)
-                axes.axhline(100.0 * point["target"], color=OKABE_ITO[7], linewidth=0.8, linestyle=":")
-        axes.set(xlabel="s", ylabel="accuracy, %")
-        legend(axes)
-        return standalone(to_svg(figure))
 
 
 def strategies(found: Mapping[str, Any]) -> str:

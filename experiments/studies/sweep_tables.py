@@ -23,38 +23,6 @@ _BASE = "ddp"
 Row = Mapping[str, Any]
 
 
-def first_look(found: Mapping[str, Any]) -> str:
-    """A line for each compressor, of one run each."""
-    runs = {point["values"]["compressor"]: point for point in found["points"] if point["outcome"] in BELIEVED}
-    rows = [row for row in found["rows"] if row["axes"]["compressor"] in runs]
-    lines = [_looked_at(row, runs[row["axes"]["compressor"]]) for row in rows]
-    first = next(iter(runs.values()))
-    to_target, steps = f"to {first['target']:.0%}", f"{first['steps']} steps"
-    heads = ("`COMPRESSOR=`", "accuracy", to_target, steps, "step", "payload", "on the wire", "ratio", "wire / payload")
-    return f"{table((*heads, 'verdict'), lines)}\n\nOne run each, times emulated; code {found['code_hash']}."
-
-
-def _looked_at(row: Row, run: Mapping[str, Any]) -> list[str]:
-    def of(measure: str) -> float:
-        value = mean(row, measure)
-        assert value is not None  # of a run that may be believed
-        return value
-
-    to_target_s, payload = run["time_to_target_s"], of("payload_bytes")
-    return [
-        f"`{row['axes']['compressor']}`",
-        f"{of('metric_best'):.1%}",
-        MISSING if to_target_s is None else f"{to_target_s:.1f} s",
-        f"{of('time_s'):.1f} s",
-        f"{of('step_p50_s') * 1e3:.0f} ms",
-        f"{payload / 1e6:.1f} MB",
-        f"{run['wire_bytes'] / 1e6:.1f} MB",
-        f"{of('compression_ratio'):.1f}",
-        f"{run['wire_bytes'] / payload:.2f}",
-        run["outcome"],
-    ]
-
-
 def strategies(found: Mapping[str, Any]) -> str:
     """Of each network its strategies, the first to reach the target on top, those that did not in all runs below."""
     sections = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from testbed.core.errors import InputError
 from testbed.core.rundir import RunDir, write_json
 from testbed.orchestrator.sweep.files import read
 from testbed.orchestrator.sweep.results import FOLDER
-from tests.unit.sweep.made import asked_of, grid, make_run
 
 
 def estimate(mean: float, half: float | None = None, runs: int = 3) -> dict[str, Any]:
@@ -39,7 +37,7 @@ def sweep(*rows: dict[str, Any]) -> dict[str, Any]:
     ]
     points.append({"values": {}, "hash": "cd", "outcome": "not made", "run_id": None})
     head = {"schema_version": 1, "name": "x", "interval": "95% interval", "axes": ["topo"], "common": {"workers": "4"}}
-    return keep.kept({**head, "rows": list(rows), "points": points}, "c0de", {"run0": {"time_to_target_s": 4.0}})
+    return keep.kept({**head, "rows": list(rows), "points": points}, "c0de", {"run0": 4.0, "run1": None})
 
 
 def test_who_always_reaches_the_target_is_on_top_the_first_of_them_first() -> None:
@@ -200,49 +198,14 @@ def test_what_is_kept_names_the_code_that_made_its_runs(tmp_path: Path) -> None:
         keep.code_of({"name": "x", "points": [*points, {"run_id": "other"}]}, tmp_path)
 
 
-def test_of_each_run_its_target_its_bytes_and_its_curve_are_kept(tmp_path: Path) -> None:
-    (asked,) = asked_of(grid("seed=0"))
-    metric = {"name": "accuracy", "value": 0.98, "best": 0.98, "target": 0.97, "time_to_target_s": 4.5}
-    sent = {"payload": 1, "wire_total": 7, "wire_wan": None, "dense": 1}
-    learned = make_run(tmp_path, asked.spec, metric=metric, bytes=sent, steps=4)
-    model = {"event": "model", "t_s": 0.0, "metric_name": "accuracy"}
-    evaluations = [
-        {"event": "evaluation", "t_s": t_s, "rank": 0, "step": 1, "name": "accuracy", "value": value}
-        for t_s, value in ((1.0, 0.5), (4.5, 0.98))
-    ]
-    learned.events.write_text("".join(f"{json.dumps(event)}\n" for event in (model, *evaluations)))
-    script = make_run(tmp_path, asked.spec, now_s=1.9e9)
-    points: list[dict[str, Any]] = [{"run_id": name} for name in (learned.run_id, script.run_id, None)]
-    found = keep.facts_of({"points": points}, tmp_path)
-    assert found[learned.run_id] == {
-        "time_to_target_s": 4.5,
-        "target": 0.97,
-        "steps": 4,
-        "wire_bytes": 7,
-        "metric": [(1.0, 0.5), (4.5, 0.98)],
-    }
-    assert found[script.run_id]["time_to_target_s"] is None and found[script.run_id]["metric"] == []
-
-
-def test_the_first_look_has_a_line_for_each_run_that_may_be_believed() -> None:
-    values = {"time_to_target_s": estimate(4.0), "payload_bytes": estimate(2e8), "compression_ratio": estimate(10.0)}
-    values |= {"metric_best": estimate(0.985), "time_s": estimate(20.0), "step_p50_s": estimate(0.25)}
-    found = sweep(row(1, compressor="topk", **values), row(1, compressor="none", **values))
-    facts = {
-        "time_to_target_s": 4.0,
-        "target": 0.97,
-        "steps": 80,
-        "wire_bytes": 3e8,
-        "metric": [(1.0, 0.5), (4.0, 0.985)],
-    }
-    found["points"] = [{**point, **facts} for point in found["points"] if point["run_id"]]
-    found["points"][1]["outcome"] = "invalid"
-    lines = sweep_tables.first_look(found).splitlines()
-    assert lines[0].startswith("| `COMPRESSOR=` | accuracy | to 97% | 80 steps | step |")
-    assert lines[2] == "| `topk` | 98.5% | 4.0 s | 20.0 s | 250 ms | 200.0 MB | 300.0 MB | 10.0 | 1.50 | valid |"
-    assert not any("none" in line for line in lines)
-    drawn = sweep_charts.first_look(found)
-    assert ">topk<" in drawn and ">none<" not in drawn
+def test_of_each_run_the_time_to_its_target_is_kept(tmp_path: Path) -> None:
+    for run_id, metric in (("reached", {"time_to_target_s": 4.5}), ("missed", {"value": 0.1}), ("script", None)):
+        run = RunDir(tmp_path / run_id)
+        run.path.mkdir()
+        write_json(run.summary, {"metric": metric})
+    points: list[dict[str, Any]] = [{"run_id": name} for name in ("reached", "missed", "script", None)]
+    found = keep.to_target_s_of({"points": points}, tmp_path)
+    assert found == {"reached": 4.5, "missed": None, "script": None}
 
 
 def test_another_version_of_the_results_is_refused() -> None:
