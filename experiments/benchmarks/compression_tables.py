@@ -92,7 +92,7 @@ def brief(points: Sequence[Found]) -> str:
         row = [
             f"`{point['asked']['compressor']}`",
             f"{number(result['metric']['value'], '.1f', 100)}%",
-            f"{number(result['metric']['time_to_target_s'], '.1f')} s",
+            _seconds(result["metric"]["time_to_target_s"]),
             f"{result['time_s']:.1f} s",
             f"{result['step_s'] * 1e3:.0f} ms",
             f"{result['payload_bytes'] / 1e6:.1f} MB",
@@ -105,6 +105,10 @@ def brief(points: Sequence[Found]) -> str:
     whole = (f"to {number(first['metric']['target'], '.0f', 100)}%", f"{first['steps']} steps")
     heads = ("`COMPRESSOR=`", "accuracy", *whole, "step", "payload", "over the WAN", "ratio", "verdict")
     return table(heads, rows)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s"
 
 
 def codecs(points: Sequence[Found]) -> str:
