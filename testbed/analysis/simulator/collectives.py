@@ -1,16 +1,15 @@
 """Collectives as they pass in time: when each rank has its result, given when each rank has begun.
 
-Rings and chains are followed message by message, for all ranks at once: one iteration of gloo's loop is one step here.
+Rings and chains are followed message by message, for all ranks at once; the closed forms stand for all else.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 import numpy as np
 
-from testbed.analysis.simulator.network import Hops, Indices, Network, Times
-from testbed.analysis.simulator.traffic import IN_FLIGHT, messages_of
+from testbed.analysis.simulator.network import Indices, Network, Times
+from testbed.analysis.simulator.rings import Ring, RingOfOurs, UnderWay
+from testbed.analysis.simulator.traffic import messages_of
 from testbed.core import collective_costs
 
 CHAIN, BROADCAST, REDUCTION = "chain", "broadcast", "reduction"
@@ -19,104 +18,6 @@ RECEIVES_AHEAD = 8
 HALF = "half of an all_reduce"
 """Its reduce-scatter, or its all-gather, chains inside regions included: a kind that only the testbed's own algorithms
 have. Both take as long, in regions whose workers have access links alike."""
-
-
-class UnderWay(ABC):
-    """A collective that has begun."""
-
-    is_done = False
-
-    @property
-    @abstractmethod
-    def now_s(self) -> float:
-        """When it goes on, on average over ranks."""
-
-    @abstractmethod
-    def advance(self) -> None:
-        """Follow it a little further."""
-
-    @abstractmethod
-    def end_s(self) -> Times:
-        """When each rank has its result, once done."""
-
-
-class Ring(UnderWay):
-    """gloo's: `phases` times `messages` messages of every rank to its neighbour.
-
-    A message leaves once the sender has what it passes on, and the receiver has said that there is room for it; both
-    take turns with two halves, so that one is on its way while the other is worked on.
-    """
-
-    def __init__(self, network: Network, begin_s: Times, towards: int, phases: int, messages: int, size: float) -> None:
-        self._hops: Hops = network.hops(towards)
-        self._network, self._size = network, size
-        self._hops.begin(IN_FLIGHT * size)
-        self._phases, self._messages = phases, messages
-        self._now, self._mean_s = begin_s.copy(), float(begin_s.mean())
-        self._received = [begin_s.copy() for _ in range(IN_FLIGHT)]
-        self._sent = [begin_s.copy() for _ in range(IN_FLIGHT)]
-        self._index = 0
-
-    @property
-    def now_s(self) -> float:
-        return self._mean_s
-
-    def advance(self) -> None:
-        half, hops, network = self._index % IN_FLIGHT, self._hops, self._network
-        said_s = hops.at_sender(self._now)
-        asked_s = said_s + self._behind_s(said_s) + hops.back_s
-        leaves_s = np.maximum.reduce([self._now, asked_s, network.free_s[hops.slowest]])
-        carried_s, paced_s = self._size * hops.second_byte, hops.paced_s(self._size, network.paced)
-        left_s = leaves_s + np.maximum(carried_s, paced_s)
-        # what BBR holds back waits at its sender, in nobody's way but its own connection's
-        queued_s = left_s if network.size == 2 else np.where(paced_s > carried_s, leaves_s, left_s)
-        network.carry(hops.slowest, leaves_s, left_s, queued_s)
-        self._sent[half] = leaves_s
-        self._received[half] = hops.at_receiver(left_s + hops.delay_s) + network.message_s
-        self._index += 1
-        self._go_on()
-
-    @property
-    def links(self) -> Indices:
-        """The slowest of each hop."""
-        return self._hops.slowest
-
-    @property
-    def messages_left(self) -> int:
-        """Of this phase."""
-        return self._messages - self._index
-
-    def times(self) -> list[Times]:
-        """All that it goes on from."""
-        return [self._now, *self._received, *self._sent]
-
-    def move(self, messages: int, shift_s: float) -> None:
-        """Leave out an even number of messages, which took `shift_s`."""
-        self._index += messages
-        self._now = self._now + shift_s
-        self._received = [times + shift_s for times in self._received]
-        self._sent = [times + shift_s for times in self._sent]
-        self._mean_s += shift_s
-
-    def _behind_s(self, said_s: Times) -> Times:
-        """What notices wait behind bytes that go their way: of two ranks on the same connection, else on a link."""
-        return self._network.behind_s(self._hops.slowest_back, said_s)
-
-    def _go_on(self) -> None:
-        """To when each rank can begin its next message, or its next phase."""
-        half = self._index % IN_FLIGHT
-        self._now = np.maximum(self._now, np.maximum(self._received[half], self._sent[half]))
-        if self._index == self._messages:
-            self._index, self._phases = 0, self._phases - 1
-            self._now = self.end_s()
-            self.is_done = self._phases == 0
-            if self.is_done:
-                self._hops.end(IN_FLIGHT * self._size)
-        self._mean_s = float(self._now.mean())
-
-    def end_s(self) -> Times:
-        end_s: Times = np.maximum.reduce([self._now, *self._received, *self._sent])
-        return end_s
 
 
 class AllAtOnce(UnderWay):
@@ -217,7 +118,7 @@ class Chain(UnderWay):
 
 
 class OfOurs(UnderWay):
-    """One of the testbed's own algorithms, by its closed form: it ends at the same time everywhere.
+    """One of the testbed's own algorithms but the ring, by its closed form: it ends at the same time everywhere.
 
     The form counts messages alone. Before the first, its receiver says that there is room; for all others it says so
     ahead.
@@ -263,11 +164,16 @@ def begin(
     if algorithm == CHAIN:
         assert root is not None
         return Chain(network, begin_s, kind, root, size, chunk_bytes)
+    rounds = network.size - 1
+    if algorithm == "ring" and kind == "all_gather":
+        return RingOfOurs(network, begin_s, rounds, size)
+    if algorithm == "ring" and kind != "all_to_all":
+        return RingOfOurs(network, begin_s, rounds if kind == HALF else 2 * rounds, size / network.size)
     if algorithm != "gloo":
         return OfOurs(network, begin_s, algorithm, kind, size)
     if kind == "all_to_all":
         return AllAtOnce(network, begin_s, size / network.size)
-    rounds, messages = network.size - 1, messages_of(kind, size, network.size)
+    messages = messages_of(kind, size, network.size)
     if kind == "all_gather":
         return Ring(network, begin_s, 1, 1, messages * rounds, size / messages)
     return Ring(network, begin_s, -1, 2, messages * rounds // network.size, size / messages)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from testbed.analysis.simulator import collectives
-from testbed.analysis.simulator.collectives import CHAIN, UnderWay
+from testbed.analysis.simulator.collectives import CHAIN
 from testbed.analysis.simulator.leaping import Leaper
 from testbed.analysis.simulator.network import Network, Times
+from testbed.analysis.simulator.rings import UnderWay
 from testbed.analysis.simulator.traffic import algorithm_of
 from testbed.core.collective_costs import CHAIN_CHUNK_BYTES
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from testbed.analysis.simulator.collectives import Ring
 from testbed.analysis.simulator.network import REMEMBERED, Network, Times
+from testbed.analysis.simulator.rings import Ring
 
 LEAST_RANKS = 32
 _LOOK_EVERY = 8

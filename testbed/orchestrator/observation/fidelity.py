@@ -22,7 +22,8 @@ a second of a change, or while a link is down, against nothing.
 | seconds with cores idle below 10%, or pressure above 50%; 2 s at least; not of paced runs | 10% | - | a mean hides |
 | seconds with pressure above 85%; not of paced runs | - | 25% | likewise |
 | a node stopped by a quota of its cgroup | 1% | 10% | a stop looks like a stall of the network |
-| steal during training | 2% | 10% | another machine took the cores |
+| steal during training, of a core | 2% | 10% | another machine took the cores |
+| steal during training, of paced runs | 10% | 30% | what it makes late is judged above (decision 0014) |
 | wire bytes of all workers over payload | - | below 0.98 | traffic went around the links |
 | an interface that is not emulated in a node | - | any | likewise |
 | ranks that ended with different parameters | - | any | they trained different models |

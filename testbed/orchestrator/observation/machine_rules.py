@@ -14,6 +14,8 @@ STARVED_SHARE_SUSPECT, STARVED_SHARE_INVALID = 0.10, 0.25
 LEAST_STARVED_S = 2.0
 """A hiccup of a second is no finding however short the run; the means bear it."""
 STEAL_SUSPECT, STEAL_INVALID = 0.02, 0.10
+PACED_STEAL_SUSPECT, PACED_STEAL_INVALID = 0.10, 0.30
+"""What is late through it is judged as lateness; what it adds to a step beside was measured (decision 0014)."""
 THROTTLED_SUSPECT, THROTTLED_INVALID = 0.01, 0.10
 SAMPLER_LATE_S = 1.0
 LEAST_WATCHED_S = 2.0
@@ -45,7 +47,8 @@ class Cores:
     def findings(self, *, is_paced: bool = False) -> Iterator[Finding]:
         """
         Args:
-            is_paced: how late workers were is known; that somebody waited for a core is no finding then.
+            is_paced: how late workers were is known; that somebody waited for a core is no finding then, and that
+                another machine took some of one is a lesser one.
         """
         if self.watched_s < LEAST_WATCHED_S:
             return
@@ -57,8 +60,9 @@ class Cores:
             yield from self._pressure()
             yield from self._starved.findings(self.watched_s)
         steal = sum(event["steal_s"] for event in self._hosts) / self.watched_s
-        if steal > STEAL_SUSPECT:
-            yield steal > STEAL_INVALID, f"another machine took {steal:.1%} of a core (steal)"
+        suspect, invalid = (PACED_STEAL_SUSPECT, PACED_STEAL_INVALID) if is_paced else (STEAL_SUSPECT, STEAL_INVALID)
+        if steal > suspect:
+            yield steal > invalid, f"another machine took {steal:.1%} of a core (steal)"
         late_s = max(event["sampler_late_s"] for event in self._hosts)
         if late_s > SAMPLER_LATE_S:
             yield False, f"the collector took a sample {late_s:.1f} s late"

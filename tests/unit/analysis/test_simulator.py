@@ -11,10 +11,10 @@ import pytest
 from compressors.base import Layout, Route
 from compressors.fp16 import Float16
 from testbed.analysis.simulator import leaping
-from testbed.analysis.simulator.collectives import Ring
 from testbed.analysis.simulator.constants import BBR_PACED, IDEAL, Constants
 from testbed.analysis.simulator.network import Network
 from testbed.analysis.simulator.plan import BucketPlan, StepPlan
+from testbed.analysis.simulator.rings import Ring
 from testbed.analysis.simulator.steps import StepTimes, follow
 from testbed.analysis.simulator.traffic import traffic
 from testbed.core import collective_costs
@@ -95,6 +95,25 @@ def test_our_own_algorithms_take_their_closed_form_after_one_notice_each() -> No
     found = steps(step_plan([bucket(size)] * 2, algorithm="two_shot"), wan(4))
     form_s = collective_costs.seconds("two_shot", "all_reduce", size, wan(4))
     assert found.step_s == pytest.approx(2 * (RTT_S / 2 + form_s), rel=1e-9)
+
+
+@pytest.mark.parametrize(("kind", "over_the_wan"), [("all_gather", 2), ("all_reduce", 3)])
+def test_a_message_of_our_ring_takes_each_hop_s_own_time(kind: str, over_the_wan: int) -> None:
+    """Every second of four hops is over the WAN: of three in a row two at most, of six three. Notices come ahead."""
+    found = steps(step_plan([bucket(NEXT_TO_NOTHING, kind=kind)], algorithm="ring"), wan(4))
+    assert found.step_s == pytest.approx((1 + over_the_wan) * RTT_S / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("tcp", ["stock", "bbr"])
+@pytest.mark.parametrize("kind", ["all_gather", "all_reduce"])
+@pytest.mark.parametrize("size", [40_000, 4_000_000])
+def test_where_hops_are_alike_our_ring_is_its_closed_form_after_one_notice(kind: str, tcp: str, size: int) -> None:
+    topology = full_mesh.build(workers=4, rate="100 Mbit/s", rtt="80 ms")
+    found = steps(step_plan([bucket(size, kind=kind)], algorithm="ring"), topology, tcp=tcp)
+    hosts = Network(topology, IDEAL, tcp=tcp).hosts("ring", kind, size)
+    form_s = collective_costs.seconds("ring", kind, size, topology, hosts=hosts)
+    notice_s = Network(topology, IDEAL).pairs.delay_s.max()
+    assert found.step_s == pytest.approx(notice_s + form_s, rel=1e-6 if tcp == "stock" else 0.02)
 
 
 def test_what_is_communicated_early_is_hidden() -> None:

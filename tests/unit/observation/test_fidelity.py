@@ -139,6 +139,17 @@ def test_each_rule_fires(events: list[Event], expected: str, word: str) -> None:
     assert any(word in reason for reason in reasons), reasons
 
 
+@pytest.mark.parametrize(
+    ("steal_s", "expected"), [(0.1, "valid"), (0.3, "suspect"), (0.5, "suspect"), (0.9, "invalid")]
+)
+def test_what_another_machine_took_of_a_paced_run_counts_for_less(steal_s: float, expected: str) -> None:
+    """Of two seconds: its lateness is known, and judged."""
+    paced = {**step(0), "step": 1, "rank": 0, "step_s": 1.0, "late_s": 0.0, "queued_s": 0.0}
+    found, reasons = verdict(*(event for event in GOOD if event["event"] != "host"), host(steal_s=steal_s), paced)
+    assert found == expected, reasons
+    assert all("steal" in reason for reason in reasons)
+
+
 def test_the_round_trip_in_training_is_judged_by_its_least_since_probes_queue() -> None:
     queued = [rtt(0.130)] * 50
     assert verdict(*GOOD, *queued)[0] == "valid"
