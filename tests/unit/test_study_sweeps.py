@@ -104,7 +104,7 @@ def test_kinds_of_training_stand_by_their_numbers_of_workers(monkeypatch: pytest
 def test_the_sweep_of_scale_asks_for_kinds_that_are_simulated() -> None:
     simulated = sweep_tables.simulated_scale_s({"topo.rate": "100 Mbit/s"})
     points = [point.plain for point in read("study-scale").points()]
-    assert len(points) == 3 * (2 * 3 * 2 + 3)
+    assert len(points) == 3 * (2 * 3 * 2 + 1)
     assert all((sweep_tables.kind_of({"axes": one}), int(one["workers"])) in simulated for one in points)
 
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from testbed.analysis.simulator.network import Indices, Network, Times
-from testbed.analysis.simulator.rings import Ring, RingOfOurs, UnderWay
+from testbed.analysis.simulator.rings import RECEIVES_AHEAD, Ring, RingOfOurs, UnderWay
 from testbed.analysis.simulator.traffic import messages_of
 from testbed.core import collective_costs
 
 CHAIN, BROADCAST, REDUCTION = "chain", "broadcast", "reduction"
-RECEIVES_AHEAD = 8
-"""That a chain's ranks post before they wait for the first, as `testbed.worker.collectives.transport` does."""
 HALF = "half of an all_reduce"
 """Its reduce-scatter, or its all-gather, chains inside regions included: a kind that only the testbed's own algorithms
 have. Both take as long, in regions whose workers have access links alike."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 
 import numpy as np
 
 from testbed.analysis.simulator.network import Hops, Indices, Network, Times
 from testbed.analysis.simulator.traffic import IN_FLIGHT
+
+RECEIVES_AHEAD = 8
+"""That the testbed's own algorithms post before they wait for the first (`testbed.worker.collectives.transport`)."""
 
 
 class UnderWay(ABC):
@@ -42,8 +46,7 @@ class Ring(UnderWay):
     def __init__(self, network: Network, begin_s: Times, towards: int, phases: int, messages: int, size: float) -> None:
         self._hops: Hops = network.hops(towards)
         self._network, self._size = network, size
-        self._round_bytes = min(IN_FLIGHT, messages) * size
-        """Leave each rank in a round trip: gloo's halves, or one message and what its neighbour makes of it."""
+        self._round_bytes = self._in_a_round_trip(messages) * size
         self._hops.begin(self._round_bytes)
         self._phases, self._messages = phases, messages
         self._now, self._mean_s = begin_s.copy(), float(begin_s.mean())
@@ -92,6 +95,10 @@ class Ring(UnderWay):
         self._sent = [times + shift_s for times in self._sent]
         self._mean_s += shift_s
 
+    def _in_a_round_trip(self, messages: int) -> float:
+        """How many messages leave a rank."""
+        return min(IN_FLIGHT, messages)
+
     def _has_room_s(self) -> Times:
         """When each rank says that there is room for the message that comes to it next."""
         return self._now
@@ -118,13 +125,33 @@ class Ring(UnderWay):
 
 
 class RingOfOurs(Ring):
-    """The testbed's own: what a rank sends is what has just come to it, and each said ahead that there is room."""
+    """The testbed's own: what a rank sends is what has just come to it, and receives are posted ahead."""
 
     in_flight = 1
 
     def __init__(self, network: Network, begin_s: Times, messages: int, size: float) -> None:
         super().__init__(network, begin_s, 1, 1, messages, size)
-        self._begin_s = begin_s.copy()
+        self._room_s = deque([begin_s.copy()] * RECEIVES_AHEAD)
+        """When each rank says that there is room, for the next messages."""
+
+    def times(self) -> list[Times]:
+        return [*super().times(), *self._room_s]
+
+    def move(self, messages: int, shift_s: float) -> None:
+        super().move(messages, shift_s)
+        self._room_s = deque(times + shift_s for times in self._room_s)
+
+    def _in_a_round_trip(self, messages: int) -> float:
+        """All pass on as many as there are hops while one goes round."""
+        hops = self._hops
+        if not hops.delay_s.any():
+            return super()._in_a_round_trip(messages)
+        return float(min(messages, RECEIVES_AHEAD, (hops.delay_s + hops.back_s).max() / hops.delay_s.mean()))
 
     def _has_room_s(self) -> Times:
-        return self._begin_s
+        return self._room_s[0]
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        self._room_s.popleft()
+        self._room_s.append(self._now)

@@ -104,6 +104,14 @@ def test_a_message_of_our_ring_takes_each_hop_s_own_time(kind: str, over_the_wan
     assert found.step_s == pytest.approx((1 + over_the_wan) * RTT_S / 2, rel=1e-3)
 
 
+def test_our_ring_has_no_more_than_eight_messages_on_their_way_over_a_hop() -> None:
+    """Of 64 ranks in two regions 63 messages pass each WAN hop, eight in a round trip; latency alone would be a notice
+    and one and a half round trips."""
+    plan = step_plan([bucket(NEXT_TO_NOTHING, kind="all_gather")], algorithm="ring")
+    found = steps(plan, wan(64))
+    assert 63 / 8 * RTT_S < found.step_s < (63 / 8 + 2) * RTT_S
+
+
 @pytest.mark.parametrize("tcp", ["stock", "bbr"])
 @pytest.mark.parametrize("kind", ["all_gather", "all_reduce"])
 @pytest.mark.parametrize("size", [40_000, 4_000_000])
