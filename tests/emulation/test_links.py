@@ -45,7 +45,7 @@ def test_a_wan_link_has_its_rate_and_round_trip_idle_and_busy(machine_lock: None
         wrong: dict[str, str] = {}
         for stage in ("idle", "busy"):
             wrong |= disagreements(stage, found[stage], RATES_BIT_S[topo])
-        before = dict.fromkeys(wrong, []) if never_right is None else never_right
+        before = {key: [] for key in wrong} if never_right is None else never_right
         never_right = {key: [*before[key], wrong[key]] for key in before.keys() & wrong.keys()}
         if not never_right:
             return
