@@ -138,7 +138,9 @@ class Conductor:
                 self._until_warm(workers)
                 workers.busy(BUSY_OF_CORE * usable_cores())
                 record.stage("busy", "workers connected: links measured again beside their warm-up")
-                written.add(prober.measure("busy", access=False))
+                written.add(measured := prober.measure_busy())
+                if measured.tries > 1:
+                    record.stage("busy", f"links measured {measured.tries} times: another machine took cores meanwhile")
             self._run(network, prober, workers, background)
             if spec.keeps_model:
                 kept = (holders or sandbox).kept_model

@@ -47,6 +47,9 @@ class Measured:
     span_s: dict[str, float] = field(default_factory=dict)
     """By link, how long probes were sent."""
     bursts: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
+    steal_ratio: float = 0.0
+    """Of a core, what other machines took meanwhile; of the last try."""
+    tries: int = 1
 
     def add_probes(self, link: Link, answer: dict[str, Any]) -> None:
         self.rtt_s[link.name] = answer["rtt_s"]
@@ -59,6 +62,8 @@ class Measured:
         self.delay_s.update(later.delay_s)
         self.span_s.update(later.span_s)
         self.bursts.update(later.bursts)
+        self.steal_ratio = later.steal_ratio
+        self.tries += 1
 
     def faults(self, ports: list[Port]) -> list[str]:
         """One line for each disagreement beyond tolerance."""
