@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.emulation.support import run_inside
 RATES_BIT_S = {"wan1g": 1e9, "wan100m": 100e6, "wan10m": 10e6}
 LINK = "oregon-virginia"
 RTT_S = 0.067
-TRIES, MORE_TRIES = 4, 8
+TRIES, MORE_TRIES, PAUSE_S = 4, 8, 10.0
 """The machine is shared: one disturbed measurement says nothing about the link, four undisturbed ones do."""
 STEAL_RATIO = 0.01
 """Of a core, taken by other machines: what leaves a link that sends 64 KiB every 0.5 ms undisturbed."""
@@ -49,7 +50,10 @@ def test_a_wan_link_has_its_rate_and_round_trip_idle_and_busy(machine_lock: None
         never_right = {key: [*before[key], wrong[key]] for key in before.keys() & wrong.keys()}
         if not never_right:
             return
-        undisturbed += all(found[stage]["steal_ratio"] <= STEAL_RATIO for stage in ("idle", "busy"))
+        if any(found[stage]["steal_ratio"] > STEAL_RATIO for stage in ("idle", "busy")):
+            time.sleep(PAUSE_S)
+            continue
+        undisturbed += 1
         if undisturbed == TRIES:
             break
     else:
