@@ -21,6 +21,10 @@ from testbed.core.rundir import write_json
 from testbed.orchestrator.clone import RUNS_ROOT
 from testbed.orchestrator.seal import give_to_caller
 
+ROUNDS = 3
+"""Over all systems: what failed or came out `invalid` twice is made again at the end, when a neighbour that took this
+machine's cores may have gone."""
+
 
 @dataclass(frozen=True)
 class Places:
@@ -33,33 +37,39 @@ class Places:
     artifact: Path = overview.ARTIFACT
 
 
+@dataclass(frozen=True)
+class Ended:
+    """Of a system: what its result holds, and what could not be made."""
+
+    content: dict[str, Any]
+    failures: list[str]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     asked = _arguments(argv)
     places = Places(asked.runs, asked.results, asked.pages, asked.readme, asked.artifact)
     try:
         kept = Kept(places.runs)
         systems = find_systems(asked.system)
-        extent = {"full": asked.full, "seeds": asked.seeds, "again": asked.again}
+        extent = {"full": asked.full, "seeds": asked.seeds}
         most_s = MOST_S if asked.system else None  # who asks for all has the time for it
-        plans = [plan_of(one, kept, **extent, most_s=most_s) for one in systems]
+        plans = [plan_of(one, kept, **extent, again=asked.again, most_s=most_s) for one in systems]
         if len(plans) > 1 or asked.plan:
             _say(all_plans(plans))
         if asked.plan:
             return EXIT_COMPLETED
-        contents, failures = [], []
         lacking = [] if asked.tables else [one for plan in plans for one in plan.lacking]
+        rounds = 1 if asked.tables or asked.system else ROUNDS
         with Making.of(lacking, places.runs, _say, share=asked.share) as making:
-            for plan in plans:
-                content, failed = carry_out(plan, places, kept, None if asked.tables else making)
-                contents.append(content)
-                failures += failed
-                _write_overview(places)
+            ended = carry_out_all(plans, places, kept, None if asked.tables else making, rounds, **extent)
     except LonghaulError as error:
         sys.stderr.writelines(f"reproduce: {fault}\n" for fault in error.faults)
         return error.exit_status
     except KeyboardInterrupt:
         sys.stderr.write("reproduce: stopped; what was made is kept, and the next call goes on\n")
         return EXIT_FAILED
+    contents = [ended[system.name].content for system in systems]
+    failures = [failure for system in systems for failure in ended[system.name].failures]
     for failure in failures:
         _say(f"failed: {failure}")
     if len(systems) > 1:
@@ -94,8 +104,29 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def carry_out(plan: Plan, places: Places, kept: Kept, making: Making | None) -> tuple[dict[str, Any], list[str]]:
-    """The content of the result, and what could not be made.
+def carry_out_all(
+    plans: Sequence[Plan], places: Places, kept: Kept, making: Making | None, rounds: int, **extent: bool
+) -> dict[str, Ended]:
+    """By system's name; in each round but the first what is lacking still.
+
+    Args:
+        extent: of later rounds, as `plan_of` has it.
+
+    Raises:
+        as `carry_out`.
+    """
+    ended: dict[str, Ended] = {}
+    for _ in range(rounds):
+        for plan in plans:
+            ended[plan.system.name] = carry_out(plan, places, kept, making)
+            _write_overview(places)
+        later = [plan_of(plan.system, kept, **extent, most_s=plan.most_s) for plan in plans]
+        plans = [plan for plan in later if plan.lacking]
+    return ended
+
+
+def carry_out(plan: Plan, places: Places, kept: Kept, making: Making | None) -> Ended:
+    """Makes what a system lacks, and writes what is there of it.
 
     Args:
         making: what lacks; None: nothing is made.
@@ -120,14 +151,14 @@ def carry_out(plan: Plan, places: Places, kept: Kept, making: Making | None) -> 
             _say(why)
     if content["verdict"] is None and (folder / "result.json").exists():
         _say(f"{system.name}: nothing was found that gives a verdict, so what stands on its page stays")
-        return content, failures
+        return Ended(content, failures)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "result.json", content)
     page.write(system, found, content, places.pages)
     for path in (folder, places.pages / f"{system.name}.md"):
         give_to_caller(path)
     _say("\n" + page.cases_table(system, found) + "\n")
-    return content, failures
+    return Ended(content, failures)
 
 
 def _why_none(left: Sequence[Trial]) -> str:

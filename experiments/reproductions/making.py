@@ -17,8 +17,6 @@ from testbed.orchestrator.machine_lock import MachineLock, machine_lock
 
 GRACE_S = 30.0
 """What the last run may take beyond the time for all."""
-ROUNDS = 3
-"""In which what came out `invalid` or failed is made again: a neighbour on this machine may be busy for minutes."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +52,7 @@ class Making:
             yield cls(runs_root, machine, tell)
 
     def all(self, lacking: Sequence[Asked], most_s: float | None) -> list[str]:
-        """Return what failed. What came out `invalid` or failed is made again after the others, some
-        times if need be.
+        """Return what failed. What came out `invalid` or failed is made once more, after the others.
 
         Args:
             most_s: none is begun that would end later; None: as long as it takes.
@@ -65,21 +62,16 @@ class Making:
             Interrupted: somebody stopped it.
         """
         seal_killed(self.runs_root)
-        began_s, unwell, left = time.monotonic(), [], []
+        began_s, unwell, left, failures = time.monotonic(), [], [], []
         ends_s = None if most_s is None else began_s + most_s
         for place, one in enumerate(lacking, 1):
             if _is_too_late(one, ends_s):
                 left.append(one.trial.label)
             elif (faults := self._one(one, f"{place}/{len(lacking)}", ends_s)) is not None:
                 unwell.append((one, faults))
-        for _ in range(ROUNDS):
-            still = []
-            for one, faults in unwell:
-                found = faults if _is_too_late(one, ends_s) else self._one(one, "again", ends_s)
-                if found is not None:
-                    still.append((one, found))
-            unwell = still
-        failures = [fault for _, faults in unwell for fault in faults]
+        for one, faults in unwell:
+            is_left = _is_too_late(one, ends_s)
+            failures += faults if is_left else self._one(one, "again", ends_s) or []
         if left:
             self.tell(f"left for the next call, since {most_s:.0f} s would not do: {', '.join(left)}")
         return failures

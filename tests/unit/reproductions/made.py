@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -77,10 +78,10 @@ def reproduce(
     """As a call for one system: the content of its result, and what failed."""
     kept = Kept(places.runs)
     plan = plan_of(asked, kept, seeds=seeds)
-    if not making:
-        return carry_out(plan, places, kept, None)
-    with Making.of(plan.lacking, places.runs, print, share=share) as maker:
-        return carry_out(plan, places, kept, maker)
+    with contextlib.ExitStack() as stack:
+        held = Making.of(plan.lacking, places.runs, print, share=share)
+        ended = carry_out(plan, places, kept, stack.enter_context(held) if making else None)
+    return ended.content, ended.failures
 
 
 def regions(*names: str) -> str:

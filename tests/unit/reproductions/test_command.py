@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from experiments.reproductions import command
+from experiments.reproductions import making as making_module
 from experiments.reproductions.command import Places
+from experiments.reproductions.making import Making
 from experiments.reproductions.plan import MOST_S, Plan, all_plans, plan_line, plan_of
-from experiments.reproductions.runs import Kept, ask_all
+from experiments.reproductions.runs import Asked, Kept, ask_all
 from testbed.core.errors import EXIT_INPUT, InputError
+from testbed.core.rundir import RunDir
 from tests.unit.reproductions.made import make_run, regions, reproduce, system, trial
 
 TRIALS = [
@@ -71,6 +75,30 @@ def test_a_case_of_an_earlier_full_call_that_lacks_a_baseline_decides_nothing(pl
     assert content["emulated"] == 1.6 and "not made: emulated resnet34 (slow)" in content["condition"]
     make_run(places.runs, full[2], step_s=8.0)
     assert reproduce(system(asked), places)[0]["emulated"] == 8.0
+
+
+def test_what_is_invalid_is_made_again_after_all_systems(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def make(one: Asked, runs_root: Path, **_: object) -> RunDir:
+        made.append(f"{one.trial.case} {one.trial.arm}")
+        verdict = "invalid" if made.count(made[-1]) < (4 if made[-1] == "resnet18 new" else 1) else "valid"
+        return make_run(runs_root, one.trial, verdict=verdict)
+
+    monkeypatch.setattr(making_module, "make", make)
+    monkeypatch.setattr(command, "_write_overview", lambda _: None)
+    (tmp_path / "other.md").write_text(PAGE)
+    first = system([trial(arm="new"), trial(arm="old")])
+    other = dataclasses.replace(system([trial("resnet50", arm=arm) for arm in ("new", "old")]), name="other")
+    kept = Kept(places.runs)
+    plans = [plan_of(one, kept, most_s=None) for one in (first, other)]
+    making = Making(places.runs, None, lambda _: None)
+    ended = command.carry_out_all(plans, places, kept, making, 3)
+    assert made[:5] == ["resnet18 new", "resnet18 old", "resnet18 new", "resnet50 new", "resnet50 old"]
+    assert made[5:] == ["resnet18 new"] * 2, "until it is well"
+    assert {name: one.failures for name, one in ended.items()} == {"made": [], "other": []}
 
 
 def test_what_is_left_for_the_next_call_leaves_the_page_as_it_is(
