@@ -80,12 +80,12 @@ fuzz: setup ## Throw damaged payloads at every decoder for FUZZ_S=60 seconds; wh
 .PHONY: bench
 bench: setup ## The project's benchmarks: tables, docs/benchmarks.md, JSON beside; BENCH="--quick" or "--only set_up"
 	@trap 'scripts/own.sh experiments/benchmarks/results README.md docs' EXIT; \
-	$(AS_ROOT) $(BIN)/python experiments/benchmarks/run.py $(BENCH)
+	$(AS_ROOT) $(BIN)/python -B experiments/benchmarks/run.py $(BENCH)
 
 .PHONY: reproduce
 reproduce: setup ## Papers' systems against their baselines: all, or SYSTEM=dear in ten minutes at most; [AGAIN=1 SEEDS=1 FULL=1], the latter two without limit
 	@trap 'scripts/own.sh experiments/reproductions docs README.md runs' EXIT; \
-	$(AS_ROOT) $(BIN)/python experiments/reproductions/run.py $(SYSTEM) $(if $(filter-out 0,$(AGAIN)),--again) \
+	$(AS_ROOT) $(BIN)/python -B experiments/reproductions/run.py $(SYSTEM) $(if $(filter-out 0,$(AGAIN)),--again) \
 		$(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(SEEDS)),--seeds) $(REPRODUCE)
 
 .PHONY: site
@@ -112,4 +112,4 @@ format: setup ## Rewrite the code in the one format there is
 .PHONY: clean
 clean: ## Remove caches and built files; runs stay (`longhaul clean RUN_ID` removes a run)
 	rm -rf $(CACHES) build
-	find testbed compressors dashboards topologies tests scripts -name __pycache__ -prune -exec rm -rf {} +
+	find testbed compressors dashboards topologies experiments tests scripts -name __pycache__ -prune -exec rm -rf {} +

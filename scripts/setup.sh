@@ -13,6 +13,7 @@ PACKAGES=${PACKAGES//$'\n'/ }
 BROWSER="" # as package and as command, where it is asked for
 PYTHON=/usr/bin/python3 # Debian's mininet is seen by this one alone; another python3 may come first on PATH
 STAMP=.venv/longhaul-setup
+MODULES="testbed compressors dashboards topologies experiments"
 POLICY=/usr/sbin/policy-rc.d
 POLICY_MARK="# put here by longhaul's setup while it installs packages"
 LOCKED_MB=291 # what pip fetches for requirements/lock.txt on x86-64
@@ -150,6 +151,8 @@ install_python() {
     .venv/bin/python -c 'import blosc2, cryptography, hydra, mininet.net, netfilterqueue, numpy, PIL, pyroute2, pysz, rich, sklearn, torch
 import zfpy, zstandard' ||
         fail "the packages are there but do not import (above)"
+    # What runs under sudo reads caches of modules and writes none, which would be root's.
+    .venv/bin/python -m compileall -q $MODULES
 }
 
 main() {
@@ -178,6 +181,7 @@ main() {
         install_python
         printf '%s\n' "$wanted" >"$STAMP"
         scripts/own.sh .venv .venv.lock longhaul.egg-info
+        find $MODULES -name __pycache__ -exec scripts/own.sh {} +
     fi
     say "ready"
 }

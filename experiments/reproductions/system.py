@@ -98,6 +98,8 @@ class System:
     """The baseline whose quality an arm must hold for its figure to count; None: qualities are shown alone."""
     margin_points: float = 0.5
     """By how much an arm's mean quality may be below the reference's."""
+    claimed_cases: tuple[str, ...] = ()
+    """Those that the claim is about, where others are shown beside; empty: all."""
     facts: Callable[[str, str], Mapping[str, str]] = _no_facts
     """More columns of the table, by case and kind."""
 
@@ -148,6 +150,8 @@ def _faults(system: System, name: str) -> list[str]:
     trials = [trial for full in (False, True) for trial in system.trials(full)]
     if system.reference is not None and (system.reference not in system.baselines or system.quality is None):
         faults.append(f"{where}: reference {system.reference!r} is no baseline with a quality")
+    if unknown := set(system.claimed_cases) - {trial.case for trial in trials}:
+        faults.append(f"{where}: claimed_cases {sorted(unknown)}: no trial is of them")
     for trial in trials:
         if trial.arm not in system.arms:
             faults.append(f"{where}: arm {trial.arm!r} is neither candidate nor baseline nor beside them")

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NoReturn
 
-from testbed.core.errors import InputError, RunError
+from testbed.core.errors import InputError, MachineError, RunError
 from testbed.core.rundir import RUN_ID, RunDir
 from testbed.core.spec import PROGRAMS, RunSpec
-from testbed.orchestrator import clone
+from testbed.orchestrator import clone, machine_checks
 from testbed.orchestrator.cleanup import processes_of
 from testbed.orchestrator.config import resolve
 from testbed.orchestrator.emulation.addressing import AddressPlan
@@ -109,6 +109,8 @@ def _is_by_hand(run: RunDir) -> bool:
 
 
 def _session(run_id: str | None, runs_root: Path) -> RunDir:
+    if not machine_checks.is_root():
+        raise MachineError(machine_checks.root().line)
     found = sessions(runs_root)
     if run_id is not None:
         found = [run for run in found if run.run_id == run_id]
@@ -140,6 +142,7 @@ def execute(node: str, command: Sequence[str], runs_root: Path, run_id: str | No
 
     Raises:
         InputError: no such session or node, or no command.
+        MachineError: not root, whose processes a session's are.
     """
     run = _session(run_id, runs_root)
     if not command:
@@ -195,6 +198,8 @@ def down(runs_root: Path, run_id: str | None = None) -> RunDir:
     """End a session; returns when its record is sealed.
 
     Raises:
+        InputError: no such session.
+        MachineError: not root.
         RunError: it did not end in time.
     """
     run = _session(run_id, runs_root)

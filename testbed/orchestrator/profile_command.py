@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,15 @@ def profile(
         flop_s: FLOPs a second that a device is said to do; its profile is made by arithmetic, and marked so.
 
     Raises:
-        InputError: in the arguments, or there is no such device.
+        InputError: in the arguments, there is no such device, or `output` cannot be written, which is known before
+            anything is measured.
     """
     resolved = resolve([*overrides, *_paced_where_nothing_computes(overrides, flop_s)])
     if resolved.faults:
         raise InputError(*resolved.faults)
     if flop_s is not None and not flop_s > 0:
         raise InputError(f"--flop-s {flop_s:g}: must be above 0")
+    made = _place(output)
     spec = resolved.spec
     if spec.program != "training":
         raise InputError(f"workload={spec.workload.name}: only what this program trains can be measured")
@@ -51,12 +54,27 @@ def profile(
         found = at_flop_rate(Profile.from_json(answer["cpu"]), flop_s)
     data = found.to_json()
     data["provenance"] |= {key: provenance.collect()[key] for key in ("commit", "dirty", "code_hash")}
-    output.parent.mkdir(parents=True, exist_ok=True)
     write_json(output, data)
-    give_to_caller(output)
+    give_to_caller(made)
     show(table(found))
     tell(f"written to {output}; use it with device=profile device.file={output}")
     return EXIT_COMPLETED
+
+
+def _place(output: Path) -> Path:
+    """Make the folder of `output`; return what is new: the first folder that was not there, or the file.
+
+    Raises:
+        InputError: it cannot be written there.
+    """
+    made = next((folder for folder in reversed(output.parents) if not folder.exists()), output)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"-o {output}: {error.strerror}: {error.filename}") from error
+    if output.is_dir() or not os.access(output.parent, os.W_OK):
+        raise InputError(f"-o {output}: must be a file in a folder that can be written to")
+    return made
 
 
 def _paced_where_nothing_computes(overrides: Sequence[str], flop_s: float | None) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.orchestrator.clone import environment
-from testbed.orchestrator.listing import Row, is_readable, read_runs, status_word
+from testbed.orchestrator.listing import Row, is_readable, read_runs, seal_killed, status_word
 from testbed.orchestrator.run_filter import parse
 from testbed.orchestrator.seal import give_to_caller
 from testbed.orchestrator.terminal import say
@@ -45,13 +45,15 @@ def _analyse(command: str, flags: Sequence[str], words: Sequence[str], runs_root
 def chosen(command: str, words: Sequence[str], runs_root: Path) -> list[str]:
     """The ids of the runs that `words` name: ids, and filters such as `topo=wan1g`; all runs where there are none.
 
-    What a filter meets and cannot be read is left out and said; an id goes to the analysis, which says why it cannot.
+    Killed ones are sealed first. What a filter meets and cannot be read is left out and said; an id goes to the
+    analysis, which says why it cannot.
 
     Raises:
         InputError: with every fault at once.
     """
     ids = list(dict.fromkeys(word for word in words if "=" not in word))
     filters = [word for word in words if "=" in word]
+    seal_killed(runs_root)
     rows = read_runs(runs_root)
     known = [str(row["run_id"]) for row in rows if status_word(row) != "foreign"]
     faults = [_unknown_run(command, run_id, known) for run_id in ids if run_id not in known]

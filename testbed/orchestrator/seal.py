@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INVALID, LonghaulError, RunError
+from testbed.core.lifeline import end_with
 from testbed.core.rundir import RUN_ID, RunDir, write_json
 from testbed.core.spec import RunSpec
 from testbed.orchestrator import clone
@@ -68,6 +70,7 @@ def analyse(run: RunDir, draft: Path) -> list[str]:
             env=clone.environment(),
             cwd=clone.CLONE,
             start_new_session=True,  # a Ctrl-C that ended the run must not end its record too
+            preexec_fn=functools.partial(end_with, os.getpid()),
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -124,6 +124,7 @@ SYSTEM = System(
         " in the host's memory"
     ),
     claimed=3.0,
+    claimed_cases=("host",),
     source="Lee et al., InfiniGen, OSDI 2024, arXiv:2406.19707 (abstract)",
     baseline="the faster of fetching all keys and values for each token as float16, and in 4 bits",
     setting=(

@@ -25,7 +25,7 @@ OF_NODE = {"kind", "image", "network-mode", "cmd", "exec"}
 
 
 def schema_faults(content: Any) -> list[str]:
-    """What the published schema asks of the keys that we write."""
+    """What the schema that containerlab publishes asks of the keys that we write, as read there."""
     found = []
     if set(content) != {"name", "topology"} or set(content["topology"]) - {"nodes", "links"}:
         found.append("other keys than name and topology, nodes and links")

@@ -11,11 +11,11 @@ from typing import IO, Any
 import pytest
 
 from testbed.core import rundir
-from testbed.core.errors import RunError
+from testbed.core.errors import EXIT_MACHINE, RunError
 from testbed.core.records import empty_summary
 from testbed.core.rundir import RunDir, write_json
 from testbed.core.spec import RunSpec
-from testbed.orchestrator import cli, hand_commands
+from testbed.orchestrator import cli, hand_commands, machine_checks
 from testbed.orchestrator.config import compose
 
 FIRST, SECOND = "20260101T000000Z-lan-hand-none-aaaaaaaa", "20260101T000001Z-lan-hand-none-bbbbbbbb"
@@ -24,6 +24,7 @@ FIRST, SECOND = "20260101T000000Z-lan-hand-none-aaaaaaaa", "20260101T000001Z-lan
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(rundir, "RUNTIME_ROOT", tmp_path / "runtime")
+    monkeypatch.setattr(machine_checks, "is_root", lambda: True)
     return tmp_path / "runs"
 
 
@@ -116,3 +117,12 @@ def test_exec_hands_on_the_runs_id_and_little_of_the_callers(monkeypatch: pytest
     assert (router["HOME"], node["HOME"], node["TERM"]) == ("/home/me", "/tmp", "xterm")
     assert node["PATH"].startswith(f"{sys.prefix}/bin:")
     assert not {"SECRET_TOKEN", "LONGHAUL_NODE"} & (router.keys() | node.keys())
+
+
+@pytest.mark.parametrize("words", [["exec", "oregon", "--", "true"], ["down"]])
+def test_without_root_the_machine_lacks_something_and_the_cure_is_told(
+    runs: Path, words: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine_checks, "is_root", lambda: False)
+    assert cli.main([words[0], "--runs", str(runs), *words[1:]]) == EXIT_MACHINE
+    assert "run with sudo" in capfd.readouterr().err

@@ -43,6 +43,11 @@ def test_ids_in_their_order_then_what_filters_take(root: Path) -> None:
     assert chosen("report", [], root) == IDS
 
 
+def test_killed_runs_are_sealed_first(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_command, "seal_killed", lambda runs: made(runs, "20260108T000000Z-killed", seed=8))
+    assert chosen("report", ["seed=8"], root) == ["20260108T000000Z-killed"]
+
+
 def test_what_cannot_be_read_is_left_out_of_all_and_said(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made(root, "20260109T000000Z-new", schema_version=2)
     (root / "notes").mkdir()

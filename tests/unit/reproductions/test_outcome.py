@@ -40,6 +40,16 @@ def test_the_best_baseline_of_each_case_counts_and_the_largest_case_decides() ->
     assert outcome.result(system(), runs)["verdict"] == "partly"
 
 
+def test_a_case_that_the_claim_is_not_about_is_told_and_decides_nothing() -> None:
+    far = {"case": "resnet50"}
+    runs = [found("new", 1.0), found("old", 0.9), found("slow", 2.0)]
+    runs += [found("new", 1.0, **far), found("old", 3.0, **far), found("slow", 4.0, **far)]
+    assert outcome.result(system(), runs)["emulated"] == 3.0
+    content = outcome.result(dataclasses.replace(system(), claimed_cases=("resnet18",)), runs)
+    assert (content["emulated"], content["verdict"]) == (0.9, "not")
+    assert "beside the claim: 3.00 times for resnet50, best other old" in content["condition"]
+
+
 def test_what_is_better_when_larger_is_the_other_way_round() -> None:
     runs = [found("new", 3.0), found("old", 2.0), found("slow", 1.0)]
     (one,) = outcome.ratios(system(higher_is_better=True), runs, "emulated")
