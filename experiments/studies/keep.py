@@ -1,8 +1,8 @@
 """`python -m experiments.studies.keep NAME`: keeps what came of a study's sweep, and writes its table and figure.
 
 Taken is the results.json that `longhaul sweep NAME` writes under `runs/.sweeps/NAME/`, if it has just the points of
-experiments/sweeps/NAME.yaml. Kept are, in `results/NAME.json` here, each point with its hash, run and time to the
-target, and each configuration with its intervals. Raw records stay in `runs/`, which is not part of the clone.
+experiments/sweeps/NAME.yaml. Kept are, in `results/NAME.json` here, each point with its hash and what its run says of
+itself, and each configuration with its intervals. Raw records stay in `runs/`, which is not part of the clone.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _POINT = ("values", "hash", "outcome", "run_id")
 _MOST_NAMED = 3
 
 
-def kept(found: Mapping[str, Any], code_hash: str, to_target_s: Mapping[str, float | None]) -> dict[str, Any]:
-    """Of a sweep's results.json what the clone keeps; `to_target_s` by run.
+def kept(found: Mapping[str, Any], code_hash: str, said: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Of a sweep's results.json what the clone keeps; `said` by run, as of `said_by`.
 
     Raises:
         InputError: it is of another version than this reads.
@@ -67,7 +67,7 @@ def kept(found: Mapping[str, Any], code_hash: str, to_target_s: Mapping[str, flo
         raise InputError(f"results.json: schema_version {found.get('schema_version')}, and this reads {SCHEMA_VERSION}")
     head = {key: found[key] for key in ("schema_version", "name", "interval", "axes", "common")}
     points = [
-        {key: point[key] for key in _POINT} | {"time_to_target_s": to_target_s.get(point["run_id"])}
+        {key: point[key] for key in _POINT} | {"time_to_target_s": None, **said.get(point["run_id"], {})}
         for point in found["points"]
     ]
     return {**head, "code_hash": code_hash, "rows": found["rows"], "points": points}
@@ -86,11 +86,22 @@ def code_of(found: Mapping[str, Any], runs: Path) -> str:
     return hashes.pop()
 
 
-def to_target_s_of(found: Mapping[str, Any], runs: Path) -> dict[str, float | None]:
-    """Of each run; None where the target was not reached, or nothing was learned."""
-    made = [RunDir(runs / run_id) for run_id in _run_ids(found)]
-    metrics = {run.run_id: run.read_json(run.summary).get("metric") or {} for run in made}
-    return {run_id: metric.get("time_to_target_s") for run_id, metric in metrics.items()}
+def said_by(found: Mapping[str, Any], runs: Path) -> dict[str, dict[str, Any]]:
+    """Of each run's summary what tables rest on, and why it is not valid; None where it has no such figure."""
+    return {run_id: _said(RunDir(runs / run_id)) for run_id in _run_ids(found)}
+
+
+def _said(run: RunDir) -> dict[str, Any]:
+    summary = run.read_json(run.summary)
+    metric, step, size = (summary.get(key) or {} for key in ("metric", "step_time_s", "bytes"))
+    return {
+        "time_to_target_s": metric.get("time_to_target_s"),
+        "metric_best": metric.get("best"),
+        "step_p50_s": step.get("p50"),
+        "payload_bytes": size.get("payload"),
+        "wan_bytes": size.get("wire_wan"),
+        "reasons": summary.get("reasons", []),
+    }
 
 
 def _run_ids(found: Mapping[str, Any]) -> list[str]:
@@ -151,7 +162,7 @@ def main() -> None:
     (name,) = sys.argv[1:]
     try:
         found = results_of(RUNS_ROOT, name)
-        content = kept(found, code_of(found, RUNS_ROOT), to_target_s_of(found, RUNS_ROOT))
+        content = kept(found, code_of(found, RUNS_ROOT), said_by(found, RUNS_ROOT))
         STUDIES[name].table(content)  # what makes no table or no figure replaces nothing
         STUDIES[name].chart(content)
     except InputError as error:

@@ -37,7 +37,7 @@ def sweep(*rows: dict[str, Any]) -> dict[str, Any]:
     ]
     points.append({"values": {}, "hash": "cd", "outcome": "not made", "run_id": None})
     head = {"schema_version": 1, "name": "x", "interval": "95% interval", "axes": ["topo"], "common": {"workers": "4"}}
-    return keep.kept({**head, "rows": list(rows), "points": points}, "c0de", {"run0": 4.0, "run1": None})
+    return keep.kept({**head, "rows": list(rows), "points": points}, "c0de", {"run0": {"time_to_target_s": 4.0}})
 
 
 def test_who_always_reaches_the_target_is_on_top_the_first_of_them_first() -> None:
@@ -198,14 +198,21 @@ def test_what_is_kept_names_the_code_that_made_its_runs(tmp_path: Path) -> None:
         keep.code_of({"name": "x", "points": [*points, {"run_id": "other"}]}, tmp_path)
 
 
-def test_of_each_run_the_time_to_its_target_is_kept(tmp_path: Path) -> None:
-    for run_id, metric in (("reached", {"time_to_target_s": 4.5}), ("missed", {"value": 0.1}), ("script", None)):
+def test_of_each_run_what_it_says_of_itself_is_kept(tmp_path: Path) -> None:
+    for run_id, metric in (("reached", {"time_to_target_s": 4.5}), ("missed", {"best": 0.1}), ("script", None)):
         run = RunDir(tmp_path / run_id)
         run.path.mkdir()
-        write_json(run.summary, {"metric": metric})
+        sizes = {"payload": 7, "wire_wan": 8}
+        write_json(run.summary, {"metric": metric, "step_time_s": {"p50": 0.5}, "bytes": sizes, "reasons": ["late"]})
     points: list[dict[str, Any]] = [{"run_id": name} for name in ("reached", "missed", "script", None)]
-    found = keep.to_target_s_of({"points": points}, tmp_path)
-    assert found == {"reached": 4.5, "missed": None, "script": None}
+    found = keep.said_by({"points": points}, tmp_path)
+    assert {run_id: one["time_to_target_s"] for run_id, one in found.items()} == {
+        **{"reached": 4.5, "missed": None, "script": None}
+    }
+    assert found["missed"] == {
+        **{"time_to_target_s": None, "metric_best": 0.1, "step_p50_s": 0.5, "payload_bytes": 7, "wan_bytes": 8},
+        "reasons": ["late"],
+    }
 
 
 def test_another_version_of_the_results_is_refused() -> None:
