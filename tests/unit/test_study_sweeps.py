@@ -207,10 +207,16 @@ def test_of_each_run_what_it_says_of_itself_is_kept(tmp_path: Path) -> None:
     points: list[dict[str, Any]] = [{"run_id": name} for name in ("reached", "missed", "script", None)]
     found = keep.said_by({"points": points}, tmp_path)
     assert {run_id: one["time_to_target_s"] for run_id, one in found.items()} == {
-        **{"reached": 4.5, "missed": None, "script": None}
+        "reached": 4.5,
+        "missed": None,
+        "script": None,
     }
     assert found["missed"] == {
-        **{"time_to_target_s": None, "metric_best": 0.1, "step_p50_s": 0.5, "payload_bytes": 7, "wan_bytes": 8},
+        "time_to_target_s": None,
+        "metric_best": 0.1,
+        "step_p50_s": 0.5,
+        "payload_bytes": 7,
+        "wan_bytes": 8,
         "reasons": ["late"],
     }
 
