@@ -18,7 +18,7 @@ from testbed.orchestrator import provenance
 from testbed.orchestrator.config import resolve
 from testbed.orchestrator.plugin_check import ask_worker
 from testbed.orchestrator.progress import spoken, spoken_time
-from testbed.orchestrator.seal import give_to_caller
+from testbed.orchestrator.seal import give_to_caller, outermost_new
 from testbed.orchestrator.terminal import show, tell
 
 TIME_LIMIT_S = 900.0
@@ -42,10 +42,10 @@ def profile(
         raise InputError(*resolved.faults)
     if flop_s is not None and not flop_s > 0:
         raise InputError(f"--flop-s {flop_s:g}: must be above 0")
-    made = _place(output)
     spec = resolved.spec
     if spec.program != "training":
         raise InputError(f"workload={spec.workload.name}: only what this program trains can be measured")
+    made = _place(output)
     if flop_s is None:
         answer = ask_worker("profile", {"spec": spec.to_json(), "device": device}, "profile", TIME_LIMIT_S)
         found = Profile.from_json(answer["profile"])
@@ -62,12 +62,12 @@ def profile(
 
 
 def _place(output: Path) -> Path:
-    """Make the folder of `output`; return what is new: the first folder that was not there, or the file.
+    """Make the folder of `output`; return what is new of its path.
 
     Raises:
         InputError: it cannot be written there.
     """
-    made = next((folder for folder in reversed(output.parents) if not folder.exists()), output)
+    made = outermost_new(output)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

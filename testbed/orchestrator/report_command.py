@@ -11,7 +11,7 @@ from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.orchestrator.clone import environment
 from testbed.orchestrator.listing import Row, is_readable, read_runs, seal_killed, status_word
 from testbed.orchestrator.run_filter import parse
-from testbed.orchestrator.seal import give_to_caller
+from testbed.orchestrator.seal import give_to_caller, outermost_new
 from testbed.orchestrator.terminal import say
 
 _KNOWN_SHOWN = 5
@@ -23,7 +23,7 @@ def report(words: Sequence[str], runs_root: Path, output: Path, *, draw_all: boo
     Raises:
         InputError: no such run, filters that cannot be read or that no run meets.
     """
-    made = next((folder for folder in reversed(output.parents) if not folder.exists()), output)
+    made = outermost_new(output)
     status = _analyse("report", ["--output", str(output)], words, runs_root, take_all=draw_all)
     if status == EXIT_COMPLETED:
         give_to_caller(made)  # by the analysis, which may have made its folders too

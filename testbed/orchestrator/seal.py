@@ -134,6 +134,11 @@ def made_for_caller(root: Path, inner: Path) -> Iterator[None]:
     give_to_caller(root if is_new else inner)
 
 
+def outermost_new(path: Path) -> Path:
+    """The first of its folders that is not there yet, or `path` itself: what is to be given to the caller."""
+    return next((folder for folder in reversed(path.parents) if not folder.exists()), path)
+
+
 def give_to_caller(path: Path) -> None:
     """Files made under sudo belong to who called it."""
     user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")

@@ -6,13 +6,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 from testbed.orchestrator.config import compose
 from testbed.orchestrator.emulation import tcp
 from testbed.orchestrator.emulation.measurement import Prober
 from testbed.orchestrator.emulation.network import Network
-from testbed.orchestrator.observation.host import HostReader
 
 BUSY_PROCESSES = 2 * (os.cpu_count() or 2)
 
@@ -30,14 +28,12 @@ def main() -> None:
                 subprocess.Popen([sys.executable, "-c", "while True: pass"])
                 for _ in range(BUSY_PROCESSES if stage == "busy" else 0)
             ]
-            host, started_s = HostReader(), time.monotonic()
             measured = prober.measure(stage, access=stage == "idle")
-            span_s = time.monotonic() - started_s
             found[stage] = {
                 "rtt_s": measured.rtt_s,
                 "bursts": list(measured.bursts.values()),
                 "faults": measured.faults(network.ports),
-                "steal_ratio": (host.event(span_s, 0.0) or {"steal_s": 0.0})["steal_s"] / span_s,
+                "steal_ratio": measured.steal_ratio,
             }
             for hog in hogs:
                 hog.kill()

@@ -28,7 +28,7 @@ def disagreements(stage: str, found: dict[str, Any], rate_bit_s: float) -> dict[
         assert burst["drops"] == 0
         if not burst["rate_bit_s"] or abs(burst["rate_bit_s"] / rate_bit_s - 1) > 0.02:
             wrong[f"{stage}, from {burst['from']}"] = f"{burst['rate_bit_s']} bit/s"
-    told = [line for line in found["faults"] if "bit/s" in line]
+    told = [line for line in found["faults"] if line.startswith(f"link {LINK} from ") and "bit/s" in line]
     assert len(wrong) <= len(told), (wrong, told)
     median_s = statistics.median(found["rtt_s"][LINK])
     if abs(median_s - RTT_S) > 1e-3:
