@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from testbed.core.topology import LinkProfile
+from testbed.core.link_profile import LinkProfile
 
 CUT_DEVIATIONS = 4.0
 """No tail is longer."""

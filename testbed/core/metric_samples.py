@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,77 +20,132 @@ Sample = tuple[str, Labels, float]
 def samples_of(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
     """Samples of one event; None where it has no value. Some counters' values are increments: see `INCREMENTS`."""
     kind = event["event"]
-    if kind == "step":
-        yield from _step(event)
-    elif kind == "payload":
-        yield "longhaul_payload_bytes", (("rank", str(event["rank"])),), event.get("payload_bytes")
-    elif kind == "model":
-        yield "longhaul_dense_bytes_per_step", (), event.get("dense_bytes_step")
-        if event.get("metric_name"):
-            yield "longhaul_run_metric_target_ratio", (("name", event["metric_name"]),), event.get("metric_target")
-    elif kind == "measurement":
-        yield from _measurement(event)
-    elif kind == "evaluation":
-        yield "longhaul_train_metric_ratio", (("name", event["name"]),), event.get("value")
-    elif kind == "link":
-        labels = _direction(event)
-        yield "longhaul_link_transmit_bytes", labels, event.get("wire_bytes")
-        yield "longhaul_link_transmit_packets", labels, event.get("packets")
-        yield "longhaul_link_dropped_packets", labels, event.get("drops")
-        yield "longhaul_link_queue_bytes", labels, event.get("backlog_bytes")
-        rate_bit_s = event.get("rate_bit_s")  # as it stands: it may have been changed
-        yield "longhaul_link_asked_bytes_per_second", labels, None if rate_bit_s is None else rate_bit_s / 8
-    elif kind == "change" and event.get("from") is not None:
-        yield "longhaul_link_asked_delay_seconds", _direction(event), (event.get("after") or {}).get("delay_s")
-    elif kind == "rtt":
-        yield "longhaul_link_rtt_seconds", (("link", event["name"]),), event.get("rtt_s")
-    elif kind == "delay_line":
-        labels = _direction(event)
-        yield "longhaul_delay_line_late_seconds", labels, event.get("late_p99_s")
-        yield "longhaul_delay_line_dropped_packets", labels, event.get("queue_drops")
-    elif kind == "tcp":
-        labels = (("node", event["node"]),)
-        yield "longhaul_tcp_smoothed_rtt_seconds", labels, event.get("rtt_s")
-        yield "longhaul_tcp_min_rtt_seconds", labels, event.get("min_rtt_s")
-        yield "longhaul_tcp_retransmitted_segments", labels, event.get("retransmitted")
-    elif kind == "node":
-        labels = (("node", event["node"]),)
-        yield "longhaul_node_cpu_seconds", labels, event.get("cpu_s")
-        yield "longhaul_node_throttled_seconds", labels, event.get("throttled_s")
-        yield "longhaul_node_memory_bytes", labels, event.get("memory_bytes")
-    elif kind == "host":
-        yield "longhaul_host_cpu_idle_ratio", (), event.get("cpu_idle_ratio")
-        yield "longhaul_host_cpu_pressure_seconds", (), event.get("cpu_pressure_s")
-        yield "longhaul_host_softnet_processed_packets", (), event.get("softnet_processed")
-        yield "longhaul_host_softnet_dropped_packets", (), event.get("softnet_dropped")
-        yield "longhaul_host_softnet_squeezes", (), event.get("softnet_squeezed")
-        yield "longhaul_sampler_late_seconds", (), event.get("sampler_late_s")
-        yield "longhaul_collector_cpu_seconds", (), event.get("collector_cpu_s")
-        yield "longhaul_observer_cpu_seconds", (), event.get("observer_cpu_s")
+    if kind in _AS_TOLD:
+        labels_of, keys = _AS_TOLD[kind]
+        labels = labels_of(event)
+        yield from ((metric, labels, event.get(key)) for metric, key in keys.items())
+    if kind in _WORKED_OUT:
+        yield from _WORKED_OUT[kind](event)
 
 
-def _measurement(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
-    labels = (*_direction(event), ("stage", event["stage"]))
-    rate_bit_s = event.get("rate_bit_s")
-    yield "longhaul_link_measured_bytes_per_second", labels, None if rate_bit_s is None else rate_bit_s / 8
-    yield "longhaul_link_measured_rtt_seconds", labels, event.get("rtt_s")
+def _none(event: dict[str, Any]) -> Labels:
+    return ()
+
+
+def _rank(event: dict[str, Any]) -> Labels:
+    return (("rank", str(event["rank"])),)
+
+
+def _node(event: dict[str, Any]) -> Labels:
+    return (("node", event["node"]),)
 
 
 def _direction(event: dict[str, Any]) -> Labels:
     return (("link", event["name"]), ("source", event["from"]), ("target", event["to"]))
 
 
+_AS_TOLD: Mapping[str, tuple[Callable[[dict[str, Any]], Labels], Mapping[str, str]]] = {
+    "step": (
+        _rank,
+        {
+            "longhaul_train_samples": "samples",
+            "longhaul_train_loss": "loss",
+            "longhaul_train_step_seconds": "step_s",
+            "longhaul_payload_bytes": "payload_bytes",
+            "longhaul_train_cpu_seconds": "cpu_s",
+            "longhaul_train_late_seconds": "late_s",
+            "longhaul_train_queued_seconds": "queued_s",
+        },
+    ),
+    "payload": (_rank, {"longhaul_payload_bytes": "payload_bytes"}),
+    "model": (_none, {"longhaul_dense_bytes_per_step": "dense_bytes_step"}),
+    "evaluation": (lambda event: (("name", event["name"]),), {"longhaul_train_metric_ratio": "value"}),
+    "link": (
+        _direction,
+        {
+            "longhaul_link_transmit_bytes": "wire_bytes",
+            "longhaul_link_transmit_packets": "packets",
+            "longhaul_link_dropped_packets": "drops",
+            "longhaul_link_queue_bytes": "backlog_bytes",
+        },
+    ),
+    "rtt": (lambda event: (("link", event["name"]),), {"longhaul_link_rtt_seconds": "rtt_s"}),
+    "delay_line": (
+        _direction,
+        {"longhaul_delay_line_late_seconds": "late_p99_s", "longhaul_delay_line_dropped_packets": "queue_drops"},
+    ),
+    "tcp": (
+        _node,
+        {
+            "longhaul_tcp_smoothed_rtt_seconds": "rtt_s",
+            "longhaul_tcp_min_rtt_seconds": "min_rtt_s",
+            "longhaul_tcp_retransmitted_segments": "retransmitted",
+        },
+    ),
+    "node": (
+        _node,
+        {
+            "longhaul_node_cpu_seconds": "cpu_s",
+            "longhaul_node_throttled_seconds": "throttled_s",
+            "longhaul_node_memory_bytes": "memory_bytes",
+        },
+    ),
+    "host": (
+        _none,
+        {
+            "longhaul_host_cpu_idle_ratio": "cpu_idle_ratio",
+            "longhaul_host_cpu_pressure_seconds": "cpu_pressure_s",
+            "longhaul_host_softnet_processed_packets": "softnet_processed",
+            "longhaul_host_softnet_dropped_packets": "softnet_dropped",
+            "longhaul_host_softnet_squeezes": "softnet_squeezed",
+            "longhaul_sampler_late_seconds": "sampler_late_s",
+            "longhaul_collector_cpu_seconds": "collector_cpu_s",
+            "longhaul_observer_cpu_seconds": "observer_cpu_s",
+        },
+    ),
+}
+"""By kind of event: its labels, and by metric what it tells as it is."""
+
+
 def _step(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
-    rank = (("rank", str(event["rank"])),)
-    yield "longhaul_train_steps", rank, 1
-    yield "longhaul_train_samples", rank, event.get("samples")
-    yield "longhaul_train_loss", rank, event.get("loss")
-    yield "longhaul_train_step_seconds", rank, event.get("step_s")
-    yield "longhaul_payload_bytes", rank, event.get("payload_bytes")
-    for key in ("cpu", "late", "queued"):
-        yield f"longhaul_train_{key}_seconds", rank, event.get(f"{key}_s")
+    yield "longhaul_train_steps", _rank(event), 1
     for phase, seconds in (event.get("phase_s") or {}).items():
-        yield "longhaul_train_phase_seconds", (("rank", str(event["rank"])), ("phase", phase)), seconds
+        yield "longhaul_train_phase_seconds", (*_rank(event), ("phase", phase)), seconds
+
+
+def _target(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
+    if event.get("metric_name"):
+        yield "longhaul_run_metric_target_ratio", (("name", event["metric_name"]),), event.get("metric_target")
+
+
+def _measurement(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
+    labels = (*_direction(event), ("stage", event["stage"]))
+    yield "longhaul_link_measured_bytes_per_second", labels, _bytes_s(event)
+    yield "longhaul_link_measured_rtt_seconds", labels, event.get("rtt_s")
+
+
+def _asked_rate(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
+    yield "longhaul_link_asked_bytes_per_second", _direction(event), _bytes_s(event)  # as it stands, changed or not
+
+
+def _asked_delay(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
+    if event.get("from") is not None:
+        yield "longhaul_link_asked_delay_seconds", _direction(event), (event.get("after") or {}).get("delay_s")
+
+
+def _bytes_s(event: dict[str, Any]) -> float | None:
+    rate_bit_s = event.get("rate_bit_s")
+    return None if rate_bit_s is None else rate_bit_s / 8
+
+
+_WORKED_OUT: Mapping[str, Callable[[dict[str, Any]], Iterator[tuple[str, Labels, float | None]]]] = {
+    "step": _step,
+    "model": _target,
+    "measurement": _measurement,
+    "link": _asked_rate,
+    "change": _asked_delay,
+}
+"""By kind of event: what comes of it beside what it tells."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from testbed.core.topology import LinkProfile, Topology
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Topology
 
 SEGMENT_BYTES = 1448
 """What a full frame carries of a TCP stream."""

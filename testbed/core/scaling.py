@@ -18,7 +18,8 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
-from testbed.core.topology import LEAST_RATE_BIT_S, Link, LinkProfile, Topology
+from testbed.core.link_profile import LEAST_RATE_BIT_S, LinkProfile
+from testbed.core.topology import Link, Topology
 from testbed.core.units import format_size, format_time
 
 PACKET_BYTES, SEGMENT_BYTES = 1514, 1448

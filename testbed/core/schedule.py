@@ -7,7 +7,8 @@ import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from testbed.core.topology import Link, LinkProfile, Topology
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Link, Topology
 
 LINK_KINDS = ("set", "down", "up")
 NODE_KINDS = ("crash", "leave", "join")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from testbed.core.errors import InputError
-from testbed.core.topology import Link, LinkProfile, Topology
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Link, Topology
 
 
 def uniform_rtt_s(topology: Topology) -> float:

@@ -18,7 +18,8 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from testbed.core.errors import InputError, raise_input_faults
-from testbed.core.topology import Link, LinkProfile, Topology
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Link, Topology
 from testbed.orchestrator.emulation import tc
 from testbed.orchestrator.emulation.addressing import AddressPlan, Pair
 from testbed.orchestrator.emulation.shapers.base import limit_packets

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from testbed.core.errors import RunError
+from testbed.core.link_profile import LinkProfile
 from testbed.core.schedule import Change
-from testbed.core.topology import LinkProfile, Topology
+from testbed.core.topology import Topology
 
 
 class Links(Protocol):

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from rich import box
 from rich.table import Table
 
-from testbed.core.topology import Link, LinkProfile, Topology
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Link, Topology
 from testbed.core.units import format_rate, format_size, format_time
 
 _MOST_DRAWN_LINKS = 6

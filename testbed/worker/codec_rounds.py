@@ -19,8 +19,8 @@ from testbed.core.errors import InputError
 from testbed.core.profile import Collective
 from testbed.core.spec import RunSpec
 from testbed.worker.clock import PhaseClock, cpu_s
-from testbed.worker.comm import Pending
 from testbed.worker.parts import build_parts
+from testbed.worker.pending import Pending
 from testbed.worker.reducer import Reducer
 from testbed.worker.rehearsal import Echo
 

@@ -18,47 +18,15 @@ import torch.distributed as dist
 from torch import Tensor
 
 from compressors.base import Exchange
-from testbed.core.errors import RunError
 from testbed.worker.accelerator import Accelerator
 from testbed.worker.collectives.thread import CommunicationThread, Job
 from testbed.worker.collectives.transport import Collective, Peers, Waitable
 from testbed.worker.meeting import Meeting
+from testbed.worker.pending import CollectiveError, Pending
 from testbed.worker.stopwatch import Stopwatch
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 _Issue = Callable[[], dist.Work | None]
-
-
-class CollectiveError(RunError):
-    """A collective failed or took too long; says on which rank, which one, in which step."""
-
-
-class Pending:
-    """A collective under way. Its tensors must not be touched before `wait` returns."""
-
-    def __init__(
-        self,
-        comm: Communicator,
-        what: str,
-        work: Waitable | None,
-        result: Callable[[], list[Tensor]],
-        end: Callable[[], None],
-    ) -> None:
-        self._comm, self._what, self._work, self._result, self._end = comm, what, work, result, end
-
-    def wait(self) -> list[Tensor]:
-        """
-        Raises:
-            CollectiveError: it failed, or ran into the timeout.
-        """
-        if self._work is not None:
-            try:
-                self._work.wait()
-                self._comm.accelerator.settle()  # NCCL's returns before anything has arrived
-            except RuntimeError as error:
-                raise self._comm.error(self._what, error) from error
-        self._end()
-        return self._result()
 
 
 def _nothing() -> None:

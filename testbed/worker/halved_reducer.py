@@ -14,7 +14,8 @@ from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.collectives import hierarchical, ring, two_shot
 from testbed.worker.collectives.choice import Collectives
 from testbed.worker.collectives.transport import Peers, split
-from testbed.worker.comm import Communicator, Pending
+from testbed.worker.comm import Communicator
+from testbed.worker.pending import Pending
 from testbed.worker.reducer import Job, Reducer
 
 FirstHalf = Callable[[Peers, Tensor], Tensor]

@@ -16,20 +16,19 @@ from compressors.base import Compressor
 from testbed.core.errors import RunError
 from testbed.core.profile import Profile
 from testbed.core.spec import RunSpec
-from testbed.core.telemetry import PHASES
 from testbed.worker.accelerator import to_device
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.comm import Communicator
 from testbed.worker.evaluation import Evaluations
 from testbed.worker.first_model import first_model
 from testbed.worker.parts import Parts, changed_parts
-from testbed.worker.queueing import Queueing
+from testbed.worker.step_meter import StepMeter
 from testbed.worker.strategy import WorkerContext
 from testbed.worker.times import ComputeTimes
 from testbed.worker.transform import Plan, TransformContext
 from testbed.worker.transformed_optimizer import LearningRate, Optimizers
 from testbed.worker.warm_up import WarmUp
-from testbed.worker.workload import parameters_crc32, trained
+from testbed.worker.workload import Batch, parameters_crc32, trained
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -51,10 +50,8 @@ class Training:
         self._profile = profile
         settle = None if comm.accelerator.is_processor else comm.accelerator.settle
         self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, self.model), settle)
-        self._queueing = Queueing()
-        self.comm.stopwatch.began = self._queueing.begin
+        self._meter = StepMeter(self.clock, comm, spec.dilation)
         self.steps = parts.steps(spec)
-        self._sent_bytes = 0
         self._begun = 0
         """The step that the strategy has taken first: it counts its own."""
         self.context = self._context()
@@ -95,7 +92,7 @@ class Training:
         )
         self.parts.strategy.bind(self.context)
         if self._change is not None and self.comm.rank == 0:
-            self.emit({"t_s": 0.0, "rank": 0, "step": 0, **self._change})
+            self._tell(-1, 0.0, self._change)
 
     def describe(self) -> dict[str, Any]:
         """The "model" event; the strategy is bound by then."""
@@ -132,10 +129,7 @@ class Training:
         time.sleep(max(0.0, t0_s - time.monotonic()))
         first = self.parts.strategy.first_step()
         begin_s = time.monotonic() if self.comm.is_back else t0_s  # it is not late by what it has missed
-        self.clock.restart(begin_s)
-        self._queueing.take_s()
-        self.comm.stopwatch.take_s()
-        self._sent_bytes = self.comm.payload_bytes
+        self._meter.restart(begin_s)
         t_s = self._since_s(t0_s)
         late_s = self._since_s(begin_s) if self.comm.is_back else t_s
         self.emit({"event": "start", "t_s": t_s, "rank": self.comm.rank, "late_s": late_s})
@@ -152,7 +146,7 @@ class Training:
             "rank": self.comm.rank,
             "steps": self.steps,
             "finish_s": self._since_s(finishing_s),
-            "finish_payload_bytes": self._take_sent_bytes(),
+            "finish_payload_bytes": self._meter.take_sent_bytes(),
             "parameters_crc32": parameters_crc32(self.model),
         }
         for evaluations in (*self._earlier_evaluations, self._evaluations):
@@ -164,29 +158,17 @@ class Training:
         """Emulated seconds since `then_s`."""
         return (time.monotonic() - then_s) / self.spec.dilation
 
-    def _take_sent_bytes(self) -> int:
-        """Since the last call: what a thread sends between two steps belongs to the second."""
-        before, self._sent_bytes = self._sent_bytes, self.comm.payload_bytes
-        return self._sent_bytes - before
-
     def _step(self, step: int, t0_s: float) -> None:
-        spec, rank = self.spec, self.comm.rank
         self.comm.step = step + 1
         started_s = time.monotonic()
-        # Paced, drawing a batch is part of what the strategy's forward is given.
-        part = self.parts.strategy.part(rank, self.comm.world_size)
-        with self.clock.phase("forward", None if self.clock.times.forward_s is None else 0.0):
-            batch = None
-            if part is not None and not self.parts.strategy.draws:
-                place, parts = part
-                drawn = self.parts.workload.batch(
-                    step, rank=place, world_size=parts, batch_size=spec.batch_size, seed=spec.seed
-                )
-                batch = to_device(drawn, self.comm.accelerator.device)
-        # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
         is_last, due = step + 1 == self.steps, self._is_due(step)
+        part = self.parts.strategy.part(self.comm.rank, self.comm.world_size)
+        # Paced, drawing a batch is part of what the strategy's forward is given.
+        with self.clock.phase("forward", None if self.clock.times.forward_s is None else 0.0):
+            batch = None if part is None or self.parts.strategy.draws else self._batch(step, *part)
         self._rate.set(self.parts.transform.rate_factor(step))
         self.clock.times.spare(self.parts.transform.spared(batch))
+        # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
         with self.clock.phase("optimizer", self.clock.times.other_s):
             stats = self.parts.strategy.step(batch, step - self._begun)
             if due:
@@ -194,33 +176,32 @@ class Training:
             changed = self._transform(step) if self.parts.transform.looks_after(step) else None
         ended_s = time.monotonic()
         if stats.loss is not None and not math.isfinite(stats.loss):
-            raise RunError(f"rank {rank}: the loss of step {step + 1} is {stats.loss}; the training has diverged")
+            what = f"the loss of step {step + 1} is {stats.loss}"
+            raise RunError(f"rank {self.comm.rank}: {what}; the training has diverged")
         if is_last:
             self.clock.end_stretch()
-        phase_s = dict.fromkeys(PHASES, 0.0)
-        for name, seconds in self.clock.take().items():
-            phase_s[name if name in phase_s else "optimizer"] += seconds  # a strategy's own work leads to the update
-        phase_s["communicate"] = self.comm.stopwatch.take_s() / spec.dilation
-        t_s = (ended_s - t0_s) / spec.dilation
-        self.emit(
+        t_s = (ended_s - t0_s) / self.spec.dilation
+        drawn = 0 if part is None else self.spec.batch_size
+        self._tell(
+            step,
+            t_s,
             {
                 "event": "step",
-                "t_s": t_s,
-                "rank": rank,
-                "step": step + 1,
                 "loss": stats.loss if self.parts.workload.computes else None,
-                "step_s": (ended_s - started_s) / spec.dilation,
-                "phase_s": phase_s,
-                "cpu_s": sum(self.clock.take_cpu_s().values()),
-                "late_s": self.clock.take_late_s() if self.clock.is_paced else None,
-                "queued_s": self._queueing.take_s(under_way=self.comm.stopwatch.is_running) / spec.dilation,
-                "payload_bytes": self._take_sent_bytes(),
-                "samples": stats.samples if stats.samples is not None else 0 if part is None else spec.batch_size,
-            }
+                "step_s": (ended_s - started_s) / self.spec.dilation,
+                **self._meter.take(),
+                "samples": drawn if stats.samples is None else stats.samples,
+            },
         )
-        if changed is not None and rank == 0:
-            self.emit({"t_s": t_s, "rank": rank, "step": step + 1, **changed})
+        if changed is not None and self.comm.rank == 0:
+            self._tell(step, t_s, changed)
         self._after(step, t_s, is_due=due)
+
+    def _batch(self, step: int, place: int, parts: int) -> Batch:
+        """Of `step`, that of one in `place` of so many parts, where this rank computes."""
+        size, seed = self.spec.batch_size, self.spec.seed
+        drawn = self.parts.workload.batch(step, rank=place, world_size=parts, batch_size=size, seed=seed)
+        return to_device(drawn, self.comm.accelerator.device)
 
     def _is_due(self, step: int) -> bool:
         """Whether the model is evaluated after `step`."""
@@ -239,7 +220,10 @@ class Training:
         notes = [*self._notes, *self.parts.strategy.take_notes(), *self.parts.transform.take_notes()]
         self._notes = []
         for note in notes:
-            self.emit({"t_s": t_s, "rank": self.comm.rank, "step": step + 1, **note})
+            self._tell(step, t_s, note)
+
+    def _tell(self, step: int, t_s: float, what: dict[str, Any]) -> None:
+        self.emit({"t_s": t_s, "rank": self.comm.rank, "step": step + 1, **what})
 
     def _transform(self, step: int) -> dict[str, Any] | None:
         """Change the model after `step`, if its transform says so, and build anew what hangs on it; what came of it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,54 +51,68 @@ def spec_after(spec: RunSpec, transform: Transform) -> RunSpec:
     return spec if transform.compresses_after else dataclasses.replace(spec, compressor=UNCOMPRESSED)
 
 
+_KINDS: Mapping[str, type] = {
+    "workload": Workload,
+    "strategy": Strategy,
+    "compressor": Compressor,
+    "device": Device,
+    "transform": Transform,
+}
+
+
 def build_parts(spec: RunSpec) -> Parts:
     """
     Raises:
         InputError: with the faults of all parts at once, or of their combination.
     """
-    built: dict[str, Any] = {}
-    faults: list[str] = []
-    kinds = {
-        "workload": Workload,
-        "strategy": Strategy,
-        "compressor": Compressor,
-        "device": Device,
-        "transform": Transform,
-    }
-    for kind, base in kinds.items():
-        try:
-            built[kind] = build(kind, getattr(spec, kind), base)
-        except InputError as error:
-            faults += error.faults
-    if "strategy" in built:
-        built["strategy"].place(spec.topology)
-    if "compressor" in built:
-        faults += [f"compressor={spec.compressor.name}: {fault}" for fault in built["compressor"].faults(spec.workers)]
-    if {"workload", "device"} <= built.keys() and built["device"].computes and not built["workload"].computes:
-        faults.append(
-            f"device={spec.device.name}: workload={spec.workload.name} does no arithmetic that could be timed; use"
-            " device=paced device.step_s=… or device=profile device.file=…"
-        )
-    if "strategy" in built:
-        faults += built["strategy"].batch_faults(spec.batch_size, spec.workers)
-    if "strategy" in built and spec.epochs is not None and not _training(built["strategy"], spec):
-        faults.append(
-            f"epochs={spec.epochs:g}: strategy={spec.strategy.name} goes by rounds, in which clients take samples of"
-            " their own; give steps, each of which is a round"
-        )
-    if {"strategy", "workload"} <= built.keys():
-        faults += _partition_faults(built["workload"], _training(built["strategy"], spec))
-    if {"compressor", "strategy", "workload"} <= built.keys():
-        faults += built["strategy"].faults(built["compressor"], built["workload"], spec.workers)
-    if "workload" in built and not built["workload"].computes:
-        name = spec.workload.name
-        faults += [f"{asked}: workload={name} learns nothing; leave it out" for asked in spec.asked_of_models]
+    built, faults = _built(spec)
+    faults += _faults_together(spec, built)
     if not faults:
         made = Parts(**built)
         faults += [*_transform_faults(spec, made), *_join_faults(spec, made), *_first_rank_faults(spec, made)]
     if faults:
         raise InputError(*faults)
     return Parts(**built)
+
+
+def _built(spec: RunSpec) -> tuple[dict[str, Any], list[str]]:
+    """Parts by kind, and what is wrong with those that are not among them."""
+    built: dict[str, Any] = {}
+    faults: list[str] = []
+    for kind, base in _KINDS.items():
+        try:
+            built[kind] = build(kind, getattr(spec, kind), base)
+        except InputError as error:
+            faults += error.faults
+    return built, faults
+
+
+def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
+    """Of what was asked for beside the parts that are there, and of these with each other."""
+    strategy, compressor, workload = (built.get(kind) for kind in ("strategy", "compressor", "workload"))
+    if strategy is not None:
+        strategy.place(spec.topology)
+    if compressor is not None:
+        yield from (f"compressor={spec.compressor.name}: {fault}" for fault in compressor.faults(spec.workers))
+    if workload is not None and "device" in built and built["device"].computes and not workload.computes:
+        yield (
+            f"device={spec.device.name}: workload={spec.workload.name} does no arithmetic that could be timed; use"
+            " device=paced device.step_s=… or device=profile device.file=…"
+        )
+    if strategy is not None:
+        yield from strategy.batch_faults(spec.batch_size, spec.workers)
+    if strategy is not None and spec.epochs is not None and not _training(strategy, spec):
+        yield (
+            f"epochs={spec.epochs:g}: strategy={spec.strategy.name} goes by rounds, in which clients take samples of"
+            " their own; give steps, each of which is a round"
+        )
+    if strategy is not None and workload is not None:
+        yield from _partition_faults(workload, _training(strategy, spec))
+    if strategy is not None and workload is not None and compressor is not None:
+        yield from strategy.faults(compressor, workload, spec.workers)
+    if workload is not None and not workload.computes:
+        name = spec.workload.name
+        yield from (f"{asked}: workload={name} learns nothing; leave it out" for asked in spec.asked_of_models)
 
 
 def _partition_faults(workload: Workload, ranks: int) -> Iterator[str]:

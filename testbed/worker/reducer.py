@@ -22,8 +22,9 @@ from compressors.payload import from_bytes, to_bytes
 from testbed.core.topology import Topology
 from testbed.worker.clock import WAITING, PhaseClock
 from testbed.worker.collectives.choice import Collectives
-from testbed.worker.comm import Communicator, Pending
+from testbed.worker.comm import Communicator
 from testbed.worker.link_meter import LinkMeter
+from testbed.worker.pending import Pending
 
 
 @dataclass

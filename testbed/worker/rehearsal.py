@@ -13,7 +13,8 @@ from compressors.feedback import with_feedback
 from compressors.payload import PayloadError
 from testbed.core.spec import RunSpec
 from testbed.worker.clock import PhaseClock
-from testbed.worker.comm import Communicator, Pending
+from testbed.worker.comm import Communicator
+from testbed.worker.pending import Pending
 from testbed.worker.reducer import Reducer
 
 

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from testbed.core.errors import InputError
 from testbed.worker.chain import Chain, Readout, drawn
+from testbed.worker.library_corpus import corpus_faults, corpus_files, library
 from testbed.worker.pretraining import Recipe, State, pretrained
 from testbed.worker.transformer_block import Block
-from testbed.worker.workloads.bytelm import corpus_faults, corpus_files, library
 
 KEYWORDS = (
     "if",

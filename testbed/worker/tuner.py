@@ -13,7 +13,7 @@ import torch
 
 from compressors.base import Exchange
 from testbed.worker.clock import WAITING, PhaseClock
-from testbed.worker.comm import Pending
+from testbed.worker.pending import Pending
 
 TRIALS = 10
 SKIPPED, MEASURED = 2, 3

@@ -15,7 +15,8 @@ from testbed.worker.collectives import chain
 from testbed.worker.collectives.choice import Collectives
 from testbed.worker.collectives.group import Group
 from testbed.worker.collectives.transport import Peers
-from testbed.worker.comm import Communicator, Pending
+from testbed.worker.comm import Communicator
+from testbed.worker.pending import Pending
 from testbed.worker.reducer import Reducer
 
 _INSIDE, _LEADERS = 1, 2

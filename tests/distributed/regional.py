@@ -17,9 +17,10 @@ from compressors.base import Exchange
 from testbed.core.collective_costs import ALGORITHMS
 from testbed.worker.collectives import chain, ring
 from testbed.worker.collectives.choice import Collectives
-from testbed.worker.comm import CollectiveError, Communicator
+from testbed.worker.comm import Communicator
 from testbed.worker.loop import Training
 from testbed.worker.parts import build_parts
+from testbed.worker.pending import CollectiveError
 from testbed.worker.workload import parameters_crc32
 from tests.distributed.harness import TIMEOUT_S, make_spec
 from tests.unit.worker.test_collectives import topology

@@ -16,7 +16,8 @@ import time
 from typing import Any
 
 from testbed.core.errors import RunError
-from testbed.core.topology import Link, LinkProfile, Node, Topology, symmetric
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Link, Node, Topology, symmetric
 from testbed.orchestrator.emulation import tcp
 from testbed.orchestrator.emulation.network import Network
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from testbed.core.link_profile import LEAST_RATE_BIT_S, MOST_RATE_BIT_S
 from testbed.core.profile import Profile
 from testbed.core.spec import RunSpec
-from testbed.core.topology import LEAST_RATE_BIT_S, MOST_RATE_BIT_S
 from testbed.core.uniform_links import with_wan
 from testbed.orchestrator.calibration import Calibration, repeated
 from testbed.orchestrator.seal import give_to_caller

@@ -40,6 +40,12 @@ STORE_BYTES = 1 << 24
 MOST_MODEL_BYTES = 1 << 33
 """A bound, not memory: what is written counts against the writer's."""
 _RUNC_TIMEOUT_S = 30.0
+_CAPABILITIES = ("bounding", "effective", "inheritable", "permitted", "ambient")
+_MASKED = (
+    *("/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug"),
+    *("/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/firmware", "/sys/fs/cgroup"),
+)
+_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
 def container_name(run_id: str, node: str) -> str:
@@ -244,9 +250,6 @@ class Container:
 
     def _config(self, command: list[str], environment: dict[str, str], directory: Path) -> dict[str, Any]:
         uid, gid = self.sandbox.user()
-        nothing: dict[str, list[str]] = {
-            kind: [] for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")
-        }
         return {
             "ociVersion": "1.0.2",
             "hostname": self.node,
@@ -258,7 +261,7 @@ class Container:
                 "cwd": str(directory),
                 "env": [f"{key}={value}" for key, value in environment.items()],
                 "noNewPrivileges": True,
-                "capabilities": nothing,
+                "capabilities": {kind: [] for kind in _CAPABILITIES},
                 "rlimits": [{"type": "RLIMIT_NOFILE", "soft": LIMIT_AT_START[0], "hard": LIMIT_AT_START[1]}],
             },
             "mounts": self.sandbox.mounts(),
@@ -279,19 +282,7 @@ class Container:
                         "pids": {"limit": MOST_PROCESSES},
                     },
                 ),
-                "maskedPaths": [
-                    "/proc/acpi",
-                    "/proc/asound",
-                    "/proc/kcore",
-                    "/proc/keys",
-                    "/proc/latency_stats",
-                    "/proc/sched_debug",
-                    "/proc/scsi",
-                    "/proc/timer_list",
-                    "/proc/timer_stats",
-                    "/sys/firmware",
-                    "/sys/fs/cgroup",
-                ],
-                "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
+                "maskedPaths": list(_MASKED),
+                "readonlyPaths": list(_READ_ONLY),
             },
         }

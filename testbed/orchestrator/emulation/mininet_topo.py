@@ -16,7 +16,8 @@ from mininet.node import Switch
 from mininet.topo import Topo
 
 from testbed.core.errors import raise_input_faults
-from testbed.core.topology import Link, LinkProfile, Topology
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Link, Topology
 from testbed.core.units import format_rate
 from testbed.orchestrator.emulation.addressing import AddressPlan, Pair
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from mininet.net import Mininet
 
-from testbed.core.topology import Link, LinkProfile, Topology
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Link, Topology
 from testbed.orchestrator.emulation import tc
 from testbed.orchestrator.emulation.addressing import AddressPlan
 from testbed.orchestrator.emulation.counters import QueueReader

@@ -9,7 +9,8 @@ from typing import Any
 
 from testbed.core.dilation import emulated
 from testbed.core.errors import RunError
-from testbed.core.topology import Link, LinkProfile
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Link
 from testbed.core.units import format_rate
 from testbed.orchestrator.emulation import tc
 from testbed.orchestrator.emulation.counters import QueueCounters, QueueReader

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.core.topology import LinkProfile, Topology
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Topology
 from testbed.core.units import format_rate
 from testbed.orchestrator.emulation import requests
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from testbed.core.topology import Link, LinkProfile
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Link
 from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_time_s
 
 FIELDS = {"rate": "rate_bit_s", "rtt": "delay_s", "delay": "delay_s", "jitter": "jitter_s", "loss": "loss_ratio"}

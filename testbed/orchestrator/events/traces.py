@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from testbed.core.errors import InputError
-from testbed.core.topology import LEAST_RATE_BIT_S
+from testbed.core.link_profile import LEAST_RATE_BIT_S
 from testbed.orchestrator.events.quantities import FIELDS
 from testbed.orchestrator.overrides import unknown
 

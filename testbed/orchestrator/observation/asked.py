@@ -6,7 +6,8 @@ import dataclasses
 from typing import Any
 
 from testbed.core.delays import Delay
-from testbed.core.topology import LinkProfile, Topology
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Topology
 
 SETTLE_S = 1.0
 """Beside a round trip, how long after a change figures may still be of what was before."""

@@ -12,7 +12,8 @@ from testbed.core import collective_costs
 from testbed.core.topology import Topology
 from testbed.worker.collectives import hierarchical, pairwise, ring, two_shot
 from testbed.worker.collectives.transport import Peers
-from testbed.worker.comm import Communicator, Pending
+from testbed.worker.comm import Communicator
+from testbed.worker.pending import Pending
 
 COLLECTIVES = (*collective_costs.ALGORITHMS, "auto")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from testbed.worker.collectives.transport import Collective, Subset
-from testbed.worker.comm import CollectiveError, Communicator, Pending
+from testbed.worker.comm import Communicator
+from testbed.worker.pending import CollectiveError, Pending
 
 
 class Group(Communicator):

@@ -15,7 +15,8 @@ from testbed.core.collective_costs import scaled_chunk_bytes
 from testbed.worker.clock import WAITING
 from testbed.worker.collectives import chain
 from testbed.worker.collectives.transport import Peers
-from testbed.worker.comm import Communicator, Pending
+from testbed.worker.comm import Communicator
+from testbed.worker.pending import Pending
 from testbed.worker.reducer import Reducer
 from testbed.worker.strategy import WorkerContext
 

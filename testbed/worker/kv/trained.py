@@ -15,7 +15,7 @@ from testbed.worker import array_cache
 from testbed.worker.kv import model, needle
 from testbed.worker.kv.model import KVTransformer, Shape
 from testbed.worker.kv.needle import Stage, Task, train
-from testbed.worker.workloads.bytelm import Corpus, library, read_corpus
+from testbed.worker.library_corpus import Corpus, library, read_corpus
 
 SHAPE = Shape(layers=4)
 TEXT_WEIGHT = 1.0

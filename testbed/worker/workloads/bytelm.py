@@ -1,37 +1,26 @@
 from __future__ import annotations
 
-import functools
-import hashlib
 import math
-import sys
-import sysconfig
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from testbed.core.errors import InputError
 from testbed.core.federated.partitions import Partition
 from testbed.core.parameter_faults import choice, fraction, number, raise_all, whole
+from testbed.worker.library_corpus import CONTEXT, corpus, corpus_faults, library, sequences
 from testbed.worker.pieces import Piece
 from testbed.worker.pipeline.tensor import Sharing
 from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
 
-CONTEXT = 64
-"""Bytes that a prediction can see."""
 _WIDTH, _HEADS = 128, 4
 WIDENING = (4, 4, 4)
 """Of each block, how many times as wide as the model its inner layer is."""
 _MOST_BLOCKS, _MOST_WIDENING = 96, 64
 _DEVIATION = 0.08
 """Of initial weights."""
-_HELD_OUT_OF = 16
-"""One file of so many is evaluated on and never trained on."""
 _EVALUATED, _EVALUATED_AT_ONCE = 512, 32
 """Sequences."""
-_LEAST_BYTES = 1_000_000
 OPTIMIZERS = ("adamw", "sgd")
 
 
@@ -90,10 +79,10 @@ class Bytelm(NumberedWorkload):
         return corpus_faults(library())
 
     def data_hash(self) -> str:
-        return _corpus().sha256
+        return corpus().sha256
 
     def preload(self) -> None:
-        _corpus()
+        corpus()
 
     def model(self, seed: int) -> nn.Module:
         model = ByteTransformer(self.widening)
@@ -116,7 +105,7 @@ class Bytelm(NumberedWorkload):
         return torch.optim.AdamW(parameters, lr=self.learning_rate, betas=(0.9, 0.95), weight_decay=0.1)
 
     def samples(self) -> int:
-        return (len(_corpus().train) - 1) // CONTEXT
+        return (len(corpus().train) - 1) // CONTEXT
 
     def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Tensor:
         """Sequences of one byte more than the context: what is seen, and what is to be predicted."""
@@ -124,11 +113,11 @@ class Bytelm(NumberedWorkload):
         return self.picked(chosen)
 
     def picked(self, numbers: Tensor) -> Tensor:
-        return _sequences(_corpus().train, numbers)
+        return sequences(corpus().train, numbers)
 
     def labels(self) -> Tensor:
         """The file that the sample begins in, counted in the order of their names; one without a beginning has none."""
-        return _corpus().files
+        return corpus().files
 
     def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
         """Nats per byte."""
@@ -159,10 +148,10 @@ class Bytelm(NumberedWorkload):
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> float:
-        text = _corpus().held_out
+        text = corpus().held_out
         spread = torch.arange(_EVALUATED) * ((len(text) - 1) // CONTEXT) // _EVALUATED
         model.eval()
-        nats = sum(float(self.loss(model, _sequences(text, some))) for some in spread.split(_EVALUATED_AT_ONCE))
+        nats = sum(float(self.loss(model, sequences(text, some))) for some in spread.split(_EVALUATED_AT_ONCE))
         model.train()
         return nats * _EVALUATED_AT_ONCE / _EVALUATED / math.log(2)
 
@@ -235,67 +224,3 @@ def _widening_faults(widening: object) -> list[str | None]:
     if not isinstance(widening, Sequence) or isinstance(widening, str) or not 1 <= len(widening) <= _MOST_BLOCKS:
         return [f"widening={widening!r}: must be a list of whole numbers, one for each of 1 to {_MOST_BLOCKS} blocks"]
     return [whole(f"widening[{block}]", times, 1, _MOST_WIDENING) for block, times in enumerate(widening)]
-
-
-class Corpus(NamedTuple):
-    """Bytes as they stand in the files, one file after another."""
-
-    train: Tensor
-    held_out: Tensor
-    files: Tensor
-    """Of each sample of `train` the number of the file that its first byte is of."""
-    sha256: str
-    """Of names and contents: point releases of Debian's Python differ."""
-
-
-def library() -> Path:
-    """Where the interpreter's own library lies: that of the system, not of a virtual environment."""
-    return Path(sysconfig.get_path("stdlib"))
-
-
-def corpus_files(folder: Path) -> list[Path]:
-    """Modules of the library and of its packages in the order of their names, without tests and installed packages."""
-    found = [path for path in folder.rglob("*.py") if path.is_file() and not path.is_symlink()]
-    left_out = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "lib2to3", "idlelib"}
-    kept = [path.relative_to(folder) for path in found if not left_out & set(path.relative_to(folder).parts)]
-    return [folder / path for path in sorted(kept, key=Path.as_posix)]
-
-
-def corpus_faults(folder: Path) -> list[str]:
-    size = sum(path.stat().st_size for path in corpus_files(folder))
-    if size >= _LEAST_BYTES:
-        return []
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return [
-        f"the standard library's source in {folder} has {size} bytes, at least {_LEAST_BYTES} are needed: it is in"
-        f" Debian's packages libpython{version}-stdlib and libpython{version}-minimal"
-    ]
-
-
-@functools.cache
-def _corpus() -> Corpus:
-    folder = library()
-    if faults := corpus_faults(folder):
-        raise InputError(*(f"workload bytelm: {fault}" for fault in faults))
-    return read_corpus(folder)
-
-
-def read_corpus(folder: Path) -> Corpus:
-    """Which files are held out follows from their names alone."""
-    digest = hashlib.sha256()
-    parts: dict[bool, list[bytes]] = {False: [], True: []}
-    for path in corpus_files(folder):
-        name, content = path.relative_to(folder).as_posix().encode(), path.read_bytes()
-        digest.update(b"%b\0%d\0%b" % (name, len(content), content))
-        parts[hashlib.sha256(name).digest()[0] % _HELD_OUT_OF == 0].append(content)
-    train, held_out = (
-        torch.frombuffer(bytearray(b"\n".join(parts[is_held_out])), dtype=torch.uint8) for is_held_out in (False, True)
-    )
-    # the line end that joins two files is the former's
-    ends = torch.tensor([len(content) + 1 for content in parts[False]]).cumsum(dim=0)
-    files = torch.searchsorted(ends, torch.arange(0, len(train) - CONTEXT, CONTEXT), right=True)
-    return Corpus(train, held_out, files, digest.hexdigest())
-
-
-def _sequences(text: Tensor, chosen: Tensor) -> Tensor:
-    return text[chosen[:, None] * CONTEXT + torch.arange(CONTEXT + 1)].long()

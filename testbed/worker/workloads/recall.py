@@ -12,7 +12,7 @@ from testbed.worker.kv import trained
 from testbed.worker.kv.model import KVTransformer
 from testbed.worker.kv.needle import FIRST_KEY, KINDS, Needles, Task
 from testbed.worker.kv.texts import Texts, TextWorkload
-from testbed.worker.workloads.bytelm import corpus_faults, library
+from testbed.worker.library_corpus import corpus_faults, library
 
 _EPOCH_SAMPLES = 1000
 

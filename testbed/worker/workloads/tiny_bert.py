@@ -9,10 +9,10 @@ from testbed.core.federated.partitions import Partition
 from testbed.worker import source_encoder
 from testbed.worker.chain import Chain
 from testbed.worker.fine_tuning import FineTuned
+from testbed.worker.library_corpus import corpus_faults, library
 from testbed.worker.pretraining import State
 from testbed.worker.source_encoder import HIDDEN, LENGTH
 from testbed.worker.workload import Metric
-from testbed.worker.workloads.bytelm import corpus_faults, library
 
 TRAIN_SAMPLES, TEST_SAMPLES = 1_600, 4_000
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.core.delays import Delay, least_s, mean_doubt_s, spread_at
-from testbed.core.topology import JITTER_DISTRIBUTIONS, LinkProfile
+from testbed.core.link_profile import JITTER_DISTRIBUTIONS, LinkProfile
 
 SHARES = [(index + 0.5) / 100_000 for index in range(100_000)]
 DEVIATION = {"uniform": 3**-0.5, "normal": 1.0, "pareto": 1.0}

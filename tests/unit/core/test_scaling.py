@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 
+from testbed.core.link_profile import LinkProfile
 from testbed.core.scaling import scaled_size_bytes, scaled_topology, scaling_faults
-from testbed.core.topology import Link, LinkProfile, Topology
+from testbed.core.topology import Link, Topology
 from topologies import lan, two_regions
 
 PROFILE = LinkProfile(

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.core.errors import InputError
-from testbed.core.topology import Link, LinkProfile, Node, Topology, symmetric
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Link, Node, Topology, symmetric
 from topologies import two_regions
 
 NODES = (Node(name="a-0", region="a"), Node(name="b-0", region="b"))

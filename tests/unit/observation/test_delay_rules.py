@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from testbed.core.delays import Delay, knot_s, spread_at
+from testbed.core.link_profile import JITTER_DISTRIBUTIONS
 from testbed.core.spec import Part, RunSpec
-from testbed.core.topology import JITTER_DISTRIBUTIONS, Link
+from testbed.core.topology import Link
 from testbed.orchestrator.emulation.shapers.varying_delay import VaryingDelay
 from testbed.orchestrator.observation.fidelity import Judge
 from topologies import two_regions

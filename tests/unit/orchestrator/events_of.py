@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import InputError
+from testbed.core.link_profile import LinkProfile
 from testbed.core.schedule import Change
-from testbed.core.topology import Link, LinkProfile, Node, Topology, symmetric
+from testbed.core.topology import Link, Node, Topology, symmetric
 from testbed.orchestrator.events.compiler import compile_events, read_events
 
 ACCESS = {"wan": False, "rtt_s": 0.0, "rate_bit_s": 1e9, "source": "assumed: test"}

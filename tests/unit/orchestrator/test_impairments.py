@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from testbed.core.topology import LinkProfile
+from testbed.core.link_profile import LinkProfile
 from testbed.orchestrator.emulation.shapers.impairments import Impairments
 
 PACKETS = 200_000

@@ -11,7 +11,8 @@ import pytest
 
 from testbed.core.delays import Delay, spread_at
 from testbed.core.errors import RunError
-from testbed.core.topology import JITTER_DISTRIBUTIONS, Link, LinkProfile, symmetric
+from testbed.core.link_profile import JITTER_DISTRIBUTIONS, LinkProfile
+from testbed.core.topology import Link, symmetric
 from testbed.orchestrator.emulation import tc
 from testbed.orchestrator.emulation.measured import Measured
 from testbed.orchestrator.emulation.measurement import Prober

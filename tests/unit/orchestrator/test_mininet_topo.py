@@ -11,7 +11,8 @@ import pytest
 from mininet.link import TCIntf
 
 from testbed.core.errors import InputError
-from testbed.core.topology import Link, LinkProfile, Node, Topology, symmetric
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Link, Node, Topology, symmetric
 from testbed.orchestrator import config, mininet_topos
 from testbed.orchestrator.emulation.mininet_topo import (
     CheckedInterface,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.core.topology import JITTER_DISTRIBUTIONS, LinkProfile
+from testbed.core.link_profile import JITTER_DISTRIBUTIONS, LinkProfile
 from testbed.orchestrator.emulation.netlink import attributes
 from testbed.orchestrator.emulation.shapers import netem_options as netem
 from testbed.orchestrator.emulation.shapers.base import FIELDS, _agree, asked_of

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from testbed.core.topology import Link, LinkProfile, Topology
+from testbed.core.link_profile import LinkProfile
+from testbed.core.topology import Link, Topology
 from testbed.orchestrator.emulation import tc, tcp
 from testbed.orchestrator.emulation.network import Network
 from testbed.orchestrator.emulation.port import Port

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.core.topology import LEAST_RATE_BIT_S, MOST_RATE_BIT_S, LinkProfile
+from testbed.core.link_profile import LEAST_RATE_BIT_S, MOST_RATE_BIT_S, LinkProfile
 from testbed.orchestrator.emulation import tc
 
 FRAME_BYTES, SUPER_PACKET_BYTES = 1514, 2**16 + 14

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import RunError
+from testbed.core.link_profile import LinkProfile
 from testbed.core.schedule import Change
-from testbed.core.topology import LinkProfile, Node, Topology, symmetric
+from testbed.core.topology import Node, Topology, symmetric
 from testbed.orchestrator.schedule import Profiles, Schedule
 
 LINK = symmetric("us-eu", "us", "eu", wan=True, rtt_s=0.08, rate_bit_s=100e6, source="assumed: test")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from testbed.core.topology import LinkProfile
+from testbed.core.link_profile import LinkProfile
 from testbed.orchestrator.emulation import tc
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from testbed.core.topology import LEAST_RATE_BIT_S
+from testbed.core.link_profile import LEAST_RATE_BIT_S
 from testbed.orchestrator.events import traces
 from tests.unit.orchestrator.events_of import compiled, faults
 

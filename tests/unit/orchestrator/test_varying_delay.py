@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.core.topology import JITTER_DISTRIBUTIONS, LinkProfile
+from testbed.core.link_profile import JITTER_DISTRIBUTIONS, LinkProfile
 from testbed.orchestrator.emulation.shapers.timing import Timing
 from testbed.orchestrator.emulation.shapers.varying_delay import VaryingDelay
 

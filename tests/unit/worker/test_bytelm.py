@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from testbed.worker.workloads import bytelm
-from testbed.worker.workloads.bytelm import CONTEXT, Bytelm, corpus_faults, corpus_files, library, read_corpus
+from testbed.worker.library_corpus import CONTEXT, corpus_faults, corpus_files, library, read_corpus, sequences
+from testbed.worker.workloads.bytelm import Bytelm
 
 
 @pytest.fixture(autouse=True)
@@ -66,10 +66,10 @@ def test_the_spec_is_told_the_hash_and_samples_stand_for_all_of_the_text() -> No
 
 def test_a_sample_is_followed_by_the_next_one() -> None:
     corpus = read_corpus(library())
-    sequences = bytelm._sequences(corpus.train, torch.tensor([0, 1, Bytelm().samples() - 1]))
-    assert sequences.shape == (3, CONTEXT + 1)
-    assert sequences[0, -1] == sequences[1, 0]
-    assert bytes(sequences[0].tolist()) == bytes(corpus.train[: CONTEXT + 1].tolist())
+    chosen = sequences(corpus.train, torch.tensor([0, 1, Bytelm().samples() - 1]))
+    assert chosen.shape == (3, CONTEXT + 1)
+    assert chosen[0, -1] == chosen[1, 0]
+    assert bytes(chosen[0].tolist()) == bytes(corpus.train[: CONTEXT + 1].tolist())
 
 
 def test_a_global_batch_does_not_depend_on_the_number_of_workers() -> None:

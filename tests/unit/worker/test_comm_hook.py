@@ -19,8 +19,9 @@ from testbed.core.errors import InputError
 from testbed.core.spec import Part
 from testbed.worker import ddp_hook
 from testbed.worker.clock import PhaseClock
-from testbed.worker.comm import Communicator, Pending
+from testbed.worker.comm import Communicator
 from testbed.worker.comm_hook import NO_LINKS, CompressionHook
+from testbed.worker.pending import Pending
 from testbed.worker.reducer import Reducer
 
 ROOT = Path(__file__).resolve().parents[3]

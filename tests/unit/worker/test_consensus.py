@@ -13,9 +13,9 @@ from compressors.base import Compressor, Context, Layout
 from testbed.core import mixing
 from testbed.worker.build import build
 from testbed.worker.clock import PhaseClock
-from testbed.worker.comm import CollectiveError
 from testbed.worker.consensus import Averaging, Choco, Consensus
 from testbed.worker.neighbourhood import Neighbourhood
+from testbed.worker.pending import CollectiveError
 from tests.distributed.harness import part
 from tests.unit.worker.memory_peers import MemoryPeers, on_all
 from tests.unit.worker.test_collectives import Direct, topology

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from testbed.core.low_rank import LowRankPlan
 from testbed.core.stable_ranks import Stack
-from testbed.worker.comm import Communicator, Pending
+from testbed.worker.comm import Communicator
 from testbed.worker.low_rank.factorise import weight_layers
 from testbed.worker.low_rank.timing import stacks
+from testbed.worker.pending import Pending
 from testbed.worker.transforms import cuttlefish
 from testbed.worker.transforms.cuttlefish import Cuttlefish
 from tests.unit.worker.factorable import context, small, trained

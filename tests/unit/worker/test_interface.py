@@ -10,7 +10,8 @@ import pytest
 from testbed.orchestrator.config import resolve
 from testbed.orchestrator.programs import program_of
 from testbed.worker import comm
-from testbed.worker.comm import CollectiveError, Communicator
+from testbed.worker.comm import Communicator
+from testbed.worker.pending import CollectiveError
 
 
 def test_a_worker_names_its_interface_before_it_meets_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

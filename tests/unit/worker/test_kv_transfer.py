@@ -18,7 +18,7 @@ from compressors.none import Uncompressed
 from compressors.payload import PayloadError
 from testbed.core.errors import InputError
 from testbed.core.spec import Part
-from testbed.worker.comm import CollectiveError, Communicator
+from testbed.worker.comm import Communicator
 from testbed.worker.kv import figures, methods, trained
 from testbed.worker.kv.codecs import Floats
 from testbed.worker.kv.line import (
@@ -41,6 +41,7 @@ from testbed.worker.kv.sides import decode
 from testbed.worker.kv.store import Coding, KVStore
 from testbed.worker.kv.texts import Sample
 from testbed.worker.parts import build_parts
+from testbed.worker.pending import CollectiveError
 from testbed.worker.strategies.kv_transfer import KVTransfer
 from testbed.worker.workloads.recall import Recall
 from tests.distributed.harness import CONF, make_spec

@@ -12,9 +12,10 @@ import torch
 
 from testbed.core.errors import InputError
 from testbed.worker import workloads
+from testbed.worker.library_corpus import CONTEXT, library, read_corpus
 from testbed.worker.workload import LABELLED, NumberedWorkload, Workload
 from testbed.worker.workloads.blocks import Blocks
-from testbed.worker.workloads.bytelm import CONTEXT, Bytelm, library, read_corpus
+from testbed.worker.workloads.bytelm import Bytelm
 from testbed.worker.workloads.digits import Digits
 from testbed.worker.workloads.glyphs import Glyphs
 from testbed.worker.workloads.replay import Replay

@@ -20,9 +20,10 @@ from compressors.topk import TopK
 from testbed.core import costs
 from testbed.core.topology import Topology
 from testbed.worker.clock import PhaseClock
-from testbed.worker.comm import Communicator, Pending
+from testbed.worker.comm import Communicator
 from testbed.worker.comm_hook import NO_LINKS
 from testbed.worker.link_meter import EVERY_STEPS, LinkMeter
+from testbed.worker.pending import Pending
 from testbed.worker.reducer import Reducer
 from testbed.worker.stopwatch import Stopwatch
 from topologies import two_regions

@@ -11,7 +11,8 @@ from torch import Tensor
 from compressors.base import Compressor, Context, Exchange, Layout, Rounds, Traits
 from compressors.sz3 import SZ3
 from testbed.worker.clock import PhaseClock
-from testbed.worker.comm import CollectiveError, Communicator, Pending
+from testbed.worker.comm import Communicator
+from testbed.worker.pending import CollectiveError, Pending
 from testbed.worker.reducer import Reducer
 from topologies import lan
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from testbed.core.dilation import emulated
 from testbed.core.errors import RunError
-from testbed.core.topology import LinkProfile
+from testbed.core.link_profile import LinkProfile
 from testbed.orchestrator.emulation.namespaces import Namespace
 
 Report = Callable[[dict[str, Any]], None]

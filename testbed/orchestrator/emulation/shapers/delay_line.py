@@ -32,7 +32,7 @@ import sys
 import time
 from typing import Any
 
-from testbed.core.topology import LinkProfile
+from testbed.core.link_profile import LinkProfile
 from testbed.orchestrator.emulation.namespaces import in_network_namespace
 from testbed.orchestrator.emulation.priority import FIFO_PRIORITY, without_real_time
 from testbed.orchestrator.emulation.shapers.way import Way

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from testbed.core.topology import LinkProfile
+from testbed.core.link_profile import LinkProfile
 from testbed.orchestrator.emulation.shapers.varying_delay import VaryingDelay
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.core.errors import RunError
-from testbed.core.topology import LinkProfile
+from testbed.core.link_profile import LinkProfile
 from testbed.orchestrator.emulation.netlink import RouteSocket, attributes
 from testbed.orchestrator.emulation.requests import Request
 from testbed.orchestrator.emulation.shapers import netem_options

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.core.delays import spread_at
-from testbed.core.topology import GilbertElliott, LinkProfile
+from testbed.core.link_profile import GilbertElliott, LinkProfile
 from testbed.orchestrator.emulation.netlink import attributes
 
 _TCA_KIND, _TCA_OPTIONS = 1, 2

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from testbed.core.errors import RunError
-from testbed.core.topology import LinkProfile
+from testbed.core.link_profile import LinkProfile
 from testbed.orchestrator.emulation.namespaces import Namespace
 from testbed.orchestrator.emulation.shapers.base import Hop, Key, Report, Shaper
 

@@ -12,7 +12,7 @@ import math
 import random
 
 from testbed.core.delays import SPREADS, knot_s
-from testbed.core.topology import LinkProfile
+from testbed.core.link_profile import LinkProfile
 
 
 class VaryingDelay:

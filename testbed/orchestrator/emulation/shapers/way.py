@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from netfilterqueue import COPY_PACKET, NetfilterQueue
 
-from testbed.core.topology import LinkProfile
+from testbed.core.link_profile import LinkProfile
 from testbed.orchestrator.emulation.shapers.base import asked_of
 from testbed.orchestrator.emulation.shapers.impairments import Impairments
 from testbed.orchestrator.emulation.shapers.timing import Timing
