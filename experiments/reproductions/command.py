@@ -12,9 +12,9 @@ from typing import Any
 from experiments.benchmarks.cells import number, table
 from experiments.reproductions import outcome, overview, page
 from experiments.reproductions.making import Making
-from experiments.reproductions.outcome import found_of
 from experiments.reproductions.plan import MOST_S, Plan, all_plans, beyond, plan_line, plan_of
 from experiments.reproductions.runs import Kept
+from experiments.reproductions.sides import found_of
 from experiments.reproductions.system import FOLDER, PAGES, System, Trial, find_systems
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError
 from testbed.core.rundir import write_json

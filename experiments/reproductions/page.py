@@ -9,7 +9,8 @@ from typing import Any
 from experiments.benchmarks.cells import number, table
 from experiments.benchmarks.document import between
 from experiments.benchmarks.intervals import spread
-from experiments.reproductions.outcome import Found, Ratio, holds, last_line, over, ratio, side, sides_of
+from experiments.reproductions.outcome import last_line
+from experiments.reproductions.sides import Found, Ratio, holds, over, ratio, side, sides_of
 from experiments.reproductions.system import KINDS, System
 from testbed.core.errors import InputError
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from experiments.reproductions.command import Places, carry_out
 from experiments.reproductions.making import Making
-from experiments.reproductions.outcome import Found
 from experiments.reproductions.plan import plan_of
 from experiments.reproductions.runs import Kept, ask_all
+from experiments.reproductions.sides import Found
 from experiments.reproductions.system import System, Trial
 from testbed.core.records import empty_summary, summary_faults
 from testbed.core.rundir import RunDir, new_run_id, write_json

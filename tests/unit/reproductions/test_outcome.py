@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from experiments.reproductions import outcome
+from experiments.reproductions import outcome, sides
 from experiments.reproductions.page import cases_table
 from tests.unit.reproductions.made import found, system
 
@@ -33,7 +33,7 @@ def test_the_best_baseline_of_each_case_counts_and_the_largest_case_decides() ->
         *(found("new", 1.0), found("old", 1.2), found("slow", 3.0)),
         *(found("new", 2.0, case="resnet34"), found("old", 2.8, case="resnet34"), found("slow", 2.6, case="resnet34")),
     ]
-    best = outcome.largest(system(), runs, "emulated")
+    best = sides.largest(system(), runs, "emulated")
     assert best is not None and (best.case, best.baseline.arm) == ("resnet34", "slow")
     assert best.value == pytest.approx(1.3)
     assert outcome.result(system(), runs)["emulated"] == pytest.approx(1.3)
@@ -52,7 +52,7 @@ def test_a_case_that_the_claim_is_not_about_is_told_and_decides_nothing() -> Non
 
 def test_what_is_better_when_larger_is_the_other_way_round() -> None:
     runs = [found("new", 3.0), found("old", 2.0), found("slow", 1.0)]
-    (one,) = outcome.ratios(system(higher_is_better=True), runs, "emulated")
+    (one,) = sides.ratios(system(higher_is_better=True), runs, "emulated")
     assert (one.baseline.arm, one.value) == ("old", 1.5)
 
 
@@ -84,12 +84,12 @@ def test_a_simulated_run_decides_nothing_and_is_listed() -> None:
     content = outcome.result(system(), runs)
     assert (content["emulated"], content["verdict"]) == (None, None)
     assert content["runs"] == {"baseline": ["run-resnet18-old"], "candidate": ["run-resnet18-new"]}
-    assert outcome.ratios(system(), [*runs, found("old", 2.0)], "emulated") == []
+    assert sides.ratios(system(), [*runs, found("old", 2.0)], "emulated") == []
 
 
 def test_of_repeats_the_median_counts() -> None:
     runs = [found("new", 1.0), *(found("old", figure) for figure in (1.4, 1.1, 9.0))]
-    (one,) = outcome.ratios(system(), runs, "emulated")
+    (one,) = sides.ratios(system(), runs, "emulated")
     assert one.value == 1.4
 
 
@@ -97,9 +97,9 @@ HELD = system(reference="slow", quality=lambda run: None)
 GOOD = [found("slow", 9.0, quality=quality, seed=seed) for seed, quality in enumerate((86.0, 88.0))]
 
 
-def _new_over_old(*qualities: float, old: float = 86.0) -> outcome.Ratio | None:
+def _new_over_old(*qualities: float, old: float = 86.0) -> sides.Ratio | None:
     new = [found("new", 2.0, quality=quality, seed=seed) for seed, quality in enumerate(qualities)]
-    return outcome.ratio(HELD, [*GOOD, found("old", 4.0, quality=old), *new], "resnet18", "emulated")
+    return sides.ratio(HELD, [*GOOD, found("old", 4.0, quality=old), *new], "resnet18", "emulated")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_claim_whose_quality_no_candidate_holds_is_not_met_and_what_it_gained_
         (found("new", 2.0, quality=80.0, seed=7), "new: no seed that slow has too"),
     ],
 )
-def test_qualities_that_were_not_compared_are_no_lower_ones(new: outcome.Found, why: str) -> None:
+def test_qualities_that_were_not_compared_are_no_lower_ones(new: sides.Found, why: str) -> None:
     """So that nothing is said, but for why."""
     runs = [*GOOD, found("old", 4.0, quality=86.0), new]
     content = outcome.result(HELD, runs)
@@ -179,7 +179,7 @@ def test_an_arm_beside_is_shown_and_decides_nothing() -> None:
     runs = [found("new", 2.0), found("old", 3.0)]
     beside = dataclasses.replace(system(), baselines=("old",), beside=("slow",))
     for figure in (1.0, 9.0):
-        best = outcome.ratio(beside, [*runs, found("slow", figure)], "resnet18", "emulated")
+        best = sides.ratio(beside, [*runs, found("slow", figure)], "resnet18", "emulated")
         assert best is not None and (best.baseline.arm, best.value) == ("old", 1.5)
     content = outcome.result(beside, [*runs, found("slow", 1.0)])
     assert content["runs"] == {"baseline": ["run-resnet18-old"], "candidate": ["run-resnet18-new"]}
@@ -189,7 +189,7 @@ def test_an_arm_beside_is_shown_and_decides_nothing() -> None:
 def test_nothing_is_asked_of_what_simulated_runs_learn() -> None:
     held = system(reference="slow", quality=lambda run: None)
     runs = [found(arm, figure, kind="simulated") for arm, figure in (("new", 1.0), ("old", 9.0), ("slow", 8.0))]
-    best = outcome.ratio(held, runs, "resnet18", "simulated")
+    best = sides.ratio(held, runs, "resnet18", "simulated")
     assert best is not None and best.value == 8.0
 
 

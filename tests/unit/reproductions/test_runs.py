@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from experiments.reproductions import runs as module
-from experiments.reproductions.outcome import found_of
 from experiments.reproductions.runs import Asked, Kept, ask_all, make
+from experiments.reproductions.sides import found_of
 from experiments.reproductions.system import Trial
 from testbed.core.errors import InputError, Interrupted, RunError
 from testbed.core.rundir import RunDir
