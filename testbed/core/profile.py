@@ -158,6 +158,18 @@ class Profile:
             cycle_steps=other.cycle_steps,
         )
 
+    def with_model_of(self, other: Profile) -> Profile:
+        """The same training with its layers, forward and backward as another measurement has them, if they are the same
+        layers; what this machine spends on a step stays as it was found here."""
+        if any(self.mismatches(other)):
+            return self
+        then = self.switched
+        if then is not None and other.switched is not None:
+            then = then.with_model_of(other.switched)
+        return dataclasses.replace(
+            self, layers=other.layers, forward_s=other.forward_s, backward_s=other.backward_s, switched=then
+        )
+
     def mismatches(self, other: Profile) -> Iterator[str]:
         """Why this profile's layers cannot time the training that `other` was taken from."""
         if self.workload != other.workload:

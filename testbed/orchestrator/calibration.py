@@ -3,6 +3,9 @@
 Taken under the machine's lock, alone on an idle core, once: the result is kept in the clone for the same training, code
 and processor. What `longhaul predict` takes while another run has the machine serves its caller and is not kept.
 
+A shared core takes a third longer at one hour than at another. So all compressors of a training go by what its model
+took the first time: they differ by what they are, and not by the hour at which each was measured.
+
 Some machines are slower with all cores busy, or at other hours, than that core was. So what a run at a dilation of
 `auto` has shown to be needed is kept beside, and the next run of the same is slowed more.
 """
@@ -112,9 +115,10 @@ def _measured(spec: RunSpec, tell: Callable[[str], None], give: Callable[[Path],
     Args:
         number: of the measurement; runs go by the first.
     """
-    path = CACHE / f"{_key(spec)}{f'.{number}' if number else ''}.json"
-    known = _kept(path)
-    question = {"spec": spec.to_json(), "cpu": known}
+    ending = f".{number}.json" if number else ".json"
+    path, model_path = CACHE / f"{_key(spec)}{ending}", CACHE / f"{_key(spec, but='compressor')}.model{ending}"
+    known, model = _kept(path), _kept(model_path)
+    question = {"spec": spec.to_json(), "cpu": known, "model": model}
     with held_if_free() if known is None else contextlib.nullcontext(False) as is_held:
         if known is None:
             once = "once for this workload and code" if is_held else "not kept: another run has the machine"
@@ -122,6 +126,8 @@ def _measured(spec: RunSpec, tell: Callable[[str], None], give: Callable[[Path],
         answer = ask_worker("calibrate", question, "calibration", TIME_LIMIT_S)
     if is_held:
         _keep(path, answer["cpu"], give)
+        if model is None:
+            _keep(model_path, answer["cpu"], give)
     return Calibration(*_planned(spec, Profile.from_json(answer["cpu"]), Profile.from_json(answer["device"])))
 
 
@@ -164,16 +170,19 @@ def _goes_by_times(spec: RunSpec) -> bool:
     return spec.strategy.params.get("fusion") == BY_TIMES
 
 
-def _key(spec: RunSpec, *more: str) -> str:
+def _key(spec: RunSpec, *more: str, but: str = "") -> str:
     """Of all that the processor's times depend on; device and dilation are none of it, unless they decide on buckets.
 
     How long the run is decides which steps a compressor is timed in.
+
+    Args:
+        but: what is left out all the same.
     """
     data = spec.to_json()
     keys = ["workload", "strategy", "compressor", "transform", "batch_size", "topology", "steps", "epochs", *more]
     if _goes_by_times(spec):
         keys += ["device", "dilation"]
-    parts = {key: data[key] for key in keys}
+    parts = {key: data[key] for key in keys if key != but}
     machine = [provenance.cpu_model(), metadata.version("torch"), provenance.code_hash()]
     return hashlib.sha256(json.dumps([parts, machine], sort_keys=True).encode()).hexdigest()[:24]
 

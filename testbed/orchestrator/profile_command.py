@@ -50,7 +50,7 @@ def profile(
         answer = ask_worker("profile", {"spec": spec.to_json(), "device": device}, "profile", TIME_LIMIT_S)
         found = Profile.from_json(answer["profile"])
     else:
-        answer = ask_worker("calibrate", {"spec": spec.to_json(), "cpu": None}, "profile", TIME_LIMIT_S)
+        answer = ask_worker("calibrate", {"spec": spec.to_json(), "cpu": None, "model": None}, "profile", TIME_LIMIT_S)
         found = at_flop_rate(Profile.from_json(answer["cpu"]), flop_s)
     data = found.to_json()
     data["provenance"] |= {key: provenance.collect()[key] for key in ("commit", "dirty", "code_hash")}

@@ -14,14 +14,17 @@ from testbed.worker.build import build
 
 
 def calibrate(source: TextIO, sink: TextIO) -> int:
-    """Read {"spec", "cpu"}, the latter a profile or null to have it measured; write {"faults", "cpu", "device"}, both
-    profiles; return the exit status."""
+    """Read {"spec", "cpu", "model"}; write {"faults", "cpu", "device"}, both profiles; return the exit status.
+
+    "cpu" is a profile, or null to have it measured. Then "model" may be one of the same model under another compressor,
+    whose layers, forward and backward are taken.
+    """
     answer: dict[str, Any] = {"faults": [], "cpu": None, "device": None}
     question = json.load(source)
     spec = RunSpec.from_json(question["spec"])
     try:
         device: Device = build("device", spec.device, Device)
-        cpu = _measured(spec) if question["cpu"] is None else Profile.from_json(question["cpu"])
+        cpu = _measured(spec, question["model"]) if question["cpu"] is None else Profile.from_json(question["cpu"])
         answer |= {"cpu": cpu.to_json(), "device": device.whole_profile(cpu).to_json()}
     except InputError as error:
         answer["faults"] = list(error.faults)
@@ -30,8 +33,9 @@ def calibrate(source: TextIO, sink: TextIO) -> int:
     return EXIT_INPUT if answer["faults"] else EXIT_COMPLETED
 
 
-def _measured(spec: RunSpec) -> Profile:
+def _measured(spec: RunSpec, model: dict[str, Any] | None) -> Profile:
     # torch takes seconds to import, and most runs have a measurement from before
     from testbed.worker.step_times import measure
 
-    return measure(spec)
+    found = measure(spec)
+    return found if model is None else found.with_model_of(Profile.from_json(model))

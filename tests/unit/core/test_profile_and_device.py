@@ -54,6 +54,23 @@ def test_buckets_of_one_size_each_take_their_time_and_sizes_without_a_bucket_non
     assert profile(buckets=()).codec_step_s == 0.0
 
 
+def test_a_model_may_be_of_another_measurement_of_the_same_layers() -> None:
+    slower = profile(
+        layers=tuple(dataclasses.replace(one, forward_s=1.5 * one.forward_s) for one in profile().layers),
+        forward_s=0.006,
+        backward_s=0.012,
+        compressor="d {}",
+        cpu_step_s=0.2,
+    )
+    taken = profile().with_model_of(slower)
+    assert (taken.layers, taken.forward_s, taken.backward_s) == (slower.layers, 0.006, 0.012)
+    assert (taken.compressor, taken.codec, taken.cpu_step_s) == ("c {}", profile().codec, 0.0935)
+    switched = profile(switched=profile()).with_model_of(dataclasses.replace(slower, switched=slower))
+    assert switched.switched == taken
+    other = profile(layers=(layer("a", 100, 2.0),))
+    assert profile().with_model_of(other) == profile(), "of other layers nothing is taken"
+
+
 def test_without_a_codec_nothing_takes_time() -> None:
     assert profile(codec=()).codec_s(100, 0) == 0.0
 

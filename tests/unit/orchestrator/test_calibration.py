@@ -82,6 +82,17 @@ def test_another_training_is_measured_anew(questions: list[dict[str, Any]], chan
     assert [question["cpu"] is None for question in questions] == [True, True]
 
 
+def test_compressors_of_a_training_go_by_one_measurement_of_its_model(questions: list[dict[str, Any]]) -> None:
+    for compressor in ("none", "topk", "int8"):
+        calibrated(compose(["topo=wan1g", "workers=8", f"compressor={compressor}"]))
+    first, *later = [question["model"] for question in questions]
+    assert first is None
+    assert [Profile.from_json(model) for model in later] == [PROFILE, PROFILE]
+    questions.clear()
+    calibrated(compose(["topo=wan1g", "workers=8", "strategy=local_sgd"]))
+    assert questions[0]["model"] is None, "another strategy may compute otherwise"
+
+
 def test_another_device_is_not(questions: list[dict[str, Any]]) -> None:
     calibrated(SPEC)
     calibrated(compose(["topo=wan1g", "workers=8", "device=paced"]))
