@@ -38,8 +38,8 @@ class Link:
 LINKS = {
     "host": Link("host_link", 0.002, 0.02, 16, "500 Mbit/s, 160 us", 53),
     "two data centres": Link(
-        *("wan100m", 0.01, 0.02, 1, "100 Mbit/s, 67 ms", 54),
-        {"SparQ": 75, "InfiniGen, at once": 50, "moved once": 25, "moved once, CacheGen": 25},
+        *("wan100m", 0.01, 0.02, 2, "100 Mbit/s, 67 ms", 66),
+        {"SparQ": 95, "InfiniGen, at once": 62, "moved once": 30, "moved once, CacheGen": 30},
     ),
 }
 ARMS: dict[str, tuple[str, dict[str, Any]]] = {
