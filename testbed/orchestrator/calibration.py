@@ -117,7 +117,8 @@ def _measured(spec: RunSpec, tell: Callable[[str], None], give: Callable[[Path],
     """
     ending = f".{number}.json" if number else ".json"
     path, model_path = CACHE / f"{_key(spec)}{ending}", CACHE / f"{_key(spec, but='compressor')}.model{ending}"
-    known, model = _kept(path), _kept(model_path)
+    known = _kept(path)
+    model = _kept(model_path) if known is None else None
     question = {"spec": spec.to_json(), "cpu": known, "model": model}
     with held_if_free() if known is None else contextlib.nullcontext(False) as is_held:
         if known is None:

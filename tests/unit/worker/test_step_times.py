@@ -143,6 +143,18 @@ def test_what_was_measured_before_is_taken_as_it_is(cpu: Profile) -> None:
     assert Profile.from_json(said["device"]).forward_s == pytest.approx(1.0)  # type: ignore[arg-type]
 
 
+def test_a_model_that_was_measured_with_another_compressor_is_taken_and_the_rest_is_measured(cpu: Profile) -> None:
+    model = dataclasses.replace(cpu, forward_s=9.0, backward_s=18.0, optimizer_s=27.0, compressor="another")
+    asked = spec(Part("topk", "compressors.topk.TopK")).to_json()
+    status, said = answer({"spec": asked, "cpu": None, "model": model.to_json()})
+    assert status == EXIT_COMPLETED
+    for name in ("cpu", "device"):
+        found = Profile.from_json(said[name])  # type: ignore[arg-type]
+        assert (found.forward_s, found.backward_s, found.layers) == (9.0, 18.0, cpu.layers)
+        assert 0 < found.optimizer_s < 9 and 0 < found.cpu_step_s < 9, "what it is on this machine now"
+        assert "TopK" in found.compressor and found.codec_step_s > 0
+
+
 def test_a_device_that_cannot_be_had_is_a_fault(cpu: Profile) -> None:
     missing = spec(device=Part("profile", "testbed.core.device.Profiled", {"file": "/no/such.json"}))
     status, said = answer({"spec": missing.to_json(), "cpu": cpu.to_json()})
