@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 import time
 from collections import deque
@@ -40,6 +41,7 @@ CHANGE_INTERVAL_S = 5.0
 """Between two lines on changes of one kind to one link or node: a trace has ten changes a second."""
 END_LIMIT_S = 1.0
 """How long the end of a run waits for a terminal that does not take its output."""
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
 VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "bold red"}
 
 
@@ -54,6 +56,7 @@ class Display:
         self._lines: deque[str] = deque()
         self._said_changes: dict[tuple[Any, ...], float] = {}
         self._unsaid_changes = 0
+        self._said_verdict: tuple[str | None, ...] = ()
         self._wake = threading.Event()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -97,10 +100,12 @@ class Display:
             return  # a row of another form is the recorder's to complain about
 
     def verdict(self, verdict: str | None, reasons: Iterable[str] = ()) -> None:
-        """The verdict so far."""
+        """The verdict so far; a line where it, or what it is about, is another: figures alone change every second."""
         reasons = tuple(str(reason) for reason in reasons)
-        if (verdict, reasons) != (self._progress.verdict, self._progress.reasons) and verdict not in (None, "valid"):
+        said = (verdict, *(NUMBER.sub("", reason) for reason in reasons))
+        if said != self._said_verdict and verdict not in (None, "valid"):
             self._say(f"verdict so far: {verdict}: {'; '.join(reasons)}")
+        self._said_verdict = said
         self._progress.verdict, self._progress.reasons = verdict, reasons
 
     def _change(self, event: dict[str, Any]) -> None:

@@ -80,6 +80,19 @@ def test_no_event_can_break_it(spec: RunSpec, terminal: bool) -> None:
     assert "suspect" in out.getvalue()
 
 
+def test_a_verdict_is_said_again_when_it_is_about_something_else(spec: RunSpec) -> None:
+    out = io.StringIO()
+    with Display(spec, console=Console(file=out, width=200)) as display:
+        display.verdict("suspect", ["messages waited for a core 9.9% of the time"])
+        display.verdict("suspect", ["messages waited for a core 11.2% of the time"])
+        display.verdict("suspect", ["messages waited for a core 11.3% of the time", "steal 3% of a core"])
+        display.verdict("valid")
+        display.verdict("suspect", ["messages waited for a core 10.1% of the time"])
+    said = [line for line in out.getvalue().splitlines() if "verdict so far: " in line]
+    assert [line.count("%") for line in said] == [1, 2, 1]
+    assert ["9.9" in said[0], "11.3" in said[1], "10.1" in said[2]] == [True] * 3
+
+
 def test_plain_lines_without_a_terminal(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(display_module, "PLAIN_INTERVAL_S", 0.0)
     out = io.StringIO()
