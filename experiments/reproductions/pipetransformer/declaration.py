@@ -44,7 +44,8 @@ def overrides(case: str, arm: str, seed: int) -> tuple[str, ...]:
         *("topo=two_regions", f"topo.rate='{CASES[case]}'", f"topo.rtt='{RTT}'", f"workers={WORKERS}"),
         *("workload=tiny_vit", f"batch_size={BATCH}", f"steps={STEPS}", "evaluate_every=1000", f"seed={seed}"),
         *("device=paced", f"device.step_s={STEP_S}", f"dilation={DILATION}", "compressor=none"),
-        *("strategy=pipetransformer", "strategy.pp=2", f"strategy.micro_batch={MICRO_BATCH}", *ARMS[arm]),
+        *("strategy=pipetransformer", "strategy.pp=2", "strategy.placement=inside"),
+        *(f"strategy.micro_batch={MICRO_BATCH}", *ARMS[arm]),
     )
 
 
