@@ -192,7 +192,7 @@ class Load:
 
 
 def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
-    """The smallest dilation, in steps of 0.05 or, from 40 on, some 0.25 %, that suffices.
+    """The smallest dilation, in steps of 0.05 or, from 40 on, up to 0.25 %, that suffices.
 
     Raises:
         InputError: none does that the topology bears; names a device that would.

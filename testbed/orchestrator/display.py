@@ -41,7 +41,8 @@ CHANGE_INTERVAL_S = 5.0
 """Between two lines on changes of one kind to one link or node: a trace has ten changes a second."""
 END_LIMIT_S = 1.0
 """How long the end of a run waits for a terminal that does not take its output."""
-NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_FIGURE = re.compile(r"(?<![\w-])\d+(?:\.\d+)?")
+"""Not those of names: what is said of `local-0` is not what is said of `local-1`."""
 VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "bold red"}
 
 
@@ -102,7 +103,7 @@ class Display:
     def verdict(self, verdict: str | None, reasons: Iterable[str] = ()) -> None:
         """The verdict so far; a line where it, or what it is about, is another: figures alone change every second."""
         reasons = tuple(str(reason) for reason in reasons)
-        said = (verdict, *(NUMBER.sub("", reason) for reason in reasons))
+        said = (verdict, *(_FIGURE.sub("", reason) for reason in reasons))
         if said != self._said_verdict and verdict not in (None, "valid"):
             self._say(f"verdict so far: {verdict}: {'; '.join(reasons)}")
         self._said_verdict = said

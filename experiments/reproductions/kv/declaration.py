@@ -68,7 +68,7 @@ QUICK = {
     "two data centres": ("InfiniGen", "ShadowKV", *BASELINES),
     "host": ("InfiniGen", "ShadowKV", *BASELINES),
 }
-"""What ten minutes allow, with a minute or two for the model, which a new machine trains first."""
+"""What ten minutes allow; where a new machine trains the model first, a second call makes the rest."""
 CANDIDATES = tuple(arm for arm in ARMS if arm not in (*BASELINES, *BESIDE))
 
 
