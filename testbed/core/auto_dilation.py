@@ -37,11 +37,15 @@ BUSY_SHARE = 0.75
 FULL_SHARE = 0.85
 """Likewise with evaluations, which yield to all others; less idle than 10% makes a run suspect."""
 COMPUTE_MARGIN = 1.25
-"""Beside others, with cold caches, a step takes longer than alone: assumed."""
+"""Beside others, or after each sleep, with cold caches, a step takes longer than alone. One worker by itself, slowed
+three times, took 1.3 times the CPU seconds that it took at its own pace."""
 WAKE_UP_S = 3e-4
 """Of a core, to wake one sleeping rank up and have it send: assumed."""
 CROWDED_SHARE = 0.35
 """Of all cores, while collectives are under way: beyond, their messages wait for a core."""
+CONTENDED_SHARE = 0.6
+"""Likewise with the computing that they overlap: beyond, both are late. On a local network of 2.5 Gbit/s two workers
+were late by 24, 11 and 1 to 2% of the time at 1.2, 0.88 and 0.58 of the cores, four by 11 and 1.4% at 0.92 and 0.59."""
 MESSAGE_CPU_S, OWN_MESSAGE_CPU_S = 2e-4, 1e-3
 """Of a core, for one message of gloo's collectives, and of our own, which Python issues: both ends, two bridges, two
 routers and the delay line. Estimated from what whole runs used: one with 64 workers was predicted to keep the cores
@@ -145,8 +149,7 @@ class Load:
     @property
     def needed_s(self) -> float:
         """Wall seconds that computing takes, all workers on all cores."""
-        crowd = self.workers / self.cores
-        return self.compute_cpu_s * (COMPUTE_MARGIN * crowd if crowd > 1 else 1.0)
+        return self.compute_cpu_s * COMPUTE_MARGIN * max(1.0, self.workers / self.cores)
 
     def late_share(self, k: float) -> float:
         """Of a cycle's emulated time, how late its messages are to be expected."""
@@ -177,6 +180,11 @@ class Load:
         least_s = LATE_SHARE * k * self.cycle_s
         return max((one.crowded_share(k, self.cores) for one in kinds if one.cpu_s / self.cores > least_s), default=0.0)
 
+    def contended_share(self, k: float) -> float:
+        """Likewise with the computing meanwhile; 0 where messages take nothing, or wait until computing is over."""
+        crowded, window_s = self.crowded_share(k), max(self.compute_s, self.exchange.lasts_s, 1e-9)
+        return crowded + self.needed_s / (k * window_s) if crowded and self.steps == 1 else 0.0
+
     def restless_share(self, k: float) -> float:
         """Of the time for computing, what computing needs; 0 where workers rest in each step while they communicate."""
         return self.needed_s / (k * max(self.compute_s, 1e-9)) if self.steps > 1 else 0.0
@@ -188,6 +196,7 @@ class Load:
             and self.busy_share(k) <= BUSY_SHARE
             and self.full_share(k) <= FULL_SHARE
             and self.crowded_share(k) <= CROWDED_SHARE
+            and self.contended_share(k) <= CONTENDED_SHARE
         )
 
 

@@ -8,6 +8,7 @@ from testbed.core.auto_dilation import (
     BUSY_SHARE,
     BYTE_CPU_S,
     COMPUTE_MARGIN,
+    CONTENDED_SHARE,
     FULL_SHARE,
     LATE_SHARE,
     MESSAGE_CPU_S,
@@ -46,7 +47,29 @@ def profile(step_s: float, cpu_s: float, size_bytes: int = 1_000_000) -> Profile
 
 
 def test_a_load_that_fits_is_not_slowed_down() -> None:
-    assert choose(spec(two_regions.build(workers=2)), *[profile(0.01, 0.01)] * 2, cores=2) == 1.0
+    asked = spec(two_regions.build(workers=2))
+    assert choose(asked, profile(0.02, 0.01), profile(0.02, 0.01), cores=2) == 1.0
+
+
+def test_with_a_core_for_each_a_step_still_takes_longer_than_alone() -> None:
+    native, asked = profile(1.0, 1.0, size_bytes=4), spec(lan.build(workers=2))
+    assert COMPUTE_MARGIN - 0.05 <= choose(asked, native, native, cores=2) <= 1.5 * COMPUTE_MARGIN
+
+
+@pytest.mark.parametrize(("workers", "late_at"), [(2, 2.0), (4, 3.2)])
+def test_computing_and_the_messages_that_it_overlaps_share_the_cores(workers: int, late_at: float) -> None:
+    """Measured: `digits` on `lan` was 11% late at these, although cores rested; at what is chosen now 1 to 2%."""
+    native, asked = profile(0.0161, 0.0161, size_bytes=4_365_000), spec(lan.build(workers=workers))
+    load = Load.of(asked, native, native, cores=2)
+    assert load.busy_share(late_at) < BUSY_SHARE
+    assert load.contended_share(late_at) > CONTENDED_SHARE
+    assert 1.4 * late_at < choose(asked, native, native, cores=2) < 1.8 * late_at
+
+
+def test_messages_that_last_long_hardly_contend_with_computing() -> None:
+    native, asked = profile(0.02, 0.02), spec(two_regions.build(workers=4))
+    load = Load.of(asked, native, native, cores=2)
+    assert load.crowded_share(1) < load.contended_share(1) < CONTENDED_SHARE
 
 
 def test_the_smallest_k_that_fits_is_found() -> None:
