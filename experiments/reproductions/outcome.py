@@ -21,6 +21,7 @@ Simulated runs stand in the page's table and decide nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -117,9 +118,15 @@ def _remarks(system: System, best: Ratio | None, too_low: Ratio | None, found: S
         ("not made", [one for one in found if one.run_id is None]),
     ):
         if which:
-            more = f" and {len(which) - _MOST_NAMED} more" if len(which) > _MOST_NAMED else ""
-            remarks.append(f"{words}: {', '.join(one.trial.label for one in which[:_MOST_NAMED])}{more}")
+            remarks.append(f"{words}: {_named(Counter(one.trial.label for one in which))}")
     return remarks
+
+
+def _named(labels: Counter[str]) -> str:
+    """The first few, and of how many seeds each, if of several."""
+    named = [f"{label}, {runs} seeds" if runs > 1 else label for label, runs in labels.items()]
+    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    return ("; " if max(labels.values()) > 1 else ", ").join(named[:_MOST_NAMED]) + more
 
 
 def _uncounted(system: System, found: Sequence[Found]) -> tuple[list[str], list[str]]:

@@ -68,6 +68,17 @@ def test_an_invalid_run_counts_for_nothing_and_is_named() -> None:
     assert "suspect: emulated resnet18 (slow)" in content["condition"]
 
 
+def test_runs_that_differ_by_their_seeds_alone_are_named_once() -> None:
+    runs = [
+        found("old", 1.2, "suspect"),
+        found("new", 1.0),
+        found("old", 1.3, "suspect"),
+        found("slow", 3.0, "suspect"),
+    ]
+    condition = outcome.result(system(), runs)["condition"]
+    assert condition.endswith("suspect: emulated resnet18 (old), 2 seeds; emulated resnet18 (slow)")
+
+
 def test_nothing_is_said_before_every_run_that_decides_is_made() -> None:
     """A case that is there already might not be the one with the largest ratio."""
     there = [found("new", 1.0), found("old", 1.04), found("slow", 3.0)]
