@@ -40,8 +40,8 @@ COMPUTE_MARGIN = 1.25
 """Beside others, or after each sleep, with cold caches, a step takes longer than alone. One worker by itself, slowed
 three times, took 1.3 times the CPU seconds that it took at its own pace."""
 LEAST_CROWD = 1.2
-"""Workers to a core, where each has one: routers, delay lines and the collector want a third of a core meanwhile. At 1.25
-times their own pace, all that `COMPUTE_MARGIN` asks, two workers on two cores were late by 7 to 11% of the time."""
+"""Workers to a core, where each has one: routers, delay lines and the collector want a third of a core meanwhile. At
+1.25 times their own pace, all that `COMPUTE_MARGIN` asks, two workers on two cores were 7 to 11% late."""
 WAKE_UP_S = 3e-4
 """Of a core, to wake one sleeping rank up and have it send: assumed."""
 CROWDED_SHARE = 0.35
