@@ -99,7 +99,8 @@ def _error_bit_s(windows: list[tuple[float, float, float]]) -> float:
 class RoundTrips:
     """Of probes, both ways and one: the typical one before training and beside its warm-up, the least in training.
 
-    In training probes queue behind traffic, and that wait is the link's.
+    In training probes queue behind traffic, and that wait is the link's. A link that is full both ways may never be
+    free of it both ways at once, so the least round trip is the sum of the least of each way.
     """
 
     def __init__(self, asked: Asked) -> None:
@@ -116,7 +117,7 @@ class RoundTrips:
             name = event["name"]
             self.heard.add(name)
             if self._asked.is_settled(name, event["t_s"]) and not self._asked.reorders(name):
-                figures = {key: event[key] for key in ("t_s", "rtt_s", "forward_s", "backward_s")}
+                figures = {key: event[key] for key in ("t_s", "forward_s", "backward_s")}
                 self._probes[name, self._asked.delays(name)].append(figures)
 
     def findings(self) -> Iterator[Finding]:
@@ -143,11 +144,11 @@ class RoundTrips:
     def _training_findings(self, name: str, ways: tuple[Delay, Delay], probes: list[Event]) -> Iterator[Finding]:
         link = self._asked.links[name]
         span_s = probes[-1]["t_s"] - probes[0]["t_s"]
-        columns = (None, ways, "rtt_s"), (link.a, ways[:1], "forward_s"), (link.b, ways[1:], "backward_s")
-        for source, chosen, key in columns:
-            found_s = min(probe[key] for probe in probes)
-            low_s, high_s = least_s(chosen, len(probes), span_s)
-            asked_s = sum(way.asked_s for way in chosen)
+        ways_s = [min(probe[key] for probe in probes) for key in ("forward_s", "backward_s")]
+        bounds_s = [least_s([way], len(probes), span_s) for way in ways]
+        for source, chosen in ((None, (0, 1)), (link.a, (0,)), (link.b, (1,))):
+            found_s, asked_s = sum(ways_s[index] for index in chosen), sum(ways[index].asked_s for index in chosen)
+            low_s, high_s = (sum(bounds_s[index][side] for index in chosen) for side in (0, 1))
             error_s = max(low_s - found_s, found_s - high_s)
             yield from _delay_finding(link, source, asked_s, found_s, error_s, "training, least")
 

@@ -156,6 +156,14 @@ def test_the_round_trip_in_training_is_judged_by_its_least_since_probes_queue() 
     assert verdict(*(e for e in GOOD if e["event"] != "rtt"), *queued)[0] == "invalid"
 
 
+def test_a_link_that_is_full_both_ways_need_never_be_free_both_ways_at_once() -> None:
+    events, full = [e for e in GOOD if e["event"] != "rtt"], 0.1335
+    by_turns = [rtt(full, forward_share=share) for share in (0.0335 / full, 1 - 0.0335 / full)]
+    assert verdict(*events, *by_turns * 25)[0] == "valid"
+    found, reasons = verdict(*events, *[rtt(0.1, forward_share=share) for share in (0.36, 0.64)] * 25)
+    assert found == "invalid" and any("asked a round trip of 67 ms, measured 72 ms" in reason for reason in reasons)
+
+
 def test_a_round_trip_that_is_right_with_its_ways_wrong_is_invalid() -> None:
     events = [e for e in GOOD if e["event"] != "rtt"]
     found, reasons = verdict(*events, *[rtt(0.067, forward_share=1.0)] * 50)
