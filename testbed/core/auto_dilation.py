@@ -48,7 +48,7 @@ CROWDED_SHARE = 0.35
 """Of all cores, while collectives are under way: beyond, their messages wait for a core."""
 CONTENDED_SHARE = 0.6
 """Likewise with the computing that they overlap: beyond, both are late. On a local network of 2.5 Gbit/s two workers
-were late by 24, 11 and 1 to 2% of the time at 1.2, 0.88 and 0.58 of the cores, four by 11 and 1.4% at 0.92 and 0.59."""
+were 24, 8 to 11, 1 to 2 and 0.5% late at 1.38, 1, 0.67 and 0.6 of the cores: docs/decisions/0034."""
 MESSAGE_CPU_S, OWN_MESSAGE_CPU_S = 2e-4, 1e-3
 """Of a core, for one message of gloo's collectives, and of our own, which Python issues: both ends, two bridges, two
 routers and the delay line. Estimated from what whole runs used: one with 64 workers was predicted to keep the cores

@@ -60,7 +60,7 @@ def test_with_a_core_for_each_a_step_still_takes_longer_than_alone() -> None:
 
 @pytest.mark.parametrize(("workers", "late_at"), [(2, 2.0), (4, 3.2)])
 def test_computing_and_the_messages_that_it_overlaps_share_the_cores(workers: int, late_at: float) -> None:
-    """Measured: `digits` on `lan` was 11% late at these, although cores rested; at what is chosen now 1 to 2%."""
+    """Measured: `digits` on `lan` was 11% late at these, although cores rested; at what is chosen now 0.5 and 2%."""
     native, asked = profile(0.0161, 0.0161, size_bytes=4_365_000), spec(lan.build(workers=workers))
     load = Load.of(asked, native, native, cores=2)
     assert load.busy_share(late_at) < BUSY_SHARE
