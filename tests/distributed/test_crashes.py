@@ -23,8 +23,9 @@ def test_killed_in_mid_upload_and_back_put_out_for_yesterdays_round_and_the_rest
     crashing = Part("crashing", "tests.distributed.crashing.Crashing", params)
 
     def on_event(event: dict[str, Any], workers: Workers) -> int | None:
-        is_next = event["event"] == "step" and event["rank"] == WAITS and event["step"] == LOCAL_STEPS * (DEATH + 1) + 1
-        return DIES if is_next else None
+        # The round in which it is waited for has begun, and nobody is let in before the next, however soon it comes.
+        is_begun = event["event"] == "step" and event["rank"] == WAITS and event["step"] == LOCAL_STEPS * PAUSE + 1
+        return DIES if is_begun else None
 
     outcome = run(dataclasses.replace(spec, strategy=crashing), tmp_path, on_event=on_event)
 

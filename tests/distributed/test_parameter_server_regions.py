@@ -146,15 +146,15 @@ def test_a_region_goes_on_without_a_client_and_takes_it_in_again(tmp_path: Path)
     crashing = Part("crashing", "tests.distributed.crashing.CrashingInRegion", params)
 
     def on_event(event: dict[str, Any], workers: Workers) -> int | None:
-        is_next = event["event"] == "step" and event["rank"] == waits and event["step"] == LOCAL_STEPS * (DEATH + 1) + 1
-        return dies if is_next else None
+        is_begun = event["event"] == "step" and event["rank"] == waits and event["step"] == LOCAL_STEPS * PAUSE + 1
+        return dies if is_begun else None
 
     outcome = run(dataclasses.replace(spec, strategy=crashing), tmp_path, on_event=on_event)
 
     assert [(note["clients"], note["left"]) for note in outcome.of("round")] == [(2, {})] * ROUNDS
     rounds = outcome.of("region_round", SERVER)
     (back,) = (round_ for round_, note in enumerate(rounds) if note["back"])
-    assert DEATH + 1 < back <= PAUSE + 1, "its server may have begun the round in which the other region waits"
+    assert PAUSE <= back <= PAUSE + 1, "its server may have begun the round in which the other region waits"
     assert [note["clients"] for note in rounds] == [2, *[1] * (back - DEATH), *[2] * (ROUNDS - back)]
     gone = str(dies - 1)
     assert "it closed the connection" in rounds[DEATH]["left"][gone] and not rounds[-1]["left"]

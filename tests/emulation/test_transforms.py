@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.emulation.support import Longhaul, gone_within
 
 WARM_UP, STEPS = 5, 12
+COMPUTED = ("forward", "backward", "optimizer")
 
 
 def test_a_run_whose_model_is_factorised_is_paced_by_both_models(machine_lock: None, tmp_path: Path) -> None:
@@ -27,11 +28,13 @@ def test_a_run_whose_model_is_factorised_is_paced_by_both_models(machine_lock: N
         assert sent == [4 * parameters] * 2
     device = run.read_json(run.provenance)["device_profile"]
     assert sum(layer["parameters"] for layer in device["switched"]["layers"]) == note["parameters"]
-    for event in events:
-        if event["event"] == "step":
-            profile = device if event["step"] <= WARM_UP else device["switched"]
-            computed = event["phase_s"]["forward"] + event["phase_s"]["backward"]
-            assert computed >= 0.9 * (profile["forward_s"] + profile["backward_s"]), event
-            assert event["late_s"] is not None
+    steps = [event for event in events if event["event"] == "step"]
+    assert all(event["late_s"] is not None for event in steps)
+    for rank in (0, 1):
+        own = [event for event in steps if event["rank"] == rank]
+        for profile, part in ((device, own[:WARM_UP]), (device["switched"], own[WARM_UP:])):
+            # What is late is made good by what follows, a step later at most: together they cannot be shorter.
+            computed = sum(event["phase_s"][phase] for event in part for phase in COMPUTED)
+            assert computed >= 0.9 * len(part) * sum(profile[f"{phase}_s"] for phase in COMPUTED), part
     assert [event["step"] for event in events if event["event"] == "evaluation"] == [4, 8, 12]
     assert "What became of the model" in run.report.read_text()
