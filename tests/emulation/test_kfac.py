@@ -44,8 +44,7 @@ def test_a_run_sends_what_its_plan_says_and_takes_the_devices_time(
         assert sent == pytest.approx(expected, rel=0.001)  # traces, a few bytes
     least_s = sum(piece["seconds"] for piece in device["work"] if piece["kind"] == "factor")
     assert least_s == pytest.approx(0.2)
-    for rank in range(WORKERS):
-        own_s = [event["phase_s"]["optimizer"] for event in steps if event["rank"] == rank]
-        assert sum(own_s) >= 0.8 * len(own_s) * least_s, own_s  # what is late is made good by what follows
+    for event in steps:
+        assert event["phase_s"]["optimizer"] >= 0.8 * least_s, event
     owners = {factor["owner"] for factor in plan["factors"]}
     assert owners == set(range(WORKERS)) if strategy == "pad_kfac" else None in owners

@@ -37,7 +37,7 @@ _SECONDS = {
     "QSGD + BF-P0": 170,
     "BF-P0": 165,
     "Fit-Poly": 100,
-    "QSGD + Rice": 75,
+    "QSGD + Rice": 120,
     "Rice": 65,
     "Fit-Poly + Rice": 100,
 }

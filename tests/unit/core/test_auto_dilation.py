@@ -59,15 +59,15 @@ def test_with_a_core_for_each_a_step_still_takes_longer_than_alone() -> None:
     assert choose(asked, native, native, cores=3) == pytest.approx(COMPUTE_MARGIN, rel=0.05)
 
 
-@pytest.mark.parametrize(("workers", "late_at", "late_share"), [(2, 1.75, 0.123), (2, 2.0, 0.079), (4, 3.2, 0.068)])
+@pytest.mark.parametrize(("workers", "late_at", "late_share"), [(2, 1.75, 0.166), (2, 2.0, 0.111), (4, 3.2, 0.108)])
 def test_computing_and_the_messages_that_it_overlaps_share_the_cores(
     workers: int, late_at: float, late_share: float
 ) -> None:
-    """Measured: `digits` on `lan` was so late at these, although cores rested; at what is chosen now 0.4 to 0.8%."""
+    """Measured: `digits` on `lan` was so late at these, although cores rested; near what is chosen now 0.5 to 1.9%."""
     native, asked = profile(0.0161, 0.0161, size_bytes=4_365_000), spec(lan.build(workers=workers))
     load = Load.of(asked, native, native, cores=2)
     assert load.busy_share(late_at) < BUSY_SHARE
-    assert 0.9 * late_share < load.late_share(late_at) < 2 * late_share
+    assert 0.9 * late_share < load.late_share(late_at) < 1.6 * late_share
     assert 1.4 * late_at < choose(asked, native, native, cores=2) < 1.8 * late_at
 
 
