@@ -80,7 +80,7 @@ fuzz: setup ## Throw damaged payloads at every decoder for FUZZ_S=60 seconds; wh
 .PHONY: bench
 bench: setup ## The project's benchmarks: tables, docs/benchmarks.md, JSON beside; BENCH="--quick" or "--only set_up"
 	@trap 'scripts/own.sh experiments/benchmarks/results README.md docs' EXIT; \
-	$(AS_ROOT) $(BIN)/python -B experiments/benchmarks/run.py $(BENCH)
+	$(AS_ROOT) $(BIN)/python -B -m experiments.benchmarks $(BENCH)
 
 .PHONY: reproduce
 reproduce: setup ## Papers' systems against their baselines: all, or SYSTEM=dear in ten minutes at most; [AGAIN=1 SEEDS=1 FULL=1], the latter two without limit

@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Rounds, Route, Traits, choose_route
-from compressors.feedback import with_feedback
-from compressors.parts.memory import of_each
-from testbed.core.parameter_faults import inner_feedback, number, shown
+from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route, Traits, choose_route
+from compressors.base.feedback import with_feedback
+from compressors.base.memory import of_each
+from testbed.core.parameters import inner_feedback, number, shown
 
 _KEYS = ("compressor", "codec_s_element")
 
@@ -118,7 +118,7 @@ class Adaptive(Compressor):
 
 
 def _messages(traits: Traits, route: Route, world_size: int) -> int:
-    """After one another, in a reduction by the algorithms of `core.costs`."""
+    """After one another, in a reduction by the algorithms of `core.costs.alpha_beta`."""
     after = world_size - 1
     asks = 1 if traits.fixed_size else 2  # for sizes first
     if route is Route.REDUCE_SUM:

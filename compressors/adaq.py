@@ -5,11 +5,11 @@ import math
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.payload import PayloadError, from_bytes, require_bytes, to_bytes
 from compressors.parts.selection import at_least
 from compressors.parts.sparse import kept_of, require_ascending, require_indices, scatter
-from compressors.payload import PayloadError, from_bytes, require_bytes, to_bytes
-from testbed.core.parameter_faults import share
+from testbed.core.parameters import share
 
 _SAMPLES = 1 << 16
 """Entries from which thresholds are found."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Context, Traits
+from compressors.base.compressor import Context, Traits
 from compressors.parts.halves import Halves
 
 

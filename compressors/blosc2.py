@@ -5,11 +5,11 @@ import math
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.payload import put
 from compressors.parts import codec_process
 from compressors.parts.frame import HEADER_BYTES, ZERO, pack, pack_smaller
-from compressors.payload import put
-from testbed.core.parameter_faults import choice, whole
+from testbed.core.parameters import choice, whole
 
 _PLANNED = 0.87
 """Bytes after / before, for zstd and the byte shuffle on values of heavy tails, measured."""

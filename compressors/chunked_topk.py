@@ -3,13 +3,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Context, Layout, Traits
-from compressors.parts.chunks import chunks
+from compressors.base.chunks import chunks
+from compressors.base.compressor import Context, Layout, Traits
+from compressors.base.payload import PayloadError, from_bytes, require_size, to_bytes
 from compressors.parts.packing import Packer, packed_bytes
 from compressors.parts.selection import first_largest, magnitudes
 from compressors.parts.sparse import Sparsifier, kept_of, require_ascending, require_indices, scatter
-from compressors.payload import PayloadError, from_bytes, require_size, to_bytes
-from testbed.core.parameter_faults import share, whole
+from testbed.core.parameters import share, whole
 
 _LARGEST_CHUNK = 1 << 16
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.payload import PayloadError, from_bytes, require_finite, require_size, to_bytes
 from compressors.parts.packing import Packer, packed_bytes
 from compressors.parts.sampling import sample
 from compressors.parts.selection import largest
 from compressors.parts.sparse import kept_of, scatter
-from compressors.payload import PayloadError, from_bytes, require_finite, require_size, to_bytes
-from testbed.core.parameter_faults import share
+from testbed.core.parameters import share
 
 _LEVELS = 8
 """Of magnitude, in three bits beside a sign."""

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
-from compressors.parts.chunks import CHUNK, chunks
+from compressors.base.chunks import CHUNK, chunks
+from compressors.base.compressor import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.payload import require_finite
 from compressors.parts.selection import largest
 from compressors.parts.sparse import kept_of
-from compressors.payload import require_finite
-from testbed.core.parameter_faults import choice, number, share
+from testbed.core.parameters import choice, number, share
 
 _MOST_HASHED = 512
 """Stretches of 256 KiB: 128 MiB at most."""

@@ -8,17 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout
+from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.payload import PayloadError
+from compressors.base.streams import Stream
+from compressors.base.wrapper import Around
 from compressors.parts import frame
 from compressors.parts.deepreduce_bloom import POLICIES, Bloom
 from compressors.parts.deepreduce_fits import FitDExp, FitPoly
 from compressors.parts.deepreduce_index import Bitmap, EliasFano, Huffman, IndexCodec, Raw, Rice
 from compressors.parts.deepreduce_values import QSGD, Deflate, RawValues, ValueCodec
 from compressors.parts.sparse import Sparsifier, require_indices, scatter
-from compressors.parts.streams import Stream
-from compressors.parts.wrapper import Around
-from compressors.payload import PayloadError
-from testbed.core.parameter_faults import MOST_BLOCK, choice, inner_feedback, number, whole
+from testbed.core.parameters import MOST_BLOCK, choice, inner_feedback, number, whole
 
 INDEX_CODECS = ("raw", "bitmap", "rice", "elias_fano", "huffman", "bloom")
 VALUE_CODECS = ("raw", "deflate", "qsgd", "fit_poly", "fit_dexp")

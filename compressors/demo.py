@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Rounds, Route, Traits
-from compressors.parts.chunks import chunks
-from compressors.parts.memory import Memory, mean_of, moved, of_each
+from compressors.base.chunks import chunks
+from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route, Traits
+from compressors.base.memory import Memory, mean_of, moved, of_each
+from compressors.base.payload import PayloadError, from_bytes, put, require_size, to_bytes
+from compressors.base.routes import ROUTES, route_sent_bytes
 from compressors.parts.optimizers import plain_sgd
-from compressors.parts.routes import ROUTES, route_sent_bytes
-from compressors.payload import PayloadError, from_bytes, put, require_size, to_bytes
-from testbed.core import parameter_faults as faults
+from testbed.core import parameters as faults
 
 _MAX_CHUNK = 256
 """Positions in a chunk are one byte."""

@@ -5,7 +5,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from compressors.base import Traits
+from compressors.base.compressor import Traits
 from compressors.parts.blockwise import Blockwise, contraction_of, look_up
 
 _SHIFT = 13

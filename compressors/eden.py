@@ -8,12 +8,12 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.payload import from_bytes, put, require_size, to_bytes
 from compressors.parts.hadamard import Rotation, block_fault
 from compressors.parts.packing import Packer, packed_bytes
 from compressors.parts.stochastic import norms, sums
-from compressors.payload import from_bytes, put, require_size, to_bytes
-from testbed.core.parameter_faults import choice
+from testbed.core.parameters import choice
 
 _CELLS = 4096
 """Of a table that tells the nearest centroid, so that no value is compared with each."""

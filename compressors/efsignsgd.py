@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, Layout, Traits
 from compressors.parts.block_signs import BlockSigns, block_size_fault
 
 

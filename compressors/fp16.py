@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from compressors.base import Context, Traits
-from compressors.parts.chunks import chunks
+from compressors.base.chunks import chunks
+from compressors.base.compressor import Context, Traits
 from compressors.parts.halves import Halves
 
 _MAX = 65504.0

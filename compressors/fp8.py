@@ -3,9 +3,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Traits
+from compressors.base.compressor import Traits
 from compressors.parts.blockwise import Blockwise, contraction_of, look_up
-from testbed.core.parameter_faults import choice
+from testbed.core.parameters import choice
 
 _FORMATS = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 

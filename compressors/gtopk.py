@@ -3,11 +3,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.compressor import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.payload import PayloadError, from_bytes, require_size, to_bytes
 from compressors.parts.selection import first_largest, largest
 from compressors.parts.sparse import kept_of, require_ascending, require_indices, scatter
-from compressors.payload import PayloadError, from_bytes, require_size, to_bytes
-from testbed.core.parameter_faults import share
+from testbed.core.parameters import share
 
 
 class GlobalTopK(Compressor):

@@ -5,11 +5,11 @@ import math
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Traits
-from compressors.parts.chunks import chunks, root_mean_square
+from compressors.base.chunks import chunks, root_mean_square
+from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.payload import PayloadError, from_bytes, put, require_bytes, to_bytes
 from compressors.parts.packing import Packer, packed_bytes
-from compressors.payload import PayloadError, from_bytes, put, require_bytes, to_bytes
-from testbed.core.parameter_faults import number
+from testbed.core.parameters import number
 
 _EXPECTED_BITS = 10
 """Of a value, for choosing the route: a tag and 8 bits."""

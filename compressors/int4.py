@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Traits
+from compressors.base.compressor import Traits
 from compressors.parts.blockwise import Blockwise, contraction_of
 
 

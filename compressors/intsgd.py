@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
-from compressors.parts.chunks import chunks
-from compressors.payload import NonFiniteError
-from testbed.core.parameter_faults import choice, fraction
+from compressors.base.chunks import chunks
+from compressors.base.compressor import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.payload import NonFiniteError
+from testbed.core.parameters import choice, fraction
 
 _LARGEST = {"int8": 2**7 - 1, "int32": 2**31 - 1}
 """What a sum may come to."""

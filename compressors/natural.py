@@ -3,10 +3,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Traits
-from compressors.parts.chunks import CHUNK, chunks
+from compressors.base.chunks import CHUNK, chunks
+from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.payload import put, require_size
 from compressors.parts.packing import SignBits, packed_bytes
-from compressors.payload import put, require_size
 
 _MAGNITUDE = 0x7FFFFFFF
 _INFINITY = 0x7F800000

@@ -6,7 +6,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from compressors.base import Traits
+from compressors.base.compressor import Traits
 from compressors.parts.blockwise import Blockwise, contraction_of, look_up
 
 _CELLS = 1 << 11

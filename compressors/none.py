@@ -3,8 +3,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Traits
-from compressors.payload import from_bytes, put, require_size, to_bytes
+from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.payload import from_bytes, put, require_size, to_bytes
 
 
 class Uncompressed(Compressor):

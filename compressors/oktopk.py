@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
-from compressors.parts.routes import SIZE_BYTES
+from compressors.base.compressor import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.payload import PayloadError, from_bytes, require_bytes, require_finite, to_bytes
+from compressors.base.routes import SIZE_BYTES
 from compressors.parts.selection import at_least, first_largest, largest
 from compressors.parts.sparse import kept_of, require_ascending, require_indices
-from compressors.payload import PayloadError, from_bytes, require_bytes, require_finite, to_bytes
-from testbed.core.parameter_faults import share, whole
+from testbed.core.parameters import share, whole
 
 _SLACK = 2.0
 """A threshold that keeps so many times more or fewer entries than it should is found anew."""

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from compressors.base import Context, Exchange, Layout, Rounds, Route
+from compressors.base.compressor import Context, Exchange, Layout, Rounds, Route
 from compressors.parts.adam import CompressedAdam, dense_copy, dense_sent_bytes
-from testbed.core.parameter_faults import whole
+from testbed.core.parameters import whole
 
 
 class OneBitAdam(CompressedAdam):

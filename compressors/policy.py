@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Rounds, Route, Traits, choose_route
-from compressors.feedback import ErrorFeedback, with_feedback
-from compressors.parts.memory import of_each
+from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route, Traits, choose_route
+from compressors.base.feedback import ErrorFeedback, with_feedback
+from compressors.base.memory import of_each
 from compressors.parts.merging import in_lockstep
-from testbed.core.parameter_faults import shown, whole
+from testbed.core.parameters import shown, whole
 
 _LIMITS = ("min_numel", "max_numel", "min_dims", "max_dims")
 _KEYS = ("names", *_LIMITS, "compressor")

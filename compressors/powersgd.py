@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.compressor import Context, Exchange, Layout, Rounds, Route, Traits
 from compressors.parts.low_rank import LowRank, flat, orthonormalise, unflat
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from compressors.base import Traits
+from compressors.base.compressor import Traits
 from compressors.parts.stochastic import RandomLevels, norms
 
 

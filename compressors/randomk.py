@@ -3,12 +3,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Context, Layout, Traits
-from compressors.parts.chunks import chunks
+from compressors.base.chunks import chunks
+from compressors.base.compressor import Context, Layout, Traits
+from compressors.base.payload import from_bytes, require_size, to_bytes
 from compressors.parts.sampling import sample
 from compressors.parts.sparse import Sparsifier, kept_of, require_indices, scatter
-from compressors.payload import from_bytes, require_size, to_bytes
-from testbed.core.parameter_faults import flag, share
+from testbed.core.parameters import flag, share
 
 
 class RandomK(Sparsifier):

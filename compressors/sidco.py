@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Context, Traits
+from compressors.base.compressor import Context, Traits
 from compressors.parts.selection import at_least_one, sample_magnitudes
 from compressors.parts.sparse import Sparsifier, kept_of
-from testbed.core.parameter_faults import choice, share, whole
+from testbed.core.parameters import choice, share, whole
 
 DISTRIBUTIONS = ("exponential", "gamma", "pareto")
 _FIRST = 0.25

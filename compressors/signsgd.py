@@ -3,10 +3,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Context, Traits
+from compressors.base.compressor import Context, Traits
 from compressors.parts.optimizers import plain_sgd
 from compressors.parts.votes import MajorityVote, decode_votes, encode_votes
-from testbed.core import parameter_faults as faults
+from testbed.core import parameters as faults
 
 
 class SignSGD(MajorityVote):

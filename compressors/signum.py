@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Context, Layout, Traits
-from compressors.parts.memory import Memory, mean_of, moved
+from compressors.base.compressor import Context, Layout, Traits
+from compressors.base.memory import Memory, mean_of, moved
 from compressors.parts.optimizers import plain_sgd
 from compressors.parts.votes import MajorityVote
-from testbed.core import parameter_faults as faults
+from testbed.core import parameters as faults
 
 
 class Signum(MajorityVote):

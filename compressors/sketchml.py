@@ -3,11 +3,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Traits
-from compressors.parts.chunks import chunks
+from compressors.base.chunks import chunks
+from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import Packer, packed_bytes
-from compressors.payload import from_bytes, put, require_size
-from testbed.core.parameter_faults import choice
+from testbed.core.parameters import choice
 
 _BUCKETS = (2, 4, 16, 64, 128, 256)
 _SAMPLES = 1 << 14

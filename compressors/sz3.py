@@ -4,11 +4,11 @@ import math
 
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.payload import put
 from compressors.parts import codec_process
 from compressors.parts.frame import HEADER_BYTES, ZERO, finite_root_mean_square, pack, pack_smaller
-from compressors.payload import put
-from testbed.core.parameter_faults import choice, number
+from testbed.core.parameters import choice, number
 
 _LIGHTER = 2 / 3
 """Bits of gradients / bits of Laplacian values: their tails are heavier. Measured 0.48 to 0.75 on `digits`."""

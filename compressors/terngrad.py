@@ -3,9 +3,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Traits
+from compressors.base.compressor import Traits
 from compressors.parts.stochastic import RandomLevels, sums
-from testbed.core.parameter_faults import number
+from testbed.core.parameters import number
 
 
 class TernGrad(RandomLevels):

@@ -6,10 +6,10 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Exchange, Feedback, Layout, Rounds, Route, Traits
+from compressors.base.compressor import Compressor, Context, Exchange, Feedback, Layout, Rounds, Route, Traits
 from compressors.parts.hadamard import Group, Rotation, block_fault
 from compressors.parts.stochastic import norms
-from testbed.core.parameter_faults import choice, number, whole
+from testbed.core.parameters import choice, number, whole
 
 _LARGEST = {"uint8": 2**8 - 1, "int32": 2**31 - 1}
 """What a sum may come to."""

@@ -4,11 +4,11 @@ import math
 
 from torch import Tensor
 
-from compressors.base import Context, Traits
-from compressors.parts.chunks import root_mean_square
+from compressors.base.chunks import root_mean_square
+from compressors.base.compressor import Context, Traits
 from compressors.parts.selection import at_least, at_least_one
 from compressors.parts.sparse import Sparsifier
-from testbed.core.parameter_faults import flag, number
+from testbed.core.parameters import flag, number
 
 _PLANNED = 0.01
 """Share of a bucket that is planned for where a threshold alone does not tell."""

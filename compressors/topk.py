@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from compressors.base import Context, Traits
+from compressors.base.compressor import Context, Traits
 from compressors.parts.selection import largest
 from compressors.parts.sparse import Sparsifier, kept_of
-from testbed.core.parameter_faults import share
+from testbed.core.parameters import share
 
 
 class TopK(Sparsifier):

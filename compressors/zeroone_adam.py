@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from compressors.base import Context, Exchange, Layout, Rounds, Route
+from compressors.base.compressor import Context, Exchange, Layout, Rounds, Route
+from compressors.base.memory import Memory
 from compressors.parts.adam import CompressedAdam, dense_copy, dense_sent_bytes
-from compressors.parts.memory import Memory
-from testbed.core.parameter_faults import power_of_two, whole
+from testbed.core.parameters import power_of_two, whole
 
 
 class ZeroOneAdam(CompressedAdam):

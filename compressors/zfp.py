@@ -5,11 +5,11 @@ import math
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.payload import PayloadError, from_bytes, put
 from compressors.parts import codec_process
 from compressors.parts.frame import CODED, HEADER_BYTES, RAW, ZERO, finite_root_mean_square, pack, pack_smaller, unpack
-from compressors.payload import PayloadError, from_bytes, put
-from testbed.core.parameter_faults import choice, number, whole
+from testbed.core.parameters import choice, number, whole
 
 _BLOCK = 4
 """Values that share an exponent, in one dimension."""

@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Any
 
 from dashboards.interpolate import Target, panels, targets, used_variables
-from testbed.core.metrics import METRICS
+from testbed.core.record.metrics import METRICS
 
 Json = Mapping[str, Any]
 Rule = Callable[[Json], Iterator[str]]

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from compressors.base import Compressor, Context, Layout  # noqa: E402
+from compressors.base.compressor import Compressor, Context, Layout  # noqa: E402
 from compressors.int8 import Int8  # noqa: E402
 from compressors.sz3 import SZ3  # noqa: E402
 from compressors.topk import TopK  # noqa: E402

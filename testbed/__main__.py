@@ -2,7 +2,7 @@
 
 import sys
 
-from testbed.orchestrator.cli import main
+from testbed.orchestrator.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

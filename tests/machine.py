@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from testbed.core.rundir import RUNTIME_ROOT
+from testbed.core.record.run_directory import RUNTIME_ROOT
 
 LIMIT_S = 600.0
 ENDS_WITH_TESTS = ("setpriv", "--pdeathsig", "KILL")

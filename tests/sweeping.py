@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.core.rundir import RUN_ID, RunDir
-from testbed.orchestrator.clone import CLONE, environment
+from testbed.core.record.run_directory import RUN_ID, RunDir
+from testbed.orchestrator.machine.clone import CLONE, environment
 from tests.machine import ENDS_WITH_TESTS
 
 LONGHAUL_SWEEP = ("testbed", "sweep")

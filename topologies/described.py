@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from testbed.core.errors import InputError
-from testbed.core.link_profile import LEAST_RATE_BIT_S, LinkProfile
-from testbed.core.topology import Link, Topology, symmetric
+from testbed.core.spec.link_profile import LEAST_RATE_BIT_S, LinkProfile
+from testbed.core.spec.topology import Link, Topology, symmetric
 from topologies.parameters import Impairments, Parameters
 from topologies.parts import LAN_RATE, access_links, nodes_in
 

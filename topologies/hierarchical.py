@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from testbed.core.topology import Topology
+from testbed.core.spec.topology import Topology
 from topologies.parameters import Impairments, Parameters
 from topologies.parts import ASSUMED, LAN_RATE, alike, assemble, every_pair
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.core.topology import Topology
+from testbed.core.spec.topology import Topology
 from topologies.parameters import Parameters
 from topologies.parts import LAN_RATE, assemble
 

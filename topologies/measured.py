@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any, Unpack
 
-from testbed.core.topology import Link, Topology, symmetric
+from testbed.core.spec.topology import Link, Topology, symmetric
 from testbed.core.units import format_rate
 from topologies.matrices import MATRICES, Matrix
 from topologies.parameters import Impairments, Parameters, with_impairments

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypedDict
 
 from testbed.core.errors import InputError
-from testbed.core.link_profile import LEAST_RATE_BIT_S
-from testbed.core.placement import workers_per_region
-from testbed.core.topology import symmetric
+from testbed.core.spec.link_profile import LEAST_RATE_BIT_S
+from testbed.core.spec.topology import symmetric, workers_per_region
 from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_size_bytes, parse_time_s
 
 PACKET_BYTES = 1514

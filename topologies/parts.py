@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import Any
 
-from testbed.core.topology import Link, Node, Topology, symmetric
+from testbed.core.spec.topology import Link, Node, Topology, symmetric
 from testbed.core.units import format_rate
 from topologies.parameters import Parameters
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from testbed.core.topology import Topology
+from testbed.core.spec.topology import Topology
 from topologies.matrices import DTFM
 from topologies.parameters import Impairments, Parameters
 from topologies.parts import LAN_RATE, alike, assemble

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Traits
+from compressors.base.chunks import chunks
+from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.memory import Memory, mean_of, moved, of_each
 from compressors.parts.block_signs import block_size_fault
-from compressors.parts.chunks import chunks
-from compressors.parts.memory import Memory, mean_of, moved, of_each
 from compressors.parts.optimizers import plain_sgd
 from compressors.parts.sign_mean import SignMean, merged, moved_mean
-from testbed.core import parameter_faults as checks
+from testbed.core import parameters as checks
 
 
 class CompressedAdam(Compressor):

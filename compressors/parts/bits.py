@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compressors.payload import PayloadError
+from compressors.base.payload import PayloadError
 
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]

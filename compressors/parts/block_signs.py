@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from compressors.parts.chunks import CHUNK, chunks
+from compressors.base.chunks import CHUNK, chunks
+from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import SignBits, packed_bytes
-from compressors.payload import from_bytes, put, require_size
-from testbed.core.parameter_faults import MOST_BLOCK, whole
+from testbed.core.parameters import MOST_BLOCK, whole
 
 
 class BlockSigns:

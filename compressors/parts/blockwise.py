@@ -11,11 +11,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout
-from compressors.parts.chunks import CHUNK, chunks
+from compressors.base.chunks import CHUNK, chunks
+from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import Packer, packed_bytes
-from compressors.payload import from_bytes, put, require_size
-from testbed.core.parameter_faults import MOST_BLOCK, whole
+from testbed.core.parameters import MOST_BLOCK, whole
 
 _LARGEST = torch.finfo(torch.float32).max
 _SMALLEST = torch.finfo(torch.float32).tiny

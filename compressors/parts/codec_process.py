@@ -31,8 +31,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from compressors.base.payload import PayloadError, from_bytes, to_bytes
 from compressors.parts.frame import RAW, ZERO, unpack
-from compressors.payload import PayloadError, from_bytes, to_bytes
 
 _SCRIPT = Path(__file__).with_name("codec_child.py")
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

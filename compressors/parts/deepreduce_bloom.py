@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from compressors.base.payload import PayloadError
+from compressors.base.streams import Stream
 from compressors.parts.bits import Bytes, Integers
 from compressors.parts.deepreduce_index import IndexCodec
-from compressors.parts.streams import Stream
-from compressors.payload import PayloadError
 
 POLICIES = ("p0", "p1", "p2")
 _CHUNK = 1 << 18
@@ -138,7 +138,7 @@ def _places(indices: Integers, j: int, size: int, stream: Stream) -> Integers:
 
 
 def _mixed(word: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
-    """The mixing function of compressors/parts/streams.py, keyed before."""
+    """The mixing function of compressors/base/streams.py, keyed before."""
     x = word * np.uint64(0x9E3779B1) + np.uint64(key & 0xFFFFFFFF) & _WORD
     x = (x ^ x >> np.uint64(16)) * np.uint64(0x21F0AAAD) & _WORD
     x = (x ^ x >> np.uint64(15)) * np.uint64(0xD35A2D97) & _WORD

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
+from compressors.base.payload import NonFiniteError
+from compressors.base.streams import Stream
 from compressors.parts.bits import BitReader, BitWriter, Bytes, Integers
 from compressors.parts.deepreduce_values import ValueCodec, Values, as_bytes, floats
-from compressors.parts.streams import Stream
-from compressors.payload import NonFiniteError
 
 DEGREE = 5
 _COEFFICIENTS = DEGREE + 1

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from compressors.base.payload import PayloadError
+from compressors.base.streams import Stream
 from compressors.parts.bits import BitReader, BitWriter, Bytes, Integers
-from compressors.parts.streams import Stream
-from compressors.payload import PayloadError
 
 
 class IndexCodec(ABC):

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from compressors.base.payload import PayloadError
+from compressors.base.streams import Stream
 from compressors.parts.bits import Bytes
-from compressors.parts.streams import Stream
-from compressors.payload import PayloadError
 
 Values = NDArray[np.float32]
 

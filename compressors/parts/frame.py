@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.parts.chunks import root_mean_square
-from compressors.payload import NonFiniteError, PayloadError, require_bytes, to_bytes
+from compressors.base.chunks import root_mean_square
+from compressors.base.payload import NonFiniteError, PayloadError, require_bytes, to_bytes
 
 ZERO, RAW, CODED = 0, 1, 2
 """What a body is: nothing, for a tensor of zeros; the bytes as they would be uncoded; a stream of the codec."""

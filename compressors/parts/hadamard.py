@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from compressors.parts.chunks import CHUNK
-from compressors.parts.streams import Stream
-from testbed.core.parameter_faults import power_of_two
+from compressors.base.chunks import CHUNK
+from compressors.base.streams import Stream
+from testbed.core.parameters import power_of_two
 
 _Stage = tuple[Tensor, Tensor, Tensor, Tensor]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout
-from compressors.parts.chunks import chunks
-from compressors.payload import from_bytes, put, require_size
+from compressors.base.chunks import chunks
+from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.payload import from_bytes, put, require_size
 
 
 class Halves(Compressor):

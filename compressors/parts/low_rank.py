@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout
-from testbed.core.parameter_faults import whole
+from compressors.base.compressor import Compressor, Context, Layout
+from testbed.core.parameters import whole
 
 TINY = 1e-30
 """A factor's row shorter than this is taken for zero."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from compressors.base import Exchange, Rounds
-from compressors.payload import PayloadError
+from compressors.base.compressor import Exchange, Rounds
+from compressors.base.payload import PayloadError
 
 
 @dataclass

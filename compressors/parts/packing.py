@@ -7,7 +7,7 @@ import functools
 import torch
 from torch import Tensor
 
-from compressors.parts.chunks import CHUNK
+from compressors.base.chunks import CHUNK
 
 WIDTHS = (1, 2, 4, 8)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.parts.streams import Stream
+from compressors.base.streams import Stream
 
 
 def strata(numel: int, count: int, device: torch.device | str = "cpu") -> Tensor:

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from compressors.base import Context
-from compressors.parts.chunks import CHUNK, chunks
+from compressors.base.chunks import CHUNK, chunks
+from compressors.base.compressor import Context
 
 SAMPLES = 1 << 16
 """Entries from which `largest` guesses its threshold: 1 % of a bucket is then found within 4 % nearly always."""

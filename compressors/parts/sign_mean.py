@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from compressors.base import Context, Exchange, Layout, Rounds, part_layouts
+from compressors.base.compressor import Context, Exchange, Layout, Rounds, part_layouts
+from compressors.base.memory import Memory, mean_of, moved
 from compressors.parts.block_signs import BlockSigns
-from compressors.parts.memory import Memory, mean_of, moved
 
 
 class SignMean:

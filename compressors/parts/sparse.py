@@ -8,8 +8,8 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout
-from compressors.payload import PayloadError, from_bytes, require_bytes, require_size, to_bytes
+from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.payload import PayloadError, from_bytes, require_bytes, require_size, to_bytes
 
 MAX_NUMEL = 2**31 - 1
 """Entries of a bucket: indices are int32."""

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout
-from compressors.parts.chunks import chunks
+from compressors.base.chunks import chunks
+from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import WIDTHS, Packer, packed_bytes
-from compressors.payload import from_bytes, put, require_size
-from testbed.core.parameter_faults import MOST_BLOCK, whole
+from testbed.core.parameters import MOST_BLOCK, whole
 
 _SMALLEST = 1e-36
 """A scale below this is sent as zero: its reciprocal, times levels, would not be finite."""

@@ -9,10 +9,10 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Exchange, Layout, Rounds, Route, part_layouts
-from compressors.parts.chunks import CHUNK, chunks
+from compressors.base.chunks import CHUNK, chunks
+from compressors.base.compressor import Compressor, Context, Exchange, Layout, Rounds, Route, part_layouts
+from compressors.base.payload import NonFiniteError, PayloadError, put, require_size
 from compressors.parts.packing import SignBits, packed_bytes
-from compressors.payload import NonFiniteError, PayloadError, put, require_size
 
 _SMALLEST = 2.0**-149
 """Of the numbers above zero."""

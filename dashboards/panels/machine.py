@@ -19,7 +19,7 @@ from dashboards.vocabulary.queries import (
     wall_time,
 )
 from dashboards.vocabulary.tables import Column, table
-from testbed.orchestrator.observation import lateness_rules, link_rules, machine_rules
+from testbed.orchestrator.observation.verdict import lateness_rules, link_rules, machine_rules
 
 _IDLE = Limits(machine_rules.IDLE_SUSPECT, machine_rules.IDLE_INVALID)
 _PRESSURE = Limits(machine_rules.PRESSURE_SUSPECT, machine_rules.PRESSURE_INVALID)

@@ -20,7 +20,7 @@ from dashboards.vocabulary.queries import (
     wan_bytes,
 )
 from dashboards.vocabulary.tables import Column, table
-from testbed.orchestrator.observation import link_rules
+from testbed.orchestrator.observation.verdict import link_rules
 
 _WAY = "{{run}} {{source}} to {{target}}"
 _LINK = "run, link"

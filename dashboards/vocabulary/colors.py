@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from grafana_foundation_sdk.models import dashboard
 
-from testbed.analysis import looks
+from testbed.analysis.style import method_style as looks
 
 VERDICTS = {"valid": "green", "suspect": "orange", "invalid": "red"}
 ASKED = "#8e8e8e"

@@ -1,4 +1,5 @@
-"""PromQL in the project's words. Metric names are those of `testbed.core.metrics`; an unknown one is an error here.
+"""PromQL in the project's words. Metric names are those of `testbed.core.record.metrics`; an unknown one is an error
+here.
 
 Two ways to read a series. Over time: as it is, or `rate` of a counter. At the end of the range, for tables and bars:
 `last`, since an archived run ends long before the range does, and 5 s after its last sample a series is gone.
@@ -7,7 +8,7 @@ Counters begin at 0 with the first step, so what `last` gives is the run's total
 
 from __future__ import annotations
 
-from testbed.core.metrics import METRICS
+from testbed.core.record.metrics import METRICS
 
 SCOPE = ('run=~"$run"', 'compressor=~"$compressor"', 'topo=~"$topo"')
 """What the variables choose. Every series bears these labels."""

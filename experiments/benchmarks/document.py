@@ -3,37 +3,35 @@ by hand."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmarks import (
-    break_even_chart,
-    break_even_tables,
-    composed_tables,
-    compression_chart,
-    compression_tables,
-    dear_bell,
-    dear_tables,
-    diloco_tables,
-    freezing_tables,
-    fusion_tables,
-    grace_tables,
-    kfac_chart,
-    kfac_tables,
-    plans_tables,
-    real_wan_chart,
-    real_wan_tables,
-    second_order_tables,
-    secure_tables,
-    strategies_tables,
-    study_compressors_tables,
-    study_scale_tables,
-    tables,
-)
-from experiments.benchmarks.harness import Point, Results, code_hash, points_of
-from testbed.orchestrator.clone import CLONE
+from experiments.benchmarks import registry as tables
+from experiments.benchmarks.break_even import tables as break_even_chart
+from experiments.benchmarks.break_even import tables as break_even_tables
+from experiments.benchmarks.composed import tables as composed_tables
+from experiments.benchmarks.compressors import tables as compression_chart
+from experiments.benchmarks.compressors import tables as compression_tables
+from experiments.benchmarks.dear import tables as dear_bell
+from experiments.benchmarks.dear import tables as dear_tables
+from experiments.benchmarks.diloco import tables as diloco_tables
+from experiments.benchmarks.freezing import tables as freezing_tables
+from experiments.benchmarks.fusion import tables as fusion_tables
+from experiments.benchmarks.grace import tables as grace_tables
+from experiments.benchmarks.kfac import second_order_tables
+from experiments.benchmarks.kfac import tables as kfac_chart
+from experiments.benchmarks.kfac import tables as kfac_tables
+from experiments.benchmarks.plans import tables as plans_tables
+from experiments.benchmarks.real_wan import tables as real_wan_chart
+from experiments.benchmarks.real_wan import tables as real_wan_tables
+from experiments.benchmarks.secure import tables as secure_tables
+from experiments.benchmarks.strategies import tables as strategies_tables
+from experiments.benchmarks.study_compressors import tables as study_compressors_tables
+from experiments.benchmarks.study_scale import tables as study_scale_tables
+from experiments.common.harness import Results, code_hash, points_of
+from experiments.common.page import between, missing_line
+from testbed.orchestrator.machine.clone import CLONE
 
 PAGE = CLONE / "docs" / "benchmarks.md"
 ELSEWHERE = {
@@ -70,7 +68,6 @@ SHORT: dict[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {
     "strategies": (CLONE / "README.md", strategies_tables.brief),
 }
 """Tables that stand on a second page too, in a shorter form."""
-_MOST_NAMED = 8
 
 
 def write(results: Mapping[str, Results]) -> list[str]:
@@ -98,25 +95,6 @@ def write(results: Mapping[str, Results]) -> list[str]:
         if found.get(name):
             path.write_text(draw(found[name]))
     return lacks
-
-
-def missing_line(missing: Sequence[Point], measured: int) -> str:
-    named = ", ".join(f"`{point.key}`" for point in missing[:_MOST_NAMED])
-    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
-    return f"{len(missing)} of {measured + len(missing)} points were never measured: {named}{more}"
-
-
-def between(text: str, name: str, content: str) -> str:
-    """`content` in place of what stands between the markers of `name`.
-
-    Raises:
-        ValueError: they are not there.
-    """
-    pattern = re.compile(rf"(<!-- {name}: begin -->\n).*?(<!-- {name}: end -->)", re.DOTALL)
-    found, count = pattern.subn(lambda match: f"{match[1]}{content}\n{match[2]}", text)
-    if count != 1:
-        raise ValueError(f"the markers of {name} are not there once")
-    return found
 
 
 def machines(found: Mapping[str, Sequence[tables.Found]]) -> str:

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmarks.cells import number, table
+from experiments.common.papers.declaration import FOLDER, PAGES, System, Trial, find_systems
+from experiments.common.tables import number, table
 from experiments.reproductions import outcome, overview, page
 from experiments.reproductions.making import Making
 from experiments.reproductions.plan import MOST_S, Plan, all_plans, beyond, plan_line, plan_of
 from experiments.reproductions.runs import Kept
 from experiments.reproductions.sides import found_of
-from experiments.reproductions.system import FOLDER, PAGES, System, Trial, find_systems
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError
-from testbed.core.rundir import write_json
-from testbed.orchestrator.clone import RUNS_ROOT
-from testbed.orchestrator.seal import give_to_caller
+from testbed.core.record.run_directory import write_json
+from testbed.orchestrator.machine.clone import RUNS_ROOT
+from testbed.orchestrator.machine.ownership import give_to_caller
 
 ROUNDS = 3
 """Over all systems: what failed or came out `invalid` twice is made again at the end, when a neighbour that took this

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from experiments.reproductions.runs import Asked, make
 from testbed.core.errors import InputError, Interrupted, MachineError, RunError
-from testbed.orchestrator import provenance
-from testbed.orchestrator.listing import seal_killed
-from testbed.orchestrator.machine_lock import MachineLock, machine_lock
+from testbed.orchestrator.machine import provenance
+from testbed.orchestrator.machine.lock import MachineLock, machine_lock
+from testbed.orchestrator.run.seal import seal_killed_or_say as seal_killed
 
 GRACE_S = 30.0
 """What the last run may take beyond the time for all."""

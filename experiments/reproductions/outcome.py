@@ -25,8 +25,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.common.papers.declaration import System, Trial
 from experiments.reproductions.sides import Found, Ratio, Side, holds, is_claimed, largest, ratios, sides_of
-from experiments.reproductions.system import System, Trial
 
 RESULT_KEYS = ("system", "claim", "source", "baseline", "runs", "emulated", "verdict", "condition")
 """Of `result.json`, in order; missing is null."""

@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmarks import document, harness, tables
-from experiments.benchmarks.cells import number, table
+from experiments.benchmarks import document
+from experiments.benchmarks import registry as tables
+from experiments.common import harness
+from experiments.common import page as document_page
+from experiments.common.papers.declaration import FOLDER, System, find_systems
+from experiments.common.tables import number, table
 from experiments.reproductions.outcome import LEAST_RATIO, SHARE_OF_THE_GAIN
 from experiments.reproductions.plan import MOST_S
-from experiments.reproductions.system import FOLDER, System, find_systems
 from testbed.core.errors import InputError
-from testbed.core.reading import read_object
-from testbed.orchestrator.clone import CLONE
+from testbed.core.files import read_object
+from testbed.orchestrator.machine.clone import CLONE
 
 README = CLONE / "README.md"
 ARTIFACT = CLONE / "docs" / "artifact.md"
@@ -69,7 +72,7 @@ def write(results: Path = FOLDER, readme: Path = README, artifact: Path = ARTIFA
         (artifact, FIGURES_REGION, figures_table()),
     ):
         try:
-            path.write_text(document.between(path.read_text(), name, content))
+            path.write_text(document_page.between(path.read_text(), name, content))
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: the table of all systems cannot be written: {error}") from error
 

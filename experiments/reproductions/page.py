@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmarks.cells import number, table
-from experiments.benchmarks.document import between
-from experiments.benchmarks.intervals import spread
+from experiments.common.page import between
+from experiments.common.papers.declaration import KINDS, System
+from experiments.common.tables import number, spread, table
 from experiments.reproductions.outcome import last_line
 from experiments.reproductions.sides import Found, Ratio, holds, over, ratio, side, sides_of
-from experiments.reproductions.system import KINDS, System
 from testbed.core.errors import InputError
 
 REGION = "reproduction"

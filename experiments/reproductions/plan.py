@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from experiments.common.papers.declaration import System, Trial
 from experiments.reproductions.runs import Asked, Kept, ask_all
-from experiments.reproductions.system import System, Trial
 
 MOST_S = 600.0
 """Of wall time, for a system that is asked for by its name, unless all of it is."""

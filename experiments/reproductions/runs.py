@@ -15,16 +15,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.reproductions.system import Trial
+from experiments.common.papers.declaration import Trial
 from testbed.core.errors import InputError, Interrupted, RunError
-from testbed.core.rundir import RunDir
-from testbed.core.spec import RunSpec
-from testbed.orchestrator import predicted_run
-from testbed.orchestrator.config import resolve
-from testbed.orchestrator.kept_runs import KeptRun, KeptRuns
-from testbed.orchestrator.machine_lock import MachineLock
-from testbed.orchestrator.predict_command import question_of
-from testbed.orchestrator.run_command import checked_spec
+from testbed.core.record.run_directory import RunDir
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.config.config import resolve
+from testbed.orchestrator.machine.lock import MachineLock
+from testbed.orchestrator.run.command import checked_spec
+from testbed.orchestrator.run_store.ended import KeptRun, KeptRuns
+from testbed.orchestrator.search.plan import simulated_run as predicted_run
+from testbed.orchestrator.search.plan.predict_command import question_of
 
 EMULATED_ONLY = ("metrics_port=0",)
 _TIMES_PATIENCE, _PATIENCE_S = 4, 60.0
@@ -105,8 +105,8 @@ def _predicted(asked: Asked, runs_root: Path) -> RunDir:
 
 def _emulated(asked: Asked, runs_root: Path, limit_s: float, machine: MachineLock | None) -> RunDir:
     # Mininet and all: only where something is emulated
-    from testbed.orchestrator.signals import Stop
-    from testbed.orchestrator.supervise import supervise
+    from testbed.orchestrator.machine.signals import Stop
+    from testbed.orchestrator.run.supervisor import supervise
 
     spec = checked_spec(resolve(_overrides(asked.trial)), runs_root)
     ended = threading.Event()

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.reproductions.system import System, Trial
-from testbed.core.rundir import RunDir
+from experiments.common.papers.declaration import System, Trial
+from testbed.core.record.run_directory import RunDir
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmarks.document import between
+from experiments.common.page import between
 from experiments.studies import sweep_charts, sweep_tables
-from testbed.analysis.sweep import SCHEMA_VERSION
+from testbed.analysis.comparison.sweep import SCHEMA_VERSION
 from testbed.core.errors import InputError
-from testbed.core.rundir import RunDir, write_json
-from testbed.orchestrator.clone import CLONE, RUNS_ROOT
-from testbed.orchestrator.sweep.files import read
-from testbed.orchestrator.sweep.results import FOLDER
+from testbed.core.record.run_directory import RunDir, write_json
+from testbed.orchestrator.executors.base import FOLDER
+from testbed.orchestrator.machine.clone import CLONE, RUNS_ROOT
+from testbed.orchestrator.search.sweep.files import read
 
 RESULTS = Path(__file__).parent / "results"
 _STUDIES = CLONE / "docs" / "studies"

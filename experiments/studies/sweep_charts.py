@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from experiments.studies.sweep_tables import Row, in_order, kind_of, mean, simulated_scale_s, to_target_s
-from testbed.analysis.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
+from testbed.analysis.style.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
 
 _MARKERS = "os^Dvx"
 """With eight colours, 24 looks that differ."""

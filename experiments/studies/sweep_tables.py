@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.benchmarks.cells import table
-from experiments.benchmarks.study_compressors import cell
-from testbed.analysis.comparison import MISSING
-from testbed.analysis.groups import BELIEVED
+from experiments.benchmarks.study_compressors.study_compressors import cell
+from experiments.common.tables import table
+from testbed.analysis.comparison.comparison import MISSING
+from testbed.analysis.comparison.groups import BELIEVED
 from testbed.core.errors import InputError
 from testbed.core.units import format_size, parse_rate_bit_s, parse_time_s
-from testbed.orchestrator.clone import CLONE
+from testbed.orchestrator.machine.clone import CLONE
 
 _SIMULATED = CLONE / "experiments" / "benchmarks" / "results" / "study_compressors.json"
 _SCALE = _SIMULATED.with_name("study_scale.json")

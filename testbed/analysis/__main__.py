@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from testbed.analysis.finish import finish
-from testbed.analysis.load import Record, load
+from testbed.analysis.record.record import Record, load
+from testbed.analysis.report.derived_files import finish
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, InputError, LonghaulError
 
 
@@ -150,10 +150,10 @@ def _records(paths: list[Path]) -> list[Record]:
 
 def _report(parsed: argparse.Namespace) -> int:
     # matplotlib takes most of a second to load, and tables do not need it
-    from testbed.analysis.chart import standalone
-    from testbed.analysis.comparison import compare
-    from testbed.analysis.comparison_figures import figures
-    from testbed.analysis.comparison_page import comparison_page
+    from testbed.analysis.comparison.comparison import compare
+    from testbed.analysis.comparison.figures import figures
+    from testbed.analysis.comparison.page import comparison_page
+    from testbed.analysis.style.chart import standalone
 
     comparison = compare(_records(parsed.runs), take_all=parsed.all)
     drawn, faults = figures(comparison)
@@ -172,8 +172,8 @@ def _report(parsed: argparse.Namespace) -> int:
 
 
 def _compare(parsed: argparse.Namespace) -> int:
-    from testbed.analysis import tables
-    from testbed.analysis.comparison import compare
+    from testbed.analysis.comparison import tables
+    from testbed.analysis.comparison.comparison import compare
 
     comparison = compare(_records(parsed.runs), take_all=parsed.all)
     if parsed.form == "json":
@@ -187,22 +187,22 @@ def _compare(parsed: argparse.Namespace) -> int:
 
 
 def _sweep(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.sweep_command import command
+    from testbed.analysis.comparison.sweep_page import command
 
     sys.stdout.write(command(json.load(sys.stdin), parsed.runs, parsed.output) + "\n")
     return EXIT_COMPLETED
 
 
 def _reached(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.reached import reached
+    from testbed.analysis.record.curves import reached
 
     sys.stdout.write(json.dumps(reached(_records(parsed.runs)), allow_nan=False) + "\n")
     return EXIT_COMPLETED
 
 
 def _capture(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.packets import analyse
-    from testbed.analysis.packets_text import text
+    from testbed.analysis.capture.packets import analyse
+    from testbed.analysis.capture.text import text
 
     found = analyse(load(parsed.run))
     sys.stdout.write((json.dumps(found, indent=2) if parsed.json else text(found)) + "\n")
@@ -210,9 +210,8 @@ def _capture(parsed: argparse.Namespace) -> int:
 
 
 def _compose(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.composed_links import star_for
-    from testbed.analysis.composed_rounds import composed
-    from testbed.analysis.composed_rounds_text import text
+    from testbed.analysis.composition.links import star_for
+    from testbed.analysis.composition.rounds import composed, text
 
     record = load(parsed.run)
     star = star_for(record, rate=parsed.rate, server_rate=parsed.server_rate, delay=parsed.delay)
@@ -236,7 +235,7 @@ def _budget(_: argparse.Namespace) -> int:
 
 
 def _archive(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.archive import update
+    from testbed.analysis.archive.archive import update
 
     done = update(parsed.runs_root, parsed.output, rebuild=parsed.rebuild)
     sys.stderr.writelines(f"{remark}\n" for remark in done.remarks)
@@ -245,8 +244,8 @@ def _archive(parsed: argparse.Namespace) -> int:
 
 
 def _preview(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.preview.command import preview, without_page
-    from testbed.analysis.preview.source import Source
+    from testbed.analysis.dashboard.command import preview, without_page
+    from testbed.analysis.dashboard.prometheus import Source
 
     try:
         written, faults = preview(Source(parsed.prometheus), parsed.output, parsed.runs)
@@ -259,8 +258,8 @@ def _preview(parsed: argparse.Namespace) -> int:
 
 
 def _dashboard_check(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.preview.check import check
-    from testbed.analysis.preview.source import Source
+    from testbed.analysis.dashboard.check import check
+    from testbed.analysis.dashboard.prometheus import Source
 
     found = check(Source(parsed.prometheus))
     sys.stdout.write(f"{found.text}\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from testbed.worker.comm_hook import ddp_hook
+    from testbed.worker.script.ddp_hook import ddp_hook
 
 __all__ = ["ddp_hook"]
 
@@ -17,6 +17,6 @@ def __getattr__(name: str) -> Any:
     """A worker says hello before it pays for torch, so that what needs it is imported on first use."""
     if name != "ddp_hook":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from testbed.worker.comm_hook import ddp_hook
+    from testbed.worker.script.ddp_hook import ddp_hook
 
     return ddp_hook

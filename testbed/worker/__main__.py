@@ -17,31 +17,31 @@ from testbed.core.errors import EXIT_INPUT
 def main(arguments: list[str]) -> int:
     # Imported late: each command pays for what it needs.
     if arguments == ["run"]:
-        from testbed.worker.session import run
+        from testbed.worker.process.session import run
 
         return run()
     if arguments[:1] == ["torchrun"]:
-        from testbed.worker.torchrun import join
+        from testbed.worker.process.torchrun import join
 
         return join(arguments[1:])
     if arguments == ["check"]:
-        from testbed.worker.check import check
+        from testbed.worker.process.check import check
 
         return check(sys.stdin, sys.stdout)
     if arguments == ["calibrate"]:
-        from testbed.worker.calibrate import calibrate
+        from testbed.worker.profile.command import calibrate
 
         return calibrate(sys.stdin, sys.stdout)
     if arguments == ["profile"]:
-        from testbed.worker.profiling import profile
+        from testbed.worker.profile.command import profile
 
         return profile(sys.stdin, sys.stdout)
     if arguments == ["pieces"]:
-        from testbed.worker.planning.model_profile import answer as answer_pieces
+        from testbed.worker.methods.planner.model_profile import answer as answer_pieces
 
         return answer_pieces(sys.stdin, sys.stdout)
     if arguments == ["laws"]:
-        from testbed.worker.laws.answer import answer
+        from testbed.worker.laws.command import answer
 
         return answer(sys.stdin, sys.stdout)
     if arguments[:1] == ["fuzz"]:
@@ -49,11 +49,11 @@ def main(arguments: list[str]) -> int:
 
         return fuzz(arguments[1:])
     if len(arguments) == 2 and arguments[0] == "laws-rank" and arguments[1].isdecimal():
-        from testbed.worker.laws.group import be_rank
+        from testbed.worker.laws.process_group import be_rank
 
         return be_rank(int(arguments[1]), json.load(sys.stdin))
     if len(arguments) == 2 and arguments[0] == "zygote" and arguments[1].isdecimal():
-        from testbed.worker import zygote
+        from testbed.worker.process import fork_server as zygote
 
         return zygote.main(int(arguments[1]), sys.stdin)
     sys.stderr.write("usage: python -m testbed.worker run|torchrun|check|laws|fuzz|zygote FD\n")

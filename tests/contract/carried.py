@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Layout, Route
+from compressors.base.compressor import Compressor, Layout, Route
 from tests.contract.lockstep import contexts, reduce_all
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from compressors.base import Compressor, Layout, Route
-from testbed.worker.laws import book, catalogue
-from testbed.worker.laws.book import LAYOUT, Case, gradients
+from compressors.base.compressor import Compressor, Layout, Route
+from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.laws.cases import catalogue
+from testbed.worker.laws.cases import registry as book
+from testbed.worker.laws.cases.registry import LAYOUT, Case, gradients
 
 __all__ = ["CODECS", "CONF", "LAYOUT", "NAMES", "assert_close", "case", "gradients", "make", "routes"]
-CONF = catalogue.CONF
-NAMES = catalogue.names()
+CONF = catalogue_compressor_catalogue.CONF
+NAMES = catalogue_compressor_catalogue.names()
 
 
 def case(name: str) -> Case:
-    return catalogue.case(catalogue.part(name))
+    return catalogue.case(catalogue_compressor_catalogue.part(name))
 
 
 def make(name: str, **params: object) -> Compressor:
@@ -22,8 +24,8 @@ def make(name: str, **params: object) -> Compressor:
     Raises:
         ValueError: with the faults of its parameters, as its constructor raises them.
     """
-    part = catalogue.part(name, params)
-    return catalogue.built(part.target, part.params)
+    part = catalogue_compressor_catalogue.part(name, params)
+    return catalogue_compressor_catalogue.built(part.target, part.params)
 
 
 def routes(compressor: Compressor) -> list[Route]:

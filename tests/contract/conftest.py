@@ -18,7 +18,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a helper process whose codecs do what C codecs may do."""
     from tests.contract.hostile_codecs import HOSTILE
 
-    path = tmp_path_factory.mktemp("codecs") / "hostile.py"
+    path = tmp_path_factory.mktemp("codecs") / "malformed.py"
     path.write_text(HOSTILE)
     return path
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
-from compressors.payload import from_bytes, put, require_size, to_bytes
+from compressors.base.compressor import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.payload import from_bytes, put, require_size, to_bytes
 
 
 class Sound(Compressor):

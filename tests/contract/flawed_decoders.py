@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base import Context, Exchange, Rounds, Traits
-from compressors.payload import PayloadError, from_bytes, put, require_bytes, require_size, to_bytes
+from compressors.base.compressor import Context, Exchange, Rounds, Traits
+from compressors.base.payload import PayloadError, from_bytes, put, require_bytes, require_size, to_bytes
 from tests.contract.flawed import OwnRounds, Sound
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from testbed.worker.laws.lockstep import contexts, drive, exchange, reduce_all
+from testbed.worker.laws.cases.lockstep import contexts, drive, exchange, reduce_all
 
 __all__ = ["contexts", "drive", "exchange", "reduce_all"]

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from compressors.base import Layout, Route
+from compressors.base.compressor import Layout, Route
 from compressors.parts.sign_mean import SignMean, merged
 from compressors.zeroone_adam import ZeroOneAdam
 from tests.contract.catalogue import make

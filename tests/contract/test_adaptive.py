@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from compressors.adaptive import Adaptive
-from compressors.base import Compressor, Layout, Route
+from compressors.base.compressor import Compressor, Layout, Route
+from compressors.base.feedback import ErrorFeedback
 from compressors.bf16 import BFloat16
-from compressors.feedback import ErrorFeedback
 from compressors.int8 import Int8
 from compressors.none import Uncompressed
 from compressors.powersgd import PowerSGD
 from compressors.topk import TopK
-from testbed.core import costs
-from testbed.worker.laws.lockstep import contexts, drive
+from testbed.core.costs import alpha_beta as costs
+from testbed.worker.laws.cases.lockstep import contexts, drive
 from tests.contract.catalogue import make
 
 LARGE, SMALL = Layout(((1000, 1000),)), Layout(((100,),))

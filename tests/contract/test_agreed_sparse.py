@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from compressors.base import Layout, Route
+from compressors.base.compressor import Layout, Route
+from compressors.base.feedback import ErrorFeedback
+from compressors.base.streams import Stream
 from compressors.cocktailsgd import CocktailSGD
 from compressors.countsketch import CountSketch
 from compressors.demo import DeMo
-from compressors.feedback import ErrorFeedback
 from compressors.gtopk import GlobalTopK
 from compressors.oktopk import OkTopK
 from compressors.parts.sampling import sample, strata
-from compressors.parts.streams import Stream
 from tests.contract.lockstep import contexts, reduce_all
 
 N = 5000

@@ -7,11 +7,11 @@ import math
 import pytest
 import torch
 
-from compressors.base import Context, Layout
+from compressors.base.compressor import Context, Layout
+from compressors.base.payload import NonFiniteError
 from compressors.blosc2 import CODECS, SHUFFLES, Blosc2
 from compressors.int8 import Int8
 from compressors.none import Uncompressed
-from compressors.payload import NonFiniteError
 from compressors.topk import TopK
 from compressors.zfp import ZFP
 from compressors.zstd import Zstd

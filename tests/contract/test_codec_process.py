@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from compressors.base.payload import PayloadError
 from compressors.parts import codec_process
 from compressors.parts.codec_process import CodecProcess, CodecProcessError
-from compressors.payload import PayloadError
 from tests.contract.hostile_codecs import BYTES, is_there, pid_of, runs, wait_until_gone
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from compressors.base import Context
+from compressors.base.compressor import Context
 from compressors.none import Uncompressed
 from testbed.worker.laws import coverage, fuzz
-from testbed.worker.laws.book import require
-from testbed.worker.laws.hostile import MEMORY_BYTES, Decoder, memory_limit
+from testbed.worker.laws.cases.malformed import MEMORY_BYTES, Decoder, memory_limit
+from testbed.worker.laws.cases.registry import require
 from tests.contract.catalogue import NAMES
 
 FILES = sorted(fuzz.CORPUS.glob("*/*.bin"))

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compressors.base import Layout
+from compressors.base.compressor import Layout
+from compressors.base.payload import PayloadError
 from compressors.parts.frame import CODED, HEADER_BYTES, pack
-from compressors.payload import PayloadError
-from testbed.worker.laws.hostile import MEMORY_BYTES, meet, memory_limit
+from testbed.worker.laws.cases.malformed import MEMORY_BYTES, meet, memory_limit
 from tests.contract.catalogue import CODECS, gradients, make
 from tests.contract.lockstep import contexts
 

@@ -11,15 +11,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compressors.base import Compressor, Context, Layout
+from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.payload import NonFiniteError, PayloadError
+from compressors.base.streams import Stream
 from compressors.deepreduce import INDEX_CODECS, VALUE_CODECS, DeepReduce
 from compressors.int8 import Int8
 from compressors.parts import frame
 from compressors.parts.bits import Integers
 from compressors.parts.deepreduce_bloom import filter_bits
 from compressors.parts.deepreduce_fits import FitDExp, FitPoly
-from compressors.parts.streams import Stream
-from compressors.payload import NonFiniteError, PayloadError
 from compressors.topk import TopK
 from tests.contract.catalogue import make
 from tests.contract.lockstep import contexts

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compressors.base.streams import Stream
 from compressors.parts.bits import Integers
 from compressors.parts.deepreduce_bloom import Bloom, filter_bits, hash_count
 from compressors.parts.deepreduce_index import (
@@ -21,7 +22,6 @@ from compressors.parts.deepreduce_index import (
     code_lengths,
     entropy_bits,
 )
-from compressors.parts.streams import Stream
 
 EXACT: list[IndexCodec] = [Raw(), Bitmap(), Rice(), EliasFano(), Huffman()]
 STREAM = Stream(0x0123456789ABCDEF)

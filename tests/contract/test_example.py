@@ -7,9 +7,10 @@ import re
 import pytest
 import torch
 
-from compressors import base, payload
-from compressors.base import Compressor
-from testbed.worker.laws.book import Case
+from compressors.base import compressor as base
+from compressors.base import payload
+from compressors.base.compressor import Compressor
+from testbed.worker.laws.cases.registry import Case
 from testbed.worker.laws.judge import judge
 from tests.contract.catalogue import CONF
 

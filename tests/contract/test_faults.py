@@ -12,8 +12,8 @@ from compressors.adaptive import Adaptive
 from compressors.none import Uncompressed
 from compressors.policy import Policy
 from compressors.topk import TopK
-from testbed.core.parameter_faults import choice, flag, fraction, number, power_of_two, share, shown, whole
-from testbed.worker.laws.catalogue import names, part
+from testbed.core.parameters import choice, flag, fraction, number, power_of_two, share, shown, whole
+from testbed.worker.interfaces.compressor_catalogue import names, part
 from tests.contract.catalogue import make
 
 HUGE = 10**400

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from compressors.base import Layout, Route
-from compressors.feedback import EF21, ErrorFeedback, MomentumFeedback, with_feedback
+from compressors.base.compressor import Layout, Route
+from compressors.base.feedback import EF21, ErrorFeedback, MomentumFeedback, with_feedback
+from compressors.base.memory import mean_of, moved
 from compressors.none import Uncompressed
-from compressors.parts.memory import mean_of, moved
 from compressors.topk import TopK
 from tests.contract.catalogue import LAYOUT, gradients, make
 from tests.contract.lockstep import reduce_all

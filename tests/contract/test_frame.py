@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compressors.base.payload import NonFiniteError, PayloadError
 from compressors.parts.frame import CODED, HEADER_BYTES, RAW, ZERO, finite_root_mean_square, pack, pack_smaller, unpack
-from compressors.payload import NonFiniteError, PayloadError
 
 
 def _bytes(data: bytes) -> torch.Tensor:

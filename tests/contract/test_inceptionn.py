@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from compressors.payload import PayloadError
+from compressors.base.payload import PayloadError
 from tests.contract.catalogue import make
 from tests.contract.through import INF, NAN, context_of, decoded, gaussian, through
 

@@ -9,12 +9,11 @@ from collections import Counter
 import pytest
 import torch
 
-from compressors.base import Compressor
+from compressors.base.compressor import Compressor
 from testbed.worker.laws import judge
-from testbed.worker.laws.book import BOOK, Case, Law
-from testbed.worker.laws.exemptions import EXEMPT, MOST_EXEMPT
-from testbed.worker.laws.steps import ranks_of, take_step
-from testbed.worker.laws.variants import LATER
+from testbed.worker.laws.cases.registry import BOOK, EXEMPT, MOST_EXEMPT, Case, Law
+from testbed.worker.laws.cases.steps import ranks_of, take_step
+from testbed.worker.laws.cases.variants import LATER
 from tests.contract.catalogue import CASES, CONF, LAYOUT, NAMES, gradients, make
 
 LAWS = judge.laws()

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from compressors.base import Compressor
+from compressors.base.compressor import Compressor
 from testbed.worker.laws import judge
-from testbed.worker.laws.book import BOOK, Case, LawBroken
-from testbed.worker.laws.variants import LATER, Later, variants
+from testbed.worker.laws.cases.registry import BOOK, Case, LawBroken
+from testbed.worker.laws.cases.variants import LATER, Later, variants
 from tests.contract.flawed import (
     AlwaysFeedback,
     BlindToStrides,

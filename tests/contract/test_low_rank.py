@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from compressors.base import Layout, Route
+from compressors.base.compressor import Layout, Route
 from compressors.parts.low_rank import orthonormalise
 from compressors.powersgd import PowerSGD
 from tests.contract.catalogue import make

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from compressors.base import Layout, Route
+from compressors.base.compressor import Layout, Route
 from tests.contract.catalogue import make
 from tests.contract.lockstep import contexts, reduce_all
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Layout, Route
+from compressors.base.compressor import Compressor, Layout, Route
+from compressors.base.feedback import ErrorFeedback
 from compressors.bf16 import BFloat16
-from compressors.feedback import ErrorFeedback
 from compressors.int8 import Int8
 from compressors.none import Uncompressed
 from compressors.parts.merging import in_lockstep
@@ -18,7 +18,7 @@ from compressors.policy import Policy
 from compressors.powersgd import PowerSGD
 from compressors.topk import TopK
 from compressors.zstd import Zstd
-from testbed.worker.laws.lockstep import contexts, drive, reduce_all, reductions, tallied
+from testbed.worker.laws.cases.lockstep import contexts, drive, reduce_all, reductions, tallied
 from tests.contract.catalogue import make
 
 LAYOUT = Layout(

@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from compressors.base import Layout, Route
+from compressors.base.compressor import Layout, Route
+from compressors.base.streams import Stream
 from compressors.eden import centroids
 from compressors.parts.hadamard import Rotation
-from compressors.parts.streams import Stream
 from tests.contract.carried import energy_lost, randn, reduced
 from tests.contract.catalogue import make
 from tests.contract.lockstep import contexts, reduce_all

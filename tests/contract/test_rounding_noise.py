@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout, Route, choose_route
+from compressors.base.compressor import Compressor, Context, Layout, Route, choose_route
 from tests.contract.catalogue import CODECS, NAMES, make, routes
 from tests.contract.lockstep import contexts, reduce_all
 

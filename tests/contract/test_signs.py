@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from compressors.base import Compressor, Layout, Route
+from compressors.base.compressor import Compressor, Layout, Route
+from compressors.base.payload import NonFiniteError, PayloadError
 from compressors.parts.packing import SignBits
-from compressors.payload import NonFiniteError, PayloadError
 from compressors.signum import Signum
 from tests.contract.catalogue import make
 from tests.contract.lockstep import contexts, reduce_all

@@ -7,12 +7,12 @@ import math
 import pytest
 import torch
 
-from compressors.base import Layout, Route
+from compressors.base.chunks import root_mean_square
+from compressors.base.compressor import Layout, Route
+from compressors.base.feedback import MomentumFeedback, with_feedback
+from compressors.base.payload import PayloadError
 from compressors.dgc import DGC
-from compressors.feedback import MomentumFeedback, with_feedback
-from compressors.parts.chunks import root_mean_square
 from compressors.parts.sparse import Sparsifier
-from compressors.payload import PayloadError
 from compressors.randomk import RandomK
 from compressors.sidco import SIDCo
 from compressors.threshold import Threshold

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Layout, Route
-from compressors.payload import PayloadError
+from compressors.base.compressor import Compressor, Layout, Route
+from compressors.base.payload import PayloadError
 from tests.contract.carried import carried, energy_lost, randn, reduced
 from tests.contract.catalogue import make
 from tests.contract.lockstep import contexts, reduce_all

@@ -9,9 +9,10 @@ import math
 import pytest
 from torch import Tensor
 
-from compressors.base import Context
+from compressors.base.compressor import Context
 from compressors.none import Uncompressed
-from testbed.worker.laws import answer, throughput
+from testbed.worker.laws import command as answer
+from testbed.worker.laws import throughput
 from tests.contract.catalogue import make
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Context, Layout
+from compressors.base.compressor import Context, Layout
 from tests.contract.catalogue import make
 from tests.contract.lockstep import contexts
 

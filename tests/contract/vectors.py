@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from compressors.base import Context, Layout
+from compressors.base.compressor import Context, Layout
 from compressors.parts.selection import SAMPLES
 from tests.contract.lockstep import contexts
 

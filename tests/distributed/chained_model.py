@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from testbed.worker.chain import Chain
-from testbed.worker.fine_tuning import Labelled
-from testbed.worker.pieces import Piece
-from testbed.worker.workload import NumberedWorkload
+from testbed.worker.data.pretrained.fine_tuned import Labelled
+from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.model.chain import Chain
+from testbed.worker.model.pieces import Piece
 from tests.unit.worker import chained
 
 

@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-from testbed.worker.comm import Communicator
+from testbed.worker.communication.communicator import Communicator
 from tests.distributed.harness import TIMEOUT_S
 
 rank, world_size, port = map(int, sys.argv[1:])

@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.worker.server.client import Client
-from testbed.worker.server.connection import Connection
+from testbed.worker.interfaces.strategy import WorkerContext
+from testbed.worker.methods.parameter_server.client import Client
+from testbed.worker.methods.parameter_server.transport.connection import Connection
 from testbed.worker.strategies.parameter_server import ParameterServer
-from testbed.worker.strategy import WorkerContext
 
 DIES, STALE, WAITS = 2, 3, 1
 """Ranks: is killed in the midst of an upload; sends yesterday's round; waits until the first is back."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.worker.kv.model import KVTransformer, Shape
+from testbed.worker.methods.kv_transfer.model.transformer import KVTransformer, Shape
 from testbed.worker.workloads.recall import Recall
 
 SHAPE = Shape(layers=2, heads=2, head_width=8)

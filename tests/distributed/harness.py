@@ -20,12 +20,12 @@ from typing import Any
 
 import yaml
 
-from testbed.core.spec import Part, RunSpec
-from testbed.core.telemetry import Channel, Welcome
-from testbed.core.topology import Topology
-from testbed.orchestrator.messages import checked_message
+from testbed.core.record.notes import checked_message
+from testbed.core.record.telemetry import Channel, Welcome
+from testbed.core.spec.run_spec import Part, RunSpec
+from testbed.core.spec.topology import Topology
 from tests.distributed.forked import Forked
-from tests.unit.worker.test_collectives import topology as of_regions
+from tests.unit.worker.communication.collectives.test_collectives import topology as of_regions
 from topologies import lan, two_regions
 
 Workers = dict[int, "subprocess.Popen[bytes] | Forked"]

@@ -15,15 +15,15 @@ import torch.distributed as dist  # noqa: TID251 - it plays a user's script
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from compressors.base import Layout, choose_route
+from compressors.base.compressor import Layout, choose_route
 from testbed.worker import ddp_hook
-from testbed.worker.clock import PhaseClock
-from testbed.worker.comm import Communicator
-from testbed.worker.comm_hook import CompressionHook
-from testbed.worker.parts import build_parts
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.device.clock import PhaseClock
+from testbed.worker.interfaces.strategy import WorkerContext
+from testbed.worker.interfaces.workload import parameters_crc32
+from testbed.worker.script.ddp_hook import CompressionHook
 from testbed.worker.strategies.ddp import DDP
-from testbed.worker.strategy import WorkerContext
-from testbed.worker.workload import parameters_crc32
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import make_spec, part
 
 STEPS = 20

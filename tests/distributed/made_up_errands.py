@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.core.spec import RunSpec
-from testbed.orchestrator import cli
-from testbed.orchestrator.elsewhere import ray_nodes, slurm_jobs
-from testbed.orchestrator.elsewhere.parcel import pack
-from testbed.orchestrator.sweep import specs
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.cli import main as cli
+from testbed.orchestrator.executors import ray as ray_nodes
+from testbed.orchestrator.executors import slurm as slurm_jobs
+from testbed.orchestrator.executors.run_archive import pack
+from testbed.orchestrator.search.sweep import specs
 from tests.unit.sweep.made import make_run
 
 AXES = ("compressor=none,topk", "topo=lan,wan1g", "seed=range(6)", "workers=2", "steps=4", "metrics_port=0")

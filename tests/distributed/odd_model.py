@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from testbed.worker.workload import Workload
+from testbed.worker.interfaces.workload import Workload
 
 WIDTH = 24
 

@@ -9,11 +9,11 @@ import json
 import sys
 
 from testbed.core.errors import RunError
-from testbed.core.parallel.model import MeasuredLayer, ModelProfile
-from testbed.core.parallel.search import Options
-from testbed.worker.comm import Communicator
-from testbed.worker.planning.deciding import Wanted, decide
-from testbed.worker.planning.link_probe import probe
+from testbed.core.parallelism.model import MeasuredLayer, ModelProfile
+from testbed.core.parallelism.search import Options
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.methods.planner.decision import Wanted, decide
+from testbed.worker.methods.planner.link_probe import probe
 from tests.distributed.harness import TIMEOUT_S
 
 rank, port, regions = int(sys.argv[1]), int(sys.argv[2]), tuple(sys.argv[3:])

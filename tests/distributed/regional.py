@@ -13,17 +13,17 @@ import time
 
 import torch
 
-from compressors.base import Exchange
-from testbed.core.collective_costs import ALGORITHMS
-from testbed.worker.collectives import chain, ring
-from testbed.worker.collectives.choice import Collectives
-from testbed.worker.comm import Communicator
-from testbed.worker.loop import Training
-from testbed.worker.parts import build_parts
-from testbed.worker.pending import CollectiveError
-from testbed.worker.workload import parameters_crc32
+from compressors.base.compressor import Exchange
+from testbed.core.costs.collective import ALGORITHMS
+from testbed.worker.communication.collectives import chain, ring
+from testbed.worker.communication.collectives.selection import Collectives
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.communication.pending import CollectiveError
+from testbed.worker.interfaces.workload import parameters_crc32
+from testbed.worker.training.loop import Training
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import TIMEOUT_S, make_spec
-from tests.unit.worker.test_collectives import topology
+from tests.unit.worker.communication.collectives.test_collectives import topology
 
 rank, port, task = int(sys.argv[1]), int(sys.argv[3]), sys.argv[4]
 network = topology(tuple(map(int, sys.argv[2].split(","))))

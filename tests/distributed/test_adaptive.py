@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from testbed.worker.link_meter import EVERY_STEPS
+from testbed.worker.communication.link_meter import EVERY_STEPS
 from tests.distributed.harness import make_spec, run
 from topologies import lan
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.core import collective_costs as costs
+from testbed.core.costs import collective as costs
 from tests.distributed.forked import Forked
 from tests.distributed.harness import ROOT, TIMEOUT_S, outputs, port_of_ones_own
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed.core.spec import Part, RunSpec
+from testbed.core.spec.run_spec import Part, RunSpec
 from tests.distributed.harness import ROOT, part, run
 
 KINDS = ("compressor", "strategy", "workload", "topology")

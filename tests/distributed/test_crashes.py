@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import EXIT_LEFT
-from testbed.core.spec import Part
+from testbed.core.spec.run_spec import Part
 from tests.distributed.crashing import DEATH, DIES, PAUSE, STALE, WAITS, YESTERDAY
 from tests.distributed.harness import Workers, make_spec, run
 

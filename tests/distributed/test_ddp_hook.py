@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from compressors.base import Layout, Route, choose_route
-from compressors.feedback import with_feedback
-from testbed.core.telemetry import Channel, Welcome
-from testbed.worker.parts import build_parts
+from compressors.base.compressor import Layout, Route, choose_route
+from compressors.base.feedback import with_feedback
+from testbed.core.record.telemetry import Channel, Welcome
+from testbed.worker.training.parts import build_parts
 from tests.distributed.forked import Forked
 from tests.distributed.harness import COMPRESSORS, HANG_S, ROOT, make_spec, outputs, port_of_ones_own
 

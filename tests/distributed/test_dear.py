@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from testbed.worker.comm import Communicator
-from testbed.worker.parts import build_parts
-from testbed.worker.workload import parameters_crc32
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.interfaces.workload import parameters_crc32
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import Outcome, make_spec, run
 from tests.distributed.trainings import Answers, Case, parameters, play, train
 

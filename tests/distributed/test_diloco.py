@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import InputError
-from testbed.core.spec import RunSpec
-from testbed.worker.parts import build_parts
+from testbed.core.spec.run_spec import RunSpec
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import make_spec, run
 
 STEPS = 12

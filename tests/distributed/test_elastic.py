@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import InputError
-from testbed.core.spec import Part, RunSpec
-from testbed.worker.parts import build_parts
+from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.worker.strategies.hybrid import Hybrid
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import Outcome, make_spec, part, run
 from tests.unit.worker.chained import SAMPLES
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.orchestrator.clone import environment
+from testbed.orchestrator.machine.clone import environment
 from tests.distributed.made_up_errands import RUNS
 from tests.distributed.ray_cluster import LIMIT_S, Cluster, needs
 from tests.sweeping import Sweep, found, hash_of

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from testbed.core.federated.partitions import Dirichlet
-from testbed.worker.federated.population import Population
+from testbed.worker.interfaces.partitions import Dirichlet
+from testbed.worker.methods.federated.clients.population import Population
 from testbed.worker.workloads.digits import Digits
 from tests.distributed.harness import Outcome, make_spec, run
 
@@ -106,8 +106,11 @@ def test_scaffold_sends_twice_as_much_and_its_variates_move(on_two: Outcome, tmp
 
 def test_who_is_away_is_not_drawn_and_rounds_of_which_nothing_comes_leave_the_model(tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text("client,from_s,until_s\n" + "".join(f"{one},0,1e9\n" for one in (0, 2, 3, 5)))
-    trace = {"_target_": "testbed.core.federated.availability.Trace", "file": str(tmp_path / "trace.csv")}
-    oort = {"_target_": "testbed.core.federated.oort.Oort"}
+    trace = {
+        "_target_": "testbed.worker.methods.federated.clients.availability.Trace",
+        "file": str(tmp_path / "trace.csv"),
+    }
+    oort = {"_target_": "testbed.worker.methods.federated.clients.oort.Oort"}
     given = {"availability": trace, "selection": oort, "participants": 3}
     for name, deadline_s, came in (("all", 1e5, 3), ("none", 1e-9, 0)):
         (tmp_path / name).mkdir()
@@ -121,7 +124,11 @@ def test_who_is_away_is_not_drawn_and_rounds_of_which_nothing_comes_leave_the_mo
 
 
 def test_a_secure_sum_is_the_sum_and_updates_hold_reports_alone(on_two: Outcome, tmp_path: Path) -> None:
-    asked = {"_target_": "testbed.worker.federated.secure.Secure", "privacy": 1, "dropouts": 0}
+    asked = {
+        "_target_": "testbed.worker.methods.federated.secure_aggregation.settings.Secure",
+        "privacy": 1,
+        "dropouts": 0,
+    }
     secure = _outcome(tmp_path, 4, secure=asked, placement="equal")
     assert _accuracies(secure) == pytest.approx(_accuracies(on_two), abs=0.012)  # four of 360: what is added is rounded
     losses = [[event["train_loss"] for event in one.of("round")] for one in (on_two, secure)]

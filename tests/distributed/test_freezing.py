@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import InputError
-from testbed.core.spec import Part, RunSpec
-from testbed.worker.parts import build_parts
-from testbed.worker.workload import parameters_crc32
+from testbed.core.spec.run_spec import Part, RunSpec
+from testbed.worker.interfaces.workload import parameters_crc32
+from testbed.worker.training.parts import build_parts
 from tests.distributed.chained_model import ChainedModel
 from tests.distributed.harness import Outcome, make_spec, part, run
 from tests.unit.worker.chained import LAYERS, SAMPLES, chain

@@ -10,9 +10,9 @@ import torch
 
 from testbed.core.errors import InputError
 from testbed.core.units import parse_size_bytes
-from testbed.worker.data_parallel import FUSIONS
-from testbed.worker.parts import build_parts
-from testbed.worker.tuner import MEASURED, SKIPPED, TRIALS
+from testbed.worker.reduction.data_parallel import FUSIONS
+from testbed.worker.reduction.fusion_tuner import MEASURED, SKIPPED, TRIALS
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import Outcome, make_spec, run
 from tests.distributed.trainings import Case, play
 

@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from testbed.core import mixing
+from testbed.core.device.profile import Collective
 from testbed.core.errors import InputError
-from testbed.core.profile import Collective
-from testbed.worker.first_model import first_model
-from testbed.worker.parts import build_parts
-from testbed.worker.step_times import measure
+from testbed.worker.methods.gossip import mixing_matrix as mixing
+from testbed.worker.profile.step_times import measure
+from testbed.worker.training.parts import build_parts, first_model
 from tests.distributed.harness import make_spec, run
 from tests.distributed.trainings import Answers, Case, parameters, play
 

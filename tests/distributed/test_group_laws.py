@@ -14,16 +14,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from compressors.base import Route
-from compressors.feedback import EF21, MomentumFeedback
-from testbed.core.spec import Part
-from testbed.worker.laws import catalogue, distributed, group
-from testbed.worker.laws.book import Case, LawBroken
+from compressors.base.compressor import Route
+from compressors.base.feedback import EF21, MomentumFeedback
+from testbed.core.spec.run_spec import Part
+from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.laws import distributed
+from testbed.worker.laws import process_group as group
+from testbed.worker.laws.cases import catalogue
+from testbed.worker.laws.cases.registry import Case, LawBroken
+from testbed.worker.laws.cases.variants import variants
 from testbed.worker.laws.distributed import GROUP_LAWS, Group
-from testbed.worker.laws.group import Found
-from testbed.worker.laws.variants import variants
+from testbed.worker.laws.process_group import Found
 
-NAMES = catalogue.names()
+NAMES = catalogue_compressor_catalogue.names()
 Outcomes = dict[str, dict[str, tuple[str, str]]]
 
 
@@ -44,7 +47,7 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def _judge(names: list[str]) -> Outcomes:
-    judged = distributed.judge_groups([catalogue.part(name) for name in names])
+    judged = distributed.judge_groups([catalogue_compressor_catalogue.part(name) for name in names])
     return {name: {row.law: (row.outcome, row.detail) for row in rows} for name, rows in judged.items()}
 
 
@@ -54,17 +57,17 @@ def test_real_ranks_obey_the_laws_of_groups(member: str, outcomes: Outcomes) -> 
     assert outcomes[member].keys() == GROUP_LAWS.keys()
     broken = {law: detail for law, (outcome, detail) in outcomes[member].items() if outcome == "broken"}
     assert not broken
-    averages = catalogue.case(catalogue.part(member)).traits.averages
+    averages = catalogue.case(catalogue_compressor_catalogue.part(member)).traits.averages
     assert outcomes[member]["group-nothing-lost"][0] == ("holds" if averages else "does not apply")
 
 
 def test_groups_reduce_as_a_run_does_and_what_comes_later(found: list[dict[str, Found]]) -> None:
-    case = catalogue.case(catalogue.part("dgc"))
+    case = catalogue.case(catalogue_compressor_catalogue.part("dgc"))
     assert isinstance(group.member(case, "as in a run"), MomentumFeedback)
     assert group.feedbacks_of(case, 2) == ["as in a run", "plain"]
     assert group.feedbacks_of(case, 3) == ["as in a run", "plain", "ef21"]
     assert isinstance(group.member(case, "ef21"), EF21)
-    adam = variants(catalogue.case(catalogue.part("onebit_adam")))[-1]
+    adam = variants(catalogue.case(catalogue_compressor_catalogue.part("onebit_adam")))[-1]
     assert group.key_of(adam, "as in a run", 2) == "onebit_adam after its warm-up, own, feedback as in a run, 2 ranks"
     sent = _group(found, adam, 2).sent()
     assert set(sent) == {2 * (4 * 3 + 340)}  # scales of 3 blocks, 2713 signs
@@ -73,7 +76,9 @@ def test_groups_reduce_as_a_run_does_and_what_comes_later(found: list[dict[str, 
 @pytest.fixture(scope="module")
 def found() -> list[dict[str, Found]]:
     """By rank and key, of groups of two and three."""
-    return group.run_group([catalogue.part(name) for name in ("topk", "powersgd", "onebit_adam")], [2, 3])
+    return group.run_group(
+        [catalogue_compressor_catalogue.part(name) for name in ("topk", "powersgd", "onebit_adam")], [2, 3]
+    )
 
 
 def _group(found: list[dict[str, Found]], case: Case, world_size: int) -> Group:
@@ -84,7 +89,7 @@ def _group(found: list[dict[str, Found]], case: Case, world_size: int) -> Group:
 @pytest.fixture(scope="module")
 def sound(found: list[dict[str, Found]]) -> Group:
     """Two ranks with top-k."""
-    return _group(found, replace(catalogue.case(catalogue.part("topk")), chosen=Route.GATHER), 2)
+    return _group(found, replace(catalogue.case(catalogue_compressor_catalogue.part("topk")), chosen=Route.GATHER), 2)
 
 
 def _other_mean(found: Group) -> None:
@@ -128,7 +133,7 @@ def test_a_flaw_in_what_ranks_did_is_found(law: str, sound: Group) -> None:
 
 
 def test_lockstep_is_asked_of_own_rounds_of_three_ranks_too(found: list[dict[str, Found]]) -> None:
-    three = _group(found, catalogue.case(catalogue.part("powersgd")), 3)
+    three = _group(found, catalogue.case(catalogue_compressor_catalogue.part("powersgd")), 3)
     assert not three.lockstep.exact
     GROUP_LAWS["group-lockstep"].check(three)
     flawed = copy.deepcopy(three)
@@ -148,7 +153,9 @@ def test_a_compressor_that_ends_a_rank_is_named_and_the_others_are_judged(
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
-    judged = distributed.judge_groups([Part("ending", "ending.Ending", {}), catalogue.part("fp16")], [2])
+    judged = distributed.judge_groups(
+        [Part("ending", "ending.Ending", {}), catalogue_compressor_catalogue.part("fp16")], [2]
+    )
     assert {row.outcome for row in judged["ending"]} == {"broken"}
     key = "ending, reduce_sum, feedback plain, 2 ranks"  # in a run its tensors are summed as they are
     assert f"{key}: ValueError: the beginning" in judged["ending"][0].detail

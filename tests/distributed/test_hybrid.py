@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import InputError
-from testbed.worker.parts import build_parts
-from testbed.worker.step_times import measure
+from testbed.worker.profile.step_times import measure
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import Workers, make_spec, run
 from tests.distributed.trainings import Answers, Case, parameters, play
 
@@ -287,7 +287,7 @@ def test_what_cannot_be_is_refused_all_at_once(params: dict[str, Any], said: lis
         ({"workload_params": {"_target_": "tests.distributed.small_model.SmallModel"}}, "SmallModel is no chain"),
         (LORA | {"strategy_params": {"pp": 2, "tp": 2}}, "transform=lora: changes a model of which strategy=hybrid"),
         (
-            {"workload_params": BYTELM | {"partition": {"_target_": "testbed.core.federated.partitions.Iid"}}},
+            {"workload_params": BYTELM | {"partition": {"_target_": "testbed.worker.interfaces.partitions.Iid"}}},
             "leave workload.partition out",
         ),
     ],

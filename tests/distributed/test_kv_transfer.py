@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from testbed.core.errors import EXIT_FAILED
-from testbed.worker.clock import PhaseClock
-from testbed.worker.kv.line import FRAME_BYTES, NEAR
-from testbed.worker.kv.messages import HEADER_BYTES
-from testbed.worker.kv.methods import SELECTORS, Method
-from testbed.worker.kv.model import DenseCache
-from testbed.worker.kv.sides import Decoded, Keeper, decode, decode_near
-from testbed.worker.kv.store import LocalLink
-from testbed.worker.kv.texts import Sample
-from testbed.worker.step_times import measure
+from testbed.worker.device.clock import PhaseClock
+from testbed.worker.methods.kv_transfer.cache.messages import HEADER_BYTES
+from testbed.worker.methods.kv_transfer.cache.store import LocalLink
+from testbed.worker.methods.kv_transfer.connection import FRAME_BYTES, NEAR
+from testbed.worker.methods.kv_transfer.model.texts import Sample
+from testbed.worker.methods.kv_transfer.model.transformer import DenseCache
+from testbed.worker.methods.kv_transfer.roles import Decoded, Keeper, decode, decode_near
+from testbed.worker.methods.kv_transfer.selection.methods import SELECTORS, Method
+from testbed.worker.profile.step_times import measure
 from tests.distributed.far_texts import SHAPE, FarTexts
 from tests.distributed.harness import OnEvent, Workers, make_spec, run
 from tests.distributed.trainings import Answers, Case, play

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from testbed.core.spec import RunSpec
+from testbed.core.spec.run_spec import RunSpec
 from tests.distributed.harness import Outcome, Workers, make_spec, run
 
 LOCAL_STEPS, ROUNDS, WORKERS = 2, 8, 3
-FIXED = {"_target_": "testbed.core.bound_baselines.Fixed", "alpha": 0.1}
+FIXED = {"_target_": "testbed.worker.methods.parameter_server.bounds.baselines.Fixed", "alpha": 0.1}
 CASES: dict[str, dict[str, Any]] = {
     "raw": {"strategy_params": {"uplink": {"payload": "grad"}}},
     "sz3": {"compressor": "sz3", "strategy_params": {"uplink": {"feedback": True}, "bound": FIXED}},

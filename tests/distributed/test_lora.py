@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from testbed.core.errors import InputError
-from testbed.worker import kept_model
-from testbed.worker.first_model import first_model
-from testbed.worker.parts import build_parts
-from testbed.worker.workload import trained
+from testbed.worker.interfaces.workload import trained
+from testbed.worker.model import checkpoint as kept_model
+from testbed.worker.training.parts import build_parts, first_model
 from tests.distributed.harness import make_spec, part, run
 from tests.distributed.trainings import Answers, Case, parameters, play
 

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import torch
 
-from testbed.core.frames import frame_bytes
-from testbed.core.spec import RunSpec
-from testbed.worker.laws.training import LockstepTraining
-from testbed.worker.parts import build_parts
-from testbed.worker.server.schema import Schema
+from experiments.benchmarks.compressors.lockstep_training import LockstepTraining
+from testbed.core.spec.run_spec import RunSpec
+from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.methods.parameter_server.transport.frames import frame_bytes
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import Outcome, Workers, make_spec, run
 from tests.distributed.trainings import Answers, Case, parameters, play
 
 STEPS = 6
 EXACT = {"uplink": {"payload": "params"}, "downlink": {"payload": "params"}}
 """Parameters themselves, raw: no difference is taken, so that none is rounded."""
-TIGHT = {"_target_": "testbed.core.bound_baselines.Fixed", "alpha": 0.001}
+TIGHT = {"_target_": "testbed.worker.methods.parameter_server.bounds.baselines.Fixed", "alpha": 0.001}
 CASES: dict[str, dict[str, Any]] = {
     "exact": {"strategy_params": {"local_steps": 1, **EXACT}},
     "differences": {"strategy_params": {"local_steps": 1}},
@@ -44,7 +44,7 @@ CASES: dict[str, dict[str, Any]] = {
     "ddp": {"strategy": "ddp"},
 }
 SERVED = {"_target_": "tests.distributed.served_model.ServedModel"}
-ADAPTIVE = {"_target_": "testbed.core.bound_schedules.AdaptiveBound"}
+ADAPTIVE = {"_target_": "testbed.worker.methods.parameter_server.bounds.adaptive.AdaptiveBound"}
 JUMPS = [8, 9, 10, 11]
 """Of rounds 4 and 5, of two steps each."""
 

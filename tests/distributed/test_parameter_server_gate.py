@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 import torch
 
-from testbed.core.break_even import MEASURING, NO_GAIN, PAYS, PROBE
-from testbed.worker.parts import build_parts
-from testbed.worker.server.schema import Schema
+from testbed.worker.methods.parameter_server.bounds.break_even import MEASURING, NO_GAIN, PAYS, PROBE
+from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import make_spec
 from tests.distributed.trainings import Answers, Case, play
 
 ROUNDS, CLIENTS = 7, 2
-SZ3 = {"bound": {"_target_": "testbed.core.bound_baselines.Fixed"}, "local_steps": 1}
-NEVER = {"_target_": "testbed.core.break_even.Gate", "margin": 1e-9, "probe_every": 3}
+SZ3 = {"bound": {"_target_": "testbed.worker.methods.parameter_server.bounds.baselines.Fixed"}, "local_steps": 1}
+NEVER = {"_target_": "testbed.worker.methods.parameter_server.bounds.break_even.Gate", "margin": 1e-9, "probe_every": 3}
 """Whatever is measured, which differs from machine to machine."""
 CASES: dict[str, dict[str, Any]] = {
     "one thread": SZ3,

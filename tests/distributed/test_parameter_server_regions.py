@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
+from experiments.benchmarks.compressors.lockstep_training import LockstepTraining
 from testbed.core.errors import EXIT_LEFT
-from testbed.core.frames import frame_bytes
-from testbed.core.spec import Part
-from testbed.orchestrator.messages import checked_message
-from testbed.worker.laws.training import LockstepTraining
-from testbed.worker.parts import build_parts
-from testbed.worker.server.schema import Schema
+from testbed.core.record.notes import checked_message
+from testbed.core.spec.run_spec import Part
+from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.methods.parameter_server.transport.frames import frame_bytes
+from testbed.worker.training.parts import build_parts
 from tests.distributed.crashing import DEATH, PAUSE, CrashingInRegion
 from tests.distributed.harness import Workers, make_spec, run
 from tests.distributed.trainings import Answers, Case, parameters, play
@@ -29,7 +29,7 @@ RANKS, STEPS, AT = 5, 6, 3
 LOCAL_STEPS, ROUNDS = 2, 6
 PARAMS = {"payload": "params"}
 FED = {"local_steps": 2, "uplink": {"cutoff": 100, "feedback": True}, "downlink": {"cutoff": 100}}
-TIGHT = {"_target_": "testbed.core.bound_baselines.Fixed", "alpha": 0.001}
+TIGHT = {"_target_": "testbed.worker.methods.parameter_server.bounds.baselines.Fixed", "alpha": 0.001}
 CASES: dict[str, dict[str, Any]] = {
     "exact": {"strategy_params": {"local_steps": 1, "uplink": PARAMS, "downlink": PARAMS}},
     "differences": {"strategy_params": {"local_steps": 1}},

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from testbed.core.parallel.comparison import plan_from_json
-from testbed.core.parallel.links import links_from_json
+from testbed.core.parallelism.comparison import plan_from_json
+from testbed.core.parallelism.links import links_from_json
 from tests.distributed.forked import Forked
 from tests.distributed.harness import ROOT, outputs, port_of_ones_own
 

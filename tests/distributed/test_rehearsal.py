@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from compressors.base import Context, Exchange, Rounds
-from testbed.worker.parts import build_parts
-from testbed.worker.rehearsal import rehearse
+from compressors.base.compressor import Context, Exchange, Rounds
+from testbed.worker.reduction.rehearsal import rehearse
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import COMPRESSORS, make_spec
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import InputError
-from testbed.core.models import find_model
-from testbed.core.spec import RunSpec
-from testbed.worker.parts import build_parts
+from testbed.core.models.catalogue import find_model
+from testbed.core.spec.run_spec import RunSpec
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import make_spec, part, run
 
 

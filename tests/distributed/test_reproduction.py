@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from experiments.common.papers.declaration import Trial
 from experiments.reproductions.command import Places
-from experiments.reproductions.system import Trial
 from tests.unit.reproductions.made import reproduce, system
 
 ASKED = (

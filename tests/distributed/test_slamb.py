@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from testbed.core.auto_dilation import Load
-from testbed.core.spec import RunSpec
-from testbed.worker.comm import Communicator
-from testbed.worker.loop import Training
-from testbed.worker.parts import build_parts
-from testbed.worker.step_times import measure
-from testbed.worker.turns import Turns
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.run.dilation_choice import Load
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.methods.optimizers.sparse_momenta import Turns
+from testbed.worker.profile.step_times import measure
+from testbed.worker.training.loop import Training
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import make_spec, run
 from tests.distributed.trainings import Answers, Case, parameters, play
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from testbed.core.errors import InputError
-from testbed.worker.parts import build_parts
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import STRATEGIES, make_spec
 from tests.distributed.trainings import Answers, Case, play
 

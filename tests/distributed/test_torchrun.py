@@ -18,14 +18,14 @@ import pytest
 import torch
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, EXIT_MACHINE, RunError
-from testbed.core.rundir import RunDir
-from testbed.core.spec import RunSpec
-from testbed.core.telemetry import connect_over_network
-from testbed.orchestrator.clone import CLONE
+from testbed.core.record.run_directory import RunDir
+from testbed.core.record.telemetry import connect_over_network
+from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.cluster import __main__ as cluster
 from testbed.orchestrator.cluster.ranks import Ranks
-from testbed.orchestrator.config import resolve
-from testbed.worker.torchrun import join
+from testbed.orchestrator.config.config import resolve
+from testbed.orchestrator.machine.clone import CLONE
+from testbed.worker.process.torchrun import join
 from tests.distributed.harness import run as run_in_harness
 
 WORDS = ("topo=lan", "workload=digits", "steps=6", "evaluate_every=3", "seed=3")

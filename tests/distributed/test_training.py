@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from compressors.base import Layout, Route, choose_route
-from compressors.feedback import with_feedback
-from testbed.core.spec import RunSpec
-from testbed.core.telemetry import PHASES
-from testbed.worker.fusion import grouped
-from testbed.worker.laws.training import LockstepTraining
-from testbed.worker.parts import build_parts
-from testbed.worker.workload import parameters_crc32
+from compressors.base.compressor import Layout, Route, choose_route
+from compressors.base.feedback import with_feedback
+from experiments.benchmarks.compressors.lockstep_training import LockstepTraining
+from testbed.core.record.telemetry import PHASES
+from testbed.core.spec.run_spec import RunSpec
+from testbed.worker.interfaces.workload import parameters_crc32
+from testbed.worker.reduction.fusion import grouped
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import COMPRESSORS, make_spec, run
 from tests.distributed.slow_evaluation import STEPS
 

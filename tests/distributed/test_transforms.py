@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import InputError
-from testbed.core.spec import RunSpec
-from testbed.worker.parts import build_parts
+from testbed.core.spec.run_spec import RunSpec
+from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import Outcome, make_spec, part, run
 
 WARM_UP, STEPS = 3, 6

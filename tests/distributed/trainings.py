@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from testbed.core.profile import Profile
-from testbed.worker.comm import Communicator
-from testbed.worker.loop import Training
-from testbed.worker.parts import build_parts
-from testbed.worker.workload import parameters_crc32
+from testbed.core.device.profile import Profile
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.interfaces.workload import parameters_crc32
+from testbed.worker.training.loop import Training
+from testbed.worker.training.parts import build_parts
 from tests.distributed.forked import Forked
 from tests.distributed.harness import HANG_S, ROOT, TIMEOUT_S, make_spec, outputs, port_of_ones_own
 

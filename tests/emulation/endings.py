@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import pytest
 
-from testbed.core.records import summary_faults
-from testbed.orchestrator import cleanup
-from testbed.orchestrator.emulation.container import container_name
+from testbed.core.record.summary import summary_faults
+from testbed.orchestrator.emulation.containers.runc import container_name
+from testbed.orchestrator.machine import cleanup
 from tests.emulation.support import Longhaul, gone_within, host_state, listed, run_process, wait_until, whole_events
 
 LONG = ("topo=wan100m", "compressor=topk", "steps=10000", "evaluate_every=10000")

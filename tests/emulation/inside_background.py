@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import RunError
-from testbed.core.schedule import Background
-from testbed.core.topology import Topology, symmetric
-from testbed.orchestrator.emulation import tcp
-from testbed.orchestrator.emulation.background_traffic import BackgroundTraffic
-from testbed.orchestrator.emulation.network import Network
+from testbed.core.spec.schedule import Background
+from testbed.core.spec.topology import Topology, symmetric
+from testbed.orchestrator.emulation.kernel import tcp
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.emulation.traffic.background import BackgroundTraffic
 
 SAMPLES = 4
 
@@ -28,7 +28,7 @@ def the_generator() -> int:
     (pid,) = (
         int(path.parent.name)
         for path in Path("/proc").glob("[0-9]*/cmdline")
-        if path.read_bytes().split(b"\0")[1:3] == [b"-m", b"testbed.orchestrator.emulation.background"]
+        if path.read_bytes().split(b"\0")[1:3] == [b"-m", b"testbed.orchestrator.emulation.traffic.generator"]
     )
     return pid
 

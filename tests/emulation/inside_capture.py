@@ -12,10 +12,10 @@ import threading
 import time
 from pathlib import Path
 
-from testbed.orchestrator.config import compose
-from testbed.orchestrator.emulation import tcp
-from testbed.orchestrator.emulation.capture import Capture
-from testbed.orchestrator.emulation.network import Network
+from testbed.orchestrator.config.config import compose
+from testbed.orchestrator.emulation.kernel import tcp
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.emulation.measuring.capture import Capture
 
 PORT = 5000
 CHUNK = bytes(1 << 16)

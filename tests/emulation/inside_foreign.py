@@ -8,10 +8,10 @@ import sys
 import time
 from typing import Any
 
-from testbed.orchestrator.config import compose
-from testbed.orchestrator.emulation import tcp
-from testbed.orchestrator.emulation.background_traffic import BackgroundTraffic
-from testbed.orchestrator.emulation.network import Network
+from testbed.orchestrator.config.config import compose
+from testbed.orchestrator.emulation.kernel import tcp
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.emulation.traffic.background import BackgroundTraffic
 from testbed.orchestrator.observation.collector import Collector
 
 ADDED = (

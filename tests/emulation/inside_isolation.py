@@ -18,15 +18,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from testbed.core.rundir import OWN_UID, RUNTIME_ROOT, RunDir
-from testbed.core.spec import Part, RunSpec
-from testbed.core.telemetry import Channel, Welcome
-from testbed.orchestrator.clone import CLONE
-from testbed.orchestrator.emulation.container import Container, Sandbox
-from testbed.orchestrator.emulation.namespaces import own_sysfs
-from testbed.orchestrator.emulation.node import WorkerNode
-from testbed.orchestrator.rights import Rights
-from testbed.orchestrator.zygote import PAUSE, ForkedProcess, Process, Zygote, interpreter_environment
+from testbed.core.record.run_directory import OWN_UID, RUNTIME_ROOT, RunDir
+from testbed.core.record.telemetry import Channel, Welcome
+from testbed.core.spec.run_spec import Part, RunSpec
+from testbed.orchestrator.emulation.containers.runc import Container, Sandbox
+from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
+from testbed.orchestrator.emulation.links.node import WorkerNode
+from testbed.orchestrator.machine.clone import CLONE
+from testbed.orchestrator.machine.rights import Rights
+from testbed.orchestrator.run.workers.fork_server import PAUSE, ForkedProcess, Process, Zygote, interpreter_environment
 from topologies import lan
 
 HERE = Path(__file__).parent

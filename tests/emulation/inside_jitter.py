@@ -6,10 +6,10 @@ import json
 import sys
 import time
 
-from testbed.orchestrator.config import compose
-from testbed.orchestrator.emulation import tcp
-from testbed.orchestrator.emulation.measurement import Prober
-from testbed.orchestrator.emulation.network import Network
+from testbed.orchestrator.config.config import compose
+from testbed.orchestrator.emulation.kernel import tcp
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.emulation.measuring.prober import Prober
 
 TIMES = 6
 

@@ -11,11 +11,11 @@ import socket
 import sys
 from dataclasses import dataclass
 
-from testbed.orchestrator.config import compose
-from testbed.orchestrator.emulation import tcp
-from testbed.orchestrator.emulation.network import Network
-from testbed.orchestrator.emulation.node import NamespaceNode
-from testbed.orchestrator.emulation.routes import least_time_outs_s
+from testbed.orchestrator.config.config import compose
+from testbed.orchestrator.emulation.kernel import tcp
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.emulation.links.node import NamespaceNode
+from testbed.orchestrator.emulation.links.wires import least_time_outs_s
 
 PORT = 29_500
 

@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 
-from testbed.orchestrator.config import compose
-from testbed.orchestrator.emulation import tcp
-from testbed.orchestrator.emulation.measurement import Prober
-from testbed.orchestrator.emulation.network import Network
+from testbed.orchestrator.config.config import compose
+from testbed.orchestrator.emulation.kernel import tcp
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.emulation.measuring.prober import Prober
 
 BUSY_PROCESSES = 2 * (os.cpu_count() or 2)
 

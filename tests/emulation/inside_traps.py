@@ -16,14 +16,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from testbed.core.rundir import RUNTIME_ROOT
-from testbed.core.topology import Node, Topology, symmetric
-from testbed.orchestrator.clone import CLONE
-from testbed.orchestrator.emulation import tcp
-from testbed.orchestrator.emulation.container import Container, Sandbox
-from testbed.orchestrator.emulation.namespaces import own_sysfs
-from testbed.orchestrator.emulation.network import Network
-from testbed.orchestrator.emulation.node import NamespaceNode
+from testbed.core.record.run_directory import RUNTIME_ROOT
+from testbed.core.spec.topology import Node, Topology, symmetric
+from testbed.orchestrator.emulation.containers.runc import Container, Sandbox
+from testbed.orchestrator.emulation.kernel import tcp
+from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.emulation.links.node import NamespaceNode
+from testbed.orchestrator.machine.clone import CLONE
 
 PORT = 5000
 EAST, WEST, SOUTH = (f"{name}-with-a-name-that-no-interface-could-bear" for name in ("east", "west", "south"))

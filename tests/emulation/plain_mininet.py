@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 
-from testbed.orchestrator.clone import CLONE
+from testbed.orchestrator.machine.clone import CLONE
 from tests.emulation.support import IN_NAMESPACES
 
 # After an exception `mn` kills processes by name and empties /tmp: it must see its own processes and files alone. The

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import EXIT_FAILED
-from testbed.core.rundir import RunDir
-from testbed.orchestrator import cleanup
-from testbed.orchestrator.clone import CLONE, environment
+from testbed.core.record.run_directory import RunDir
+from testbed.orchestrator.machine import cleanup
+from testbed.orchestrator.machine.clone import CLONE, environment
 from tests.machine import ENDS_WITH_TESTS
 
 START_TIMEOUT_S = 240.0

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from testbed.core.schedule import Background
-from testbed.orchestrator.emulation.arrivals import flows, most_concurrent
+from testbed.core.spec.schedule import Background
+from testbed.orchestrator.emulation.traffic.arrivals import flows, most_concurrent
 from tests.emulation.support import run_inside
 
 LINK: dict[str, Any] = {"rate_bit_s": 50e6, "rtt_s": 0.02}

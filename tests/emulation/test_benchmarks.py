@@ -7,14 +7,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-from testbed.orchestrator.clone import CLONE
-
-_RUN = CLONE / "experiments" / "benchmarks" / "run.py"
+from testbed.orchestrator.machine.clone import CLONE
 
 
 def bench(results: Path) -> str:
     done = subprocess.run(
-        [sys.executable, str(_RUN), "--quick", "--share", "--only", "accuracy", "--results", str(results)],
+        [
+            sys.executable,
+            "-m",
+            "experiments.benchmarks",
+            "--quick",
+            "--share",
+            "--only",
+            "accuracy",
+            "--results",
+            str(results),
+        ],
+        cwd=CLONE,
         capture_output=True,
         text=True,
         timeout=240,

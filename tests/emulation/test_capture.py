@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from testbed.analysis import pcap
-from testbed.analysis.packets import AGREEMENT
+from testbed.analysis.capture import pcap
+from testbed.analysis.capture.packets import AGREEMENT
 from tests.emulation.support import run_inside
 
 MTU_BYTES = 1500

@@ -8,8 +8,8 @@ import os
 import signal
 from pathlib import Path
 
-from testbed.core.records import summary_faults
-from testbed.core.rundir import RunDir
+from testbed.core.record.run_directory import RunDir
+from testbed.core.record.summary import summary_faults
 from tests.emulation.endings import LONG, Endings, worker_process
 from tests.emulation.support import Longhaul, gone_within, listed, wait_until, whole_events
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from testbed.core.rundir import RunDir
-from testbed.orchestrator.clone import CLONE, environment
+from testbed.core.record.run_directory import RunDir
+from testbed.orchestrator.machine.clone import CLONE, environment
 from tests.emulation.support import gone_within, host_state
 
 LIMIT_S = 240.0

@@ -17,8 +17,8 @@ import pytest
 
 from testbed.core import seccomp
 from testbed.core.errors import EXIT_INPUT
-from testbed.orchestrator.clone import CLONE, RUNS_ROOT
-from testbed.orchestrator.zygote import interpreter_environment
+from testbed.orchestrator.machine.clone import CLONE, RUNS_ROOT
+from testbed.orchestrator.run.workers.fork_server import interpreter_environment
 from tests.emulation.support import gone_within, run_inside
 
 RUN_ID = "20000101T000000Z-isolation-test-none-00000000"

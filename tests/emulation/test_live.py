@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.core.metric_samples import Totals
-from testbed.core.metrics import METRICS
+from testbed.core.record.metric_samples import Totals
+from testbed.core.record.metrics import METRICS
 from tests.emulation.support import START_TIMEOUT_S, Longhaul, wait_until
 from tests.unit.analysis.archived import ask, require_prometheus, served
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.analysis import pcap
-from testbed.orchestrator import cleanup
+from testbed.analysis.capture import pcap
+from testbed.orchestrator.machine import cleanup
 from tests.emulation.support import Longhaul
 
 MTU_BYTES = 1500

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.core.records import summary_faults
+from testbed.core.record.summary import summary_faults
 from tests.emulation.support import (
     START_TIMEOUT_S,
     Longhaul,

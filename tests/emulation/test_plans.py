@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.core.rundir import RunDir
+from testbed.core.record.run_directory import RunDir
 from tests.emulation.support import Longhaul, whole_events
 
 STEPS = 4

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.orchestrator.clone import CLONE
+from testbed.orchestrator.machine.clone import CLONE
 from tests.emulation.support import Longhaul, gone_within
 
 SCRIPTS = CLONE / "experiments" / "scripts"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from experiments.common.papers.declaration import Trial
 from experiments.reproductions.command import Places
-from experiments.reproductions.system import Trial
-from testbed.core.records import summary_faults
+from testbed.core.record.summary import summary_faults
 from tests.unit.reproductions.made import reproduce, system
 
 _ASKED = (

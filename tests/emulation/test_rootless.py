@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from testbed.core.rundir import OWNER
-from testbed.orchestrator.clone import CLONE, environment
-from testbed.orchestrator.rights import Rights
+from testbed.core.record.run_directory import OWNER
+from testbed.orchestrator.machine.clone import CLONE, environment
+from testbed.orchestrator.machine.rights import Rights
 from tests.emulation.rootless import UID, User, user
 from tests.emulation.support import Longhaul, host_state, wait_until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.core.records import summary_faults
+from testbed.core.record.summary import summary_faults
 from tests.emulation.support import CONTROLS, Longhaul, gone_within, host_state
 
 FILES = {

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from testbed.core.records import summary_faults
-from testbed.core.rundir import RunDir
-from testbed.orchestrator.clone import CLONE, environment
+from testbed.core.record.run_directory import RunDir
+from testbed.core.record.summary import summary_faults
+from testbed.orchestrator.machine.clone import CLONE, environment
 from tests.emulation.support import CONTROLS, END_TIMEOUT_S
 from tests.machine import ENDS_WITH_TESTS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.core.rundir import RunDir
+from testbed.core.record.run_directory import RunDir
 from tests.emulation.support import END_TIMEOUT_S, START_TIMEOUT_S, gone_within, host_state
 from tests.sweeping import Sweep, counted, found, hash_of, summaries
 

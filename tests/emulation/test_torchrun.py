@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from testbed.core.rundir import RunDir
-from testbed.orchestrator.clone import CLONE
+from testbed.core.record.run_directory import RunDir
+from testbed.orchestrator.machine.clone import CLONE
 from tests.emulation.support import END_TIMEOUT_S, Longhaul, whole_events
 
 WORDS = ("topo=wan1g", "workload=digits", "compressor=topk", "workers=2", "steps=10", "evaluate_every=5", "seed=5")

@@ -16,10 +16,10 @@ import time
 from typing import Any
 
 from testbed.core.errors import RunError
-from testbed.core.link_profile import LinkProfile
-from testbed.core.topology import Link, Node, Topology, symmetric
-from testbed.orchestrator.emulation import tcp
-from testbed.orchestrator.emulation.network import Network
+from testbed.core.spec.link_profile import LinkProfile
+from testbed.core.spec.topology import Link, Node, Topology, symmetric
+from testbed.orchestrator.emulation.kernel import tcp
+from testbed.orchestrator.emulation.links.network import Network
 
 PORT = 50_000
 KEY = ("a-b", "a")

@@ -7,10 +7,10 @@ import statistics
 import sys
 from typing import Any
 
-from testbed.core.topology import Node, Topology, symmetric
-from testbed.orchestrator.emulation import tcp
-from testbed.orchestrator.emulation.measurement import Prober
-from testbed.orchestrator.emulation.network import Network
+from testbed.core.spec.topology import Node, Topology, symmetric
+from testbed.orchestrator.emulation.kernel import tcp
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.emulation.measuring.prober import Prober
 
 SOURCE = "assumed: a test"
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from testbed.orchestrator.clone import CLONE, environment
+from testbed.orchestrator.machine.clone import CLONE, environment
 from tests.emulation.support import IN_NAMESPACES
 
 

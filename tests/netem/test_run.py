@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from testbed.core.records import summary_faults
+from testbed.core.record.summary import summary_faults
 from testbed.core.units import parse_rate_bit_s, parse_time_s
 from tests.emulation.support import Longhaul, gone_within
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from testbed.core.delays import spread_at
+from testbed.orchestrator.emulation.shapers.delay import spread_at
 from tests.netem.support import run_inside
 
 pytestmark = [pytest.mark.netem, pytest.mark.needs_root]

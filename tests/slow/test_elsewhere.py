@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.orchestrator.clone import environment
+from testbed.orchestrator.machine.clone import environment
 from tests.distributed.ray_cluster import Cluster, needs
 from tests.emulation.support import host_state
 from tests.sweeping import Sweep, counted, found, summaries

@@ -11,21 +11,27 @@ from typing import Any
 
 import pytest
 
-from experiments.benchmarks import document, harness, intervals, own_run, simulator, start_up, tables
-from experiments.benchmarks.harness import Point, Results
-from testbed.analysis.simulator.constants import Constants
-from testbed.orchestrator.clone import CLONE
-from testbed.orchestrator.config import resolve
-from testbed.orchestrator.display import Display
+from experiments.benchmarks import document
+from experiments.benchmarks import registry as tables
+from experiments.benchmarks.simulator import simulator
+from experiments.benchmarks.system import start_up
+from experiments.common import harness
+from experiments.common import tables as intervals
+from experiments.common import whole_run as own_run
+from experiments.common.harness import Point, Results
+from testbed.analysis.simulator.model.constants import Constants
+from testbed.orchestrator.config.config import resolve
+from testbed.orchestrator.machine.clone import CLONE
+from testbed.orchestrator.terminal.display import Display
 
 POINT = Point({"rate_bit_s": 1e6}, 1)
 AMONG_MEASURED = """
 import importlib, sys
-import experiments.benchmarks.tables as tables
+import experiments.benchmarks.registry as tables
 for name in tables.NAMES:
     for module in [one for one in sys.modules if one.startswith("experiments")]:
         del sys.modules[module]
-    assert importlib.import_module(f"experiments.benchmarks.{name}").measure, name
+    assert importlib.import_module("experiments.common.sources").benchmark(name).measure, name
 """
 """Each of them first of `experiments`, as in the process that measures a point; all else is imported but once."""
 
@@ -132,16 +138,16 @@ def test_constants_name_the_machines_of_the_points_they_were_fitted_to(monkeypat
     assert [made["kernel"] for made in origin["machines"]] == ["a", "b"]
 
 
-PREDICTED = {"simulator.json", "steps.py", "paths.py", "profile.py", "message_costs.py", "collective_costs.py"}
+PREDICTED = {"simulator.json", "steps.py", "paths.py", "profile.py", "collective.py"}
 
 
 @pytest.mark.parametrize(
     ("name", "files"),
     [
-        ("simulator", {"simulator.py", "whole_run.py", "plan.py", "loop.py", "topk.py"}),
+        ("simulator", {"simulator.py", "whole_run.py", "step_plan.py", "loop.py", "topk.py"}),
         ("gaps", {"tap.py", "tc.py", "network.py"}),
-        ("set_up", {"container.py"}),
-        ("monitor", {"collector.py", "background_traffic.py", "star.py"}),
+        ("set_up", {"runc.py"}),
+        ("monitor", {"collector.py", "background.py", "star.py"}),
         ("observation", {"collector.py", "recorder.py", "exporter.py"}),
         ("netem", {"netem_inside.py", "offered.py", "mininet_tclink.py"}),
         *(

@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from experiments.benchmarks import compression_tables, dear, dear_bell, document, inside, members, tables
-from experiments.benchmarks.harness import Point, Results, points_of
+from experiments.benchmarks import document
+from experiments.benchmarks import registry as tables
+from experiments.benchmarks.compressors import tables as compression_tables
+from experiments.benchmarks.dear import dear
+from experiments.benchmarks.dear import tables as dear_bell
+from experiments.benchmarks.links import tables as tables_tables
+from experiments.common import page as document_page
+from experiments.common import sources as members
+from experiments.common import testnet as inside
+from experiments.common.harness import Point, Results, points_of
 
 INSIDE: dict[str, Any] = {
     "burst_rate_bit_s": 99.5e6,
@@ -40,7 +48,7 @@ def point(*, busy: bool = True, **result: Any) -> dict[str, Any]:
     ],
 )
 def test_a_point_outside_its_target_is_marked(found: dict[str, Any], faults: list[str]) -> None:
-    assert tables.accuracy_faults(found) == faults
+    assert tables_tables.accuracy_faults(found) == faults
     row = tables.of("accuracy", [found]).splitlines()[-1]
     assert ("inside" in row) == (not faults)
 
@@ -99,7 +107,7 @@ def test_points_never_measured_are_named_and_those_not_asked_any_more_go(tmp_pat
         results.keep(one, "code", {"others_cores": 0.0, "is_disturbed": False, "result": {}})
     found, missing = results.of(asked)
     assert [one["asked"] for one in found] == [asked[0].asked] and missing == asked[1:]
-    said = document.missing_line(missing, len(found))
+    said = document_page.missing_line(missing, len(found))
     assert said.startswith("2 of 3 points were never measured") and '"rate_bit_s": 2000000.0' in said
     results.keep_only(asked)
     assert list(results.points) == [asked[0].key]
@@ -115,16 +123,16 @@ def test_every_benchmark_names_points_and_how_long_each_takes() -> None:
 
 def test_a_table_replaces_what_was_between_its_markers_and_nothing_else() -> None:
     page = "a\n<!-- x: begin -->\nold\n<!-- x: end -->\nb\n<!-- y: begin -->\n<!-- y: end -->\n"
-    assert document.between(page, "x", "new") == page.replace("old", "new")
+    assert document_page.between(page, "x", "new") == page.replace("old", "new")
     with pytest.raises(ValueError, match="z"):
-        document.between(page, "z", "new")
+        document_page.between(page, "z", "new")
 
 
 def test_the_page_has_a_place_for_every_table() -> None:
     for name in tables.NAMES:
         page = document.ELSEWHERE.get(name, document.PAGE)
-        assert document.between(page.read_text(), name, "") != ""
-        assert document.between(page.read_text(), "machine", "") != ""
+        assert document_page.between(page.read_text(), name, "") != ""
+        assert document_page.between(page.read_text(), "machine", "") != ""
 
 
 def test_of_two_disturbed_measurements_the_less_disturbed_stays(tmp_path: Any) -> None:
@@ -174,14 +182,14 @@ def test_half_a_point_is_judged_by_the_interval_of_the_differences() -> None:
 
 
 def test_a_members_figures_depend_on_its_own_files_and_what_they_import() -> None:
-    files = {path.name for path in members.files("int8_zstd")}
+    files = {path.name for path in members.compressor_files("int8_zstd")}
     assert {
         "zstd.py",
         "int8.py",
         "blockwise.py",
         "codec_process.py",
         "codec_child.py",
-        "base.py",
+        "compressor.py",
         "routes.py",
         "int8_zstd.yaml",
     } <= files

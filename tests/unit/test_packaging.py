@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import testbed
-from testbed.core.sides import OTHER_SIDE
+from testbed.core.packages import OTHER_SIDE
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())

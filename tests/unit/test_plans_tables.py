@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.benchmarks import document, harness, plans, tables
-from testbed.orchestrator.config import resolve
+from experiments.benchmarks import document
+from experiments.benchmarks import registry as tables
+from experiments.benchmarks.plans import plans
+from experiments.common import harness
+from experiments.common import page as document_page
+from testbed.orchestrator.config.config import resolve
 
 
 def point(place: int, predicted_s: float, published_s: float, step_s: float, verdict: str = "valid") -> dict[str, Any]:
@@ -54,4 +58,4 @@ def test_figures_depend_on_what_predicts_and_on_what_executes() -> None:
 def test_the_page_has_room_for_it() -> None:
     page = document.ELSEWHERE["plans"]
     assert page.name == "plans.md"
-    document.between(page.read_text(), "plans", "x")
+    document_page.between(page.read_text(), "plans", "x")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testbed.orchestrator.cli import _parser
-from testbed.orchestrator.observation import fidelity
+from testbed.orchestrator.cli.main import _parser
+from testbed.orchestrator.observation.verdict import judge as fidelity
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS, CONF = ROOT / "docs", ROOT / "experiments" / "conf"

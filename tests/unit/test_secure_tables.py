@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.benchmarks import document, harness, secure, tables
-from testbed.orchestrator.config import resolve
+from experiments.benchmarks import document
+from experiments.benchmarks import registry as tables
+from experiments.benchmarks.secure import secure
+from experiments.common import harness
+from experiments.common import page as document_page
+from testbed.orchestrator.config.config import resolve
 
 RESULT: dict[str, Any] = {"verdict": "valid", "reasons": [], "dilation": 8.0, "step_s": 0.25, "payload_bytes": 1.1e6}
 SECURE = {
@@ -52,10 +56,10 @@ def test_runs_of_a_workload_differ_by_their_secure_sums_alone() -> None:
 
 def test_figures_depend_on_what_masks_and_shares_are_made_with() -> None:
     names = {path.name for path in secure.depends_on("blocks", 0.3)}
-    assert {"mask_code.py", "sealing.py", "secure_server.py", "secure_worker.py", "blocks.yaml"} <= names
+    assert {"mask_code.py", "encryption.py", "server.py", "worker.py", "blocks.yaml"} <= names
 
 
 def test_the_page_has_room_for_it() -> None:
     page = document.ELSEWHERE["secure"]
     assert page.name == "federated.md"
-    document.between(page.read_text(), "secure", "x")
+    document_page.between(page.read_text(), "secure", "x")

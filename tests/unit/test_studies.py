@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 import yaml
 
-from experiments.benchmarks import document, harness, members, study_compressors, study_scale, tables
-from experiments.benchmarks.study_compressors import CODECS, NETWORKS, RATES_MBIT_S, RTTS_MS, cell
-from testbed.core.uniform_links import uniform_rtt_s
-from testbed.orchestrator.clone import CLONE
-from testbed.orchestrator.config import resolve
+from experiments.benchmarks import document
+from experiments.benchmarks import registry as tables
+from experiments.benchmarks.study_compressors import study_compressors
+from experiments.benchmarks.study_compressors.study_compressors import CODECS, NETWORKS, RATES_MBIT_S, RTTS_MS, cell
+from experiments.benchmarks.study_scale import study_scale
+from experiments.common import harness
+from experiments.common import page as document_page
+from experiments.common import sources as members
+from testbed.core.spec.topology import uniform_rtt_s
+from testbed.orchestrator.config.config import resolve
+from testbed.orchestrator.machine.clone import CLONE
 
 
 def member(name: str, step_s: float, *, shortest_at: str = "") -> dict[str, Any]:
@@ -23,7 +29,7 @@ def member(name: str, step_s: float, *, shortest_at: str = "") -> dict[str, Any]
 
 
 def test_each_cell_names_the_fastest_and_the_fastest_that_keeps_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:
-    from experiments.benchmarks import study_compressors_tables
+    from experiments.benchmarks.study_compressors import tables as study_compressors_tables
 
     monkeypatch.setattr(study_compressors_tables, "accurate", lambda: {"none", "int8"})
     points = [member("none", 4.0), member("int8", 2.0), member("topk", 3.0, shortest_at=cell(10, 40))]
@@ -73,8 +79,8 @@ def test_each_kind_of_the_study_of_scale_can_be_asked_for(kind: str) -> None:
 def test_its_page_has_room_for_it(name: str) -> None:
     page = document.ELSEWHERE[name]
     text = page.read_text()
-    document.between(text, name, "x")
-    document.between(text, "machine", "x")
+    document_page.between(text, name, "x")
+    document_page.between(text, "machine", "x")
     path, _ = document.DRAWN[name]
     assert f"figures/{path.name}" in text
 

@@ -9,9 +9,9 @@ import pytest
 
 from experiments.studies import keep, sweep_charts, sweep_tables
 from testbed.core.errors import InputError
-from testbed.core.rundir import RunDir, write_json
-from testbed.orchestrator.sweep.files import read
-from testbed.orchestrator.sweep.results import FOLDER
+from testbed.core.record.run_directory import RunDir, write_json
+from testbed.orchestrator.executors.base import FOLDER
+from testbed.orchestrator.search.sweep.files import read
 
 
 def estimate(mean: float, half: float | None = None, runs: int = 3) -> dict[str, Any]:

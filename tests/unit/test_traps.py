@@ -84,8 +84,11 @@ def test_every_trap_has_a_test_that_exists_or_a_reason() -> None:
         (("## T7: ", "## About "), "the traps are"),
         (("## T7: ", "## T8: "), "the traps are"),
         (("- Trap: at rates", "- At rates"), "T7: no line '- Trap:'"),
-        (("test_a_round_trip_is_halved_once", "test_a_round_trip_is_doubled"), "T2: tests/unit/core/test_topology.py"),
-        (("tests/unit/core/test_topology.py::", "tests/unit/core/test_topologies.py::"), "T2: tests/unit/core"),
+        (
+            ("test_a_round_trip_is_halved_once", "test_a_round_trip_is_doubled"),
+            "T2: tests/unit/core/spec/test_topology.py",
+        ),
+        (("tests/unit/core/spec/test_topology.py::", "tests/unit/core/test_topologies.py::"), "T2: tests/unit/core"),
         (("- Test: `tests/emulation/test_traps.py::test_no_packet", "- Tests: `x::y"), "T13: names no test"),
         (("- Test: `tests/emulation/test_traps.py::test_no_packet", "- No test: no.\n`"), "T13: names no test"),
         (("](../testbed/core/units.py)", "](../testbed/units.py)"), "it links to ../testbed/units.py"),

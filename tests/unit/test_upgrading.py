@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from testbed.analysis.load import load
+from testbed.analysis.record.record import load
 from testbed.core.errors import InputError
-from testbed.core.records import SCHEMA_VERSION
-from testbed.core.rundir import RunDir, write_json
-from testbed.core.spec import RunSpec
-from testbed.orchestrator.kept_runs import ended_runs
-from testbed.orchestrator.listing import read_runs
+from testbed.core.record.run_directory import RunDir, write_json
+from testbed.core.record.summary import SCHEMA_VERSION
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.run_store.ended import ended_runs
+from testbed.orchestrator.run_store.listing import read_runs
 from tests.unit.reproductions.made import make_run, trial
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +33,10 @@ def rewrite(path: Path, **changes: Any) -> None:
 
 def test_the_page_has_the_numbers_of_the_code() -> None:
     assert f"`schema_version`: {SCHEMA_VERSION} |" in PAGE and f"That is {SCHEMA_VERSION}," in PAGE
-    for name, file in (("longhaul_model", "kept_model.py"), ("longhaul_server", "server/server_file.py")):
+    for name, file in (
+        ("longhaul_model", "model/checkpoint.py"),
+        ("longhaul_server", "methods/parameter_server/checkpoint.py"),
+    ):
         source = (ROOT / "testbed" / "worker" / file).read_text()
         (number,) = re.findall(rf'_FORMAT, _VERSION = "{name}", (\d+)', source)
         assert f"`{name}`: {number} |" in PAGE

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.reproductions.system import FOLDER, System, Trial
-from testbed.core.rundir import RunDir
+from experiments.common.papers.declaration import FOLDER, System, Trial
+from testbed.core.record.run_directory import RunDir
 
 WORKERS, BATCH, STEP_S, STEPS, DILATION = 4, 8, 0.4, 8, 2
 """Of each worker 8 samples a step; a device that takes 0.4 s for them, forward and backward, whatever the model."""

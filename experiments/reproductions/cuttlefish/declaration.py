@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.reproductions.low_rank_cases import (
+from experiments.common.papers.declaration import System, Trial
+from experiments.common.papers.low_rank import (
     FULL_RANK_S,
     QUALITY_NAME,
     REFERENCE,
@@ -18,7 +19,6 @@ from experiments.reproductions.low_rank_cases import (
     trained,
     whole_run_s,
 )
-from experiments.reproductions.system import System, Trial
 
 ARMS = {"Cuttlefish": ("transform=cuttlefish", *REWARM), REFERENCE: ()}
 _SECONDS = {"Cuttlefish": 240.0, REFERENCE: FULL_RANK_S}

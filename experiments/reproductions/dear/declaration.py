@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from experiments.benchmarks import dear as bell
-from experiments.reproductions.system import System, Trial
-from testbed.core.device import FORWARD_SHARE
-from testbed.core.models import find_model
+from experiments.benchmarks.dear import dear as bell
+from experiments.common.papers.declaration import System, Trial
+from testbed.core.device.device import FORWARD_SHARE
+from testbed.core.models.catalogue import find_model
 
 RATE_BIT_S = 10e9
 WORKERS = {"emulated": 8, "simulated": 64}

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.reproductions.system import System, Trial, metric_percent
-from testbed.core.rundir import RunDir
+from experiments.common.papers.declaration import System, Trial, metric_percent
+from testbed.core.record.run_directory import RunDir
 
 RATE = "100 Mbit/s"
 """Of the paper's clients inside one region."""

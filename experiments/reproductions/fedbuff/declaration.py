@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.reproductions.system import System, Trial
-from testbed.core.rundir import RunDir
+from experiments.common.papers.declaration import System, Trial
+from testbed.core.record.run_directory import RunDir
 
 CLIENTS, WORKERS, SIGMA, STEP_S = 100, 10, 1.0, 0.05
 TARGET = 0.75

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.reproductions.system import System, Trial, step_s
+from experiments.common.papers.declaration import System, Trial, step_s
 
 CLIENTS, PARTICIPANTS, ROUNDS = 1000, 100, 12
 SEEDS = {False: 1, True: 3}

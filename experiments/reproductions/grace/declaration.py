@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.reproductions.grace_cases import DENSE, METHODS, MODELS, Model, facts_of, overrides
-from experiments.reproductions.system import System, Trial
+from experiments.common.papers.declaration import System, Trial
+from experiments.common.papers.grace import DENSE, METHODS, MODELS, Model, facts_of, overrides
 
 AFTER_BACKWARD = "dense, after backward"
 BASELINES: dict[str, tuple[str, ...]] = {DENSE: (), AFTER_BACKWARD: ("strategy.overlap=false",)}

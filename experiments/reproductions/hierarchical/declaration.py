@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.reproductions.system import System, Trial
-from testbed.core.rundir import RunDir
+from experiments.common.papers.declaration import System, Trial
+from testbed.core.record.run_directory import RunDir
 
 CLIENTS_A_REGION, ROUNDS, LOCAL_STEPS, GROUP_ROUNDS = 4, 16, 5, 4
 SEEDS = {False: 1, True: 3}

@@ -19,16 +19,16 @@ from typing import Any
 
 import torch
 
-from experiments.benchmarks.cells import table
-from experiments.benchmarks.document import between
-from testbed.core.rundir import write_json
-from testbed.orchestrator.clone import CLONE
-from testbed.worker.clock import PhaseClock
-from testbed.worker.kv.methods import SELECTORS, Method
-from testbed.worker.kv.model import DenseCache, KVTransformer
-from testbed.worker.kv.sides import Decoded, Keeper, decode, decode_near
-from testbed.worker.kv.store import LocalLink
-from testbed.worker.kv.texts import Sample
+from experiments.common.page import between
+from experiments.common.tables import table
+from testbed.core.record.run_directory import write_json
+from testbed.orchestrator.machine.clone import CLONE
+from testbed.worker.device.clock import PhaseClock
+from testbed.worker.methods.kv_transfer.cache.store import LocalLink
+from testbed.worker.methods.kv_transfer.model.texts import Sample
+from testbed.worker.methods.kv_transfer.model.transformer import DenseCache, KVTransformer
+from testbed.worker.methods.kv_transfer.roles import Decoded, Keeper, decode, decode_near
+from testbed.worker.methods.kv_transfer.selection.methods import SELECTORS, Method
 from testbed.worker.workloads.recall import Recall
 
 FILE = Path(__file__).with_name("budgets.json")

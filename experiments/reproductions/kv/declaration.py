@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any
 
-from experiments.reproductions.system import System, Trial
-from testbed.core.rundir import RunDir
+from experiments.common.papers.declaration import System, Trial
+from testbed.core.record.run_directory import RunDir
 
 TOKENS = 63
 """Of a text, that are decoded."""

@@ -3,8 +3,8 @@ simulated."""
 
 from __future__ import annotations
 
-from experiments.reproductions.kfac_cases import Setting, facts
-from experiments.reproductions.system import System
+from experiments.common.papers.declaration import System
+from experiments.common.papers.kfac import Setting, facts
 
 RATE_BIT_S = 10e9
 _ARMS = ("PAD-KFAC", "PAD-KFAC, gradients", "SPD-KFAC", "MPD-KFAC", "D-KFAC")

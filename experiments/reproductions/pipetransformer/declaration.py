@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.reproductions.system import System, Trial, metric_percent
-from testbed.core.rundir import RunDir
+from experiments.common.papers.declaration import System, Trial, metric_percent
+from testbed.core.record.run_directory import RunDir
 
 WORKERS, BATCH, MICRO_BATCH, STEPS, SEEDS = 4, 40, 20, 100, 3
 """160 of 3,200 samples a step: five epochs, after the first four of which layers freeze."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from experiments.reproductions.low_rank_cases import (
+from experiments.common.papers.declaration import System, Trial
+from experiments.common.papers.low_rank import (
     FULL_RANK_S,
     QUALITY_NAME,
     REFERENCE,
@@ -18,8 +19,7 @@ from experiments.reproductions.low_rank_cases import (
     trained,
     whole_run_s,
 )
-from experiments.reproductions.system import System, Trial
-from testbed.core.models import find_model
+from testbed.core.models.catalogue import find_model
 
 WARM_UP = 75
 """Steps at full rank."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from experiments.common.papers.declaration import System, Trial, metric_percent
 from experiments.reproductions.dear.declaration import MODELS
-from experiments.reproductions.system import System, Trial, metric_percent
-from testbed.core.device import FORWARD_SHARE
-from testbed.core.models import find_model
-from testbed.core.rundir import RunDir
+from testbed.core.device.device import FORWARD_SHARE
+from testbed.core.models.catalogue import find_model
+from testbed.core.record.run_directory import RunDir
 
 BATCH, WORKERS, STEPS, SEEDS = 1024, 4, 100, 3
 """The batch is that of all workers together, 16 times 64. Steps are a multiple of those between averages, so that what

@@ -3,8 +3,8 @@ simulated."""
 
 from __future__ import annotations
 
-from experiments.reproductions.kfac_cases import MODELS, Setting, facts
-from experiments.reproductions.system import System
+from experiments.common.papers.declaration import System
+from experiments.common.papers.kfac import MODELS, Setting, facts
 
 RATE_BIT_S = 25e9
 """At which the ring of eight workers takes the 0.173 s that the sums of ResNet-50's factors took 64 GPUs."""

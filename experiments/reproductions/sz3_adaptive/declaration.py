@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.reproductions.system import System, Trial
-from testbed.core.rundir import RunDir
+from experiments.common.papers.declaration import System, Trial
+from testbed.core.record.run_directory import RunDir
 
 WORKERS, LOCAL_STEPS, SEEDS = 5, 5, 3
 """A server and four clients."""
@@ -17,6 +17,7 @@ BOUNDS = {"parameters": (0.1, 0.03, 0.01, 0.003, 0.001), "differences": (0.3, 0.
 """Shares of the range of values, as compressors call relative: what the adaptive bound is held against."""
 _PARAMS = ("strategy.uplink.payload=params", "strategy.downlink.payload=params")
 _GRAD = ("strategy.uplink.payload=grad",)
+_FIXED = "testbed.worker.methods.parameter_server.bounds.baselines.Fixed"
 _SZ3, _RAW = ("compressor=sz3",), ("compressor=none",)
 _PLAIN = ("strategy.uplink.codec=int8_zstd", "strategy.downlink.codec=int8_zstd")
 LOOSER = ("strategy.bound.alpha=0.7", "strategy.bound.alpha_max=2")
@@ -25,7 +26,7 @@ LOOSER = ("strategy.bound.alpha=0.7", "strategy.bound.alpha_max=2")
 
 def fixed(alpha: float) -> tuple[str, ...]:
     """The same share of each tensor's range in all rounds."""
-    return (f"strategy.bound={{_target_: testbed.core.bound_baselines.Fixed, alpha: {alpha:g}, basis: range}}",)
+    return (f"strategy.bound={{_target_: {_FIXED}, alpha: {alpha:g}, basis: range}}",)
 
 
 ARMS: dict[str, tuple[str, ...]] = {

@@ -25,13 +25,13 @@ from testbed.analysis.simulator.least_links import (
     longest_round_trip,
     rates,
 )
-from testbed.analysis.simulator.plan import strategy_of
+from testbed.analysis.simulator.model.step_plan import strategy_of
 from testbed.analysis.simulator.prediction import KIND, Prediction, faults
+from testbed.core.costs.fusion import BY_TIMES
+from testbed.core.device.profile import Profile
 from testbed.core.errors import InputError
-from testbed.core.fusion import BY_TIMES
-from testbed.core.profile import Profile
-from testbed.core.spec import RunSpec
-from testbed.core.uniform_links import uniform_rtt_s, with_wan
+from testbed.core.spec.run_spec import RunSpec
+from testbed.core.spec.topology import uniform_rtt_s, with_wan
 
 
 @dataclass(frozen=True)

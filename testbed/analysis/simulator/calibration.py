@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from testbed.analysis.simulator.constants import IDEAL, Constants
-from testbed.analysis.simulator.network import Network
-from testbed.analysis.simulator.plan import StepPlan
-from testbed.analysis.simulator.steps import follow
-from testbed.analysis.simulator.traffic import traffic
+from testbed.analysis.simulator.model.constants import IDEAL, Constants
+from testbed.analysis.simulator.model.network import Network
+from testbed.analysis.simulator.model.step_plan import StepPlan
+from testbed.analysis.simulator.model.traffic import traffic
+from testbed.analysis.simulator.timeline.steps import follow
 from testbed.analysis.simulator.validation import Validation, traits
 from testbed.core.errors import InputError
-from testbed.core.rundir import write_json
-from testbed.core.spec import RunSpec
+from testbed.core.record.run_directory import write_json
+from testbed.core.spec.run_spec import RunSpec
 
 SCHEMA_VERSION = 1
 DEFAULT_FILE = Path(__file__).resolve().parents[3] / "experiments" / "calibration" / "simulator.json"

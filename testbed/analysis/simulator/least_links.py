@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median_high
 from typing import Any
 
-from testbed.core.link_profile import LEAST_RATE_BIT_S, MOST_RATE_BIT_S
+from testbed.core.spec.link_profile import LEAST_RATE_BIT_S, MOST_RATE_BIT_S
 
 _PER_DECADE = 200
 _DIGITS = 3

@@ -6,15 +6,15 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.analysis.simulator.constants import Constants
-from testbed.analysis.simulator.network import Network
-from testbed.analysis.simulator.plan import StepPlan
-from testbed.analysis.simulator.steps import StepTimes, follow
-from testbed.analysis.simulator.traffic import Traffic, traffic
+from testbed.analysis.simulator.model.constants import Constants
+from testbed.analysis.simulator.model.network import Network
+from testbed.analysis.simulator.model.step_plan import StepPlan
+from testbed.analysis.simulator.model.traffic import Traffic, traffic
+from testbed.analysis.simulator.timeline.steps import StepTimes, follow
 from testbed.analysis.simulator.validation import Standing
 from testbed.core.errors import raise_input_faults
-from testbed.core.spec import RunSpec
-from testbed.core.topology import Topology
+from testbed.core.spec.run_spec import RunSpec
+from testbed.core.spec.topology import Topology
 
 KIND = "simulated"
 _HIDDEN = 0.05

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.core.spec import RunSpec
+from testbed.core.spec.run_spec import RunSpec
 from testbed.core.units import format_rate, format_time
 
 _NOT_MODELLED = ("jitter_s", "duplicate_ratio", "reorder_ratio")

@@ -1,5 +1,5 @@
 """`python -m testbed.orchestrator.cluster ADDRESS PORT RANKS JOB RUNS FD ACCELERATOR key=value ...`, started by rank 0:
-the other end of `testbed.worker.torchrun`. Writes a byte to FD and closes it when ranks may come."""
+the other end of `testbed.worker.process.torchrun`. Writes a byte to FD and closes it when ranks may come."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import sys
 from pathlib import Path
 
 from testbed.core.errors import InputError, LonghaulError
-from testbed.core.spec import RunSpec
-from testbed.core.telemetry import PROCESSOR
-from testbed.orchestrator.calibration import calibrate
-from testbed.orchestrator.cluster.conductor import conduct, new_run
+from testbed.core.record.telemetry import PROCESSOR
+from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.cluster.measured_spec import measured_spec
+from testbed.orchestrator.cluster.orchestration import conduct, new_run
 from testbed.orchestrator.cluster.ranks import Ranks
-from testbed.orchestrator.final_table import final_table
-from testbed.orchestrator.seal import exit_status
-from testbed.orchestrator.stopping import Stop
-from testbed.orchestrator.terminal import say, show
+from testbed.orchestrator.machine.signals import RunStop as Stop
+from testbed.orchestrator.run.calibration import calibrate
+from testbed.orchestrator.run.seal import exit_status
+from testbed.orchestrator.terminal.summary_table import final_table
+from testbed.orchestrator.terminal.terminal import say, show
 
 
 def main(arguments: list[str]) -> int:

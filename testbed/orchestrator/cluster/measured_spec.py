@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import InputError
-from testbed.core.spec import RunSpec
-from testbed.orchestrator.config import resolve
-from testbed.orchestrator.plugin_check import check_parts
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.config.config import resolve
+from testbed.orchestrator.run.plugins import check_parts
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(RunSpec)}
 

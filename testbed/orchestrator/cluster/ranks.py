@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from testbed.core.errors import RunError
-from testbed.core.spec import RunSpec
-from testbed.core.telemetry import Channel, Welcome
-from testbed.orchestrator.messages import checked_message
-from testbed.orchestrator.roll import Roll
+from testbed.core.record.notes import checked_message
+from testbed.core.record.telemetry import Channel, Welcome
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.run.workers.membership import Roll
 
 _POLL_S = 0.2
 _BLAME_S = 2.0
@@ -32,7 +32,7 @@ class Ranks:
     Args:
         address, port: of this machine; ranks meet each other at the port after it.
         job: what a rank names in its hello to be one of this run's.
-        profile: of the device, as of `core.profile`.
+        profile: of the device, as of `core.device.profile`.
         accelerated: each computes on an accelerator, and one that does not is put out; otherwise none does.
 
     Raises:

@@ -6,20 +6,68 @@ which the first step began.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from testbed.orchestrator.emulation.background_traffic import BackgroundTraffic
-from testbed.orchestrator.emulation.container import Container
-from testbed.orchestrator.emulation.counters import QueueCounters
-from testbed.orchestrator.emulation.docker_container import DockerContainer
-from testbed.orchestrator.emulation.network import Network
-from testbed.orchestrator.emulation.port import WAKING_BYTES, Port
-from testbed.orchestrator.observation.cgroups import Usage, usage
-from testbed.orchestrator.observation.host import HostReader
+from testbed.orchestrator.emulation.containers.docker import DockerContainer
+from testbed.orchestrator.emulation.containers.runc import Container
+from testbed.orchestrator.emulation.kernel.queue_counters import QueueCounters
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.emulation.links.port import WAKING_BYTES, Port
+from testbed.orchestrator.emulation.traffic.background import BackgroundTraffic
+from testbed.orchestrator.machine.host_counters import HostReader
 from testbed.orchestrator.observation.sockets import ConnectionReader
+
+# A container's processor time, throttling and memory, from cgroup v1 or v2.
+
+ROOT = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """None where the machine's cgroups do not say."""
+
+    cpu_s: float | None
+    throttled_s: float | None
+    memory_bytes: int | None
+
+
+def _number(path: Path, key: str | None = None) -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        text = path.read_text()
+        if key is None:
+            return int(text)
+        for line in text.splitlines():
+            name, _, value = line.partition(" ")
+            if name == key:
+                return int(value)
+    return None
+
+
+def _scaled(value: int | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def usage(name: str) -> Usage:
+    """Of the cgroup `name`, which lies at the root of each hierarchy."""
+    if (ROOT / "cgroup.controllers").exists():
+        group = ROOT / name
+        return Usage(
+            _scaled(_number(group / "cpu.stat", "usage_usec"), 1e-6),
+            _scaled(_number(group / "cpu.stat", "throttled_usec"), 1e-6),
+            _number(group / "memory.current"),
+        )
+    return Usage(
+        _scaled(_number(ROOT / "cpuacct" / name / "cpuacct.usage"), 1e-9),
+        _scaled(_number(ROOT / "cpu" / name / "cpu.stat", "throttled_time"), 1e-9),
+        _number(ROOT / "memory" / name / "memory.usage_in_bytes"),
+    )
+
 
 INTERVAL_S = 1.0
 _WINDOW_S, _LEAST_WINDOW_S = 0.05, 0.01

@@ -7,9 +7,12 @@ belongs to the namespace it was made in, so `bind` is called before the move and
 from __future__ import annotations
 
 import errno
+import itertools
 import socket
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -19,10 +22,54 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from testbed.core.errors import InputError
-from testbed.core.metric_samples import About, Totals, constant_samples, verdict_samples
-from testbed.core.metrics import FIRST_STEP_COUNTERS, METRICS, Labels, run_labels
-from testbed.core.spec import RunSpec
-from testbed.orchestrator.observation.scrapes import Scrapes
+from testbed.core.record.metric_samples import About, Totals, constant_samples, verdict_samples
+from testbed.core.record.metrics import FIRST_STEP_COUNTERS, METRICS, Labels, run_labels
+from testbed.core.spec.run_spec import RunSpec
+
+# Who scrapes a run, how often, and what it has got: a run ends no sooner than its last values have been read.
+
+ENOUGH = 2
+"""Scrapes of the last values: one may come too late for its own time limit, and then Prometheus keeps nothing of it."""
+LONGEST_S = 10.0
+"""Whoever scrapes more seldom than every five seconds cannot ask a run to wait for two of them."""
+_KEPT = 8
+
+
+class Scrapes:
+    """The last few. Any thread may add, another wait."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._last: deque[tuple[float, int]] = deque(maxlen=_KEPT)
+        """When, and how many events the values were after."""
+
+    def add(self, events: int) -> None:
+        """One was answered with the values as they were after so many events."""
+        with self._condition:
+            self._last.append((time.monotonic(), events))
+            self._condition.notify_all()
+
+    def interval_s(self) -> float | None:
+        """The longest of the last; None where nobody scrapes, or no longer."""
+        times = [at_s for at_s, _ in self._last]
+        longest_s = max((after - before for before, after in itertools.pairwise(times)), default=None)
+        if longest_s is None or time.monotonic() - times[-1] > ENOUGH * longest_s:
+            return None
+        return longest_s
+
+    def wait_for(self, events: int) -> None:
+        """Return when the values after so many events were read twice; at once where nobody scrapes."""
+        with self._condition:
+            interval_s = self.interval_s()
+            if interval_s is None:
+                return
+            deadline_s = time.monotonic() + min(LONGEST_S, (ENOUGH + 1) * interval_s)
+            while sum(got >= events for _, got in self._last) < ENOUGH:
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    return
+                self._condition.wait(left_s)
+
 
 LOOPBACK = "127.0.0.1"
 _LIVE_VERDICT = "unknown"
@@ -58,7 +105,7 @@ def bind(port: int) -> socket.socket:
 
 
 class Exporter(Collector):
-    """Every metric of `core.metrics`, as `totals` stands when it is asked.
+    """Every metric of `core.record.metrics`, as `totals` stands when it is asked.
 
     `start_unix_s` is set when the first step begins; `verdict` says how the verdict stands.
     """

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import RunError
-from testbed.core.metric_samples import Totals
-from testbed.orchestrator.observation.fidelity import Judge
+from testbed.core.record.metric_samples import Totals
+from testbed.orchestrator.observation.verdict.judge import Judge
 
 Event = dict[str, Any]
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from testbed.orchestrator.emulation.namespaces import in_network_namespace
+from testbed.orchestrator.emulation.kernel.namespaces import in_network_namespace
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20

@@ -23,7 +23,8 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write("atheris is not installed: .venv/bin/pip install atheris==3.0.0\n")
         return EXIT_MACHINE
     with atheris.instrument_imports(include=["compressors"]):
-        from testbed.worker.laws import fuzz, hostile
+        from testbed.worker.laws import fuzz
+        from testbed.worker.laws.cases import malformed as hostile
 
         against = fuzz.opponent(name)
     against.meet(against.sound()[0], name)  # starts what it needs before memory is limited

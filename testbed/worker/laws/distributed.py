@@ -9,9 +9,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from compressors.feedback import ErrorFeedback
-from testbed.core.spec import Part
-from testbed.worker.laws.book import (
+from compressors.base.feedback import ErrorFeedback
+from testbed.core.spec.run_spec import Part
+from testbed.worker.laws.cases.catalogue import case
+from testbed.worker.laws.cases.registry import (
+    EXEMPT,
     LAYOUT,
     Case,
     LawBroken,
@@ -22,12 +24,10 @@ from testbed.worker.laws.book import (
     require_close,
     require_equal,
 )
-from testbed.worker.laws.catalogue import case
-from testbed.worker.laws.exemptions import EXEMPT
-from testbed.worker.laws.group import MIDDLE, STEPS, WORLD_SIZES, Found, feedbacks_of, key_of, member, run_group
+from testbed.worker.laws.cases.steps import EARLIER, take_step
+from testbed.worker.laws.cases.variants import variants
 from testbed.worker.laws.judge import Row
-from testbed.worker.laws.steps import EARLIER, take_step
-from testbed.worker.laws.variants import variants
+from testbed.worker.laws.process_group import MIDDLE, STEPS, WORLD_SIZES, Found, feedbacks_of, key_of, member, run_group
 
 SUMMED_APART = 1e-4
 """Of the largest of a mean: what may come of sums in another order, which go through divisions and roots on the way."""

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from testbed.worker.laws import feedback, payloads, peers, reduction, state, traits
-from testbed.worker.laws.book import BOOK, Case, Law, LawBroken
-from testbed.worker.laws.exemptions import EXEMPT
-from testbed.worker.laws.variants import variants
+from testbed.worker.laws.cases.registry import BOOK, EXEMPT, Case, Law, LawBroken
+from testbed.worker.laws.cases.variants import variants
+from testbed.worker.laws.properties import feedback, payloads, peers, reduction, state, traits
 
 THEMES = (reduction, traits, feedback, state, payloads, peers)
 """Imported so that the book is complete; in the order in which it is read."""

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout
-from testbed.worker.laws.book import routes
-from testbed.worker.laws.lockstep import contexts, drive
+from compressors.base.compressor import Compressor, Context, Layout
+from testbed.worker.laws.cases.lockstep import contexts, drive
+from testbed.worker.laws.cases.registry import routes
 
 NUMELS = (1 << 10, 1 << 16, 1 << 20, 25_000_000)
 THREADS = (1, 2)

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compressors.base import Context, Layout
-from testbed.core import parameter_faults
-from testbed.core.fusion import BY_TIMES
-from testbed.worker.accelerator import own_messages_fault
-from testbed.worker.buckets import Bucket
-from testbed.worker.collectives.choice import COLLECTIVES, Collectives
-from testbed.worker.data_parallel import BucketedStrategy
-from testbed.worker.reducer import Reducer
-from testbed.worker.strategy import WorkerContext
-from testbed.worker.wan_reducer import WanReducer
+from compressors.base.compressor import Context, Layout
+from testbed.core import parameters as parameter_faults
+from testbed.core.costs.fusion import BY_TIMES
+from testbed.worker.communication.collectives.selection import COLLECTIVES, Collectives
+from testbed.worker.device.accelerator import own_messages_fault
+from testbed.worker.interfaces.strategy import WorkerContext
+from testbed.worker.reduction.buckets import Bucket
+from testbed.worker.reduction.data_parallel import BucketedStrategy
+from testbed.worker.reduction.reducer import Reducer
+from testbed.worker.reduction.wan_reducer import WanReducer
 
 _BY_TIMES_FAULT = f"fusion={BY_TIMES}: does not know what compress=wan costs; use fusion=size"
 _WAN_FAULT = "compress=wan: needs collective=hierarchical or hierarchical_two_shot, found {}"
@@ -37,7 +37,8 @@ class DDP(BucketedStrategy):
             first_small: likewise, but the first is 25 times smaller. one: all. layers: those of one layer. mg_wfbp: by
             the times of layers and links (Shi et al., INFOCOM 2019). tuned: by size, which is searched during the run,
             in ten trials of six steps, and again when the network changes.
-        collective: what carries the exchanges: gloo's own, or an algorithm of `testbed.worker.collectives`, which sends
+        collective: what carries the exchanges: gloo's own, or an algorithm of
+        `testbed.worker.communication.collectives`, which sends
             bucket after bucket; `auto` takes the cheapest by the closed forms, for each exchange.
         accumulate: micro-batches of one step; the same gradient in less memory.
         clip_norm: the longest that the mean gradient may be (2-norm over all parameters); None leaves it as it is.

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from compressors.base import Compressor, Context, Layout
-from compressors.feedback import with_feedback
-from testbed.worker.buckets import Bucket
-from testbed.worker.collectives.choice import Collectives
-from testbed.worker.data_parallel import BucketedStrategy
-from testbed.worker.halved_reducer import HALVES, HalvedReducer
-from testbed.worker.pacing import LayerPace
-from testbed.worker.strategy import WorkerContext
-from testbed.worker.workload import Batch, Workload
+from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.feedback import with_feedback
+from testbed.worker.communication.collectives.selection import Collectives
+from testbed.worker.device.layer_pace import LayerPace
+from testbed.worker.interfaces.strategy import WorkerContext
+from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.reduction.buckets import Bucket
+from testbed.worker.reduction.data_parallel import BucketedStrategy
+from testbed.worker.reduction.halved_reducer import HALVES, HalvedReducer
 
 
 class DeAR(BucketedStrategy):

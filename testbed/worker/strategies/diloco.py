@@ -7,19 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from compressors.base import Compressor, Context, Layout
-from compressors.feedback import with_feedback
+from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.feedback import with_feedback
 from compressors.none import Uncompressed
-from testbed.core import parameter_faults
-from testbed.core.collective_costs import ranks_of_regions
-from testbed.worker.accelerator import own_messages_fault
-from testbed.worker.buckets import Buckets
-from testbed.worker.collectives.choice import COLLECTIVES, Collectives, routes_of
-from testbed.worker.collectives.group import Group
-from testbed.worker.fusion import grouped
-from testbed.worker.reducer import Reducer
-from testbed.worker.strategy import StepStats, Strategy, WorkerContext
-from testbed.worker.workload import Batch, Workload, parameters_crc32
+from testbed.core import parameters as parameter_faults
+from testbed.core.costs.collective import ranks_of_regions
+from testbed.worker.communication.collectives.group import Group
+from testbed.worker.communication.collectives.selection import COLLECTIVES, Collectives, routes_of
+from testbed.worker.device.accelerator import own_messages_fault
+from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
+from testbed.worker.reduction.buckets import Buckets
+from testbed.worker.reduction.fusion import grouped
+from testbed.worker.reduction.reducer import Reducer
 
 REPLICAS = ("worker", "region")
 _INSIDE = 1

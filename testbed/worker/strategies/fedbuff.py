@@ -6,36 +6,37 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from compressors.base import Compressor
-from testbed.core import parameter_faults
-from testbed.core.bound_baselines import Fixed
+from compressors.base.compressor import Compressor
+from testbed.core import parameters as parameter_faults
 from testbed.core.errors import InputError, RunError
-from testbed.core.federated.partitions import Dirichlet, Partition
-from testbed.core.federated.slowness import Slowness, sigma_fault
-from testbed.worker.federated.buffered_server import BufferedServer
-from testbed.worker.federated.buffered_worker import BufferedWorker
-from testbed.worker.federated.buffering import FedBuff as Buffer
-from testbed.worker.federated.dispatch import Dispatch
-from testbed.worker.federated.division import divided, division_faults
-from testbed.worker.federated.local import LocalClient
-from testbed.worker.federated.methods import Method
-from testbed.worker.federated.population import Population
-from testbed.worker.federated.sequence import ClientSequence
-from testbed.worker.federated.state import AssignedState
-from testbed.worker.server.asked import asked_plan
-from testbed.worker.server.client import Client
-from testbed.worker.server.door import come, invite
-from testbed.worker.server.lanes import Lanes
-from testbed.worker.server.leaving import left_once_out
-from testbed.worker.server.local_training import LocalTraining
-from testbed.worker.server.places import ROOT
-from testbed.worker.server.plan import LOSSLESS, Plan
-from testbed.worker.server.schema import Schema
-from testbed.worker.server.seats import Seats
-from testbed.worker.server.tensors import Coder
-from testbed.worker.server.wire import Wire
-from testbed.worker.strategy import StepStats, Strategy, WorkerContext
-from testbed.worker.workload import Batch, NumberedWorkload, Workload, parameters_crc32
+from testbed.worker.interfaces.partitions import Dirichlet, Partition
+from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
+from testbed.worker.methods.federated.aggregation.fedbuff import FedBuff as Buffer
+from testbed.worker.methods.federated.aggregation.methods import Method
+from testbed.worker.methods.federated.aggregation.state import AssignedState
+from testbed.worker.methods.federated.buffered_server import BufferedServer
+from testbed.worker.methods.federated.buffered_worker import BufferedWorker
+from testbed.worker.methods.federated.client_sequence import ClientSequence
+from testbed.worker.methods.federated.clients.division import divided, division_faults
+from testbed.worker.methods.federated.clients.population import Population
+from testbed.worker.methods.federated.clients.slowness import Slowness, sigma_fault
+from testbed.worker.methods.federated.dispatch import Dispatch
+from testbed.worker.methods.federated.local_client import LocalClient
+from testbed.worker.methods.parameter_server.bounds.baselines import Fixed
+from testbed.worker.methods.parameter_server.client import Client
+from testbed.worker.methods.parameter_server.local_training import LocalTraining
+from testbed.worker.methods.parameter_server.membership.admission import come, invite
+from testbed.worker.methods.parameter_server.membership.assignment import ROOT
+from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.membership.departure import left_once_out
+from testbed.worker.methods.parameter_server.membership.lanes import Lanes
+from testbed.worker.methods.parameter_server.messages.coder import Coder
+from testbed.worker.methods.parameter_server.messages.plan import LOSSLESS, Plan
+from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan
+from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.methods.parameter_server.messages.wire import Wire
 
 METHODS = ("fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad")
 """Those whose rules neither need all clients of a round nor count their steps, and whose clients keep nothing."""
@@ -71,7 +72,8 @@ class FedBuff(Strategy):
         exponent: of the staleness.
         clients: how many there are; as many as workers, or more.
         partition, local_epochs, speeds, straggler_sigma: as there; a client lasts longer by another factor each time.
-        uplink: how updates travel, as of `testbed.worker.server.plan.Plan`; payload=delta, and no codec that goes by
+        uplink: how updates travel, as of `testbed.worker.methods.parameter_server.messages.plan.Plan`; payload=delta,
+        and no codec that goes by
             bounds, since these follow rounds.
         downlink: codec, zstd or raw.
         round_timeout_s: emulated seconds that a model may be under way to a worker, and then those that the worker's

@@ -8,46 +8,54 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from compressors.base import Compressor
-from testbed.core import parameter_faults
-from testbed.core.bound_rounds import BoundSchedule
-from testbed.core.break_even import Gate
-from testbed.core.federated.availability import Availability
-from testbed.core.federated.oort import Oort
-from testbed.core.federated.partitions import Dirichlet, Partition
-from testbed.core.federated.slowness import Slowness, sigma_fault
-from testbed.worker.federated.asked_faults import attack_faults, faults_of, part_fault, speed_faults, travel_faults
-from testbed.worker.federated.attacks import Attack
-from testbed.worker.federated.choosing import Choosing
-from testbed.worker.federated.division import divided, division_faults
-from testbed.worker.federated.fleet import PLACEMENTS, EmptyRound
-from testbed.worker.federated.local import LocalClient
-from testbed.worker.federated.methods import Method
-from testbed.worker.federated.population import Population
-from testbed.worker.federated.robust import Defence
-from testbed.worker.federated.secure import Secure
-from testbed.worker.federated.secure_faults import clashes, masked_uplink, secure_faults
-from testbed.worker.federated.secure_server import SecureFederation
-from testbed.worker.federated.secure_vector import SecureVector
-from testbed.worker.federated.secure_worker import SecureWorker
-from testbed.worker.federated.sequence import ClientSequence
-from testbed.worker.federated.server_model import Federation
-from testbed.worker.federated.state import FederatedState
-from testbed.worker.server.exchanges import Exchanging
-from testbed.worker.server.making import Making
-from testbed.worker.server.plan import Plan
-from testbed.worker.server.schema import Schema
-from testbed.worker.server.served import Served
-from testbed.worker.server.source import Training
-from testbed.worker.strategy import StepStats, WorkerContext
-from testbed.worker.workload import Batch, NumberedWorkload, Workload
+from compressors.base.compressor import Compressor
+from testbed.core import parameters as parameter_faults
+from testbed.worker.interfaces.partitions import Dirichlet, Partition
+from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.strategy import StepStats, WorkerContext
+from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.methods.federated.aggregation.attacks import Attack
+from testbed.worker.methods.federated.aggregation.methods import Method
+from testbed.worker.methods.federated.aggregation.robust import Defence
+from testbed.worker.methods.federated.aggregation.state import FederatedState
+from testbed.worker.methods.federated.client_sequence import ClientSequence
+from testbed.worker.methods.federated.clients.availability import Availability
+from testbed.worker.methods.federated.clients.division import divided, division_faults
+from testbed.worker.methods.federated.clients.oort import Oort
+from testbed.worker.methods.federated.clients.population import Population
+from testbed.worker.methods.federated.clients.slowness import Slowness, sigma_fault
+from testbed.worker.methods.federated.fleet import PLACEMENTS, EmptyRound
+from testbed.worker.methods.federated.local_client import LocalClient
+from testbed.worker.methods.federated.parameters import (
+    attack_faults,
+    faults_of,
+    part_fault,
+    speed_faults,
+    travel_faults,
+)
+from testbed.worker.methods.federated.secure_aggregation.faults import clashes, masked_uplink, secure_faults
+from testbed.worker.methods.federated.secure_aggregation.server import SecureFederation
+from testbed.worker.methods.federated.secure_aggregation.settings import Secure
+from testbed.worker.methods.federated.secure_aggregation.vector import SecureVector
+from testbed.worker.methods.federated.secure_aggregation.worker import SecureWorker
+from testbed.worker.methods.federated.selection import Choosing
+from testbed.worker.methods.federated.server_model import Federation
+from testbed.worker.methods.parameter_server.bounds.break_even import Gate
+from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule
+from testbed.worker.methods.parameter_server.messages.plan import Plan
+from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.methods.parameter_server.rounds.aggregator import Making
+from testbed.worker.methods.parameter_server.rounds.exchanges import Exchanging
+from testbed.worker.methods.parameter_server.rounds.update_source import Training
+from testbed.worker.methods.parameter_server.strategy import Served
 
 
 class Federated(Served):
     """Rounds of a server, its workers, and the clients that these run, one after another. A step is a round.
 
     McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017,
-    arXiv:1602.05629 (fedavg), and what has followed: see `testbed.worker.federated.rules` and `.corrections`. Samples
+    arXiv:1602.05629 (fedavg), and what has followed: see `testbed.worker.methods.federated.aggregation.rules` and
+    `.corrections`. Samples
     belong to clients for good, by a partition; in each round the server draws clients, and each takes `local_epochs`
     over its own samples, from the server's parameters, with a new optimizer. Clients are no processes: as in Tang et
     al., "FedML Parrot", arXiv:2303.01778, the server places them on its workers, each of which sends one mean of all
@@ -75,7 +83,8 @@ class Federated(Served):
         local_epochs: of a client in a round.
         placement: longest_first, by what clients have taken so far on each worker, or equal: equally many on each.
         speeds: of each worker; one of 0.5 takes twice as long for a client. None: all alike.
-        straggler_sigma: of `testbed.core.federated.slowness`: a client lasts longer, by a factor of its own each round.
+        straggler_sigma: of `testbed.worker.methods.federated.clients.slowness`: a client lasts longer, by a factor of
+        its own each round.
         defence: what stands for the mean, given as `{_target_: …}`; a worker runs one client then.
         attack, attackers: so many clients, the first ones, lie that way; given as `{_target_: …}`.
         secure: the server learns sums of its workers' updates alone, given as `{_target_: …}`.

@@ -6,16 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout
-from testbed.core import mixing, parameter_faults
-from testbed.core.collective_costs import ranks_of_regions
-from testbed.core.profile import Collective
-from testbed.core.topology import Topology
-from testbed.worker.clock import WAITING
-from testbed.worker.consensus import Averaging, Choco, Consensus
-from testbed.worker.neighbourhood import Neighbourhood
-from testbed.worker.strategy import Beside, StepStats, Strategy, WorkerContext
-from testbed.worker.workload import Batch, Workload, parameters_crc32, trained
+from compressors.base.compressor import Compressor, Context, Layout
+from testbed.core import parameters as parameter_faults
+from testbed.core.costs.collective import ranks_of_regions
+from testbed.core.device.profile import Collective
+from testbed.core.spec.topology import Topology
+from testbed.worker.device.clock import WAITING
+from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32, trained
+from testbed.worker.methods.gossip import mixing_matrix as mixing
+from testbed.worker.methods.gossip.consensus import Averaging, Choco, Consensus
+from testbed.worker.methods.gossip.neighbors import Neighbourhood
 
 LOSSY_STEP_SIZE = 0.1
 
@@ -28,8 +29,9 @@ class Gossip(Strategy):
     Algorithms? A Case Study for Decentralized Parallel Stochastic Gradient Descent", NeurIPS 2017, arXiv:1705.09056.
     With one CHOCO-SGD: Koloskova, Stich, Jaggi, "Decentralized Stochastic Optimization and Gossip Algorithms with
     Compressed Communication", ICML 2019, arXiv:1902.00340; Koloskova, Lin, Stich, Jaggi, "Decentralized Deep Learning
-    with Arbitrary Communication Compression", ICLR 2020, arXiv:1907.09356. Both in `testbed.worker.consensus`, with the
-    weights of `testbed.core.mixing`.
+    with Arbitrary Communication Compression", ICLR 2020, arXiv:1907.09356. Both in
+    `testbed.worker.methods.gossip.consensus`, with the
+    weights of `testbed.worker.methods.gossip.mixing_matrix`.
     Differs from the papers: D-PSGD too mixes after the step (the first paper mixes what a replica was before it, and
     computes the gradient meanwhile); `local_steps`; the workload's optimizer, whose momenta stay local; public copies
     begin at the common initial parameters, not at zero.
@@ -43,7 +45,7 @@ class Gossip(Strategy):
     Cost: of each worker one payload to each neighbour every `local_steps` steps; with a compressor 8 bytes a parameter.
 
     Args:
-        graph: of `testbed.core.mixing`: "ring", "complete", "exponential" or "regions".
+        graph: of `testbed.worker.methods.gossip.mixing_matrix`: "ring", "complete", "exponential" or "regions".
         local_steps: from one exchange to the next.
         consensus_step_size: gamma, how far to go towards the neighbours; None: see `default_step_size`.
 

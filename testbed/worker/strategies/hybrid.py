@@ -3,25 +3,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from compressors.base import Compressor, Context, Layout
-from compressors.feedback import with_feedback
-from testbed.core import parameter_faults
-from testbed.core.collective_costs import ranks_of_regions
-from testbed.core.parallel.plan import Plan
-from testbed.core.topology import Topology
+from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.feedback import with_feedback
+from testbed.core import parameters as parameter_faults
+from testbed.core.costs.collective import ranks_of_regions
+from testbed.core.parallelism.plan import Plan
+from testbed.core.spec.topology import Topology
 from testbed.core.units import parse_size_bytes
-from testbed.worker import pieces as chains
-from testbed.worker.collectives.choice import routes_of
-from testbed.worker.data_parallel import size_fault
-from testbed.worker.pieces import Piece
-from testbed.worker.pipeline.asked import Asked
-from testbed.worker.pipeline.codecs import codec
-from testbed.worker.pipeline.elastic import Elastic
-from testbed.worker.pipeline.handing_over import hand_over
-from testbed.worker.pipeline.rank import COLLECTIVES, PipelineRank, WaitingRank, rank_layouts, samples_of_replica
-from testbed.worker.planning.wish import Wish
-from testbed.worker.strategy import StepStats, Strategy, WorkerContext
-from testbed.worker.workload import Batch, NumberedWorkload, Workload, parameters_crc32
+from testbed.worker.communication.collectives.selection import routes_of
+from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
+from testbed.worker.methods.pipeline.boundary import codec
+from testbed.worker.methods.pipeline.elastic import Elastic
+from testbed.worker.methods.pipeline.model_gather import hand_over
+from testbed.worker.methods.pipeline.plan_request import Asked
+from testbed.worker.methods.pipeline.rank import (
+    COLLECTIVES,
+    PipelineRank,
+    WaitingRank,
+    rank_layouts,
+    samples_of_replica,
+)
+from testbed.worker.methods.planner.request import Wish
+from testbed.worker.model import pieces as chains
+from testbed.worker.model.pieces import Piece
+from testbed.worker.reduction.data_parallel import size_fault
 
 
 class Hybrid(Strategy):
@@ -29,7 +36,8 @@ class Hybrid(Strategy):
     parts of the batch and average gradients, `tp` ranks share each layer.
 
     Ranks fill the grid as in Li et al., "AMP", NeurIPS 2022, arXiv:2210.07297. Schedules are those of
-    `testbed.core.parallel.schedules`, shared layers those of `testbed.worker.pipeline.tensor`, each with its source.
+    `testbed.worker.methods.pipeline.executor`, shared layers those of
+    `testbed.worker.methods.pipeline.tensor_parallel`, each with its source.
     Differs from all of these: the executor is ours (docs/decisions/0025), what passes a boundary goes through any codec
     that works point to point, and stages before the first trained parameter get no gradients and compute no backward.
 
@@ -57,7 +65,7 @@ class Hybrid(Strategy):
         plan_place: of auto and amp, which of their plans; 1 is the best.
         memory: of each device, as text with a unit; plans that need more are not chosen, but by amp.
         elastic: pipe or data: the pipeline gets shorter as `transform=freeze` freezes layers, and ranks that are left
-            over wait, or make more pipelines (`testbed.worker.pipeline.elastic`); null: the plan stays.
+            over wait, or make more pipelines (`testbed.worker.methods.pipeline.elastic`); null: the plan stays.
         collective: what averages gradients: ring, two_shot, hierarchical or hierarchical_two_shot.
 
     Raises:

@@ -7,23 +7,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base import Compressor, Context, Layout
+from compressors.base.compressor import Compressor, Context, Layout
 from compressors.none import Uncompressed
-from testbed.core import parameter_faults
-from testbed.core.kfac_plan import CHOLESKY, FORMS
-from testbed.core.kfac_variants import FUSIONS, VARIANTS, Settings
-from testbed.worker.buckets import Bucket
-from testbed.worker.collectives.choice import COLLECTIVES, Collectives
-from testbed.worker.data_parallel import BucketedStrategy, size_fault
-from testbed.worker.kfac import statistics
-from testbed.worker.kfac.curvature import Curvature
-from testbed.worker.kfac.exchange import Nowhere, Sums, ToAll, ToOwners, UncalibratedReducer
-from testbed.worker.kfac.replayed import ReplayedCurvature
-from testbed.worker.kfac.second_order import SecondOrder
-from testbed.worker.pacing import LayerPace
-from testbed.worker.reducer import Reducer
-from testbed.worker.strategy import Beside, StepStats, WorkerContext
-from testbed.worker.workload import Batch, Workload
+from testbed.core import parameters as parameter_faults
+from testbed.core.costs.kfac_variants import FUSIONS, VARIANTS, Settings
+from testbed.core.device.kfac_factors import CHOLESKY, FORMS
+from testbed.worker.communication.collectives.selection import COLLECTIVES, Collectives
+from testbed.worker.device.layer_pace import LayerPace
+from testbed.worker.interfaces.strategy import Beside, StepStats, WorkerContext
+from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.methods.kfac import statistics
+from testbed.worker.methods.kfac.curvature import Curvature
+from testbed.worker.methods.kfac.exchange import Nowhere, Sums, ToAll, ToOwners, UncalibratedReducer
+from testbed.worker.methods.kfac.replay import ReplayedCurvature
+from testbed.worker.methods.kfac.second_order import SecondOrder
+from testbed.worker.reduction.buckets import Bucket
+from testbed.worker.reduction.data_parallel import BucketedStrategy, size_fault
+from testbed.worker.reduction.reducer import Reducer
 from testbed.worker.workloads.replay import Replay
 
 COMPRESS = ("gradients", "factors", "all")

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from compressors.base import Compressor
-from compressors.payload import PayloadError
-from testbed.core.parameter_faults import raise_all, whole
-from testbed.worker.kv.figures import dense_bytes, quality_note, text_note, work_of
-from testbed.worker.kv.line import FAR, NEAR, Line, Told, connect
-from testbed.worker.kv.methods import Method
-from testbed.worker.kv.model import KVTransformer
-from testbed.worker.kv.sides import Keeper, LineLink, decode_near, next_request
-from testbed.worker.kv.store import LocalLink
-from testbed.worker.kv.texts import Sample, Texts, TextWorkload
-from testbed.worker.strategy import Beside, StepStats, Strategy, WorkerContext
-from testbed.worker.workload import Batch, Workload, parameters_crc32
+from compressors.base.compressor import Compressor
+from compressors.base.payload import PayloadError
+from testbed.core.parameters import raise_all, whole
+from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
+from testbed.worker.methods.kv_transfer.cache.store import LocalLink
+from testbed.worker.methods.kv_transfer.connection import FAR, NEAR, Line, Told, connect
+from testbed.worker.methods.kv_transfer.model.texts import Sample, Texts, TextWorkload
+from testbed.worker.methods.kv_transfer.model.transformer import KVTransformer
+from testbed.worker.methods.kv_transfer.record import dense_bytes, quality_note, text_note, work_of
+from testbed.worker.methods.kv_transfer.roles import Keeper, LineLink, decode_near, next_request
+from testbed.worker.methods.kv_transfer.selection.methods import Method
 
 
 class KVTransfer(Strategy):
@@ -26,7 +26,8 @@ class KVTransfer(Strategy):
     side, computes the beginning of each text and keeps what its layers make of it; rank 0, the near side, computes
     every byte from there on, and asks in each layer for what its selector wants. A step is a batch of texts, decoded
     one after another; its loss is the mean of what the bytes cost that can be foretold, in nats. Selectors and codecs
-    are those of `testbed.worker.kv`, each after the paper it names; docs/kv-transfer.md has a table of them. With
+    are those of `testbed.worker.methods.kv_transfer`, each after the paper it names; docs/kv-transfer.md has a table of
+    them. With
     selector=dense and codec=fp32 what is found is what one process would find.
 
     Both sides know the text's beginning, which is not sent. After the last step the near side decodes the first texts
@@ -35,7 +36,8 @@ class KVTransfer(Strategy):
     bytes, round trips and times.
 
     Cost: of each byte decoded what the selector asks for; before the first one what it sets up. Messages are frames on
-    a connection of their own (`testbed.worker.kv.line`). Computing is work of the kinds "prefill" and "decode"; what
+    a connection of their own (`testbed.worker.methods.kv_transfer.connection`). Computing is work of the kinds
+    "prefill" and "decode"; what
     the far side takes to answer, this processor takes. Neither rank goes on without the other.
 
     Args:

@@ -4,22 +4,23 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from compressors.base import Compressor, Context, Layout
-from compressors.feedback import with_feedback
-from testbed.worker.accelerator import own_messages_fault
-from testbed.worker.buckets import Bucket
-from testbed.worker.collectives.choice import COLLECTIVES, Collectives
-from testbed.worker.data_parallel import BucketedStrategy
-from testbed.worker.lamb import Lamb, LambRule
-from testbed.worker.reducer import Reducer
-from testbed.worker.strategy import WorkerContext
-from testbed.worker.workload import Workload
+from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.feedback import with_feedback
+from testbed.worker.communication.collectives.selection import COLLECTIVES, Collectives
+from testbed.worker.device.accelerator import own_messages_fault
+from testbed.worker.interfaces.strategy import WorkerContext
+from testbed.worker.interfaces.workload import Workload
+from testbed.worker.methods.optimizers.lamb import Lamb, LambRule
+from testbed.worker.reduction.buckets import Bucket
+from testbed.worker.reduction.data_parallel import BucketedStrategy
+from testbed.worker.reduction.reducer import Reducer
 
 
 class LAMB(BucketedStrategy):
     """Synchronous data parallelism for large batches: gradients are averaged as `ddp` does, and LAMB takes the step.
 
-    You et al., ICLR 2020, arXiv:1904.00962; formulas, and what differs from the paper: `testbed.worker.lamb`. The
+    You et al., ICLR 2020, arXiv:1904.00962; formulas, and what differs from the paper:
+    `testbed.worker.methods.optimizers.lamb`. The
     workload's own optimizer takes no step; its learning rate counts, if none is given.
     Compressors pass as through `ddp`, but those that take over the optimizer's work are refused.
     Synchronous; with no compressor, n ranks equal one rank with n times the batch. In a partition it waits as `ddp`

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.worker.server.served import Served
+from testbed.worker.methods.parameter_server.strategy import Served
 
 
 class ParameterServer(Served):
@@ -15,11 +15,12 @@ class ParameterServer(Served):
     mean of parameters is theirs after the mean gradient. With `uplink.payload=grad` clients take no steps and send the
     mean gradient of `local_steps` batches, for which the server's optimizer takes one (the paper's FedSGD): with one
     local step data parallelism under any optimizer. Error-bounded compression of what is sent is that of
-    `testbed.core.bound_schedules`; docs/parameter-server.md has all of it.
+    `testbed.worker.methods.parameter_server.bounds.adaptive`; docs/parameter-server.md has all of it.
 
     Rank 0 is the server and trains on nothing; ranks 1 and up are clients, and the data are theirs. One worker alone
     trains as ever. Both ends keep what was decoded, never what was encoded, so that they agree on what a difference
-    hangs on. Messages are frames over TCP (`testbed.core.frames`), one a round, direction and client, with a keyed code
+    hangs on. Messages are frames over TCP (`testbed.worker.methods.parameter_server.transport.frames`), one a round,
+    direction and client, with a keyed code
     over each. Who sends what cannot be used, or nothing in time, is out and ends alone, and the round goes on with the
     rest, as it does when a client dies; without any client the run fails, and says why of each. One that is started
     again comes in before the next round, gets what the others have, and goes on from there with new momenta.
@@ -32,7 +33,8 @@ class ParameterServer(Served):
 
     Args:
         local_steps: of a client in a round.
-        uplink: how updates travel, as of `testbed.worker.server.plan.Plan`: payload (params, delta or grad), codec,
+        uplink: how updates travel, as of `testbed.worker.methods.parameter_server.messages.plan.Plan`: payload (params,
+        delta or grad), codec,
             algorithm, cutoff, dither, feedback, importance, lossless. codec=compressor is the run's compressor; sz3 and
             int8_zstd go by `bound`. feedback=auto is what the compressor wants, and true of those two.
         downlink: how models travel, likewise, without grad.
@@ -42,13 +44,16 @@ class ParameterServer(Served):
         round_timeout_s: emulated seconds that a round's messages are waited for, or may be under way, each way. The
             clients' training comes on top where a device says how long it takes; elsewhere it counts.
         gate: whether what compression would bring no faster travels raw, by what a sender measures; or a
-            `testbed.core.break_even.Gate`, given as `{_target_: …}`. Two runs then differ as their times do.
+            `testbed.worker.methods.parameter_server.bounds.break_even.Gate`, given as `{_target_: …}`. Two runs then
+            differ as their times do.
         decoders: threads with which a server decodes what clients send while more of it arrives; 0: its only one.
         region_servers: whether in each region of two or more workers but rank 0's the lowest rank serves the others, as
-            `testbed.worker.server.region` says, so that a round crosses the region's links once each way. It trains on
+            `testbed.worker.methods.parameter_server.region` says, so that a round crosses the region's links once each
+            way. It trains on
             nothing, and its clients share its fate. Not with `gate`.
         group_rounds: of a region, for each of rank 0's: its server averages its clients so many times before it sends
-            what that has changed, as `testbed.worker.server.group` says. Clients that rank 0 serves itself train alone
+            what that has changed, as `testbed.worker.methods.parameter_server.regional_group` says. Clients that rank 0
+            serves itself train alone
             for as long. With `region_servers`.
         checkpoint: whether the server leaves its state before each model that it sends, so that one that is started
             again in its place goes on from there; clients wait `round_timeout_s` for it. Not with `region_servers`.

@@ -6,18 +6,18 @@ from typing import Any
 
 import torch
 
-from compressors.base import Compressor, Context, Exchange, Layout
-from compressors.feedback import with_feedback
-from testbed.core import parameter_faults
-from testbed.core.profile import MOMENTS_SHARE, Collective
-from testbed.worker.buckets import Buckets
-from testbed.worker.clock import WAITING
-from testbed.worker.collectives.choice import COLLECTIVES, Collectives, routes_of
-from testbed.worker.lamb import LambRule
-from testbed.worker.reducer import Reducer
-from testbed.worker.sparse_momenta import SparseMomenta
-from testbed.worker.strategy import Beside, StepStats, Strategy, WorkerContext
-from testbed.worker.workload import Batch, Workload, parameters_crc32
+from compressors.base.compressor import Compressor, Context, Exchange, Layout
+from compressors.base.feedback import with_feedback
+from testbed.core import parameters as parameter_faults
+from testbed.core.device.profile import MOMENTS_SHARE, Collective
+from testbed.worker.communication.collectives.selection import COLLECTIVES, Collectives, routes_of
+from testbed.worker.device.clock import WAITING
+from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
+from testbed.worker.methods.optimizers.lamb import LambRule
+from testbed.worker.methods.optimizers.sparse_momenta import SparseMomenta
+from testbed.worker.reduction.buckets import Buckets
+from testbed.worker.reduction.reducer import Reducer
 
 LEAST_DENSITY = 0.002
 """So that each turn has a block of the smallest tensor that takes turns."""
@@ -28,7 +28,8 @@ class SLAMB(Strategy):
     each step, and on parameters that are averaged every `sync_every` steps.
 
     Xu et al., "SLAMB: Accelerated Large Batch Training with Sparse Communication", ICML 2023; LAMB as in
-    `testbed.worker.lamb`. By the first of the two variants in the authors' public code: with m and v by this worker's
+    `testbed.worker.methods.optimizers.lamb`. By the first of the two variants in the authors' public code: with m and v
+    by this worker's
     gradients alone, the momenta S that have their turn are averaged, and all others stay as they are here, so that
     what was not sent is sent later; second moments v are never averaged. rho = beta3^(steps since it was sent) for each
     element, r = |w| / |u| of S and of all else in the same tensor, P workers:

@@ -6,12 +6,12 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from compressors.base import Compressor
+from compressors.base.compressor import Compressor
 from compressors.none import Uncompressed
 from testbed.core.units import parse_size_bytes
-from testbed.worker.clock import WAITING
-from testbed.worker.strategy import StepStats, Strategy, WorkerContext
-from testbed.worker.workload import Batch, Workload
+from testbed.worker.device.clock import WAITING
+from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.workload import Batch, Workload
 
 
 class TorchDDP(Strategy):

@@ -7,15 +7,54 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from testbed.core import parameter_faults
-from testbed.core.low_rank import LowRankPlan, WeightLayer, make_plan, ratio_rank, standing
-from testbed.core.stable_ranks import Detector, keep_by_times, scaled_rank
-from testbed.worker.low_rank.factorise import factor_names
-from testbed.worker.low_rank.frobenius import FrobeniusDecay
-from testbed.worker.low_rank.spectrum import share_rank, singular_values, stable_rank
-from testbed.worker.low_rank.switching import LowRankTransform
-from testbed.worker.low_rank.timing import stacks
-from testbed.worker.transform import TransformContext
+from testbed.core import parameters as parameter_faults
+from testbed.core.costs.low_rank import LowRankPlan, WeightLayer, make_plan, ratio_rank, standing
+from testbed.worker.interfaces.transform import TransformContext
+from testbed.worker.methods.low_rank.factorization import factor_names, low_rank_layers
+from testbed.worker.methods.low_rank.layer_times import stacks
+from testbed.worker.methods.low_rank.low_rank_transform import LowRankTransform
+from testbed.worker.methods.low_rank.spectrum import share_rank, singular_values, stable_rank
+from testbed.worker.methods.low_rank.stable_rank import Detector, keep_by_times, scaled_rank
+
+# Frobenius decay: weight decay of the product of two factors, in place of that of each.
+
+
+class FrobeniusDecay:
+    """Adds to the factors' gradients those of coefficient / 2 * ||V U||^2, which are V U U^T and V^T V U times it.
+
+    Khodak et al., "Initialization and Regularization of Factorized Neural Layers", ICLR 2021, arXiv:2105.01029.
+    Without it ordinary decay would pull each factor by itself. Nothing of the size of V U is made.
+
+    Args:
+        coefficient: as that of ordinary weight decay, from which the factors have to be left out.
+    """
+
+    def __init__(self, model: nn.Module, coefficient: float) -> None:
+        self._model, self.coefficient = model, coefficient
+
+    def attach(self, optimizer: torch.optim.Optimizer) -> None:
+        """Add them just before each step of `optimizer`, to those factors that it has: the gradients of a step are then
+        the mean of all ranks. Where two optimizers have a layer's factors, the second sees the first's update."""
+        optimizer.register_step_pre_hook(self._before)
+
+    def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        self.add(only={id(p) for group in optimizer.param_groups for p in group["params"]})
+
+    @torch.no_grad()
+    def add(self, only: set[int] | None = None) -> None:
+        """
+        Args:
+            only: ids of the parameters to whose gradients it is added; None: of all factors. Those without a gradient
+                have none after it either.
+        """
+        for layer in low_rank_layers(self._model).values():
+            u_weight, v_weight = layer.u.weight, layer.v.weight
+            u, v = u_weight.flatten(1), v_weight.flatten(1)
+            if v_weight.grad is not None and (only is None or id(v_weight) in only):
+                v_weight.grad.add_((v @ (u @ u.T)).view_as(v_weight), alpha=self.coefficient)
+            if u_weight.grad is not None and (only is None or id(u_weight) in only):
+                u_weight.grad.add_(((v.T @ v) @ u).view_as(u_weight), alpha=self.coefficient)
+
 
 _TIMED_RATIO = 0.25
 
@@ -24,7 +63,8 @@ class Cuttlefish(LowRankTransform):
     """Train at full rank until the stable ranks of all layers have settled, then go on at these ranks.
 
     Wang et al., "Cuttlefish: Low-rank Model Training without All The Tuning", MLSys 2023, arXiv:2305.02538. Rules are
-    those of `core.stable_ranks` and `core.low_rank`. In the authors' public code stable ranks are observed once an
+    those of `worker.methods.low_rank.stable_rank` and `core.costs.low_rank`. In the authors' public code stable ranks
+    are observed once an
     epoch of 300, a window of 15 of them and a tail of 11; here shares of the observations of a run of any length.
     Where they do not settle, the run stays at full rank.
 

@@ -8,17 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from testbed.core import parameter_faults
+from testbed.core import parameters as parameter_faults
+from testbed.core.device.profile import Profile
 from testbed.core.errors import InputError
-from testbed.core.freezing import FreezePolicy, policy_faults
-from testbed.core.frozen_profile import frozen_profile
-from testbed.core.profile import Profile
 from testbed.core.units import parse_size_bytes
-from testbed.worker.activation_cache import ActivationCache
-from testbed.worker.chain import Chain
-from testbed.worker.layers import layer_names, layer_sizes
-from testbed.worker.transform import Transform, TransformContext
-from testbed.worker.workload import Workload
+from testbed.worker.interfaces.transform import Transform, TransformContext
+from testbed.worker.interfaces.workload import Workload
+from testbed.worker.methods.pipeline.freeze_policy import FreezePolicy, frozen_profile, policy_faults
+from testbed.worker.model.activation_cache import ActivationCache
+from testbed.worker.model.chain import Chain
+from testbed.worker.model.layers import layer_names, layer_sizes
 
 
 class Freeze(Transform):
@@ -37,7 +36,7 @@ class Freeze(Transform):
     pipeline has gradients of its own stages alone.
 
     Args:
-        policy: schedule, grad_norm or none; `core.freezing` has the rules.
+        policy: schedule, grad_norm or none; `worker.methods.pipeline.freeze_policy` has the rules.
         alpha: the most of the active layers that freezes after one epoch.
         keep: so many last layers never freeze.
         epoch_steps: optimizer steps after which the policy is asked; None: as many as an epoch of the data has.

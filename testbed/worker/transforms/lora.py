@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import nn
 
-from testbed.core import parameter_faults
+from testbed.core import parameters as parameter_faults
+from testbed.core.costs.low_rank import WeightLayer
 from testbed.core.errors import InputError
-from testbed.core.low_rank import WeightLayer
-from testbed.worker.low_rank.adapters import adapt, merged
-from testbed.worker.low_rank.factorise import Factorised, weight_layers
-from testbed.worker.low_rank.switching import parameters
-from testbed.worker.transform import Transform
+from testbed.worker.interfaces.transform import Transform
+from testbed.worker.methods.low_rank.adapters import adapt, merged
+from testbed.worker.methods.low_rank.factorization import Factorised, weight_layers
+from testbed.worker.methods.low_rank.low_rank_transform import parameters
 
 Names = Sequence[str | int] | None
 

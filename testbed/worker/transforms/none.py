@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from testbed.worker.transform import Transform
+from testbed.worker.interfaces.transform import Transform
 
 
 class Unchanged(Transform):

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from torch import nn
 
-from testbed.core import parameter_faults
-from testbed.core.low_rank import LowRankPlan, WeightLayer, make_plan, ratio_rank
-from testbed.worker.low_rank.switching import LowRankTransform
-from testbed.worker.transform import TransformContext
+from testbed.core import parameters as parameter_faults
+from testbed.core.costs.low_rank import LowRankPlan, WeightLayer, make_plan, ratio_rank
+from testbed.worker.interfaces.transform import TransformContext
+from testbed.worker.methods.low_rank.low_rank_transform import LowRankTransform
 
 
 class Pufferfish(LowRankTransform):

@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from testbed.core.federated.partitions import Partition
-from testbed.core.parameter_faults import fraction, number, raise_all
-from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
+from testbed.core.parameters import fraction, number, raise_all
+from testbed.worker.interfaces.partitions import Partition
+from testbed.worker.interfaces.samples import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.workload import Metric
 
 NODES, CLASSES, FEATURES, HOPS = 6000, 8, 32, 2
 TRAIN_NODES = 4000

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from testbed.core.federated.partitions import Partition
-from testbed.core.parameter_faults import choice, fraction, number, raise_all, whole
-from testbed.worker.library_corpus import CONTEXT, corpus, corpus_faults, library, sequences
-from testbed.worker.pieces import Piece
-from testbed.worker.pipeline.tensor import Sharing
-from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
+from testbed.core.parameters import choice, fraction, number, raise_all, whole
+from testbed.worker.data.library_corpus import CONTEXT, corpus, corpus_faults, library, sequences
+from testbed.worker.interfaces.partitions import Partition
+from testbed.worker.interfaces.samples import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.workload import Metric
+from testbed.worker.methods.pipeline.tensor_parallel import Sharing
+from testbed.worker.model.pieces import Piece
 
 _WIDTH, _HEADS = 128, 4
 WIDENING = (4, 4, 4)

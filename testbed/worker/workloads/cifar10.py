@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import InputError
-from testbed.core.federated.partitions import Partition
-from testbed.core.parameter_faults import fraction, number, raise_all
-from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
+from testbed.core.parameters import fraction, number, raise_all
+from testbed.worker.interfaces.partitions import Partition
+from testbed.worker.interfaces.samples import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.workload import Metric
 
 TRAIN_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 TEST_FILE = "test_batch.bin"

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from testbed.core.federated.partitions import Partition
-from testbed.core.parameter_faults import fraction, number, raise_all
-from testbed.worker.pieces import Piece, pieces_of
-from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
+from testbed.core.parameters import fraction, number, raise_all
+from testbed.worker.interfaces.partitions import Partition
+from testbed.worker.interfaces.samples import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.workload import Metric
+from testbed.worker.model.pieces import Piece, pieces_of
 
 _TEST_SAMPLES = 360
 _MEAN, _DEVIATION = 4.88, 6.02

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from testbed.core.federated.partitions import Partition
-from testbed.core.parameter_faults import fraction, number, raise_all
-from testbed.worker.glyph_images import CHARACTERS, TRAIN_IMAGES, font_faults, glyph_images
-from testbed.worker.pieces import Piece, pieces_of
-from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
+from testbed.core.parameters import fraction, number, raise_all
+from testbed.worker.data.glyph_images import CHARACTERS, TRAIN_IMAGES, font_faults, glyph_images
+from testbed.worker.interfaces.partitions import Partition
+from testbed.worker.interfaces.samples import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.workload import Metric
+from testbed.worker.model.pieces import Piece, pieces_of
 
 _MEAN, _DEVIATION = 76.0, 58.8
 """Of training pixels, about."""
@@ -21,7 +22,7 @@ class Glyphs(NumberedWorkload):
     """Characters of 45 classes, rendered from Debian's fonts, and a convolutional network of 0.33 million parameters.
 
     40,000 images of 32 x 32 pixels to train on and 10,000 to test on, the same for every seed; a fifth of the test
-    images is of fonts that training never sees. How they are made is in testbed/worker/glyph_images.py. SGD with
+    images is of fonts that training never sees. How they are made is in testbed/worker/data/glyph_images.py. SGD with
     Nesterov momentum; normalisation is by groups of channels, so that ranks hold nothing that is not averaged.
 
     Measured without compression, gradients of 4 batches of 64 averaged in one process, 400 steps, seeds 0 to 2: an

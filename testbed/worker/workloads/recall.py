@@ -7,12 +7,12 @@ import hashlib
 import torch
 from torch import Tensor, nn
 
-from testbed.core.parameter_faults import flag, raise_all, whole
-from testbed.worker.kv import trained
-from testbed.worker.kv.model import KVTransformer
-from testbed.worker.kv.needle import FIRST_KEY, KINDS, Needles, Task
-from testbed.worker.kv.texts import Texts, TextWorkload
-from testbed.worker.library_corpus import corpus_faults, library
+from testbed.core.parameters import flag, raise_all, whole
+from testbed.worker.data.library_corpus import corpus_faults, library
+from testbed.worker.methods.kv_transfer.model import weights as trained
+from testbed.worker.methods.kv_transfer.model.needle import FIRST_KEY, KINDS, Needles, Task
+from testbed.worker.methods.kv_transfer.model.texts import Texts, TextWorkload
+from testbed.worker.methods.kv_transfer.model.transformer import KVTransformer
 
 _EPOCH_SAMPLES = 1000
 
@@ -20,11 +20,12 @@ _EPOCH_SAMPLES = 1000
 class Recall(TextWorkload):
     """Source text with needles in it, and questions about them in the end; a byte-level transformer that answers them.
 
-    A needle is a key and its value, bytes that the text has not (`testbed.worker.kv.needle`); a question is a key, and
+    A needle is a key and its value, bytes that the text has not (`testbed.worker.methods.kv_transfer.model.needle`); a
+    question is a key, and
     its value the answer. Texts are cut from files of the Python standard library that the model was not trained on, at
     random from the run's seed. The model, four layers of two heads of 32 channels, is trained here before the first
     run, for a minute or two on one core, and kept in .cache/recall; its hash goes into the spec. It is the same one
-    whatever the run's seed. How well it does is told at `testbed.worker.kv.trained.COURSE`.
+    whatever the run's seed. How well it does is told at `testbed.worker.methods.kv_transfer.model.weights.COURSE`.
 
     Nothing is learnt in a run: strategy=kv_transfer decodes. Other strategies would train on.
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from testbed.core.models import Layer, Model, find_model
+from testbed.core.models.catalogue import Layer, Model, find_model
 from testbed.core.models.scaled import scaled
-from testbed.worker.gradient_pool import ALIGNMENT, BAND_NUMEL, DENSE, RECTIFIED, SPARSE_ROWS, gradient_pool
-from testbed.worker.workload import Workload
+from testbed.worker.data.gradient_pool import ALIGNMENT, BAND_NUMEL, DENSE, RECTIFIED, SPARSE_ROWS, gradient_pool
+from testbed.worker.interfaces.workload import Workload
 
 _BANDS = {"fc6": RECTIFIED, "fc7": RECTIFIED, "fc8": RECTIFIED, "embeddings": SPARSE_ROWS}
 """Weights of layers whose gradients hold many zeros; all others are dense."""

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from testbed.core.federated.partitions import Partition
-from testbed.core.parameter_faults import fraction, number, raise_all
-from testbed.worker.sensor_windows import SENSORS, STEPS, TRAIN_WINDOWS, UNIT, sensor_windows
-from testbed.worker.workload import Metric, NumberedWorkload, partition_fault
+from testbed.core.parameters import fraction, number, raise_all
+from testbed.worker.data.sensor_windows import SENSORS, STEPS, TRAIN_WINDOWS, UNIT, sensor_windows
+from testbed.worker.interfaces.partitions import Partition
+from testbed.worker.interfaces.samples import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.workload import Metric
 
 _READINGS = SENSORS * STEPS
 _HIDDEN, _CODE = 128, 16
@@ -21,7 +22,8 @@ class Sensors(NumberedWorkload):
     sensor and in their levels; windows of one type in phase, strength, pace, noise and how levels drift a little. 6,000
     sound windows to train on; to evaluate on 2,000 sound ones and 500 with each of four faults: a spike, a sensor that
     is stuck, a changed frequency, a drift. The same for every seed; how they are made is in
-    testbed/worker/sensor_windows.py. SGD with Nesterov momentum. A window's loss is the squared error of its readings,
+    testbed/worker/data/sensor_windows.py. SGD with Nesterov momentum. A window's loss is the squared error of its
+    readings,
     summed; it is its score too, and the metric is how well scores tell faulty windows from sound ones.
 
     Measured without compression, global batches of 128 in one process, 400 steps, seeds 0 to 2: an area under the ROC

@@ -5,14 +5,14 @@ import functools
 import torch
 from torch import Tensor
 
-from testbed.core.federated.partitions import Partition
-from testbed.worker import source_encoder
-from testbed.worker.chain import Chain
-from testbed.worker.fine_tuning import FineTuned
-from testbed.worker.library_corpus import corpus_faults, library
-from testbed.worker.pretraining import State
-from testbed.worker.source_encoder import HIDDEN, LENGTH
-from testbed.worker.workload import Metric
+from testbed.worker.data.library_corpus import corpus_faults, library
+from testbed.worker.data.pretrained import source_encoder
+from testbed.worker.data.pretrained.fine_tuned import FineTuned
+from testbed.worker.data.pretrained.source_encoder import HIDDEN, LENGTH
+from testbed.worker.data.pretrained.weights import State
+from testbed.worker.interfaces.partitions import Partition
+from testbed.worker.interfaces.workload import Metric
+from testbed.worker.model.chain import Chain
 
 TRAIN_SAMPLES, TEST_SAMPLES = 1_600, 4_000
 
@@ -23,7 +23,8 @@ class TinyBert(FineTuned):
 
     Eight thin layers (Devlin et al., "BERT", NAACL 2019; here normalised before each part), on frequent words and
     bytes. What comes before takes a minute of one core, once on each machine, and is kept in the clone's .cache
-    (testbed/worker/source_encoder.py). Fine-tuning has 1,600 samples, and 4,000 test it, from files that neither
+    (testbed/worker/data/pretrained/source_encoder.py). Fine-tuning has 1,600 samples, and 4,000 test it, from files
+    that neither
     training has seen; the most frequent keyword is 22 % of them. Point releases of Python differ, and so do the
     weights: the hash of both goes into the spec. No dropout, no augmentation.
 

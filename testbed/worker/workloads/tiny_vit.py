@@ -5,14 +5,14 @@ import functools
 import torch
 from torch import Tensor
 
-from testbed.core.federated.partitions import Partition
-from testbed.core.parameter_faults import whole
-from testbed.worker import glyph_encoder
-from testbed.worker.chain import Chain
-from testbed.worker.fine_tuning import FineTuned, Labelled
-from testbed.worker.glyph_images import font_faults, glyph_images
-from testbed.worker.pretraining import State
-from testbed.worker.workload import Metric
+from testbed.core.parameters import whole
+from testbed.worker.data.glyph_images import font_faults, glyph_images
+from testbed.worker.data.pretrained import glyph_encoder
+from testbed.worker.data.pretrained.fine_tuned import FineTuned, Labelled
+from testbed.worker.data.pretrained.weights import State
+from testbed.worker.interfaces.partitions import Partition
+from testbed.worker.interfaces.workload import Metric
+from testbed.worker.model.chain import Chain
 
 TRAIN_IMAGES = 3_200
 _MOST_SHIFT = 8
@@ -23,7 +23,8 @@ class TinyVit(FineTuned):
 
     Eight thin layers, so that freezing some of them means something (Dosovitskiy et al., "An Image is Worth 16x16
     Words", ICLR 2021); tokens are of 8 x 8 pixels, by convolutions. It has learnt to tell 23 of the 45 characters
-    apart, on images of its own (testbed/worker/glyph_encoder.py): once on each machine, which takes a minute of one
+    apart, on images of its own (testbed/worker/data/pretrained/glyph_encoder.py): once on each machine, which takes a
+    minute of one
     core, and is kept in the clone's .cache. Fine-tuning has 3,200 images of all 45; the 10,000 test images are
     those of `glyphs`. No dropout, and no augmentation unless it is asked for.
 

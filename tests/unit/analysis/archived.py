@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from testbed.analysis.archive import Outcome
-from testbed.analysis.archive_blocks import stored_samples
-from testbed.analysis.archive_text import EPOCH_S
-from testbed.analysis.load import load
-from testbed.analysis.openmetrics import write_openmetrics
-from testbed.analysis.samples import series_of
-from testbed.core.records import empty_summary
-from testbed.core.rundir import RunDir, write_json
-from testbed.orchestrator.prometheus import Server
+from testbed.analysis.archive.archive import Outcome
+from testbed.analysis.archive.blocks import stored_samples
+from testbed.analysis.archive.text import EPOCH_S
+from testbed.analysis.record.openmetrics import write_openmetrics
+from testbed.analysis.record.record import load
+from testbed.analysis.record.samples import series_of
+from testbed.core.record.run_directory import RunDir, write_json
+from testbed.core.record.summary import empty_summary
+from testbed.orchestrator.dashboard.prometheus import Server
 from tests.unit.analysis.synthetic import make_run
 
 STEPS = 5

@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from testbed.analysis.finish import finish
-from testbed.analysis.load import load
-from testbed.core.records import empty_summary
-from testbed.core.rundir import RunDir, write_json
+from testbed.analysis.record.record import load
+from testbed.analysis.report.derived_files import finish
+from testbed.core.record.run_directory import RunDir, write_json
+from testbed.core.record.summary import empty_summary
 from tests.unit.analysis.synthetic import make_run
 
 

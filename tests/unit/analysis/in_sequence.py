@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from testbed.analysis.load import Record, load
-from testbed.core.paths import WIRE_RATIO
-from testbed.core.rundir import RunDir, write_json
-from testbed.core.spec import UNCOMPRESSED, Part, RunSpec
-from testbed.core.topology import Topology
+from testbed.analysis.record.record import Record, load
+from testbed.core.record.run_directory import RunDir, write_json
+from testbed.core.spec.paths import WIRE_RATIO
+from testbed.core.spec.run_spec import UNCOMPRESSED, Part, RunSpec
+from testbed.core.spec.topology import Topology
 from topologies import star
 
 RUN_ID = "20250102T030405Z-star-federated-none-0123abcd"

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from testbed.analysis.load import load
-from testbed.analysis.openmetrics import write_openmetrics
-from testbed.analysis.preview.command import read_dashboards
-from testbed.analysis.samples import series_of
-from testbed.core.rundir import RunDir
+from testbed.analysis.dashboard.command import read_dashboards
+from testbed.analysis.record.openmetrics import write_openmetrics
+from testbed.analysis.record.record import load
+from testbed.analysis.record.samples import series_of
+from testbed.core.record.run_directory import RunDir
 from tests.unit.analysis.archived import seal
 from tests.unit.analysis.synthetic import make_run
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from testbed.core.rundir import RunDir, write_json
-from testbed.core.spec import Part, RunSpec
-from testbed.core.topology import Link
+from testbed.core.record.run_directory import RunDir, write_json
+from testbed.core.spec.run_spec import Part, RunSpec
+from testbed.core.spec.topology import Link
 from topologies import two_regions
 
 RUN_ID = "20250102T030405Z-wan-ddp-topk-0123abcd"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.analysis.archive import update
-from testbed.core.rundir import RunDir
+from testbed.analysis.archive.archive import update
+from testbed.core.record.run_directory import RunDir
 from tests.unit.analysis.archived import assert_whole, copies, finished_run, require_prometheus, run_id, seal
 
 pytestmark = pytest.mark.timeout(300)

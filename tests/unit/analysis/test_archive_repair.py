@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.analysis import archive
-from testbed.analysis.archive import update
-from testbed.analysis.archive_blocks import blocks, stored_samples
+from testbed.analysis.archive import archive
+from testbed.analysis.archive.archive import update
+from testbed.analysis.archive.blocks import blocks, stored_samples
 from testbed.core.errors import MachineError, RunError
 from tests.unit.analysis.archived import assert_whole, copies, finished_run, require_prometheus, run_id
 

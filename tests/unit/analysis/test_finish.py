@@ -13,10 +13,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from testbed.analysis.__main__ import main
-from testbed.analysis.load import load
-from testbed.analysis.openmetrics import write_openmetrics
-from testbed.analysis.samples import series_of
-from testbed.core.rundir import RunDir
+from testbed.analysis.record.openmetrics import write_openmetrics
+from testbed.analysis.record.record import load
+from testbed.analysis.record.samples import series_of
+from testbed.core.record.run_directory import RunDir
 from tests.unit.analysis.synthetic import RUN_ID, START_UNIX_S, make_run, make_spec
 
 HOSTILE = 'top"k\\\n{}'
@@ -133,9 +133,9 @@ def test_a_record_cut_anywhere_is_finished(tmp_path: Path, cut_bytes: int, capsy
 @pytest.mark.parametrize(
     ("broken", "name"),
     [
-        ("testbed.analysis.parquet.write_parquet", "samples.parquet"),
-        ("testbed.analysis.openmetrics.write_openmetrics", "metrics.openmetrics"),
-        ("testbed.analysis.report.run_report", "report.html"),
+        ("testbed.analysis.report.derived_files.write_parquet", "samples.parquet"),
+        ("testbed.analysis.record.openmetrics.write_openmetrics", "metrics.openmetrics"),
+        ("testbed.analysis.report.run_page.run_report", "report.html"),
     ],
 )
 def test_one_failure_costs_one_file(

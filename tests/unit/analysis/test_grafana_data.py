@@ -11,8 +11,8 @@ import pytest
 from dashboards.grafana_data import answers
 from dashboards.grafana_data.questions import BEYOND, questions, read_dashboards
 from dashboards.interpolate import panels
-from testbed.analysis.preview import units
-from testbed.analysis.preview.frames import Field, Frame, reduced, transformed
+from testbed.analysis.dashboard import units
+from testbed.analysis.dashboard.frames import Field, Frame, reduced, transformed
 from testbed.core.errors import InputError
 
 Json = dict[str, Any]

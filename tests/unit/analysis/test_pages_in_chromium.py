@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from testbed.analysis.__main__ import main
-from testbed.analysis.sweep_command import command as sweep
-from testbed.core.rundir import RunDir
+from testbed.analysis.comparison.sweep_page import command as sweep
+from testbed.core.record.run_directory import RunDir
 from tests.chromium import Chromium
 from tests.unit.analysis.compared import template, variant
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from testbed.analysis.__main__ import main
-from testbed.core.rundir import RunDir
+from testbed.core.record.run_directory import RunDir
 from tests.unit.analysis.compared import template, variant
 
 HOSTILE = "<b>} body { display: none }</style><script>\"'"

@@ -15,7 +15,7 @@ from testbed.core.errors import (
     RunError,
     raise_input_faults,
 )
-from testbed.core.telemetry import Channel, Welcome
+from testbed.core.record.telemetry import Channel, Welcome
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.core.federated.oort import Oort, Report, statistical_utility
-from testbed.core.federated.sampling import Sampling, weighted_sample
+from testbed.worker.methods.federated.clients.oort import Oort, Report, statistical_utility
+from testbed.worker.methods.federated.clients.sampling import Sampling, weighted_sample
 
 
 @given(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.core import costs
-from testbed.core.placement import workers_per_region
+from testbed.core.costs import alpha_beta as costs
+from testbed.core.spec.topology import workers_per_region
 
 WORLDS = st.integers(min_value=1, max_value=512)
 SIZES = st.floats(min_value=0, max_value=1e12)

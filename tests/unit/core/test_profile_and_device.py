@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.core.device import Native, Paced, Profiled
+from testbed.core.device.device import Native, Paced, Profiled
+from testbed.core.device.profile import CodecTimes, LayerTimes, Profile, WorkTimes, read_profile
 from testbed.core.errors import InputError
-from testbed.core.profile import CodecTimes, LayerTimes, Profile, WorkTimes, read_profile
 
 
 def layer(name: str, parameters: int, flop: float = 0.0, seconds: float = 0.001) -> LayerTimes:

@@ -11,14 +11,14 @@ import sys
 import pytest
 
 from testbed.core import seccomp
-from testbed.orchestrator.clone import CLONE, environment
+from testbed.orchestrator.machine.clone import CLONE, environment
 
 EPERM, ENOSYS = seccomp._ERRNO | errno.EPERM, seccomp._ERRNO | errno.ENOSYS
 FLAGS_OF_A_THREAD = 0x3D0F00
 CODE = """
 import ctypes, errno, json, os, socket, sys
 from testbed.core import seccomp
-from testbed.worker import confinement
+from testbed.worker.process import confinement
 libc = ctypes.CDLL(None, use_errno=True)
 def call(number, *arguments):
     ctypes.set_errno(0)

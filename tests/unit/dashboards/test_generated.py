@@ -24,7 +24,7 @@ with warnings.catch_warnings():
 
 from dashboards.conventions import faults
 from dashboards.interpolate import panels, targets
-from testbed.analysis.looks import look_of
+from testbed.analysis.style.method_style import look_of
 
 FILES = sorted(generate.FOLDER.glob("*.json"))
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed.core.metrics import METRICS
-from testbed.orchestrator.observation.machine_rules import IDLE_SUSPECT
+from testbed.core.record.metrics import METRICS
+from testbed.orchestrator.observation.verdict.machine_rules import IDLE_SUSPECT
 from tests.unit.dashboards.promtool import promtool
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -13,7 +13,7 @@ import pytest
 
 from dashboards.interpolate import Target, targets
 from dashboards.vocabulary.queries import LESS_IS_BETTER
-from testbed.orchestrator.clone import CLONE
+from testbed.orchestrator.machine.clone import CLONE
 from tests.unit.dashboards.promtool import check_rules, evaluate, promtool, sent
 
 FOLDER = Path(__file__).resolve().parents[3] / "dashboards" / "grafana"

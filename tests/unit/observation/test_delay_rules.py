@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from testbed.core.delays import Delay, knot_s, spread_at
-from testbed.core.link_profile import JITTER_DISTRIBUTIONS
-from testbed.core.spec import Part, RunSpec
-from testbed.core.topology import Link
-from testbed.orchestrator.emulation.shapers.varying_delay import VaryingDelay
-from testbed.orchestrator.observation.fidelity import Judge
+from testbed.core.spec.link_profile import JITTER_DISTRIBUTIONS
+from testbed.core.spec.run_spec import Part, RunSpec
+from testbed.core.spec.topology import Link
+from testbed.orchestrator.emulation.shapers.delay import Delay, knot_s, spread_at
+from testbed.orchestrator.emulation.shapers.impairments import VaryingDelay
+from testbed.orchestrator.observation.verdict.judge import Judge
 from topologies import two_regions
 
 Event = dict[str, Any]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from testbed.core.records import LINK_KEYS, SUMMARY_KEYS
-from testbed.core.rundir import RunDir
+from testbed.core.record.run_directory import RunDir
+from testbed.core.record.summary import LINK_KEYS, SUMMARY_KEYS
 from testbed.orchestrator.observation.summary import summarise
 from tests.unit.analysis.synthetic import PHASES, RUN_ID, STEPS, make_run
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import InputError
-from testbed.core.link_profile import LinkProfile
-from testbed.core.schedule import Change
-from testbed.core.topology import Link, Node, Topology, symmetric
-from testbed.orchestrator.events.compiler import compile_events, read_events
+from testbed.core.spec.link_profile import LinkProfile
+from testbed.core.spec.schedule import Change
+from testbed.core.spec.topology import Link, Node, Topology, symmetric
+from testbed.orchestrator.config.events.compiler import compile_events, read_events
 
 ACCESS = {"wan": False, "rtt_s": 0.0, "rate_bit_s": 1e9, "source": "assumed: test"}
 REGIONS = ("us", "eu", "asia")

@@ -6,11 +6,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from testbed.core.rundir import RunDir
-from testbed.core.schedule import Change
-from testbed.orchestrator.last_words import ended
-from testbed.orchestrator.launch import Workers
-from testbed.orchestrator.programs import Training
+from testbed.core.record.run_directory import RunDir
+from testbed.core.spec.schedule import Change
+from testbed.orchestrator.config.programs import Training
+from testbed.orchestrator.emulation.containers.exit_report import ended
+from testbed.orchestrator.run.workers.workers import Workers
 from tests.distributed.harness import make_spec
 
 

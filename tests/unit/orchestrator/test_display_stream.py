@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from testbed.core.records import empty_summary
-from testbed.orchestrator.clone import CLONE, environment
-from testbed.orchestrator.config import compose
-from testbed.orchestrator.display import Display
-from testbed.orchestrator.final_table import final_table
+from testbed.core.record.summary import empty_summary
+from testbed.orchestrator.config.config import compose
+from testbed.orchestrator.machine.clone import CLONE, environment
+from testbed.orchestrator.terminal.display import Display
+from testbed.orchestrator.terminal.summary_table import final_table
 
 
 @pytest.mark.parametrize("forced", [{"FORCE_COLOR": "1"}, {"TTY_COMPATIBLE": "1"}, {"TERM": "dumb"}])
 def test_a_pipe_gets_lines_whatever_the_environment_says(forced: dict[str, str]) -> None:
     code = (
         "import time\n"
-        "from testbed.orchestrator.config import compose\n"
-        "from testbed.orchestrator.display import REFRESH_S, Display\n"
+        "from testbed.orchestrator.config.config import compose\n"
+        "from testbed.orchestrator.terminal.display import REFRESH_S, Display\n"
         "with Display(compose([])) as display:\n"
         "    display.event({'event': 'step', 'rank': 0, 'step': 3, 'loss': 1.5, 't_s': 1.0})\n"
         "    display.stage('workers'); time.sleep(3 * REFRESH_S)\n"

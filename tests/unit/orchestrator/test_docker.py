@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 
 from testbed.core.errors import MachineError, RunError
-from testbed.core.telemetry import SOCKET_IN_NODE, STORE_IN_NODE
-from testbed.orchestrator import cleanup, machine_checks, preflight
-from testbed.orchestrator.config import compose
-from testbed.orchestrator.emulation import docker_client, docker_container
-from testbed.orchestrator.emulation.container import Sandbox
-from testbed.orchestrator.emulation.docker_client import HOST_FILE, DockerError, Leftovers
-from testbed.orchestrator.emulation.docker_container import DockerContainer, Holders, mount_option
+from testbed.core.record.telemetry import SOCKET_IN_NODE, STORE_IN_NODE
+from testbed.orchestrator.config.config import compose
+from testbed.orchestrator.emulation.containers import docker as docker_container
+from testbed.orchestrator.emulation.containers.docker import DockerContainer, Holders, mount_option
+from testbed.orchestrator.emulation.containers.runc import Sandbox
+from testbed.orchestrator.machine import checks as machine_checks
+from testbed.orchestrator.machine import cleanup
+from testbed.orchestrator.machine import docker as docker_client
+from testbed.orchestrator.machine.docker import HOST_FILE, DockerError, Leftovers
+from testbed.orchestrator.run import preflight
 
 RUN = "20260101T000000Z-wan100m-ddp-none-abcdef01"
 DOCKER = """#!/bin/sh
@@ -177,7 +180,7 @@ def test_only_what_bears_the_run_id_is_removed(said: Path, tmp_path: Path) -> No
 def test_a_daemon_that_is_gone_is_told_and_stays_known(
     said: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("testbed.core.rundir.RUNTIME_ROOT", tmp_path / "runtime")
+    monkeypatch.setattr("testbed.core.record.run_directory.RUNTIME_ROOT", tmp_path / "runtime")
     runtime = cleanup.RunDir(Path(RUN)).runtime
     runtime.mkdir(parents=True)
     (runtime / HOST_FILE).write_text("unix:///gone.sock")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import RunError
-from testbed.core.schedule import Change
-from testbed.orchestrator import launch
+from testbed.core.spec.schedule import Change
+from testbed.orchestrator.run.workers import workers as launch
 from tests.distributed.harness import topology
 from tests.unit.orchestrator.launched import Launched
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import RunError
-from testbed.orchestrator import launch
+from testbed.orchestrator.run.workers import workers as launch
 from tests.unit.orchestrator.launched import Fake, Launched
 
 STEP = {"event": "step"}

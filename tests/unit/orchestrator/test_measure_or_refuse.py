@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import RunError
-from testbed.orchestrator.emulation import measurement
-from testbed.orchestrator.emulation.measurement import BURST_CORES_SHARE, PAUSES_S, Prober
+from testbed.orchestrator.emulation.measuring import prober as measurement
+from testbed.orchestrator.emulation.measuring.prober import BURST_CORES_SHARE, PAUSES_S, Prober
 
 NAMES = ("a-b", "b-c")
 

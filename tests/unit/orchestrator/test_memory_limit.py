@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import InputError
-from testbed.core.spec import RunSpec
-from testbed.orchestrator import launch
-from testbed.orchestrator.config import resolve
-from testbed.orchestrator.emulation import container
-from testbed.orchestrator.emulation.container import Container, Sandbox
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.config.config import resolve
+from testbed.orchestrator.emulation.containers import runc as container
+from testbed.orchestrator.emulation.containers.runc import Container, Sandbox
+from testbed.orchestrator.run.workers import workers as launch
 from tests.unit.orchestrator.launched import Launched
 
 STAR = ("topo=star", "topo.regions=[a,b]", "workers=4")

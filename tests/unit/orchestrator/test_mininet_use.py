@@ -32,7 +32,7 @@ def imported(tree: ast.AST, package: str) -> set[str]:
 def modules_of_a_run() -> list[Path]:
     """Files of ours that the process of a run loads."""
     code = (
-        "import sys, testbed.orchestrator.run, testbed.orchestrator.conductor as c\n"
+        "import sys, testbed.orchestrator.run, testbed.orchestrator.run.orchestration as c\n"
         "print(*(m.__file__ for n, m in list(sys.modules.items()) if n.split('.')[0] == 'testbed'), sep='\\n')"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

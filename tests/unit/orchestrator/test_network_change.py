@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from testbed.core.link_profile import LinkProfile
-from testbed.core.topology import Link, Topology
-from testbed.orchestrator.emulation import tc, tcp
-from testbed.orchestrator.emulation.network import Network
-from testbed.orchestrator.emulation.port import Port
+from testbed.core.spec.link_profile import LinkProfile
+from testbed.core.spec.topology import Link, Topology
+from testbed.orchestrator.emulation.kernel import tc, tcp
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.emulation.links.port import Port
 
 FORTH = LinkProfile(rate_bit_s=100e6, delay_s=0.03, source="assumed: a test")
 BACK = LinkProfile(rate_bit_s=50e6, delay_s=0.07, source="assumed: a test")

@@ -8,15 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from testbed.orchestrator.clone import CLONE, environment
+from testbed.orchestrator.machine.clone import CLONE, environment
 
 SOFT = 64
 CODE = """
 import json, os, resource, sys
 from pathlib import Path
 from types import SimpleNamespace
-from testbed.orchestrator.emulation.container import Container, Sandbox
-from testbed.orchestrator.emulation.open_files import raise_limit
+from testbed.orchestrator.emulation.containers.runc import Container, Sandbox
+from testbed.orchestrator.machine.limits import raise_limit
 raise_limit()
 files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
 here = Path(sys.argv[1])

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT
-from testbed.core.parallel.links import links_to_json
-from testbed.core.parallel.model import MeasuredLayer, ModelProfile
-from testbed.core.parallel.problem import LinkMatrix
-from testbed.orchestrator.cli import main
-from testbed.orchestrator.config import resolve
+from testbed.core.parallelism.links import links_to_json
+from testbed.core.parallelism.model import MeasuredLayer, ModelProfile
+from testbed.core.parallelism.problem import LinkMatrix
+from testbed.orchestrator.cli.main import main
+from testbed.orchestrator.config.config import resolve
 
 RUN_ID = "20260101T000000Z-wan100m-hybrid-none-0a1b2c3d"
 ASKED = ("topo=wan100m", "workload=bytelm", "workers=4", "batch_size=8")
@@ -38,7 +38,7 @@ def _worker(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (command, question["spec"]["workload"]["name"]) == ("pieces", "bytelm")
         return {"faults": [], "model": MODEL.to_json()}
 
-    monkeypatch.setattr("testbed.orchestrator.plan_command.ask_worker", told)
+    monkeypatch.setattr("testbed.orchestrator.search.plan.command.ask_worker", told)
 
 
 def _planned(capfd: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:

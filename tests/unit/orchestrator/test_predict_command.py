@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT
-from testbed.core.profile import CodecTimes, Collective, LayerTimes, Profile
-from testbed.core.records import summary_faults
-from testbed.orchestrator import predicted_run, provenance
-from testbed.orchestrator.cli import main
-from testbed.orchestrator.config import resolve
+from testbed.core.record.summary import summary_faults
+from testbed.orchestrator.cli.main import main
+from testbed.orchestrator.config.config import resolve
+from testbed.orchestrator.machine import provenance
+from testbed.orchestrator.search.plan import simulated_run as predicted_run
 
 RUN_ID = "20260101T000000Z-wan1g-ddp-none-0a1b2c3d"
 ELEMENTS = 1000
@@ -57,7 +58,7 @@ def test_a_run_that_was_made_is_predicted_from_its_record(runs: Path, capfd: pyt
 def test_more_regions_than_can_be_emulated_are_predicted(
     runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("testbed.orchestrator.predict_command.check_parts", lambda spec: {})
+    monkeypatch.setattr("testbed.orchestrator.search.plan.predict_command.check_parts", lambda spec: {})
     asked = ["topo=ring", REGIONS, "workers=130", "strategy.collective=two_shot"]
     found = predicted(capfd, *asked, "--run", RUN_ID, "--runs", str(runs))
     assert (found["workers"], found["regions"]) == (130, 130)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.core.link_profile import LEAST_RATE_BIT_S, MOST_RATE_BIT_S, LinkProfile
-from testbed.orchestrator.emulation import tc
+from testbed.core.spec.link_profile import LEAST_RATE_BIT_S, MOST_RATE_BIT_S, LinkProfile
+from testbed.orchestrator.emulation.kernel import tc
 
 FRAME_BYTES, SUPER_PACKET_BYTES = 1514, 2**16 + 14
 RATES_BIT_S = [*(10 ** (exponent / 10) for exponent in range(40, 105)), MOST_RATE_BIT_S]

@@ -11,16 +11,19 @@ from typing import Any
 
 import pytest
 
-from testbed.core import rundir
 from testbed.core.errors import InputError, MachineError
-from testbed.core.rundir import OWNER, RunDir, runtime_root
-from testbed.orchestrator import machine_checks, machine_lock, preflight, rootless_checks
-from testbed.orchestrator.clone import CLONE, environment
-from testbed.orchestrator.config import resolve
-from testbed.orchestrator.machine_lock import make_runtime_root
-from testbed.orchestrator.observation.unknowns import Unknowns
-from testbed.orchestrator.rights import OF_ROOT, ROOTLESS, Rights
-from testbed.orchestrator.run_command import checked_spec
+from testbed.core.record import run_directory as rundir
+from testbed.core.record.run_directory import OWNER, RunDir, runtime_root
+from testbed.orchestrator.config.config import resolve
+from testbed.orchestrator.machine import checks as machine_checks
+from testbed.orchestrator.machine import lock as machine_lock
+from testbed.orchestrator.machine.clone import CLONE, environment
+from testbed.orchestrator.machine.lock import make_runtime_root
+from testbed.orchestrator.machine.rights import OF_ROOT, ROOTLESS, Rights
+from testbed.orchestrator.observation.verdict.unknowns import Unknowns
+from testbed.orchestrator.run import preflight
+from testbed.orchestrator.run import preflight as rootless_checks
+from testbed.orchestrator.run.command import checked_spec
 
 WITHOUT = Rights(rootless=True)
 RESOURCES = {"memory": {"limit": 1}, "pids": {"limit": 1}}
@@ -35,7 +38,9 @@ def test_root_loses_nothing_and_a_user_is_told_each_loss() -> None:
 
 def test_real_time_priority_is_lost_unless_the_machine_grants_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit, is_lost in ((0, True), (9, True), (50, False), (resource.RLIM_INFINITY, False)):
-        monkeypatch.setattr("testbed.orchestrator.rights.resource.getrlimit", lambda _, limit=limit: (limit, limit))
+        monkeypatch.setattr(
+            "testbed.orchestrator.machine.rights.resource.getrlimit", lambda _, limit=limit: (limit, limit)
+        )
         assert any("real-time priority" in line for line in WITHOUT.lost()) == is_lost
 
 
@@ -172,13 +177,13 @@ def said_by(code: str, **more: str) -> str:
 
 
 def test_root_of_a_namespace_finds_its_owners_files() -> None:
-    code = "from testbed.orchestrator.rights import RUNTIME_ROOT, RUNC_STATE; print(RUNTIME_ROOT, RUNC_STATE)"
+    code = "from testbed.orchestrator.machine.rights import RUNTIME_ROOT, RUNC_STATE; print(RUNTIME_ROOT, RUNC_STATE)"
     assert said_by(code, **{OWNER: "1234"}).split() == [str(runtime_root(1234)), str(runtime_root(1234) / "runc")]
 
 
 def test_short_slices_leave_niceness_as_it_is() -> None:
     code = (
-        "import os; nice = os.nice(1); from testbed.orchestrator.emulation import priority;"
+        "import os; nice = os.nice(1); from testbed.orchestrator.machine import limits as priority;"
         "print(priority.without_real_time(), os.getpriority(0, 0) - nice, os.sched_getscheduler(0), sep=';')"
     )
     name, niceness_gained, policy = said_by(code).split(";")

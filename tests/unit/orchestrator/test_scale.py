@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from testbed.core.errors import InputError
-from testbed.core.spec import RunSpec
-from testbed.orchestrator.config import compose, resolve
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.config.config import compose, resolve
 
 REPLAY = ("topo=wan1g", "workload=replay", "workload.model=resnet50", "device=paced")
 

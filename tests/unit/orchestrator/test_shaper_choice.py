@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from testbed.core.errors import MachineError
-from testbed.orchestrator import machine_checks
 from testbed.orchestrator.emulation.shapers import SHAPERS
-from testbed.orchestrator.emulation.shapers.choice import choose
+from testbed.orchestrator.emulation.shapers.selection import choose
+from testbed.orchestrator.machine import checks as machine_checks
 
 BOTH = frozenset({"netem", "nfqueue"})
 

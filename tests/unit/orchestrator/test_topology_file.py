@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from testbed.core.errors import InputError
-from testbed.core.rundir import RUN_ID, new_run_id
-from testbed.orchestrator import cli
-from testbed.orchestrator.config import compose, resolve
+from testbed.core.record.run_directory import RUN_ID, new_run_id
+from testbed.orchestrator.cli import main as cli
+from testbed.orchestrator.config.config import compose, resolve
 
 LISTED = """
 regions: {paris: 2, lima: 1}

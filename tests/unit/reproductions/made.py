@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.common.papers.declaration import System, Trial
 from experiments.reproductions.command import Places, carry_out
 from experiments.reproductions.making import Making
 from experiments.reproductions.plan import plan_of
 from experiments.reproductions.runs import Kept, ask_all
 from experiments.reproductions.sides import Found
-from experiments.reproductions.system import System, Trial
-from testbed.core.records import empty_summary, summary_faults
-from testbed.core.rundir import RunDir, new_run_id, write_json
-from testbed.orchestrator import provenance
+from testbed.core.record.run_directory import RunDir, new_run_id, write_json
+from testbed.core.record.summary import empty_summary, summary_faults
+from testbed.orchestrator.machine import provenance
 
 BASE = ("topo=lan", "workers=2", "steps=4", "workload=replay", "device=paced")
 ARMS = {

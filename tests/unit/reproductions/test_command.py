@@ -15,7 +15,7 @@ from experiments.reproductions.making import Making
 from experiments.reproductions.plan import MOST_S, Plan, all_plans, plan_line, plan_of
 from experiments.reproductions.runs import Asked, Kept, ask_all
 from testbed.core.errors import EXIT_INPUT, InputError
-from testbed.core.rundir import RunDir
+from testbed.core.record.run_directory import RunDir
 from tests.unit.reproductions.made import make_run, regions, reproduce, system, trial
 
 TRIALS = [

@@ -7,10 +7,10 @@ from collections import defaultdict
 
 import pytest
 
+from experiments.common.papers.declaration import HEADINGS, PAGES, Trial, known_systems, load
 from experiments.reproductions.dear.declaration import ARMS, MODELS, SLOWLY
 from experiments.reproductions.plan import MOST_S
 from experiments.reproductions.runs import ask_all
-from experiments.reproductions.system import HEADINGS, PAGES, Trial, known_systems, load
 
 
 @pytest.mark.parametrize("name", known_systems())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compressors.base import Compressor, Layout, Route
-from compressors.parts.routes import choose_route, route_sent_bytes
+from compressors.base.compressor import Compressor, Layout, Route
+from compressors.base.routes import choose_route, route_sent_bytes
 from experiments.reproductions.deepreduce.declaration import (
     ARMS,
     CASES,
@@ -22,9 +22,9 @@ from experiments.reproductions.deepreduce.declaration import (
     sent_mb,
 )
 from experiments.reproductions.runs import ask_all
-from testbed.core.records import empty_summary
-from testbed.core.rundir import RunDir, write_json
-from testbed.worker.laws import catalogue
+from testbed.core.record.run_directory import RunDir, write_json
+from testbed.core.record.summary import empty_summary
+from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
 from testbed.worker.workloads.glyphs import Glyphs
 from topologies import lan
 
@@ -35,7 +35,7 @@ LAYOUT = Layout(tuple(tuple(p.shape) for p in Glyphs().model(0).parameters()))
 def codecs() -> dict[str, Compressor]:
     asked = ask_all([trial for trial in SYSTEM.trials(True) if "seed=0" in trial.overrides])
     parts = {one.trial.arm: one.spec.compressor for one in asked}
-    return {arm: catalogue.built(part.target, part.params) for arm, part in parts.items()}
+    return {arm: catalogue_compressor_catalogue.built(part.target, part.params) for arm, part in parts.items()}
 
 
 def _share(codec: Compressor) -> float:

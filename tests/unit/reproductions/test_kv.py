@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from experiments.common.papers.declaration import load
 from experiments.reproductions.kv import budgets
 from experiments.reproductions.kv.declaration import ARMS, CANDIDATES, LINKS, TOKENS, match_percent, own_words, token_s
 from experiments.reproductions.runs import ask_all
-from experiments.reproductions.system import load
-from testbed.core.rundir import RunDir
-from testbed.worker.parts import build_parts
+from testbed.core.record.run_directory import RunDir
 from testbed.worker.strategies.kv_transfer import KVTransfer
+from testbed.worker.training.parts import build_parts
 
 FOUND = json.loads(budgets.FILE.read_text())
 

@@ -12,9 +12,9 @@ from experiments.reproductions import making as module
 from experiments.reproductions.making import Making
 from experiments.reproductions.runs import Asked, ask_all
 from testbed.core.errors import Interrupted, MachineError, RunError
-from testbed.core.rundir import RunDir
-from testbed.orchestrator import machine_lock as lock
-from testbed.orchestrator.machine_lock import MachineLock, machine_lock
+from testbed.core.record.run_directory import RunDir
+from testbed.orchestrator.machine import lock
+from testbed.orchestrator.machine.lock import MachineLock, machine_lock
 from tests.unit.reproductions.made import make_run, trial
 
 NEW, OLD, SLOW = ask_all([trial(arm=arm) for arm in ("new", "old", "slow")])

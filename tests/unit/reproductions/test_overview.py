@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.benchmarks import tables
+from experiments.benchmarks import registry as tables
+from experiments.common.papers.declaration import FOLDER, find_systems
 from experiments.reproductions import overview
 from experiments.reproductions.outcome import verdict_of
 from experiments.reproductions.overview import Recorded, least, recorded
-from experiments.reproductions.system import FOLDER, find_systems
 from testbed.core.errors import InputError
 from tests.unit.reproductions.made import regions, system
 

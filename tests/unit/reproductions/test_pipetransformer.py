@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from experiments.common.papers.declaration import load
 from experiments.reproductions.runs import ask_all
-from experiments.reproductions.system import load
-from testbed.core.parallel.region_placements import placed
+from testbed.worker.methods.pipeline.plan_request import placed
 
 
 def test_pipelines_begin_inside_a_region_as_the_condition_says() -> None:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from experiments.common.papers.declaration import Trial
 from experiments.reproductions import runs as module
 from experiments.reproductions.runs import Asked, Kept, ask_all, make
 from experiments.reproductions.sides import found_of
-from experiments.reproductions.system import Trial
 from testbed.core.errors import InputError, Interrupted, RunError
-from testbed.core.rundir import RunDir
-from testbed.orchestrator import supervise
-from testbed.orchestrator.signals import Stop
-from testbed.orchestrator.supervise import Outcome
+from testbed.core.record.run_directory import RunDir
+from testbed.orchestrator.machine.signals import Stop
+from testbed.orchestrator.run import supervisor as supervise
+from testbed.orchestrator.run.supervisor import Outcome
 from tests.unit.reproductions.made import BASE, make_run, system, trial
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import LonghaulError
-from testbed.core.records import empty_summary, summary_faults
-from testbed.core.rundir import RunDir, new_run_id, write_json
-from testbed.core.spec import RunSpec
-from testbed.orchestrator import provenance
-from testbed.orchestrator.config import compose
-from testbed.orchestrator.sweep.axes import read_axes
-from testbed.orchestrator.sweep.executors import Waiting
-from testbed.orchestrator.sweep.grid import Grid
-from testbed.orchestrator.sweep.specs import Asked
+from testbed.core.record.run_directory import RunDir, new_run_id, write_json
+from testbed.core.record.summary import empty_summary, summary_faults
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.config.config import compose
+from testbed.orchestrator.executors.base import Waiting
+from testbed.orchestrator.machine import provenance
+from testbed.orchestrator.search.sweep.axes import read_axes
+from testbed.orchestrator.search.sweep.grid import Grid
+from testbed.orchestrator.search.sweep.specs import Asked
 
 FIXED = ("topo=lan", "workers=2", "steps=4")
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from testbed.core import rundir
-from testbed.core.records import empty_summary, summary_faults
-from testbed.core.rundir import RunDir, write_json
-from testbed.core.spec import RunSpec
-from testbed.orchestrator import supervise
-from testbed.orchestrator.machine_lock import MachineLock
-from testbed.orchestrator.sweep import executors
+from testbed.core.record import run_directory as rundir
+from testbed.core.record.run_directory import RunDir, write_json
+from testbed.core.record.summary import empty_summary, summary_faults
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.executors import base as executors
+from testbed.orchestrator.machine.lock import MachineLock
+from testbed.orchestrator.run import supervisor as supervise
 
 
 def nothing(*_: object) -> None:

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from testbed.core.errors import InputError, Interrupted, MachineError
-from testbed.core.rundir import RunDir
-from testbed.core.spec import RunSpec
-from testbed.orchestrator import provenance
-from testbed.orchestrator.kept_runs import KeptRuns
-from testbed.orchestrator.signals import Stop
-from testbed.orchestrator.sweep.course import Course
-from testbed.orchestrator.sweep.display import Display
-from testbed.orchestrator.sweep.estimates import UNKNOWN, Estimate
-from testbed.orchestrator.sweep.executors import Local
-from testbed.orchestrator.sweep.specs import Asked
-from testbed.orchestrator.sweep.standing import DONE, TO_MAKE, standing
+from testbed.core.record.run_directory import RunDir
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.executors.base import Local
+from testbed.orchestrator.machine import provenance
+from testbed.orchestrator.machine.signals import Stop
+from testbed.orchestrator.run_store.ended import KeptRuns
+from testbed.orchestrator.search.sweep.display import Display
+from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
+from testbed.orchestrator.search.sweep.scheduler import Course
+from testbed.orchestrator.search.sweep.specs import Asked
+from testbed.orchestrator.search.sweep.status import DONE, TO_MAKE, standing
 from tests.unit.sweep.made import asked_of, grid
 from tests.unit.sweep.supervised import stand_ins
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.core.errors import InputError
-from testbed.core.topology import Topology
-from testbed.orchestrator.emulation.addressing import AddressPlan
+from testbed.core.spec.topology import Topology
+from testbed.orchestrator.emulation.links.addresses import AddressPlan
 from topologies import full_mesh, hierarchical, hub_and_spoke, lan, ring, star, two_regions
 
 

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from testbed.core.errors import InputError
-from testbed.core.topology import Topology
-from testbed.orchestrator.config import compose, names
-from testbed.orchestrator.emulation.addressing import AddressPlan
+from testbed.core.spec.topology import Topology
+from testbed.orchestrator.config.config import compose, names
+from testbed.orchestrator.emulation.links.addresses import AddressPlan
 from topologies import measured
 from topologies.matrices import MATRICES
 from topologies.measured import CAP_BIT_S

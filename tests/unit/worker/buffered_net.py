@@ -15,33 +15,33 @@ import torch
 from torch import Tensor, nn
 
 from compressors.none import Uncompressed
-from testbed.core.bound_baselines import Fixed
-from testbed.core.federated.slowness import Slowness
-from testbed.core.frames import Kind
-from testbed.worker.clock import PhaseClock
-from testbed.worker.comm import Communicator
-from testbed.worker.federated.buffered_server import BufferedServer
-from testbed.worker.federated.buffered_worker import BufferedWorker
-from testbed.worker.federated.buffering import FedBuff
-from testbed.worker.federated.dispatch import Dispatch
-from testbed.worker.federated.local import LocalClient
-from testbed.worker.federated.methods import Method
-from testbed.worker.federated.population import Population
-from testbed.worker.federated.sequence import ClientSequence
-from testbed.worker.federated.state import AssignedState
-from testbed.worker.server.asked import asked_plan
-from testbed.worker.server.client import Client
-from testbed.worker.server.door import Door
-from testbed.worker.server.lanes import Lanes
-from testbed.worker.server.plan import Plan
-from testbed.worker.server.schema import Schema
-from testbed.worker.server.seats import Seats
-from testbed.worker.server.streams import Connection, connect, send
-from testbed.worker.server.tensors import Coder
-from testbed.worker.server.wire import Wire
-from testbed.worker.stopwatch import Stopwatch
-from testbed.worker.strategy import WorkerContext
-from testbed.worker.workload import NumberedWorkload
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.device.clock import PhaseClock
+from testbed.worker.device.stopwatch import Stopwatch
+from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.strategy import WorkerContext
+from testbed.worker.methods.federated.aggregation.fedbuff import FedBuff
+from testbed.worker.methods.federated.aggregation.methods import Method
+from testbed.worker.methods.federated.aggregation.state import AssignedState
+from testbed.worker.methods.federated.buffered_server import BufferedServer
+from testbed.worker.methods.federated.buffered_worker import BufferedWorker
+from testbed.worker.methods.federated.client_sequence import ClientSequence
+from testbed.worker.methods.federated.clients.population import Population
+from testbed.worker.methods.federated.clients.slowness import Slowness
+from testbed.worker.methods.federated.dispatch import Dispatch
+from testbed.worker.methods.federated.local_client import LocalClient
+from testbed.worker.methods.parameter_server.bounds.baselines import Fixed
+from testbed.worker.methods.parameter_server.client import Client
+from testbed.worker.methods.parameter_server.membership.admission import Door
+from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.membership.lanes import Lanes
+from testbed.worker.methods.parameter_server.messages.coder import Coder
+from testbed.worker.methods.parameter_server.messages.plan import Plan
+from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan
+from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.methods.parameter_server.messages.wire import Wire
+from testbed.worker.methods.parameter_server.transport.frames import Kind
+from testbed.worker.methods.parameter_server.transport.streams import Connection, connect, send
 from tests.unit.worker.server_net import HOST, KEY, PACE, soon
 from tests.unit.worker.server_rounds import WIDTH, Regression, Small
 

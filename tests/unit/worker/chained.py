@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from testbed.worker.chain import Chain, Readout, drawn
-from testbed.worker.fine_tuning import Labelled
-from testbed.worker.transformer_block import Block
+from testbed.worker.data.pretrained.fine_tuned import Labelled
+from testbed.worker.model.chain import Chain, Readout, drawn
+from testbed.worker.model.transformer_block import Block
 
 TOKENS, WIDTH, CLASSES, SAMPLES, LAYERS = 4, 8, 3, 40, 5
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from testbed.worker import codec_times, repeated
-from testbed.worker.low_rank import timing
+from testbed.worker.device import median as repeated
+from testbed.worker.methods.low_rank import layer_times as timing
+from testbed.worker.profile import codec_times
 
 
 @pytest.fixture(scope="module", autouse=True)

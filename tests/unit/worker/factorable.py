@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from testbed.worker.comm import Communicator
-from testbed.worker.transform import TransformContext
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.interfaces.transform import TransformContext
 
 
 def context(model: nn.Module, steps: int = 40, comm: Communicator | None = None) -> TransformContext:

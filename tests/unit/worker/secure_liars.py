@@ -9,14 +9,14 @@ import numpy as np
 from torch import Tensor
 
 from testbed.core.errors import RunError
-from testbed.core.frames import Coded, Frame, Kind, Payload
-from testbed.core.tensor_schema import Schema
-from testbed.worker.federated.prime_field import MERSENNE_31, Elements
-from testbed.worker.federated.sealing import Sealer
-from testbed.worker.federated.secure_messages import KEY, Messages
-from testbed.worker.federated.secure_vector import Row
-from testbed.worker.server.exchanges import Answering, Said
-from testbed.worker.server.streams import send
+from testbed.worker.methods.federated.secure_aggregation.encryption import Sealer
+from testbed.worker.methods.federated.secure_aggregation.messages import KEY, Messages
+from testbed.worker.methods.federated.secure_aggregation.prime_field import MERSENNE_31, Elements
+from testbed.worker.methods.federated.secure_aggregation.vector import Row
+from testbed.worker.methods.parameter_server.rounds.exchanges import Answering, Said
+from testbed.worker.methods.parameter_server.transport.frames import Coded, Frame, Kind, Payload
+from testbed.worker.methods.parameter_server.transport.streams import send
+from testbed.worker.methods.parameter_server.transport.tensor_schema import Schema
 from tests.unit.worker.secure_net import Kept
 from tests.unit.worker.server_net import KEY as KEY_OF_RUN
 from tests.unit.worker.server_net import PACE, soon

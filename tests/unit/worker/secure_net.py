@@ -11,39 +11,39 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from testbed.core.bound_baselines import Fixed
 from testbed.core.errors import RunError
-from testbed.core.federated.sampling import Sampling
-from testbed.core.federated.slowness import Slowness
-from testbed.core.frames import Kind
-from testbed.worker.clock import PhaseClock
-from testbed.worker.comm import Communicator
-from testbed.worker.federated.fleet import Fleet
-from testbed.worker.federated.local import LocalClient
-from testbed.worker.federated.methods import Method
-from testbed.worker.federated.population import Population
-from testbed.worker.federated.secure import Secure
-from testbed.worker.federated.secure_server import SecureFederation
-from testbed.worker.federated.secure_vector import SecureVector
-from testbed.worker.federated.secure_worker import SecureWorker
-from testbed.worker.federated.sequence import ClientSequence
-from testbed.worker.federated.server_model import Federation
-from testbed.worker.federated.state import FederatedState
-from testbed.worker.server.client import Client
-from testbed.worker.server.connection import Connection
-from testbed.worker.server.decoders import Decoders
-from testbed.worker.server.door import Door
-from testbed.worker.server.downlink import Downlink
-from testbed.worker.server.plan import Plan
-from testbed.worker.server.schema import Schema
-from testbed.worker.server.seats import Seats
-from testbed.worker.server.server import Server
-from testbed.worker.server.streams import connect, send
-from testbed.worker.server.tensors import Coder
-from testbed.worker.server.wire import Wire
-from testbed.worker.stopwatch import Stopwatch
-from testbed.worker.strategy import WorkerContext
-from testbed.worker.workload import NumberedWorkload
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.device.clock import PhaseClock
+from testbed.worker.device.stopwatch import Stopwatch
+from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.strategy import WorkerContext
+from testbed.worker.methods.federated.aggregation.methods import Method
+from testbed.worker.methods.federated.aggregation.state import FederatedState
+from testbed.worker.methods.federated.client_sequence import ClientSequence
+from testbed.worker.methods.federated.clients.population import Population
+from testbed.worker.methods.federated.clients.sampling import Sampling
+from testbed.worker.methods.federated.clients.slowness import Slowness
+from testbed.worker.methods.federated.fleet import Fleet
+from testbed.worker.methods.federated.local_client import LocalClient
+from testbed.worker.methods.federated.secure_aggregation.server import SecureFederation
+from testbed.worker.methods.federated.secure_aggregation.settings import Secure
+from testbed.worker.methods.federated.secure_aggregation.vector import SecureVector
+from testbed.worker.methods.federated.secure_aggregation.worker import SecureWorker
+from testbed.worker.methods.federated.server_model import Federation
+from testbed.worker.methods.parameter_server.bounds.baselines import Fixed
+from testbed.worker.methods.parameter_server.client import Client
+from testbed.worker.methods.parameter_server.membership.admission import Door
+from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.messages.coder import Coder
+from testbed.worker.methods.parameter_server.messages.decoders import Decoders
+from testbed.worker.methods.parameter_server.messages.plan import Plan
+from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.methods.parameter_server.messages.wire import Wire
+from testbed.worker.methods.parameter_server.rounds.downlink import Downlink
+from testbed.worker.methods.parameter_server.server import Server
+from testbed.worker.methods.parameter_server.transport.connection import Connection
+from testbed.worker.methods.parameter_server.transport.frames import Kind
+from testbed.worker.methods.parameter_server.transport.streams import connect, send
 from tests.unit.worker.server_net import HOST, KEY, PACE, soon
 
 FEDAVG = Method(name="fedavg", server={}, learning_rate=0.1)

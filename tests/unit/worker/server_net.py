@@ -8,11 +8,20 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from testbed.core.frame_reading import Expected
-from testbed.core.frame_refusals import Refused
-from testbed.core.frames import SERVER, Coded, Frame, Kind, Payload
-from testbed.core.tensor_schema import Schema, TensorSpec
-from testbed.worker.server.streams import Connection, Gone, Listener, Pace, connect, gather, receive, send
+from testbed.worker.methods.parameter_server.transport.frame_errors import Refused
+from testbed.worker.methods.parameter_server.transport.frame_parser import Expected
+from testbed.worker.methods.parameter_server.transport.frames import SERVER, Coded, Frame, Kind, Payload
+from testbed.worker.methods.parameter_server.transport.streams import (
+    Connection,
+    Gone,
+    Listener,
+    Pace,
+    connect,
+    gather,
+    receive,
+    send,
+)
+from testbed.worker.methods.parameter_server.transport.tensor_schema import Schema, TensorSpec
 
 GARBAGE = b"GET / HTTP/1.1\r\nHost: longhaul\r\n\r\n" * 1000
 KEY = b"k" * 32

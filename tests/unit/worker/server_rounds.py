@@ -12,32 +12,32 @@ import torch
 from torch import Tensor, nn
 
 from compressors.none import Uncompressed
-from testbed.core.bound_baselines import Fixed
-from testbed.core.bound_rounds import BoundSchedule
-from testbed.core.break_even import Gate
-from testbed.core.frames import Kind
-from testbed.worker.clock import PhaseClock
-from testbed.worker.comm import Communicator
-from testbed.worker.server.asked import asked_plan
-from testbed.worker.server.client import Client
-from testbed.worker.server.decoders import Decoders
-from testbed.worker.server.door import Door
-from testbed.worker.server.downlink import Downlink
-from testbed.worker.server.gated import GatedCoder, can_gate
-from testbed.worker.server.global_model import GlobalModel, Loss
-from testbed.worker.server.group import Group, GroupServer
-from testbed.worker.server.local_training import LocalTraining
-from testbed.worker.server.making import Making
-from testbed.worker.server.plan import Plan
-from testbed.worker.server.region import Region, RegionServer
-from testbed.worker.server.schema import Schema
-from testbed.worker.server.seats import Seats
-from testbed.worker.server.server import Server
-from testbed.worker.server.streams import Connection, connect, send
-from testbed.worker.server.tensors import Coder
-from testbed.worker.server.wire import Wire
-from testbed.worker.stopwatch import Stopwatch
-from testbed.worker.strategy import WorkerContext
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.device.clock import PhaseClock
+from testbed.worker.device.stopwatch import Stopwatch
+from testbed.worker.interfaces.strategy import WorkerContext
+from testbed.worker.methods.parameter_server.bounds.baselines import Fixed
+from testbed.worker.methods.parameter_server.bounds.break_even import Gate
+from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule
+from testbed.worker.methods.parameter_server.client import Client
+from testbed.worker.methods.parameter_server.local_training import LocalTraining
+from testbed.worker.methods.parameter_server.membership.admission import Door
+from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.messages.coder import Coder
+from testbed.worker.methods.parameter_server.messages.decoders import Decoders
+from testbed.worker.methods.parameter_server.messages.gated_coder import GatedCoder, can_gate
+from testbed.worker.methods.parameter_server.messages.plan import Plan
+from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan
+from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.methods.parameter_server.messages.wire import Wire
+from testbed.worker.methods.parameter_server.region import Region, RegionServer
+from testbed.worker.methods.parameter_server.regional_group import Group, GroupServer
+from testbed.worker.methods.parameter_server.rounds.aggregator import Making
+from testbed.worker.methods.parameter_server.rounds.downlink import Downlink
+from testbed.worker.methods.parameter_server.rounds.global_model import GlobalModel, Loss
+from testbed.worker.methods.parameter_server.server import Server
+from testbed.worker.methods.parameter_server.transport.frames import Kind
+from testbed.worker.methods.parameter_server.transport.streams import Connection, connect, send
 from tests.unit.worker.server_models import bits
 from tests.unit.worker.server_net import HOST, KEY, PACE, soon
 

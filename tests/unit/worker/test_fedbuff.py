@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import torch
 
+from testbed.core.device.profile import Profile
 from testbed.core.errors import RunError
-from testbed.core.federated.slowness import Slowness
-from testbed.core.frames import Kind
-from testbed.core.profile import Profile
-from testbed.worker.clock import PhaseClock
-from testbed.worker.federated.dispatch import Dispatch
-from testbed.worker.federated.state import AssignedState
-from testbed.worker.server.connection import Gone
-from testbed.worker.server.entries import Encoded
-from testbed.worker.server.tensors import Coder
-from testbed.worker.server.wire import Facts
-from testbed.worker.times import ComputeTimes
+from testbed.worker.device.clock import PhaseClock
+from testbed.worker.device.compute_times import ComputeTimes
+from testbed.worker.methods.federated.aggregation.state import AssignedState
+from testbed.worker.methods.federated.clients.slowness import Slowness
+from testbed.worker.methods.federated.dispatch import Dispatch
+from testbed.worker.methods.parameter_server.messages.coder import Coder
+from testbed.worker.methods.parameter_server.messages.entries import Encoded
+from testbed.worker.methods.parameter_server.messages.wire import Facts
+from testbed.worker.methods.parameter_server.transport.connection import Gone
+from testbed.worker.methods.parameter_server.transport.frames import Kind
 from tests.unit.worker.buffered_net import BATCH, Worker, buffered, largest_difference, local, plain, population
 from tests.unit.worker.server_net import GARBAGE
 from tests.unit.worker.server_rounds import Small

@@ -12,12 +12,12 @@ from compressors.powersgd import PowerSGD
 from compressors.sz3 import SZ3
 from compressors.topk import TopK
 from testbed.core.errors import InputError, RunError
-from testbed.core.schedule import Change
-from testbed.core.spec import Part, RunSpec
-from testbed.worker.parts import build_parts
+from testbed.core.spec.run_spec import Part, RunSpec
+from testbed.core.spec.schedule import Change
 from testbed.worker.strategies.fedbuff import FedBuff
+from testbed.worker.training.parts import build_parts
 from testbed.worker.workloads.digits import Digits
-from tests.unit.worker.test_parameter_server import Odd
+from tests.unit.worker.strategies.test_parameter_server import Odd
 from topologies import lan
 
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from compressors.base import Exchange
-from testbed.core import collective_costs as costs
-from testbed.worker.collectives.choice import Collectives
-from testbed.worker.halved_reducer import HALVES, halves_of
+from compressors.base.compressor import Exchange
+from testbed.core.costs import collective as costs
+from testbed.worker.communication.collectives.selection import Collectives
+from testbed.worker.reduction.halved_reducer import HALVES, halves_of
+from tests.unit.worker.communication.collectives.test_collectives import REGIONS, Direct, tensor_of, topology
 from tests.unit.worker.memory_peers import MemoryPeers, on_all
-from tests.unit.worker.test_collectives import REGIONS, Direct, tensor_of, topology
 
 
 @pytest.mark.parametrize("name", HALVES)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from testbed.orchestrator.config import resolve
-from testbed.orchestrator.programs import program_of
-from testbed.worker import comm
-from testbed.worker.comm import Communicator
-from testbed.worker.pending import CollectiveError
+from testbed.orchestrator.config.config import resolve
+from testbed.orchestrator.config.programs import program_of
+from testbed.worker.communication import communicator as comm
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.communication.pending import CollectiveError
 
 
 def test_a_worker_names_its_interface_before_it_meets_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

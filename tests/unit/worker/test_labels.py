@@ -12,8 +12,9 @@ import torch
 
 from testbed.core.errors import InputError
 from testbed.worker import workloads
-from testbed.worker.library_corpus import CONTEXT, library, read_corpus
-from testbed.worker.workload import LABELLED, NumberedWorkload, Workload
+from testbed.worker.data.library_corpus import CONTEXT, library, read_corpus
+from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.workload import LABELLED, Workload
 from testbed.worker.workloads.blocks import Blocks
 from testbed.worker.workloads.bytelm import Bytelm
 from testbed.worker.workloads.digits import Digits

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from testbed.core.errors import RunError
-from testbed.core.frame_refusals import Refusal
-from testbed.core.frames import Kind
-from testbed.worker.server.streams import Connection, Gone, Listener, connect, receive
+from testbed.worker.methods.parameter_server.transport.frame_errors import Refusal
+from testbed.worker.methods.parameter_server.transport.frames import Kind
+from testbed.worker.methods.parameter_server.transport.streams import Connection, Gone, Listener, connect, receive
 from tests.unit.worker.server_net import GARBAGE, HOST, PACE, Net, expected_of, frame_of, in_background, soon
 
 

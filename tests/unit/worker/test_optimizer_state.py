@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from testbed.worker.transformed_optimizer import Optimizers, carry_state
+from testbed.worker.training.optimizers import Optimizers, carry_state
 from testbed.worker.transforms.freeze import Freeze
 from testbed.worker.transforms.none import Unchanged
 from tests.unit.worker.chained import chain, loss, picked

@@ -8,13 +8,13 @@ import pytest
 import torch
 import yaml
 
-from testbed.orchestrator.clone import CLONE
-from testbed.worker import glyph_encoder, source_encoder
-from testbed.worker.chain import Chain
-from testbed.worker.fine_tuning import FineTuned
-from testbed.worker.glyph_images import glyph_images
-from testbed.worker.source_encoder import HIDDEN, KEYWORDS, LENGTH, middles, read_text, windows
-from testbed.worker.workload import parameters_crc32
+from testbed.orchestrator.machine.clone import CLONE
+from testbed.worker.data.glyph_images import glyph_images
+from testbed.worker.data.pretrained import glyph_encoder, source_encoder
+from testbed.worker.data.pretrained.fine_tuned import FineTuned
+from testbed.worker.data.pretrained.source_encoder import HIDDEN, KEYWORDS, LENGTH, middles, read_text, windows
+from testbed.worker.interfaces.workload import parameters_crc32
+from testbed.worker.model.chain import Chain
 from testbed.worker.workloads.tiny_bert import TinyBert
 from testbed.worker.workloads.tiny_vit import TinyVit
 

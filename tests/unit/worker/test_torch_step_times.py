@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from testbed.orchestrator.config import compose
-from testbed.worker import step_times
+from testbed.orchestrator.config.config import compose
+from testbed.worker.profile import step_times
 
 
 def test_torchs_own_strategy_is_measured_alone() -> None:

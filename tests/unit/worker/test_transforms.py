@@ -12,16 +12,16 @@ import torch
 import yaml
 from torch import nn
 
+from testbed.core.costs.low_rank import LowRankPlan
 from testbed.core.errors import InputError
-from testbed.core.low_rank import LowRankPlan
-from testbed.worker.comm import Communicator
-from testbed.worker.low_rank.factorise import low_rank_layers
-from testbed.worker.transform import Transform
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.interfaces.transform import Transform
+from testbed.worker.interfaces.workload import parameters_crc32
+from testbed.worker.methods.low_rank.factorization import low_rank_layers
 from testbed.worker.transforms.cuttlefish import Cuttlefish
 from testbed.worker.transforms.lora import LoRA
 from testbed.worker.transforms.none import Unchanged
 from testbed.worker.transforms.pufferfish import Pufferfish
-from testbed.worker.workload import parameters_crc32
 from testbed.worker.workloads.bytelm import Bytelm
 from testbed.worker.workloads.glyphs import Glyphs
 from testbed.worker.workloads.replay import Replay

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from testbed.core.dilation import emulated
 from testbed.core.errors import RunError
-from testbed.core.link_profile import LinkProfile
-from testbed.orchestrator.emulation.namespaces import Namespace
+from testbed.core.spec.link_profile import LinkProfile
+from testbed.orchestrator.emulation.kernel.dilation import emulated
+from testbed.orchestrator.emulation.kernel.namespaces import Namespace
 
 Report = Callable[[dict[str, Any]], None]
 Key = tuple[str, str]
@@ -75,7 +75,7 @@ class Shaper(ABC):
     """Delay, jitter, loss, duplication and reordering of all WAN links of a network, each way apart.
 
     `apply` and `change` raise `RunError` unless `read_back` agrees with what was asked: nothing is ever silently
-    unshaped. Each second a shaper reports, for every direction, a `delay_line` event (`core.records`).
+    unshaped. Each second a shaper reports, for every direction, a `delay_line` event (`core.record.events`).
     """
 
     name: ClassVar[str]

@@ -32,10 +32,10 @@ import sys
 import time
 from typing import Any
 
-from testbed.core.link_profile import LinkProfile
-from testbed.orchestrator.emulation.namespaces import in_network_namespace
-from testbed.orchestrator.emulation.priority import FIFO_PRIORITY, without_real_time
-from testbed.orchestrator.emulation.shapers.way import Way
+from testbed.core.spec.link_profile import LinkProfile
+from testbed.orchestrator.emulation.kernel.namespaces import in_network_namespace
+from testbed.orchestrator.emulation.shapers.packet_queue import Way
+from testbed.orchestrator.machine.limits import FIFO_PRIORITY, without_real_time
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLOCK_MONOTONIC = 1

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.core.errors import RunError
-from testbed.core.link_profile import LinkProfile
-from testbed.orchestrator.emulation.netlink import RouteSocket, attributes
-from testbed.orchestrator.emulation.requests import Request
+from testbed.core.spec.link_profile import LinkProfile
+from testbed.orchestrator.emulation.kernel.netlink import RouteSocket, attributes
+from testbed.orchestrator.emulation.kernel.requests import Request
 from testbed.orchestrator.emulation.shapers import netem_options
 from testbed.orchestrator.emulation.shapers.base import Hop, Key, Report, Shaper
 from testbed.orchestrator.emulation.shapers.netem_options import NetemSettings

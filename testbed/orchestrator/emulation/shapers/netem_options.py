@@ -13,9 +13,9 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.core.delays import spread_at
-from testbed.core.link_profile import GilbertElliott, LinkProfile
-from testbed.orchestrator.emulation.netlink import attributes
+from testbed.core.spec.link_profile import GilbertElliott, LinkProfile
+from testbed.orchestrator.emulation.kernel.netlink import attributes
+from testbed.orchestrator.emulation.shapers.delay import spread_at
 
 _TCA_KIND, _TCA_OPTIONS = 1, 2
 _DELAY_DIST, _REORDER, _LOSS, _RATE, _RATE64, _LATENCY64, _JITTER64, _PRNG_SEED = 2, 3, 5, 6, 8, 10, 11, 14

@@ -18,8 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from testbed.core.errors import RunError
-from testbed.core.link_profile import LinkProfile
-from testbed.orchestrator.emulation.namespaces import Namespace
+from testbed.core.spec.link_profile import LinkProfile
+from testbed.orchestrator.emulation.kernel.namespaces import Namespace
 from testbed.orchestrator.emulation.shapers.base import Hop, Key, Report, Shaper
 
 _START_TIMEOUT_S = 30.0

@@ -1,0 +1,58 @@
+"""A compressor around another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route
+
+
+class Around(Compressor):
+    """Sends in its own way what `inner` gives it: what is kept from step to step is what `inner` keeps."""
+
+    def __init__(self, inner: Compressor, *, feedback: str | bool = "off", faults: Iterable[str | None] = ()) -> None:
+        super().__init__(feedback=feedback, faults=faults)
+        self.inner = inner
+        self.traits = inner.traits
+        self.wants_link = inner.wants_link
+
+    def adopt(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        return self.inner.adopt(optimizer)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.inner.load_state_dict(state)
+
+    def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return self.inner.merge_states(states)
+
+    def move_state(self, state: dict[str, Any], old: Sequence[Layout], new: Sequence[Layout]) -> dict[str, Any]:
+        return self.inner.move_state(state, old, new)
+
+
+class Wrapper(Around):
+    """Does what `inner` does; derived classes change a part of it."""
+
+    def payload_bytes(self, layout: Layout, context: Context) -> int:
+        return self.inner.payload_bytes(layout, context)
+
+    def encode(self, tensor: Tensor, context: Context) -> Tensor:
+        return self.inner.encode(tensor, context)
+
+    def decode(self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0) -> None:
+        self.inner.decode(payload, out, context, add=add, scale=scale)
+
+    def rounds(self, tensor: Tensor, context: Context, *, out: Tensor, error: Tensor | None = None) -> Rounds:
+        yield from self.inner.rounds(tensor, context, out=out, error=error)
+
+    def sent_bytes(self, layout: Layout, world_size: int, route: Route, *, step: int = 0) -> int:
+        return self.inner.sent_bytes(layout, world_size, route, step=step)
+
+    def faults(self, world_size: int) -> Iterator[str]:
+        yield from self.inner.faults(world_size)

@@ -1,0 +1,79 @@
+"""Tables of the strategies: how soon each reaches the target, a table for each workload and topology."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from experiments.common.tables import Found, disturbed, number, table
+
+README_WORKLOAD = "digits"
+"""Whose tables stand in the README too, with fewer columns."""
+_BRIEF = ("s to {}%", "accuracy", "step", "over the WAN", "verdict")
+
+
+def strategies(points: Sequence[Found]) -> str:
+    places = sorted({(point["asked"]["workload"], point["asked"]["topo"]) for point in points})
+    sections = []
+    for workload, topo in places:
+        chosen = [p for p in points if (p["asked"]["workload"], p["asked"]["topo"]) == (workload, topo)]
+        rows = map(_row, sorted(chosen, key=_reached_s))
+        sections.append(f"**{workload} on {topo}**\n\n{table(_heads(chosen[0]), rows)}")
+    return "\n\n".join(sections)
+
+
+def brief(points: Sequence[Found]) -> str:
+    """Of `README_WORKLOAD` a table for each topology: a row a strategy, the first to reach the target on top."""
+    chosen = [point for point in points if point["asked"]["workload"] == README_WORKLOAD]
+    sections = []
+    for topo in sorted({point["asked"]["topo"] for point in chosen}):
+        here = sorted((point for point in chosen if point["asked"]["topo"] == topo), key=_reached_s)
+        target = number(here[0]["result"]["metric"]["target"], ".0f", 100)
+        rows = [[f"`{point['asked']['kind']}`", *_brief_cells(point)] for point in here]
+        sections.append(f"**{topo}**\n\n{table(('strategy', *(head.format(target) for head in _BRIEF)), rows)}")
+    return "\n\n".join(sections)
+
+
+def _brief_cells(point: Found) -> list[str]:
+    result = point["result"]
+    return [
+        number(result["metric"]["time_to_target_s"], ".1f"),
+        f"{number(result['metric']['value'], '.1f', 100)}%",
+        f"{number(result['mean_step_s'], '.0f', 1e3)} ms",
+        f"{number(result['wan_bytes'], '.1f', 1e-6)} MB",
+        result["verdict"] + disturbed(point),
+    ]
+
+
+def _reached_s(point: Found) -> float:
+    """To sort by: those that never did come last."""
+    found = point["result"]["metric"]["time_to_target_s"]
+    return math.inf if found is None else float(found)
+
+
+def _heads(point: Found) -> Sequence[str]:
+    metric = point["result"]["metric"]
+    return (
+        *("strategy", f"s to {metric['target']:g}", metric["name"], "step, ms: mean", "median", "time, s"),
+        *("payload, MB", "over the WAN, MB", "k", "verdict"),
+    )
+
+
+def _row(point: Found) -> list[str]:
+    result = point["result"]
+    return [
+        point["asked"]["kind"] + disturbed(point),
+        number(result["metric"]["time_to_target_s"], ".1f"),
+        number(result["metric"]["value"], ".3f"),
+        number(result["mean_step_s"], ".0f", 1e3),
+        number(result["step_s"], ".0f", 1e3),
+        number(result["time_s"], ".1f"),
+        number(result["payload_bytes"], ".1f", 1e-6),
+        number(result["wan_bytes"], ".1f", 1e-6),
+        f"{result['dilation']:g}",
+        result["verdict"],
+    ]
+
+
+TABLES: dict[str, Callable[[Sequence[Found]], Any]] = {"strategies": strategies}

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from experiments.common.harness import Point
+
+_MOST_NAMED = 8
+
+
+def missing_line(missing: Sequence[Point], measured: int) -> str:
+    named = ", ".join(f"`{point.key}`" for point in missing[:_MOST_NAMED])
+    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+    return f"{len(missing)} of {measured + len(missing)} points were never measured: {named}{more}"
+
+
+def between(text: str, name: str, content: str) -> str:
+    """`content` in place of what stands between the markers of `name`.
+
+    Raises:
+        ValueError: they are not there.
+    """
+    pattern = re.compile(rf"(<!-- {name}: begin -->\n).*?(<!-- {name}: end -->)", re.DOTALL)
+    found, count = pattern.subn(lambda match: f"{match[1]}{content}\n{match[2]}", text)
+    if count != 1:
+        raise ValueError(f"the markers of {name} are not there once")
+    return found

@@ -1,0 +1,176 @@
+"""Runs of one configuration, which differ by the seed alone, taken together: what every comparison's rows are.
+
+The code is part of the configuration: a mean over two versions of a compressor is of neither.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.analysis.comparison.intervals import Estimate, estimate
+from testbed.analysis.record.identity import code_of, kind_of, seed_of, verdict_of
+from testbed.analysis.record.record import Record, is_finite
+from testbed.analysis.record.settings import NETWORK, asked, differing, show_time, spoken
+from testbed.analysis.style.method_style import Look, look_of, method_of
+from testbed.core.units import format_size
+
+BELIEVED = ("valid", "suspect")
+
+
+@dataclass(frozen=True)
+class Measure:
+    key: str
+    """With the base unit, as in JSON and CSV."""
+    heading: str
+    path: tuple[str, ...]
+    """Where the summary has it."""
+    show: Callable[[float], str]
+
+    def of(self, record: Record) -> float | None:
+        found: Any = record.summary or {}
+        for key in self.path:
+            found = (found or {}).get(key)
+        return float(found) if is_finite(found) and not isinstance(found, bool) else None
+
+
+def show_number(value: float) -> str:
+    return f"{value:.4g}"
+
+
+MEASURES = (
+    Measure("metric_best", "best", ("metric", "best"), show_number),
+    Measure("time_to_target_s", "to target", ("metric", "time_to_target_s"), show_time),
+    Measure("time_s", "time", ("time_s",), show_time),
+    Measure("step_p50_s", "step p50", ("step_time_s", "p50"), show_time),
+    Measure("payload_bytes", "payload", ("bytes", "payload"), format_size),
+    Measure("wan_bytes", "WAN bytes", ("bytes", "wire_wan"), format_size),
+    Measure("compression_ratio", "ratio", ("compression_ratio",), show_number),
+)
+_OF_METHODS = ("compressor.", "strategy.", "code")
+"""By which rows of one method alone are told apart: another method has other parameters, and files of its own."""
+PROPERTIES = ("topo", "workload", "strategy", "compressor", "workers", "kind")
+SETTING = ("topo", "workload", "workers", "kind")
+"""What runs must share to be drawn into one figure, beside the network."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One row."""
+
+    records: tuple[Record, ...]
+    taken: tuple[Record, ...]
+    """Those whose values count."""
+    method: str
+    look: Look
+    differs: str = ""
+    """From others of this setting on the same page: "steps=20", and from those of its method "density=0.01"; "" where
+    there is no other."""
+    network: str = ""
+    """What sets its network apart from others of this setting: "topo.rtt=10 ms"; unlike ones share no figure."""
+    css_class: str = "row-0"
+    """Its class on a page, which says nothing of its record."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.method} {self.differs}".rstrip()
+
+    @property
+    def setting(self) -> tuple[str, ...]:
+        found = self.properties()
+        return tuple("-" if found[key] is None else str(found[key]) for key in SETTING)
+
+    @property
+    def metric_name(self) -> str | None:
+        names = (((record.summary or {}).get("metric") or {}).get("name") for record in self.records)
+        return next((str(name) for name in names if name), None)
+
+    def properties(self) -> dict[str, Any]:
+        """`PROPERTIES` of all its runs; of runs without a readable spec what the summary says."""
+        summary, spec = self.records[0].summary or {}, self.records[0].spec
+        found = {key: summary.get(key) for key in PROPERTIES}
+        if spec is not None:
+            names = {"workload": spec.workload.name, "strategy": spec.strategy.name, "compressor": spec.compressor.name}
+            found |= {"topo": spec.topo, **names, "workers": spec.workers}
+        return found | {"kind": kind_of(self.records[0])}
+
+    def seeds(self) -> list[int]:
+        return sorted({seed_of(record) for record in self.taken})
+
+    def verdicts(self) -> dict[str, int]:
+        """How many runs have which, those that are left out too."""
+        return dict(sorted(Counter(verdict_of(record) for record in self.records).items()))
+
+    def values(self) -> dict[str, Estimate | None]:
+        """By the measure's key."""
+        return {measure.key: self.value(measure) for measure in MEASURES}
+
+    def value(self, measure: Measure) -> Estimate | None:
+        by_seed: dict[int, list[float]] = defaultdict(list)
+        for record in self.taken:
+            if (found := measure.of(record)) is not None:
+                by_seed[seed_of(record)].append(found)
+        return estimate(by_seed)
+
+
+def grouped(records: Sequence[Record], *, take_all: bool = False) -> list[Group]:
+    """Those of which a run is taken, in an order that does not depend on that of `records`.
+
+    Args:
+        take_all: also what is invalid or unfinished.
+    """
+    together: dict[tuple[str, ...], list[Record]] = defaultdict(list)
+    for record in sorted(records, key=lambda record: record.run_id):
+        together[_configuration(record)].append(record)
+    groups = [group for found in together.values() if (group := group_of(found, take_all=take_all)).taken]
+    groups.sort(key=_order)
+    return _told_apart(groups)
+
+
+def _configuration(record: Record) -> tuple[str, ...]:
+    """All that decides the result but for the seed; what cannot be read is like nothing else."""
+    asked_for = dataclasses.replace(record.spec, seed=0).hash if record.spec else record.run_id
+    return asked_for, code_of(record), kind_of(record)
+
+
+def _order(group: Group) -> tuple[Any, ...]:
+    workers = group.properties()["workers"]
+    topo, workload, _, kind = group.setting
+    return topo, workload, workers if isinstance(workers, int) else 0, kind, group.method != "none", group.method
+
+
+def group_of(records: Sequence[Record], *, take_all: bool = False) -> Group:
+    """All of them as one, which is the caller's to know; there is at least one."""
+    taken = tuple(record for record in records if take_all or verdict_of(record) in BELIEVED)
+    spec = records[0].spec
+    method = method_of(spec) if spec else records[0].run_id
+    return Group(tuple(records), taken, method, look_of(method))
+
+
+def _told_apart(groups: Sequence[Group]) -> list[Group]:
+    """With what sets each apart in its setting, its look and its place."""
+    by_setting: dict[tuple[str, ...], dict[str, list[Group]]] = defaultdict(lambda: defaultdict(list))
+    for group in groups:
+        by_setting[group.setting][group.method].append(group)
+    told: list[Group] = []
+    for by_method in by_setting.values():
+        settings = {id(group): _settings(group) for found in by_method.values() for group in found}
+        of_all = [key for key in differing(settings.values()) if not key.startswith(_OF_METHODS)]
+        network = [key for key in of_all if key in NETWORK]
+        for method, found in by_method.items():
+            of_method = differing(settings[id(group)] for group in found)
+            keys = [*of_method, *(key for key in of_all if key not in of_method)]
+            for number, group in enumerate(found):
+                mine = settings[id(group)]
+                apart = dataclasses.replace(group, differs=spoken(mine, keys), network=spoken(mine, network))
+                told.append(dataclasses.replace(apart, look=look_of(method, number), css_class=f"row-{len(told)}"))
+    return told
+
+
+def _settings(group: Group) -> dict[str, str]:
+    """Nothing where the spec cannot be read."""
+    record = group.records[0]
+    return {**asked(record.spec), "code": code_of(record)[:6]} if record.spec else {}

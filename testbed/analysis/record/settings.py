@@ -1,0 +1,79 @@
+"""What was asked of runs, as short text by the names in which a user asks, and in what that differs."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from testbed.core.spec.run_spec import RunSpec
+from testbed.core.units import format_rate, format_time
+
+_TOPO = ("topo.rate", "topo.rtt", "topo.loss")
+NETWORK = (*_TOPO, "topology")
+"""The keys that tell one network from another."""
+_PLAIN = (
+    *("steps", "epochs", "batch_size", "evaluate_every", "target", "scale", "runtime", "shaper", "tcp", "capture"),
+    *("timeout_s", "data_hash", "start_hash"),
+)
+
+
+def show_time(value: float) -> str:
+    return "0 s" if value == 0 else format_time(value)
+
+
+def asked(spec: RunSpec | None) -> dict[str, str]:
+    """The seed left out."""
+    if spec is None:
+        return {}
+    found: dict[str, str] = {}
+    for part in ("compressor", "strategy", "transform", "workload", "device"):
+        found |= {f"{part}.{key}": _short(value) for key, value in getattr(spec, part).params.items()}
+    found |= {name: _short(getattr(spec, name)) for name in _PLAIN}
+    found |= {"transform": spec.transform.name}
+    found |= {"device": spec.device.name, "dilation": "auto" if spec.auto_dilation else f"{spec.dilation:g}"}
+    found |= {name: _digest(getattr(spec, name)) for name in ("events", "background", "topology")}
+    wan = [profile for link in spec.topology.wan_links for _, _, profile in link.directions()]
+    found["topo.rate"] = _all_of(format_rate(profile.rate_bit_s) for profile in wan)
+    found["topo.rtt"] = _all_of(show_time(link.rtt_s) for link in spec.topology.wan_links)
+    found["topo.loss"] = _all_of(f"{100 * profile.loss_ratio:g}%" for profile in wan)
+    return found
+
+
+def differing(settings: Iterable[Mapping[str, str]]) -> list[str]:
+    """Keys in which these are not all alike; empty ones, which could not be read, are left out.
+
+    A network's digest is among them only where the rest does not say all that is different about it.
+    """
+    found = [one for one in settings if one]
+    keys = [key for key in dict.fromkeys(key for one in found for key in one) if len(_values(found, key)) > 1]
+    is_told = len(_values(found, *_TOPO)) == len(_values(found, "topology"))
+    return [key for key in keys if key != "topology" or not is_told]
+
+
+def _values(settings: Sequence[Mapping[str, str]], *keys: str) -> set[tuple[str | None, ...]]:
+    return {tuple(one.get(key) for key in keys) for one in settings}
+
+
+def spoken(settings: Mapping[str, str], keys: Sequence[str]) -> str:
+    """As "density=0.01 steps=20", for behind the compressor's name; nothing where they could not be read."""
+    return " ".join(f"{key.removeprefix('compressor.')}={settings.get(key, '-')}" for key in keys) if settings else ""
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= 24 else f"{text[:16]}…{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+def _digest(value: Any) -> str:
+    if not value:
+        return "none"
+    data = [dataclasses.asdict(item) for item in value] if isinstance(value, tuple) else dataclasses.asdict(value)
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:6]
+
+
+def _all_of(texts: Iterable[str]) -> str:
+    found = list(dict.fromkeys(texts))
+    return ", ".join(found) if len(found) <= 3 else f"{found[0]}, … ({len(found)})"

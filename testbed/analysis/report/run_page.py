@@ -1,0 +1,245 @@
+"""`report.html`: one run on one page that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from testbed.analysis.record.identity import UNKNOWN, kind_of
+from testbed.analysis.record.record import Record
+from testbed.analysis.report import changes, figures, link_tables
+from testbed.analysis.report.link_tables import shown
+from testbed.analysis.style import html as page
+from testbed.core.units import format_size, format_time
+
+NOTHING = "The record holds nothing to draw here."
+
+
+def run_report(record: Record) -> tuple[str, list[str]]:
+    """The page as HTML, and a line for each figure that could not be drawn. The same record gives the same bytes."""
+    summary = record.summary or {}
+    reasons = summary.get("reasons") or ([] if summary else ["the run wrote no summary"])
+    svgs, undrawn = figures.draw_all(record)
+    drawn = [
+        page.section(title, page.wide_figure(svg) if svg else page.note(undrawn.get(title, NOTHING)))
+        for title, svg in svgs.items()
+    ]
+    html = page.document(
+        record.run_id,
+        page.verdict(summary.get("verdict"), summary.get("status"), reasons, summary.get("unknowns") or ()),
+        page.note(_of_kind(kind_of(record))),
+        _raw_data(record),
+        page.section("Summary", page.table(("", "value"), _summary_rows(summary))),
+        *drawn,
+        *_changes(record),
+        *_departures(record),
+        *_tuning(record),
+        *_plan(record),
+        *_mixing(record),
+        *_far_keys(record),
+        *_transforms(record),
+        *_frozen(record),
+        page.section("Links", *link_tables.links(record)),
+        page.section("Measurements of the links", link_tables.measurements(record)),
+        page.section("Provenance", page.table(("", "value"), _flat(record.provenance, depth=1)), *_details(record)),
+    )
+    return html, [f"{title}: {fault}" for title, fault in undrawn.items()]
+
+
+def _of_kind(kind: str) -> str:
+    if kind == UNKNOWN:
+        return "Of which kind the figures and tables are, the record does not say. Times are seconds since step 1."
+    return f"All figures and tables: {kind}. Times are {kind} seconds since step 1 unless they say wall."
+
+
+def _raw_data(record: Record) -> str:
+    """Beside this page, also of what is written after it."""
+    run = record.run
+    files = (run.spec, run.provenance, run.network, run.events, run.samples, run.openmetrics, run.summary)
+    links = ", ".join(page.link(file.name, run.path, run.report, file.name) for file in files)
+    return f'<p class="note">Raw data: {links}</p>' + "".join(page.note(fault) for fault in record.faults)
+
+
+def _changes(record: Record) -> Iterator[str]:
+    """Nothing for a run in which nothing was to change."""
+    if record.of_kind("change") or (record.spec and record.spec.events):
+        table = page.table(changes.HEADINGS, changes.rows(record))
+        yield page.section("Changes while it went on", page.note(changes.remark(record)), table)
+
+
+def _departures(record: Record) -> Iterator[str]:
+    """Nothing where all workers stayed."""
+    if left := record.of_kind("left"):
+        remark = "Workers that were killed, failed, or were put out by the others, which went on without them."
+        rows = ((f"{one['t_s']:.3f} s", one.get("rank"), one.get("node"), one.get("message")) for one in left)
+        table = page.table(("time", "rank", "node", "why"), rows)
+        yield page.section("Workers that left", page.note(remark), table)
+
+
+def _tuning(record: Record) -> Iterator[str]:
+    """Nothing where the strategy searched nothing."""
+    if notes := record.of_kind("tuning"):
+        remark = "Trials of strategy.fusion=tuned, what was chosen, and when steps began to take another time."
+        rows = (
+            (
+                f"{note['t_s']:.3f} s",
+                note.get("step"),
+                note.get("what"),
+                note.get("trial"),
+                shown(format_size, note.get("size_bytes")),
+                note.get("buckets"),
+                shown(format_time, note.get("step_s")),
+            )
+            for note in notes
+        )
+        table = page.table(("time", "after step", "what", "trial", "size", "buckets", "a step takes"), rows)
+        yield page.section("Search of the size of buckets", page.note(remark), table)
+
+
+def _plan(record: Record) -> Iterator[str]:
+    """Nothing where the strategy made none."""
+    for note in record.of_kind("plan"):
+        dimensions: dict[int | None, list[int]] = {}
+        for factor in note.get("factors", ()):
+            dimensions.setdefault(factor.get("owner"), []).append(factor.get("dimension", 0))
+        rows = (
+            ("every worker" if owner is None else f"rank {owner}", len(found), max(found), sum(found))
+            for owner, found in sorted(dimensions.items(), key=lambda pair: (pair[0] is not None, pair[0] or 0))
+        )
+        groups = note.get("groups", ())
+        remark = f"{sum(map(len, dimensions.values()))} factors, which travel in {len(groups)} groups."
+        table = page.table(("inverted by", "factors", "largest dimension", "dimensions in all"), rows)
+        yield page.section("Who inverts which of K-FAC's factors", page.note(remark), table)
+
+
+def _mixing(record: Record) -> Iterator[str]:
+    """Nothing where no replicas were mixed."""
+    for note in record.of_kind("mixing"):
+        gap = note.get("spectral_gap")
+        remark = (
+            f"Graph {note.get('graph')}: {note.get('edges')} edges, {note.get('wan_edges')} of them between regions;"
+            f" at most {note.get('most_neighbours')} neighbours; spectral gap {shown('{:.4f}'.format, gap)};"
+            f" consensus step size {note.get('consensus_step_size')}."
+        )
+        last = record.of_kind("consensus")
+        rows = [(one.get("rank"), shown("{:.2e}".format, one.get("distance"))) for one in last]
+        table = page.table(("rank", "distance from the mean, over its norm"), rows)
+        yield page.section("Replicas and their neighbours", page.note(remark), table)
+
+
+def _far_keys(record: Record) -> Iterator[str]:
+    """Nothing where no keys and values were far."""
+    if not (texts := record.of_kind("kv_text")):
+        return
+    compared = {note.get("text"): note for note in record.of_kind("kv_quality")}
+    remark = (
+        "Of each text: bytes to and from the side that keeps keys and values, frames included; of those that were"
+        " compared what came of it beside exact attention."
+    )
+    rows = []
+    for note in texts:
+        beside = compared.get(note.get("text"), {})
+        trips = f"{note.get('round_trips')} + {note.get('round_trips_ahead')} ahead"
+        shares = [shown("{:.3f}".format, beside.get(name)) for name in ("token_match", "mass_recall", "relative_error")]
+        answers = f"{note.get('right')} of {note.get('questions')}"
+        sizes = [
+            shown(format_size, note.get(name)) for name in ("set_up_bytes", "up_bytes", "down_bytes", "near_bytes")
+        ]
+        times = [shown(format_time, note.get(name)) for name in ("first_token_s", "token_s")]
+        rows.append((note.get("text"), note.get("tokens"), *sizes, trips, *times, answers, *shares))
+    headings = ("text", "bytes decoded", "set up", "up", "down", "near", "round trips", "to the first", "to each other")
+    judged = ("answers right", "same byte found", "attention on what came", "error of attention")
+    yield page.section("Keys and values far away", page.note(remark), page.table((*headings, *judged), rows))
+
+
+def _transforms(record: Record) -> Iterator[str]:
+    """Nothing where the model kept its layers."""
+    for note in record.of_kind("transform"):
+        found = note.get("factorised", ())
+        rows = [
+            (
+                layer.get("layer"),
+                f"{layer.get('rank')} of {layer.get('full_rank')}",
+                layer.get("elements"),
+                layer.get("factor_elements"),
+                f"{layer.get('lost_share', 0.0):.1%}",
+            )
+            for layer in found
+        ]
+        rows += [(name, "full", None, None, reason) for name, reason in (note.get("kept") or {}).items()]
+        before, after = note.get("parameters_before", 0), note.get("parameters", 0)
+        step = note.get("step")
+        when = f"After step {step}, at {note['t_s']:.3f} s" if step else "Before the first step"
+        fewer = f"{before / after if after else 0:.2f} times fewer"
+        remark = f"{when}: {after:,} parameters that learn in place of {before:,} ({fewer})."
+        table = page.table(("layer", "rank", "elements", "of its factors", "weight lost, or why it stays"), rows)
+        yield page.section("What became of the model", page.note(remark), table)
+
+
+def _frozen(record: Record) -> Iterator[str]:
+    """Nothing where all layers learn to the end."""
+    if notes := record.of_kind("freeze"):
+        rows = (
+            (
+                f"{note['t_s']:.3f} s",
+                note.get("step"),
+                note.get("epoch"),
+                f"{note.get('frozen')} of {note.get('layers')}",
+                f"{note.get('parameters', 0):,}",
+                _hit_ratio(record, note.get("epoch", 0) + 1),
+            )
+            for note in notes
+        )
+        columns = ("time", "after step", "epoch", "frozen layers", "parameters that learn", "found in caches then")
+        remark = "Layers that no longer learn; samples of which ranks kept what these make, in the epoch that followed."
+        yield page.section("What was frozen", page.note(remark), page.table(columns, rows))
+
+
+def _hit_ratio(record: Record, epoch: int) -> str | None:
+    """Of all ranks' samples in this epoch; None: there was no cache."""
+    notes = [note for note in record.of_kind("cache") if note.get("epoch") == epoch]
+    found, total = (sum(note.get(key, 0) for note in notes for key in keys) for keys in (_FOUND, (*_FOUND, "none")))
+    return f"{found / total:.1%}" if total else None
+
+
+def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    for key, value in summary.items():
+        if key in ("links", "reasons", "unknowns"):
+            continue
+        if isinstance(value, dict):
+            yield from ((f"{key} {name}", _in_unit(key, item)) for name, item in value.items())
+        else:
+            yield key, _in_unit(key, value)
+
+
+def _in_unit(key: str, value: Any) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if key.endswith("_s"):
+            return format_time(value)
+        if key == "bytes":
+            return f"{format_size(value)} ({value:.0f} B)"
+        if isinstance(value, float):
+            return f"{value:.6g}"
+    return value
+
+
+_FOUND = ("whole", "part")
+"""What a rank found of a sample."""
+
+
+def _flat(data: dict[str, Any], depth: int) -> Iterator[tuple[str, object]]:
+    """Rows of `data`, its objects opened `depth` levels deep."""
+    for key, value in data.items():
+        if isinstance(value, dict) and depth:
+            yield from ((f"{key} {name}", item) for name, item in _flat(value, depth - 1))
+        elif not isinstance(value, dict):
+            yield key, value
+
+
+def _details(record: Record) -> Iterator[str]:
+    """What is too long for the table: everything below its depth, and what was asked."""
+    deep = {key: value for key, value in record.provenance.items() if isinstance(value, dict)}
+    for key, value in deep.items():
+        yield page.disclosure(key, page.table(("", "value"), _flat(value, depth=4)))
+    if record.spec is not None:
+        yield page.disclosure("spec", page.table(("", "value"), _flat(record.spec.to_json(), depth=2)))

@@ -1,0 +1,294 @@
+"""What workers compute on, as far as time is concerned: from what this machine's processor takes to what the emulated
+device takes. Pure arithmetic on profiles, so both sides may use it."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from testbed.core.device.profile import LayerTimes, Profile, WorkTimes, read_profile
+from testbed.core.errors import InputError
+from testbed.core.units import parse_time_s
+
+FORWARD_SHARE = 1 / 3
+"""Of a training step: backward computes the gradients of inputs and of parameters, twice the work of forward."""
+
+
+class Device(ABC):
+    """Constructors take keyword-only parameters and raise ValueError for each bad one."""
+
+    computes: ClassVar[bool] = False
+    """Whether its times are those of really computing here."""
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with it on the machine where the command was given, one line each."""
+        yield from ()
+
+    def layers(self, cpu: Profile) -> Profile:
+        """Times on this device of the layers alone, before it is known what else there is to do."""
+        return self.profile(cpu)
+
+    @abstractmethod
+    def profile(self, cpu: Profile) -> Profile:
+        """Times on this device of the training that `cpu` was measured of, on a core of this machine.
+
+        Raises:
+            InputError: this device cannot tell.
+        """
+
+    def whole_profile(self, cpu: Profile) -> Profile:
+        """With those of what its transform makes of the model.
+
+        Raises:
+            InputError: this device cannot tell.
+        """
+        then = None if cpu.switched is None else self.switched(cpu, cpu.switched)
+        return dataclasses.replace(self.profile(cpu), switched=then)
+
+    def switched_layers(self, before: Profile, after: Profile) -> Profile:
+        """As `layers`, of a model that has changed."""
+        return self.switched(before, after)
+
+    @abstractmethod
+    def switched(self, before: Profile, after: Profile) -> Profile:
+        """Times on this device of a model that has changed.
+
+        Args:
+            before, after: of both on a core of this machine.
+
+        Raises:
+            InputError: this device cannot tell.
+        """
+
+
+class Native(Device):
+    """A core of this machine: each phase lasts the CPU seconds it takes alone, times the dilation."""
+
+    computes = True
+
+    def profile(self, cpu: Profile) -> Profile:
+        return cpu
+
+    def switched(self, before: Profile, after: Profile) -> Profile:
+        return after
+
+
+class Paced(Device):
+    """An accelerator of which one number is known: a step's forward and backward last `step_s`, split over the layers
+    by their FLOPs, backward twice forward. An assumption, and marked as such.
+
+    Args:
+        step_s: seconds, or text with a unit.
+        codec_speedup: how many times as fast as a core of this machine it compresses.
+        work_s: by kind of the strategy's own work, such as K-FAC's "factor" and "inverse": seconds that all pieces of
+            it take together, split by their FLOPs. Kinds that are not named go at the rate of the layers' FLOPs.
+        growth: by kind: b, where pieces are to share the seconds by exp(b times their size) instead.
+
+    Raises:
+        ValueError: a parameter is not a number above 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        step_s: float | str,
+        codec_speedup: float = 1.0,
+        work_s: Mapping[str, float] | None = None,
+        growth: Mapping[str, float] | None = None,
+    ) -> None:
+        self.step_s = _seconds("step_s", step_s)
+        self.codec_speedup = _above_zero("codec_speedup", codec_speedup)
+        self.work_s = {kind: _seconds(f"work_s.{kind}", seconds) for kind, seconds in (work_s or {}).items()}
+        self.growth = {kind: _above_zero(f"growth.{kind}", rate) for kind, rate in (growth or {}).items()}
+        if lacking := [kind for kind in self.growth if kind not in self.work_s]:
+            raise ValueError(
+                f"growth.{lacking[0]}: says how seconds are split of which work_s.{lacking[0]} is not given"
+            )
+
+    def profile(self, cpu: Profile) -> Profile:
+        kinds = {piece.kind for piece in cpu.work}
+        if unknown := [kind for kind in self.work_s if kind not in kinds]:
+            found = f"the strategy's work is {', '.join(sorted(kinds))}" if kinds else "the strategy has no such work"
+            raise InputError(f"device.work_s.{unknown[0]}={self.work_s[unknown[0]]:g}: {found}")
+        if cpu.work and not any(layer.forward_flop for layer in cpu.layers):
+            raise InputError("device=paced: the layers have no FLOPs, so how long the strategy's work takes is unknown")
+        return self.layers(cpu)
+
+    def switched(self, before: Profile, after: Profile) -> Profile:
+        """By the FLOPs of both: an assumption, kind to factors, which are smaller matrices."""
+        return self._fitting(before, after).profile(after)
+
+    def switched_layers(self, before: Profile, after: Profile) -> Profile:
+        return self._fitting(before, after).layers(after)
+
+    def _fitting(self, before: Profile, after: Profile) -> Paced:
+        """The same accelerator with less to do."""
+        flop, flop_then = (sum(layer.forward_flop for layer in one.layers) for one in (before, after))
+        if not flop:
+            raise InputError("device=paced: the layers have no FLOPs, so how long a changed model takes is unknown")
+        found = copy.copy(self)
+        found.step_s = self.step_s * flop_then / flop
+        found.work_s = {kind: seconds * _less(kind, before, after) for kind, seconds in self.work_s.items()}
+        return found
+
+    def layers(self, cpu: Profile) -> Profile:
+        whole = sum(layer.forward_flop for layer in cpu.layers)
+        weights = [layer.forward_flop if whole else layer.parameters for layer in cpu.layers]
+        total = sum(weights) or 1.0
+        layers = tuple(
+            _lasting(layer, self.step_s * weight / total) for layer, weight in zip(cpu.layers, weights, strict=True)
+        )
+        paced = dataclasses.replace(
+            cpu,
+            layers=_with_backward_at_parameters(layers),
+            forward_s=self.step_s * FORWARD_SHARE,
+            backward_s=self.step_s * (1 - FORWARD_SHARE),
+            optimizer_s=0.0,
+            other_s=0.0,
+            work=tuple(self._work(cpu.work, whole / (FORWARD_SHARE * self.step_s))),
+            assumed=True,
+            provenance={"made_by": f"{self.step_s:g} s a step, split by the layers' FLOPs", "codec": cpu.provenance},
+        )
+        return paced.with_codec_of(cpu, self.codec_speedup)
+
+    def _work(self, work: Sequence[WorkTimes], flop_s: float) -> Iterator[WorkTimes]:
+        largest = max((piece.size for piece in work), default=0)  # in proportion to it, which no size overflows
+        weights = [
+            math.exp(self.growth[piece.kind] * (piece.size - largest)) if piece.kind in self.growth else piece.flop
+            for piece in work
+        ]
+        totals: dict[str, float] = {}
+        for piece, weight in zip(work, weights, strict=True):
+            totals[piece.kind] = totals.get(piece.kind, 0.0) + weight
+        for piece, weight in zip(work, weights, strict=True):
+            if piece.kind in self.work_s:
+                yield dataclasses.replace(piece, seconds=self.work_s[piece.kind] * weight / totals[piece.kind])
+            else:
+                yield _at_rate(piece, flop_s)
+
+
+class Profiled(Device):
+    """A device that `longhaul profile` measured.
+
+    Args:
+        file: the profile, of the same workload and batch size; a relative path begins where the command was given.
+        codec_speedup: how many times as fast as a core of this machine it compresses, where the profile is of another
+            compressor, number of workers or size of buckets. None takes the processor's own times.
+
+    Raises:
+        ValueError: a parameter is not what it should be.
+    """
+
+    def __init__(self, *, file: str, codec_speedup: float | None = None) -> None:
+        self.file = Path(str(file))
+        self.codec_speedup = 1.0 if codec_speedup is None else _above_zero("codec_speedup", codec_speedup)
+
+    def faults(self) -> Iterator[str]:
+        if not self.file.is_file():
+            yield f"device.file={self.file}: no such file"
+
+    def profile(self, cpu: Profile) -> Profile:
+        measured = read_profile(self.file)
+        faults = [f"device.file={self.file}: {why}" for why in measured.mismatches(cpu)]
+        seconds = {piece.name: piece.seconds for piece in measured.work}
+        if lacking := [piece.name for piece in cpu.work if piece.name not in seconds]:
+            faults.append(
+                f"device.file={self.file}: it does not say how long {len(lacking)} pieces of the strategy's work take"
+                f" (the first is {lacking[0]}); a profile of this strategy does, or device=paced assumes it"
+            )
+        if faults:
+            raise InputError(*faults)
+        device = dataclasses.replace(
+            measured,
+            cpu_step_s=cpu.cpu_step_s,
+            work=tuple(dataclasses.replace(piece, seconds=seconds[piece.name]) for piece in cpu.work),
+            factored=cpu.factored,
+            buckets=cpu.buckets,
+            collectives=cpu.collectives,
+            cycle_steps=cpu.cycle_steps,
+        )
+        # what a codec does depends on the number of ranks and on the buckets too
+        same_codec = (
+            measured.compressor == cpu.compressor
+            and measured.buckets == cpu.buckets
+            and measured.provenance.get("workers") == cpu.provenance.get("workers")
+        )
+        return device if same_codec else device.with_codec_of(cpu, self.codec_speedup)
+
+    def switched(self, before: Profile, after: Profile) -> Profile:
+        raise InputError(
+            f"device.file={self.file}: says nothing of the model that a transform leaves; use device=native, or"
+            " device=paced, which goes by FLOPs"
+        )
+
+
+def _less(kind: str, before: Profile, after: Profile) -> float:
+    """What part of that kind of work is left, by its FLOPs."""
+    flop, flop_then = (sum(piece.flop for piece in one.work if piece.kind == kind) for one in (before, after))
+    return flop_then / flop if flop else 1.0
+
+
+def at_flop_rate(cpu: Profile, flop_s: float) -> Profile:
+    """The profile of a device that does `flop_s` FLOPs a second, all the time: an assumption, and the least a real one
+    takes. The optimizer and the codec, which memory bounds, keep the processor's times."""
+    forward_s = [layer.forward_flop / flop_s for layer in cpu.layers]
+    ratio = (1 - FORWARD_SHARE) / FORWARD_SHARE
+    layers = tuple(
+        dataclasses.replace(layer, forward_s=seconds, backward_s=ratio * seconds)
+        for layer, seconds in zip(cpu.layers, forward_s, strict=True)
+    )
+    return dataclasses.replace(
+        cpu,
+        layers=_with_backward_at_parameters(layers),
+        forward_s=sum(forward_s),
+        backward_s=ratio * sum(forward_s),
+        other_s=0.0,
+        work=tuple(_at_rate(piece, flop_s) for piece in cpu.work),
+        assumed=True,
+        provenance={"made_by": f"FLOPs over {flop_s:g} FLOP/s", "codec_and_optimizer": cpu.provenance},
+    )
+
+
+def _lasting(layer: LayerTimes, seconds: float) -> LayerTimes:
+    return dataclasses.replace(layer, forward_s=seconds * FORWARD_SHARE, backward_s=seconds * (1 - FORWARD_SHARE))
+
+
+def _at_rate(piece: WorkTimes, flop_s: float) -> WorkTimes:
+    return dataclasses.replace(piece, seconds=piece.flop / flop_s)
+
+
+def _with_backward_at_parameters(layers: tuple[LayerTimes, ...]) -> tuple[LayerTimes, ...]:
+    """What layers without parameters take in backward goes to the one before them that has some: its gradients come
+    after theirs. Before the first such layer there is nothing to wait for; it is backward's end."""
+    return tuple(reversed(list(_moved(reversed(layers)))))
+
+
+def _moved(backwards: Iterator[LayerTimes]) -> Iterator[LayerTimes]:
+    waiting_s = 0.0
+    for layer in backwards:
+        if layer.parameters:
+            yield dataclasses.replace(layer, backward_s=layer.backward_s + waiting_s)
+            waiting_s = 0.0
+        else:
+            waiting_s += layer.backward_s
+            yield dataclasses.replace(layer, backward_s=0.0)
+
+
+def _seconds(name: str, value: Any) -> float:
+    if isinstance(value, str):
+        try:
+            value = parse_time_s(value)
+        except ValueError as error:
+            raise ValueError(f"{name}={value}: {error}") from error
+    return _above_zero(name, value)
+
+
+def _above_zero(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
+        raise ValueError(f"{name}={value}: must be above 0")
+    return float(value)

@@ -1,1 +1,0 @@
-"""Federated learning without its tensors: who has which samples, who takes part in a round, what a client counts."""

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from typing import Any
+
+SCHEMA_VERSION = 1
+STATUSES = ("completed", "failed", "interrupted", "killed")
+VERDICTS = ("valid", "suspect", "invalid")
+
+SUMMARY_KEYS: dict[str, tuple[str, ...] | None] = {
+    "schema_version": None,
+    "run_id": None,
+    "status": None,
+    "verdict": None,
+    "reasons": None,
+    "unknowns": None,
+    "kind": None,
+    "topo": None,
+    "strategy": None,
+    "compressor": None,
+    "workload": None,
+    "device": None,
+    "workers": None,
+    "workers_at_end": None,
+    "dilation": None,
+    "scale": None,
+    "seed": None,
+    "steps": None,
+    "time_s": None,
+    "wall_s": None,
+    "step_time_s": ("mean", "p50", "p95"),
+    "phase_s": (
+        "forward",
+        "backward",
+        "compress",
+        "communicate",
+        "decompress",
+        "optimizer",
+        "exposed_communication",
+    ),
+    "bytes": ("payload", "wire_total", "wire_wan", "dense"),
+    "compression_ratio": None,
+    "metric": ("name", "value", "best", "target", "time_to_target_s"),
+    "links": None,
+}
+"""Every key of `summary.json`, in order, with the keys of the nested ones.
+
+Missing is null, never 0 and never absent.
+"""
+
+LINK_KEYS = ("name", "from", "to", "wan", "wire_bytes", "rate_bit_s", "rtt_s", "loss_ratio")
+
+
+def empty_summary() -> dict[str, Any]:
+    """Every key, all null."""
+    summary: dict[str, Any] = {key: dict.fromkeys(nested) if nested else None for key, nested in SUMMARY_KEYS.items()}
+    return {**summary, "schema_version": SCHEMA_VERSION, "reasons": [], "unknowns": [], "links": []}
+
+
+def version_fault(summary: dict[str, Any]) -> str | None:
+    """Why a summary is not for this program, or None. Another version's keys may mean something else."""
+    version = summary.get("schema_version")
+    if isinstance(version, int) and not isinstance(version, bool):
+        known = version == SCHEMA_VERSION
+        return None if known else f"of schema version {str(version)[:20]}, this program reads {SCHEMA_VERSION}"
+    return f"of no schema version, this program reads {SCHEMA_VERSION}"
+
+
+def form_fault(summary: dict[str, Any]) -> str | None:
+    """Why a summary cannot be read, or None. What it lacks counts as null; `summary_faults` is the strict check."""
+    if not isinstance(summary.get("status"), str):
+        return "it has no status"
+    for key, nested in SUMMARY_KEYS.items():
+        if nested and not isinstance(summary.get(key), dict | None):
+            return f"its {key!r} is no object"
+    for key in ("reasons", "unknowns", "links"):
+        if not isinstance(summary.get(key), list | None):
+            return f"its {key!r} is no list"
+    return None
+
+
+def summary_faults(summary: dict[str, Any]) -> list[str]:
+    """What is wrong with a summary's form; empty if nothing."""
+    faults = [f"summary lacks {key!r}" for key in SUMMARY_KEYS if key not in summary]
+    faults += [f"summary has {key!r}, which the interface does not name" for key in summary if key not in SUMMARY_KEYS]
+    for key, nested in SUMMARY_KEYS.items():
+        if nested and key in summary and set(summary[key]) != set(nested):
+            faults.append(f"summary's {key!r} must hold exactly {', '.join(nested)}")
+    for link in summary.get("links") or []:
+        if set(link) != set(LINK_KEYS):
+            faults.append(f"a link of the summary must hold exactly {', '.join(LINK_KEYS)}")
+    if summary.get("status") not in STATUSES:
+        faults.append(f"status {summary.get('status')!r} is none of {', '.join(STATUSES)}")
+    if summary.get("verdict") not in VERDICTS:
+        faults.append(f"verdict {summary.get('verdict')!r} is none of {', '.join(VERDICTS)}")
+    return faults

@@ -1,0 +1,152 @@
+"""What a worker and the orchestrator say to each other over the run's Unix socket: one JSON object a line.
+
+    worker                                   orchestrator
+    {"event": "hello", "node": "oregon-0"}  ->
+                                            <-  Welcome: spec, rank, addresses, where rank 0 listens
+    {"event": "warm", "rank": 0}            ->      connected to all peers, and has taken warm-up steps on its own
+                                            <-  {"event": "busy"}, to some: all are warm, compute until told to go
+                                            <-  {"event": "go", "t0_s": monotonic seconds at which step 1 starts},
+                                                or "lead_s", from now, where they share no clock
+    {"event": "model", ...}                 ->      before "warm", from rank 0
+    {"event": "start", ...}                 ->      step 1 begins
+    {"event": "step", ...} {"event": "evaluation", ...}
+    {"event": "tuning", ...}                ->      from rank 0, what a strategy has changed by itself, such as buckets
+    {"event": "plan", ...}                  ->      from rank 0, who inverts which of K-FAC's factors
+    {"event": "pipeline", ...}              ->      from rank 0, the plan of stages, replicas and shards
+    {"event": "mixing", ...}                ->      from rank 0, who exchanges with whom, where there is no server
+    {"event": "consensus", ...}             ->      how far a replica was from the mean of all in the end
+    {"event": "kv_text", ...}               ->      from rank 0, what fetching keys and values for a text took
+    {"event": "kv_quality", ...}            ->      likewise, how near to exact attention it came
+    {"event": "damping", ...}               ->      of one that was inverted with more of it than asked
+    {"event": "transform", ...}             ->      from rank 0, what became of the model's layers
+    {"event": "freeze", ...}                ->      from rank 0, how many layers no longer learn
+    {"event": "cache", ...}                 ->      what a rank found of samples that frozen layers have seen before
+    {"event": "payload", ...}               ->      from a user's script by its hook, once a backward; not timed
+    {"event": "done", "rank": 0, ...}       ->      all steps taken, all evaluations told
+    {"event": "leaving", "rank": 2, "message": ...} others go on without this rank, and why; it ends with status 6
+    {"event": "fault", "rank": 0, "message": ...}   before a non-zero exit, where the worker can still speak
+
+A rank that comes back in mid-run is told so by its welcome; once it is "warm" it hears "go" at once.
+
+`t_s` in a worker's events is emulated seconds since `t0_s`: (CLOCK_MONOTONIC - t0_s) / dilation. Containers share the
+kernel's monotonic clock, so the events of all ranks and of the collector lie on one axis.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+MOST_LINE_BYTES = 1 << 20
+SOCKET_IN_NODE = "/run/longhaul/telemetry.sock"
+STORE_IN_NODE = "/run/longhaul/store"
+"""A directory that all nodes of a run share, for ranks to find each other."""
+KEPT_MODEL = "model.pt"
+"""There, before rank 0 is done: the model, where it is to be kept."""
+PHASES = ("forward", "backward", "compress", "communicate", "decompress", "optimizer", "exposed_communication")
+"""Keys of `phase_s`. `communicate` is time during which a collective is under way; `exposed_communication` is the part
+of the step in which the worker did nothing but wait for one. All but `communicate`, which runs beside them, add up to
+the step: `forward` includes drawing the batch, `optimizer` all that belongs to no other phase, such as zeroing
+gradients, reading the loss, and what a strategy computes to find its update, as K-FAC's factors and their inverses.
+
+The end of a collective is noted by a thread of the worker, late by as long as another holds the interpreter's lock:
+`communicate` is too long by microseconds, but with a codec of a user's own that keeps the lock by up to one compression
+of a bucket a step."""
+
+
+PROCESSOR = "none"
+"""Of `--accelerator` under `torchrun`: ranks compute on the processor."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Welcome:
+    """What a worker needs to know beside the spec."""
+
+    spec: dict[str, Any]
+    rank: int
+    world_size: int
+    interface: str
+    """The node's one emulated interface."""
+    master_address: str
+    master_port: int
+    profile: dict[str, Any] | None = None
+    """How long its device takes, as of `core.device.profile`; without, phases last as long as they take here."""
+    store: str = ""
+    """A file at which ranks find each other in place of rank 0's port: over the emulated links, with their round trips,
+    64 ranks would take 14 s."""
+    is_back: bool = False
+    """Whether the others are in the midst of the run, which this rank had left."""
+    event: str = "welcome"
+
+
+_RETRY_S = 0.2
+
+
+class Channel:
+    """One end of the socket. Reading and writing use separate buffers, so that neither loses the other's lines."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self._pending = b""
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.connection.sendall(json.dumps(message, allow_nan=False).encode() + b"\n")
+
+    def send_welcome(self, welcome: Welcome) -> None:
+        self.send(asdict(welcome))
+
+    def receive(self) -> dict[str, Any] | None:
+        """The next message; None when the other end is gone.
+
+        Raises:
+            ValueError: a line is too long, or no JSON object.
+        """
+        while b"\n" not in self._pending:
+            chunk = self.connection.recv(65536)
+            if not chunk:
+                return None
+            self._pending += chunk
+            if len(self._pending) > MOST_LINE_BYTES:
+                raise ValueError(f"a message of more than {MOST_LINE_BYTES} bytes")
+        line, self._pending = self._pending.split(b"\n", 1)
+        try:
+            message = json.loads(line)
+        except RecursionError as error:
+            raise ValueError("a message nested too deeply") from error
+        if not isinstance(message, dict):
+            raise ValueError(f"a message that is no JSON object: {line[:80]!r}")
+        return message
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        while (message := self.receive()) is not None:
+            yield message
+
+
+def connect(path: str = SOCKET_IN_NODE) -> Channel:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.connect(path)
+    return Channel(connection)
+
+
+def connect_over_network(host: str, port: int, wait_s: float) -> Channel:
+    """To an orchestrator on another machine, or on this one, that may not be there yet.
+
+    Raises:
+        OSError: nobody has listened there in `wait_s`.
+    """
+    deadline_s = time.monotonic() + wait_s
+    while True:
+        try:
+            connection = socket.create_connection((host, port), timeout=max(1.0, deadline_s - time.monotonic()))
+        except OSError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(_RETRY_S)
+            continue
+        connection.settimeout(None)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return Channel(connection)

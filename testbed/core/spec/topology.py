@@ -1,0 +1,240 @@
+"""A network as plain data: regions, nodes, WAN links between regions, access links of nodes to their region.
+
+Each direction of a link has its own profile. A user writes a round-trip time; `symmetric` halves it once, here, so
+that no other place can double it. Every profile says where its numbers come from, or "assumed".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import heapq
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.core.errors import InputError, raise_input_faults
+from testbed.core.spec.link_profile import LinkProfile
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """A duplex link between `a` and `b`: two regions (WAN), or a node and its region (access)."""
+
+    name: str
+    a: str
+    b: str
+    wan: bool
+    forward: LinkProfile
+    """From `a` to `b`."""
+    backward: LinkProfile
+    """From `b` to `a`."""
+
+    @property
+    def rtt_s(self) -> float:
+        return self.forward.delay_s + self.backward.delay_s
+
+    def directions(self) -> tuple[tuple[str, str, LinkProfile], tuple[str, str, LinkProfile]]:
+        """Both directions as (from, to, profile)."""
+        return (self.a, self.b, self.forward), (self.b, self.a, self.backward)
+
+    def dilated(self, k: float) -> Link:
+        return dataclasses.replace(self, forward=self.forward.dilated(k), backward=self.backward.dilated(k))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A place for one worker."""
+
+    name: str
+    region: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology:
+    """Regions, nodes and links. Rank r runs on `nodes[r]`.
+
+    Raises:
+        InputError: names clash, an end of a link is unknown, the graph is not connected, a number is out of range.
+    """
+
+    name: str
+    regions: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    links: tuple[Link, ...]
+    dilation: float = 1.0
+    """How many times slower than what it stands for this network is; 1 for all that are asked for. See `dilated`."""
+
+    def __post_init__(self) -> None:
+        raise_input_faults(self._faults())
+
+    def _faults(self) -> Iterator[str]:
+        names = [*self.regions, *(node.name for node in self.nodes)]
+        for name in sorted(name for name, count in Counter(names).items() if count > 1):
+            yield f"topology {self.name}: the name {name!r} is used more than once"
+        known = set(names)
+        for link in self.links:
+            for end in (link.a, link.b):
+                if end not in known:
+                    yield f"topology {self.name}: link {link.name} ends at {end!r}, neither a region nor a node"
+            for start, end, profile in link.directions():
+                yield from profile.faults(f"topology {self.name}: link {link.name} from {start} to {end}")
+        for node in self.nodes:
+            if node.region not in self.regions:
+                yield f"topology {self.name}: node {node.name} is in region {node.region!r}, which does not exist"
+        lost = known - self._reachable()
+        if lost:
+            yield f"topology {self.name}: no path to {', '.join(sorted(lost))}"
+
+    def _reachable(self) -> set[str]:
+        seen: set[str] = set()
+        frontier = [self.regions[0]] if self.regions else []
+        while frontier:
+            here = frontier.pop()
+            seen.add(here)
+            for link in self.links:
+                for end, other in ((link.a, link.b), (link.b, link.a)):
+                    if end == here and other not in seen:
+                        frontier.append(other)
+        return seen
+
+    @functools.cached_property
+    def slowest_hop(self) -> tuple[float, float]:
+        """(alpha_s, beta_s_byte) of the slowest links: what one message costs, and each of its bytes."""
+        profiles = [profile for link in self.links for _, _, profile in link.directions()]
+        if not profiles:
+            return 0.0, 0.0
+        return max(p.delay_s for p in profiles), 8 / min(p.rate_bit_s for p in profiles)
+
+    def only(self, ranks: Collection[int]) -> Topology:
+        """This network with the workers of `ranks` alone."""
+        nodes = tuple(self.nodes[rank] for rank in ranks)
+        gone = {node.name for node in self.nodes} - {node.name for node in nodes}
+        links = tuple(link for link in self.links if not {link.a, link.b} & gone)
+        return dataclasses.replace(self, nodes=nodes, links=links)
+
+    @functools.cached_property
+    def farthest_rtt_s(self) -> float:
+        """Round trip between the two regions farthest apart: over their own link, or the path of least delay."""
+        delays = {region: self._delays_from(region) for region in self.regions}
+        for link in reversed(self.wan_links):
+            for source, target, profile in link.directions():
+                delays[source][target] = profile.delay_s
+        return max((delays[a][b] + delays[b][a] for a in self.regions for b in self.regions), default=0.0)
+
+    def _delays_from(self, start: str) -> dict[str, float]:
+        """One-way delay to every region."""
+        links: dict[str, list[tuple[str, float]]] = {region: [] for region in self.regions}
+        for link in self.wan_links:
+            for source, target, profile in link.directions():
+                links[source].append((target, profile.delay_s))
+        queue, delays = [(0.0, start)], dict[str, float]()
+        while queue:
+            delay_s, here = heapq.heappop(queue)
+            if here in delays:
+                continue
+            delays[here] = delay_s
+            for target, more_s in links[here]:
+                heapq.heappush(queue, (delay_s + more_s, target))
+        return delays
+
+    @property
+    def wan_links(self) -> tuple[Link, ...]:
+        return tuple(link for link in self.links if link.wan)
+
+    @property
+    def access_links(self) -> tuple[Link, ...]:
+        return tuple(link for link in self.links if not link.wan)
+
+    def dilated(self, k: float) -> Topology:
+        """The same network k times slower, as it is built: rates divided by k, delays multiplied by it."""
+        links = tuple(link.dilated(k) for link in self.links)
+        return self if k == 1 else dataclasses.replace(self, links=links, dilation=self.dilation * k)
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Topology:
+        links = tuple(
+            Link(**{**link, "forward": LinkProfile(**link["forward"]), "backward": LinkProfile(**link["backward"])})
+            for link in data["links"]
+        )
+        return cls(
+            name=data["name"],
+            regions=tuple(data["regions"]),
+            nodes=tuple(Node(**node) for node in data["nodes"]),
+            links=links,
+            dilation=data.get("dilation", 1.0),  # which the first specs did not have
+        )
+
+
+def symmetric(name: str, a: str, b: str, *, wan: bool, rtt_s: float, **profile: Any) -> Link:
+    """A link that is the same both ways. `rtt_s` is the round trip; each direction gets half of it.
+
+    Args:
+        profile: the other fields of `LinkProfile`.
+    """
+    both = LinkProfile(delay_s=rtt_s / 2, **profile)
+    return Link(name=name, a=a, b=b, wan=wan, forward=both, backward=both)
+
+
+# Which rank runs where: plain arithmetic, no processes.
+
+
+def workers_per_region(workers: int, regions: int) -> tuple[int, ...]:
+    """Spread `workers` over `regions` in blocks, the first regions one larger where it does not divide.
+
+    >>> workers_per_region(5, 2)
+    (3, 2)
+
+    Raises:
+        ValueError: a region would stay empty.
+    """
+    if regions < 1 or workers < regions:
+        raise ValueError(
+            f"workers={workers}: {regions} regions need at least one worker each; ask for {regions} or more"
+        )
+    base, extra = divmod(workers, regions)
+    return tuple(base + (1 if index < extra else 0) for index in range(regions))
+
+
+# Networks whose WAN links are all alike: one rate and one round trip, which can be asked for anew.
+
+
+def uniform_rtt_s(topology: Topology) -> float:
+    """The round trip of every WAN link.
+
+    Raises:
+        InputError: there is no WAN link, or they are not all alike.
+    """
+    found = {(p.rate_bit_s, p.delay_s) for link in topology.wan_links for _, _, p in link.directions()}
+    if not found:
+        raise InputError(
+            f"topo={topology.name}: it has no WAN link; use one of two_regions, star, ring, full_mesh, wan*"
+        )
+    if len(found) > 1:
+        raise InputError(
+            f"topo={topology.name}: its WAN links differ, so that no one rate and round trip tells of them; use one"
+            " whose links are alike, such as two_regions, star, ring, full_mesh or wan*"
+        )
+    return topology.wan_links[0].rtt_s
+
+
+def with_wan(topology: Topology, rate_bit_s: float, rtt_s: float) -> Topology:
+    """The same network with this rate, each way, and this round trip of every WAN link.
+
+    Raises:
+        InputError: a number is out of range, or jitter is larger than what is left of the delay.
+    """
+
+    def changed(profile: LinkProfile) -> LinkProfile:
+        return dataclasses.replace(profile, rate_bit_s=rate_bit_s, delay_s=rtt_s / 2)
+
+    def of(link: Link) -> Link:
+        if not link.wan:
+            return link
+        return dataclasses.replace(link, forward=changed(link.forward), backward=changed(link.backward))
+
+    return dataclasses.replace(topology, links=tuple(map(of, topology.links)))

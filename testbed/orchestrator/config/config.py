@@ -1,0 +1,296 @@
+"""From `key=value` arguments to a `RunSpec`: Hydra at the edge, and every fault at once.
+
+Group names are resolved here before Hydra composes, since Hydra stops at the first one it does not know. A plug-in's
+parameters stay data: only `python -m testbed.worker check` may import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
+
+from testbed.core.errors import InputError, raise_input_faults
+from testbed.core.spec.run_spec import PROGRAMS, Part, RunSpec
+from testbed.core.spec.schedule import Background, Change, outermost
+from testbed.core.spec.topology import Topology
+from testbed.orchestrator.config import programs
+from testbed.orchestrator.config.background import compile_background
+from testbed.orchestrator.config.events.compiler import ELASTIC_WORKLOAD, compile_events, read_events
+from testbed.orchestrator.config.grammar.overrides import Override, first_line, parse_overrides, unknown
+from testbed.orchestrator.config.models import located
+from testbed.orchestrator.config.scale import apply_scale, scale_of
+from testbed.orchestrator.config.settings import AUTO, SETTINGS, read_limits, read_settings, with_run_defaults
+from testbed.orchestrator.config.topology import TARGET, build_topology, is_path, read_topology_file
+from testbed.orchestrator.emulation.kernel import tc
+from testbed.orchestrator.machine.clone import CONF_DIR, RUNS_ROOT
+
+PARTS = ("workload", "strategy", "compressor", "device", "transform")
+GROUPS = ("topo", *PARTS)
+_RECOMMENDING = {"workload": ("workload", "steps"), "topo": ("topology", "workers")}
+"""Groups whose files may hold a `run:`."""
+_MAX_NAME = 22
+"""Characters of a plug-in's name: three of them and the hash must fit a run id."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What came of the arguments."""
+
+    faults: tuple[str, ...]
+    settings: dict[str, Any]
+    """Common keys that could be read, the rest at their defaults: preflight needs some even so."""
+    stand_in: RunSpec | None
+    """The spec, with the defaults in place of what is at fault; None where that cannot be had either."""
+    parts_given: bool
+    """Whether the user said anything about a plug-in that might be at fault."""
+
+    @property
+    def spec(self) -> RunSpec:
+        """Raises:
+        InputError: with every fault at once.
+        """
+        raise_input_faults(self.faults)
+        assert self.stand_in is not None
+        return self.stand_in
+
+
+def compose(overrides: Sequence[str], conf_dir: Path = CONF_DIR) -> RunSpec:
+    """The run that `overrides` ask for.
+
+    Raises:
+        InputError: with every fault at once.
+    """
+    return resolve(overrides, conf_dir).spec
+
+
+def resolve(
+    texts: Sequence[str], conf_dir: Path = CONF_DIR, *, emulated: bool = True, runs_root: Path = RUNS_ROOT
+) -> Resolved:
+    """Like `compose`, but faults are returned beside what could be read.
+
+    Args:
+        runs_root: where the runs lie that may be begun with.
+        emulated: whether it is to be run; otherwise its network may be larger than one can be built.
+    """
+    overrides, faults = parse_overrides(texts)
+    faults += _key_faults(overrides)
+    overrides = [o for o in overrides if o.head in GROUPS or o.key in SETTINGS]
+    try:
+        return _Composition(overrides, conf_dir, faults, emulated=emulated, runs_root=runs_root).resolve()
+    except (HydraException, OmegaConfBaseException, YAMLError, OSError) as error:
+        return Resolved((*faults, f"configuration in {conf_dir}: {first_line(error)}"), {}, None, False)
+
+
+def names(group: str, conf_dir: Path = CONF_DIR) -> list[str]:
+    """The names of a group, sorted."""
+    return sorted(path.stem for path in (conf_dir / group).glob("*.yaml"))
+
+
+def _key_faults(overrides: Sequence[Override]) -> list[str]:
+    known = (*GROUPS, *SETTINGS)
+    faults = []
+    for override in overrides:
+        if override.head in GROUPS:
+            if override.head in _RECOMMENDING and override.rest.split(".")[0] == "run":
+                what, key = _RECOMMENDING[override.head]
+                key = override.rest.partition(".")[2] or key
+                faults.append(f"{override.text}: what a {what} recommends; give {key}=… itself")
+        elif override.key not in SETTINGS:
+            faults.append(unknown(override.text, override.key, known, "key"))
+    return faults
+
+
+class _Composition:
+    """One pass over the arguments; gathers `faults` as it goes and puts defaults in place of what is at fault."""
+
+    def __init__(
+        self, overrides: Sequence[Override], conf_dir: Path, faults: list[str], *, emulated: bool, runs_root: Path
+    ) -> None:
+        self.overrides = overrides
+        self.emulated = emulated
+        self.runs_root = runs_root
+        self.conf_dir = conf_dir
+        self.faults = faults
+        entries = OmegaConf.load(conf_dir / "config.yaml").defaults
+        self.defaults: dict[str, str] = {k: str(v) for e in entries if not isinstance(e, str) for k, v in e.items()}
+        self.chosen = {o.key: o.value_text for o in overrides if o.key in GROUPS}
+        self.targets = {o.head: o.value_text for o in overrides if o.head in GROUPS and o.rest == "_target_"}
+        self.topology_file: dict[str, Any] | None = None
+        """What a topology given by its path holds; None where it is one of ours."""
+        self.lacking = {group for group in GROUPS if not self._has_known_name(group)}
+
+    def resolve(self) -> Resolved:
+        config = self._compose()
+        settings = self._settings(config)
+        topo = {**(self.topology_file or {}), **(config.get("topo") or {})}
+        if not any(o.key == "workers" for o in self.overrides):
+            settings["workers"] = self._recommended_workers(topo.get("run"), settings["workers"])
+        parts = {group: self._part(group, config.get(group)) for group in PARTS}
+        parts, faults = programs.fit(parts, {override.head for override in self.overrides})
+        self.faults += faults
+        topology = self._topology(topo, settings["workers"])
+        recommended = (config.get("workload") or {}).get("run") or {}
+        filled = with_run_defaults(settings, recommended)
+        if "workload" in self.lacking and filled["steps"] is None and filled["epochs"] is None:
+            filled["steps"] = 1  # the workload's own, which is not known; that it is not, is a fault already
+        filled["events"] = self._events(settings["events"], topology, parts["workload"])
+        filled["background"] = self._background(settings["background"], topology, settings["seed"])
+        filled["memory_limit"], faults = read_limits(settings["memory_limit"], topology)
+        self.faults += faults
+        filled["start_from"], faults = located(settings["start_from"], self.runs_root)
+        self.faults += faults
+        filled["scale"] = scale_of(parts["workload"])
+        if topology is not None:
+            has_changes = bool(filled["events"] or filled["background"])
+            parts, topology, faults = apply_scale(parts, topology, has_changes=has_changes)
+            self.faults += faults
+        spec = self._spec(topology, parts, filled)
+        given = any(o.head in PARTS for o in self.overrides)
+        return Resolved(tuple(dict.fromkeys(self.faults)), settings, spec, given)
+
+    def _has_known_name(self, group: str) -> bool:
+        """Whether the group's name has a file; a class given by `_target_` alone needs none."""
+        if group in self.targets and group not in self.chosen:
+            return True
+        name = self.chosen.get(group, self.defaults.get(group, ""))
+        if group == "topo" and is_path(name):
+            try:
+                self.topology_file = read_topology_file(Path(name))
+            except InputError as error:
+                self.faults += error.faults
+            return self.topology_file is not None
+        known = names(group, self.conf_dir)
+        if name not in known:
+            asked = f"{group}={name}" + ("" if group in self.chosen else " (the default)")
+            self.faults.append(unknown(asked, name, known, "topology" if group == "topo" else group))
+        return name in known
+
+    def _compose(self) -> dict[str, Any]:
+        """The whole configuration as plain data, without the groups that are at fault."""
+        unnamed = {group for group in self.targets if group not in self.chosen}
+        by_path = {"topo"} if self.topology_file is not None else set()
+        arguments = [f"~{group}" for group in GROUPS if group in self.lacking | unnamed | by_path]
+        for override in self.overrides:
+            if override.head not in self.lacking and override.key not in by_path:
+                # "++": a parameter that the file does not name is for the plug-in to refuse, not for Hydra
+                arguments.append(override.text if override.key in GROUPS else f"++{override.text}")
+        with hydra.initialize_config_dir(str(self.conf_dir.resolve()), version_base="1.3"):
+            config = hydra.compose("config", overrides=arguments)
+        values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        assert isinstance(values, dict)
+        return {str(key): value for key, value in values.items()}
+
+    def _settings(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        settings, faults = read_settings(config)
+        self.faults += faults
+        defaults, own_faults = read_settings(dict(OmegaConf.load(self.conf_dir / "config.yaml")))
+        if own_faults:
+            raise OSError(f"config.yaml: {own_faults[0]}")
+        return {key: settings.get(key, defaults[key]) for key in SETTINGS}
+
+    def _part(self, group: str, values: Any) -> Part | None:
+        """The plug-in as data; its parameters are checked where it may be imported."""
+        if group in self.lacking:
+            return None
+        params = dict(values) if isinstance(values, dict) else {}
+        target = str(params.pop("_target_", ""))
+        if group == "workload":
+            params.pop("run", None)
+        name = self.chosen.get(group, self.defaults.get(group, group))
+        if not TARGET.fullmatch(target):
+            where = f"{group}._target_={target}" if group in self.targets else f"{group}={name}"
+            self.faults.append(f"{where}: {target!r} is not of the form package.module.Class")
+            return None
+        if group in self.targets:
+            name = target.rpartition(".")[2][:_MAX_NAME]
+        return Part(name, target, params)
+
+    def _recommended_workers(self, run: Any, otherwise: int) -> int:
+        """What the topology's `run:` says, since a network of ten regions needs ten workers."""
+        workers = run.get("workers", otherwise) if isinstance(run, dict) else otherwise
+        if isinstance(workers, int) and not isinstance(workers, bool) and workers > 0:
+            return workers
+        self.faults.append(f"topo: run.workers={workers} in its file: must be a whole number from 1")
+        return otherwise
+
+    def _topology(self, values: Mapping[str, Any], workers: int) -> Topology | None:
+        if "topo" in self.lacking:
+            return None
+        params = dict(values)
+        params.pop("run", None)
+        target = str(params.pop("_target_", ""))
+        name = self.chosen.get("topo", self.defaults.get("topo", "topo"))
+        if self.topology_file is not None:
+            name = Path(name).stem
+        if "topo" in self.targets:
+            name = target.rpartition(".")[2][:_MAX_NAME]
+        given = {o.rest.split(".")[0] for o in self.overrides if o.head == "topo" and o.rest}
+        try:
+            return build_topology(name, target, params, workers, given, emulated=self.emulated)
+        except InputError as error:
+            self.faults += error.faults
+            return None
+
+    def _events(self, value: Any, topology: Topology | None, workload: Part | None) -> tuple[Change, ...]:
+        """Compiled for the topology; without one, only what reading the file tells."""
+        try:
+            listed = read_events(value)
+            if topology is None:
+                return ()
+            # of a workload that is not known it cannot be said that it keeps its members
+            changes = compile_events(listed, topology, workload.name if workload else ELASTIC_WORKLOAD)
+            self.faults += [f"events: {fault}" for fault in tc.queue_faults(outermost(topology, changes)) if changes]
+            return changes
+        except InputError as error:
+            self.faults += error.faults
+            return ()
+
+    def _background(self, value: Any, topology: Topology | None, seed: int) -> tuple[Background, ...]:
+        try:
+            return () if topology is None else compile_background(value, topology, seed)
+        except InputError as error:
+            self.faults += error.faults
+            return ()
+
+    def _spec(
+        self, topology: Topology | None, parts: Mapping[str, Part | None], settings: Mapping[str, Any]
+    ) -> RunSpec | None:
+        """With defaults for what is at fault, so that the spec's own faults are found beside the others."""
+        stand_ins = self._defaults() if topology is None or None in parts.values() else {}
+        chosen = {key: part or stand_ins.get(key) for key, part in {**parts, "topology": topology}.items()}
+        fields = {k: v for k, v in settings.items() if k != "workers" and not (k in _OPEN and v is None)}
+        if fields["dilation"] == AUTO:
+            # chosen under the machine lock, once it is known how long a step takes; other programs have no steps
+            workload = parts.get("workload")
+            fields |= {"dilation": 1.0, "auto_dilation": workload is None or workload.target not in PROGRAMS}
+        whole: dict[str, Any] = {key: value or _NOTHING[key] for key, value in chosen.items()}
+        try:
+            spec = RunSpec(**whole, **fields)
+        except InputError as error:
+            self.faults += error.faults
+            spec = RunSpec(**whole, steps=1)
+        return None if None in chosen.values() else spec
+
+    def _defaults(self) -> dict[str, Any]:
+        """Every group at its default, where the defaults can be had."""
+        if not self.overrides:
+            return {}
+        spec = resolve([], self.conf_dir).stand_in
+        return {} if spec is None else {**{g: getattr(spec, g) for g in PARTS}, "topology": spec.topology}
+
+
+_OPEN = ("batch_size", "evaluate_every")
+"""Where null means `RunSpec`'s own default."""
+_NOTHING: dict[str, Any] = {
+    **{group: Part("none", "none.none") for group in PARTS},
+    "topology": Topology(name="none", regions=("none",), nodes=(), links=()),
+}
+"""Stands where nothing else can, so that the other keys of a spec are still checked."""

@@ -1,0 +1,81 @@
+"""Rate, RTT, delay, jitter and loss as a user writes them for a link, to the fields of its directions."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from testbed.core.spec.link_profile import LinkProfile
+from testbed.core.spec.topology import Link
+from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_time_s
+
+FIELDS = {"rate": "rate_bit_s", "rtt": "delay_s", "delay": "delay_s", "jitter": "jitter_s", "loss": "loss_ratio"}
+"""By the user's word; `rtt` is of both directions together, `delay` of one way."""
+_SHARE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
+
+
+def faults_of_keys(keys: Iterable[str], *, one_way: bool) -> list[str]:
+    """Which of them cannot stand together."""
+    found = []
+    if "rtt" in keys and "delay" in keys:
+        found.append("rtt and delay exclude each other; delay is one way")
+    if "rtt" in keys and one_way:
+        found.append("rtt is of both directions together; with from give delay (one way)")
+    return found
+
+
+def fields(texts: Mapping[str, Any], link: Link, sources: Iterable[str], *, bare: bool) -> dict[str, dict[str, float]]:
+    """By the source of a direction: `LinkProfile` fields with new values, absolute.
+
+    A percentage is of the topology's own value, but for loss, where it is the loss. An RTT is divided in the
+    proportion of the topology's own delays.
+
+    Args:
+        texts: by the keys of `FIELDS`.
+        bare: numbers without a unit are in base units.
+
+    Raises:
+        ValueError: names the key.
+    """
+    own = {start: profile for start, _, profile in link.directions()}
+    found: dict[str, dict[str, float]] = {}
+    for source in sources:
+        found[source] = {}
+        for key, text in texts.items():
+            try:
+                found[source][FIELDS[key]] = _value(key, text, own[source], link, bare)
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from None
+    return found
+
+
+def own_fields(names: Iterable[str], link: Link, sources: Iterable[str]) -> dict[str, dict[str, float]]:
+    """What the topology says, for the fields `names`."""
+    own = {start: profile for start, _, profile in link.directions()}
+    return {source: {name: getattr(own[source], name) for name in names} for source in sources}
+
+
+def _value(key: str, text: Any, own: LinkProfile, link: Link, bare: bool) -> float:
+    if key == "loss":
+        return parse_ratio(text)
+    own_value: float = getattr(own, FIELDS[key])
+    if isinstance(text, str) and (share := _SHARE.fullmatch(text)):
+        return own_value * float(share[1]) / 100
+    number = _bare_number(text) if bare else None
+    if number is None:
+        number = parse_rate_bit_s(text) if key == "rate" else parse_time_s(text)
+    if key != "rtt":
+        return number
+    return number * (own.delay_s / link.rtt_s if link.rtt_s else 0.5)
+
+
+def _bare_number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r} is not a finite number")
+    return number

@@ -1,0 +1,156 @@
+"""The common keys of a run: their kinds, and how a value that does not fit is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.core.spec.topology import Topology
+from testbed.core.units import parse_size_bytes
+from testbed.orchestrator.config.grammar.overrides import unknown
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`kind` is "whole", "number", "text", "list" (itself or a file's path) or "sizes" (one, or several by name); an
+    optional one may be null. What can be found out may be `AUTO`."""
+
+    kind: str
+    optional: bool = False
+    may_be_auto: bool = False
+
+    def read(self, value: Any) -> Any:
+        """The value as its kind.
+
+        Raises:
+            ValueError: it is of another kind.
+        """
+        if value is None and self.optional:
+            return None
+        if value == AUTO and self.may_be_auto:
+            return AUTO
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if self.kind == "text":
+            return str(value)
+        if self.kind == "sizes":
+            if not is_number and not isinstance(value, str | dict):
+                raise ValueError("must be a size such as 512 MB, or sizes by node or region")
+            return value
+        if self.kind == "list":
+            if not isinstance(value, str | list):
+                raise ValueError("must be a path or a list")
+            return value
+        if self.kind == "whole":
+            if not is_number or int(value) != value:
+                raise ValueError("must be a whole number")
+            return int(value)
+        if not is_number:
+            raise ValueError(f"must be a number or {AUTO}" if self.may_be_auto else "must be a number")
+        return float(value)
+
+
+SETTINGS: dict[str, Setting] = {
+    "workers": Setting("whole"),
+    "steps": Setting("whole", optional=True),
+    "epochs": Setting("number", optional=True),
+    "batch_size": Setting("whole", optional=True),
+    "evaluate_every": Setting("whole", optional=True),
+    "target": Setting("number", optional=True),
+    "start_from": Setting("text", optional=True),
+    "checkpoint": Setting("text"),
+    "seed": Setting("whole"),
+    "dilation": Setting("number", may_be_auto=True),
+    "runtime": Setting("text"),
+    "shaper": Setting("text"),
+    "tcp": Setting("text"),
+    "capture": Setting("text"),
+    "memory_limit": Setting("sizes", optional=True),
+    "events": Setting("list", optional=True),
+    "background": Setting("list", optional=True),
+    "timeout_s": Setting("number"),
+    "max_wall_s": Setting("number", optional=True),
+    "metrics_port": Setting("whole"),
+}
+
+RUN_DEFAULTS = ("steps", "epochs", "batch_size", "evaluate_every")
+"""What a workload's `run:` may recommend."""
+
+_SEED_END = 2**32
+"""NumPy's generators take no more."""
+
+
+def read_settings(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The values that fit, by key, and a fault for each that does not."""
+    settings: dict[str, Any] = {}
+    faults: list[str] = []
+    for key, setting in SETTINGS.items():
+        value = values.get(key)
+        try:
+            settings[key] = setting.read(value)
+            _check_range(key, settings[key])
+        except ValueError as error:
+            settings.pop(key, None)
+            faults.append(f"{key}={value if value is not None else 'null'}: {error}")
+    return settings, faults
+
+
+def _check_range(key: str, value: Any) -> None:
+    """Only what `RunSpec` does not check itself."""
+    if key == "workers" and value < 1:
+        raise ValueError("must be at least 1")
+    if key == "seed" and not 0 <= value < _SEED_END:
+        raise ValueError("must be from 0 to 2**32 - 1")
+
+
+def with_run_defaults(settings: Mapping[str, Any], recommended: Mapping[str, Any]) -> dict[str, Any]:
+    """Fill what the user left open with what the workload recommends; `steps` and `epochs` exclude each other."""
+    filled = dict(settings)
+    length_given = filled.get("steps") is not None or filled.get("epochs") is not None
+    for key in RUN_DEFAULTS:
+        if key in ("steps", "epochs") and length_given:
+            continue
+        if filled.get(key) is None:
+            filled[key] = recommended.get(key)
+    return filled
+
+
+# The key `memory_limit`: from what a user writes to the bytes of each node's container.
+
+OTHERS = "others"
+"""All nodes that are not named, nor their region."""
+
+
+def read_limits(value: Any, topology: Topology | None) -> tuple[dict[str, int], list[str]]:
+    """Bytes by node, and what is wrong. A node's own limit goes before its region's, and null is none.
+
+    Args:
+        value: null: no node has one.
+        topology: None: it is not known, so only what is written is looked at.
+    """
+    asked = value if isinstance(value, Mapping) else {} if value is None else {OTHERS: value}
+    limits: dict[str, int | None] = {}
+    faults = []
+    for name, size in asked.items():
+        try:
+            limits[str(name)] = None if size is None else parse_size_bytes(size)
+        except ValueError as error:
+            faults.append(f"memory_limit: {name}: {error}" if isinstance(value, Mapping) else f"memory_limit: {error}")
+    if topology is None:
+        return {}, faults
+    faults += _unknown(asked, topology)
+    by_node = {node.name: _first(limits, node.name, node.region, OTHERS) for node in topology.nodes}
+    return {node: limit for node, limit in by_node.items() if limit is not None}, faults
+
+
+def _unknown(asked: Mapping[Any, Any], topology: Topology) -> Iterator[str]:
+    known = [*(node.name for node in topology.nodes), *topology.regions, OTHERS]
+    for name in map(str, asked):
+        if name not in known:
+            yield unknown(f"memory_limit: {name}", name, known, "node or region")
+
+
+def _first(limits: Mapping[str, int | None], *names: str) -> int | None:
+    return next((limits[name] for name in names if name in limits), None)

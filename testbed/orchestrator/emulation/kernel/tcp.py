@@ -1,0 +1,76 @@
+"""TCP and kernel settings of every namespace, pinned by a named profile: the host's own are never inherited unseen.
+
+A namespace may set only such congestion controls as the host allows to unprivileged users, so the route attribute
+`congctl` names it instead; that works for every one the kernel has, without touching the host.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.core.spec.topology import Topology
+
+CONGESTION_CONTROL = {"tuned": "bbr", "bbr": "bbr", "reno": "reno", "stock": "cubic"}
+"""Of each profile; `tuned` was chosen by measurement (docs/decisions/0006)."""
+STOCK_BUFFER_BYTES = 6_291_456
+"""Linux's default largest receive buffer; it holds one flow to about 3 MB in flight."""
+
+
+@dataclass(frozen=True)
+class TcpProfile:
+    """Settings of one run."""
+
+    name: str
+    congestion_control: str
+    buffer_bytes: int
+    dilation: float = 1.0
+
+    def sysctls(self) -> dict[str, str]:
+        """For the network namespace of every node and router."""
+        return {
+            "net.ipv6.conf.all.disable_ipv6": "1",
+            "net.ipv6.conf.default.disable_ipv6": "1",
+            "net.ipv4.tcp_rmem": f"4096 131072 {self.buffer_bytes}",
+            "net.ipv4.tcp_wmem": f"4096 16384 {self.buffer_bytes}",
+            "net.ipv4.tcp_no_metrics_save": "1",
+            "net.ipv4.tcp_slow_start_after_idle": "1" if self.name == "stock" else "0",
+            "net.ipv4.tcp_ecn": "0",
+            RTO_MIN_SYSCTL: str(round(RTO_MIN_US * self.dilation)),
+            "net.ipv4.tcp_limit_output_bytes": "4194304",
+        }
+
+    @property
+    def route_rto_min_s(self) -> float | None:
+        """For every route of a kernel before 6.11, which has no sysctl for it; None where that does it."""
+        if self.dilation == 1 or Path("/proc/sys", *RTO_MIN_SYSCTL.split(".")).exists():
+            return None
+        return RTO_MIN_US * self.dilation / 1e6
+
+    def to_json(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "route_rto_min_s": self.route_rto_min_s}
+
+
+ROUTER_SYSCTLS = {"net.ipv4.ip_forward": "1", "net.ipv4.conf.all.rp_filter": "0"}
+RTO_MIN_US = 200_000
+RTO_MIN_SYSCTL = "net.ipv4.tcp_rto_min_us"
+OPTIONAL_SYSCTLS = frozenset({RTO_MIN_SYSCTL, "net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.default.disable_ipv6"})
+"""Absent from kernels before 6.11, where routes say it if it is not the built-in value; from those without IPv6."""
+
+
+def profile(name: str, topology: Topology, dilation: float = 1.0) -> TcpProfile:
+    """The named profile for a topology as it is built:
+
+    all but `stock` have buffers of four times the largest bandwidth-delay product.
+    """
+    if name == "stock":
+        return TcpProfile(name, CONGESTION_CONTROL[name], STOCK_BUFFER_BYTES, dilation)
+    rate_bit_s = max(
+        (profile.rate_bit_s for link in topology.wan_links for _, _, profile in link.directions()), default=0.0
+    )
+    bdp_bytes = math.ceil(rate_bit_s / 8 * topology.farthest_rtt_s)
+    buffers = min(max(STOCK_BUFFER_BYTES, 4 * bdp_bytes), 2**30)
+    return TcpProfile(name, CONGESTION_CONTROL[name], buffers, dilation)

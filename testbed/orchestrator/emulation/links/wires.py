@@ -1,0 +1,155 @@
+"""Wires, addresses, routes and rates of many nodes at once: a few netlink messages instead of a process each.
+
+The nodes and links stay Mininet's objects (`Mininet.links`, `Node.intfs`), so that what knows Mininet knows them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from ipaddress import IPv4Address
+
+from mininet.link import Intf
+from mininet.link import Link as MininetLink
+from mininet.net import Mininet
+
+from testbed.core.errors import RunError
+from testbed.orchestrator.emulation.kernel import requests, tc
+from testbed.orchestrator.emulation.kernel.netlink import RouteSocket, attributes
+from testbed.orchestrator.emulation.kernel.requests import RTAX_RTO_MIN
+from testbed.orchestrator.emulation.links.node import NamespaceNode
+
+# What the kernel says of the routes of a namespace, as it answers to rtnetlink.
+
+_RTM_GETROUTE = 26
+_HEADER_BYTES, _BODY = 16, struct.Struct("=BBBBBBBBI")
+"""rtmsg: family, lengths, service; table, protocol, scope, type; flags."""
+_PROTOCOL_STATIC = 4
+_RTA_METRICS = 8
+_RTAX_LOCK = 1
+
+
+def least_time_outs_s(routes: RouteSocket) -> list[float | None]:
+    """TCP's least retransmission time-out by each route that was added here; None where the kernel heeds none.
+
+    It keeps milliseconds, and heeds only a locked one.
+    """
+    return [
+        _least_time_out_s(message)
+        for message in routes.dump(_RTM_GETROUTE, _BODY.size)
+        if _BODY.unpack_from(message, _HEADER_BYTES)[5] == _PROTOCOL_STATIC
+    ]
+
+
+def _least_time_out_s(message: bytes) -> float | None:
+    metrics = attributes(attributes(message[_HEADER_BYTES + _BODY.size :]).get(_RTA_METRICS, b""))
+    locked = int.from_bytes(metrics.get(_RTAX_LOCK, b""), "little") >> RTAX_RTO_MIN & 1
+    return int.from_bytes(metrics[RTAX_RTO_MIN], "little") / 1000 if locked and RTAX_RTO_MIN in metrics else None
+
+
+def verify_least_time_out(routes: RouteSocket, asked_s: float, where: str) -> None:
+    """Raises:
+    RunError: some route that was added here has another one, or none that is heeded.
+    """
+    for found_s in least_time_outs_s(routes):
+        if found_s != round(asked_s, 3):
+            found = "none" if found_s is None else f"{found_s:g} s"
+            raise RunError(f"{where}: asked a least time-out of {asked_s:g} s of each route, kernel reports {found}")
+
+
+_FIRST_INDEX = 10
+"""Above what a new namespace holds by itself (lo, tunnels' own)."""
+_LOOPBACK_INDEX = 1
+
+
+class Interface(Intf):  # type: ignore[misc]
+    """One end of a wire; Mininet would set it up by `ifconfig`, a process each."""
+
+    def config(self, *_: object, **__: object) -> dict[str, object]:
+        """By `Wiring.make`, with all others."""
+        return {}
+
+
+class Wire(MininetLink):  # type: ignore[misc]
+    """A Mininet link whose devices are made elsewhere."""
+
+    @classmethod
+    def makeIntfPair(cls, *_: object, **__: object) -> None:
+        """They come with all others, by `Wiring.make`."""
+
+
+def mac_address(address: IPv4Address) -> str:
+    """Locally administered, and unique because the address is."""
+    return ":".join(f"{byte:02x}" for byte in (0x02, 0, *address.packed))
+
+
+class Wiring:
+    """Collects what is to be there, then makes it."""
+
+    def __init__(self, mininet: Mininet, rto_min_s: float | None = None) -> None:
+        """
+        Args:
+            rto_min_s: of every route, where no sysctl says it.
+        """
+        self._mininet = mininet
+        self._rto_min_s = rto_min_s
+        self._pairs: list[requests.Request] = []
+        self._settings: dict[NamespaceNode, list[requests.Request]] = defaultdict(list)
+        self._index: dict[tuple[NamespaceNode, str], int] = {}
+        self._used: dict[NamespaceNode, int] = defaultdict(lambda: _FIRST_INDEX)
+
+    def index(self, node: NamespaceNode, interface: str) -> int:
+        return self._index[node, interface]
+
+    def wire(
+        self,
+        a: NamespaceNode,
+        a_interface: str,
+        a_address: IPv4Address,
+        b: NamespaceNode,
+        b_interface: str,
+        b_address: IPv4Address,
+    ) -> None:
+        """A veth pair with /31 addresses and fixed neighbours (a first packet must not pay for ARP)."""
+        ends = ((a, a_interface, a_address, b_address), (b, b_interface, b_address, a_address))
+        for node, interface, _, _ in ends:
+            self._index[node, interface] = self._used[node]
+            self._used[node] += 1
+        self._pairs.append(
+            requests.veth(
+                *(
+                    requests.VethEnd(
+                        interface, self.index(node, interface), mac_address(own), node.namespace.descriptor
+                    )
+                    for node, interface, own, _ in ends
+                )
+            )
+        )
+        for node, interface, own, other in ends:
+            index = self.index(node, interface)
+            self._settings[node] += [
+                requests.address(index, str(own)),
+                requests.up(index),
+                requests.neighbour(index, str(other), mac_address(other)),
+            ]
+        wire = Wire(a, b, intfName1=a_interface, intfName2=b_interface, intf=Interface, fast=True)
+        self._mininet.links.append(wire)
+
+    def route(self, node: NamespaceNode, network: str, via: IPv4Address, congestion_control: str | None = None) -> None:
+        """The attribute works for every congestion control; the sysctl only for those that the host allows to all."""
+        self._settings[node].append(requests.route(network, str(via), congestion_control, self._rto_min_s))
+
+    def limit_rate(self, node: NamespaceNode, interface: str, settings: tc.RateSettings) -> None:
+        self._settings[node].append(tc.tbf(self.index(node, interface), settings))
+
+    def make(self) -> None:
+        """Raises `RunError` with the request that the kernel refused, or with what it made of it."""
+        socket = RouteSocket("/proc/self/ns/net")
+        try:
+            socket.send(self._pairs, "devices")
+        finally:
+            socket.close()
+        for node, settings in self._settings.items():
+            node.route_socket.send([requests.up(_LOOPBACK_INDEX), *settings], f"node {node.name}")
+            if self._rto_min_s is not None:
+                verify_least_time_out(node.route_socket, self._rto_min_s, f"node {node.name}")

@@ -1,0 +1,245 @@
+"""Asks the probe process for every link's rate and delays, and refuses to train where they are not what was asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Collection
+from typing import Any
+
+from testbed.core.errors import RunError
+from testbed.orchestrator.emulation.kernel.tc import FRAME_BYTES
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.emulation.links.port import Port
+from testbed.orchestrator.emulation.measuring.result import Measured
+from testbed.orchestrator.emulation.shapers.base import Report
+from testbed.orchestrator.emulation.shapers.delay import knot_s
+from testbed.orchestrator.machine.host_counters import read_host
+
+BURST_S, SHORT_BURST_S, FEW_GROUPS = 0.8, 0.3, 4
+"""Where many links are measured one after another, each gets less time."""
+CORE_S_PER_UNIT, CORE_S_PER_BYTE = 120e-6, 2e-9
+"""Of one core, for each packet or super-packet and for its bytes, while a link is filled (docs/benchmarks.md, cost)."""
+BURST_CORES_SHARE = 0.4
+ACCESS_BURST_S = 0.2
+LEAST_FRAMES, MOST_BURST_S = 100, 10.0
+"""A link so slow that fewer leave meanwhile is filled for longer."""
+PROBES = 20
+PROBE_EVERY_S, MOST_PROBE_EVERY_S = 0.01, 0.1
+"""Where there is jitter they are further apart, as neighbours in time tell the same."""
+PAUSES_S = (0.0, 1.0, 3.0, 6.0, 12.0, 24.0)
+"""Before each further try: a neighbour on this machine may be busy for some seconds, or for half a minute."""
+UNDISTURBED_RATIO = 0.01
+"""Of a core, taken by other machines while links are measured."""
+_ANSWER_TIMEOUT_S = 30.0
+_ENDED = f"the probe process ended or did not answer within {_ANSWER_TIMEOUT_S:.0f} s; logs/orchestrator.log says why"
+
+
+class Prober:
+    """The probe process of a run. A context manager."""
+
+    def __init__(self, network: Network, report: Report) -> None:
+        self.network = network
+        self.report = report
+        self.priority = "none"
+        self._ports: dict[str, list[Port]] = defaultdict(list)
+        self._process: subprocess.Popen[str]
+
+    def __enter__(self) -> Prober:
+        for port in self.network.ports:
+            self._ports[port.link.name].append(port)
+        config = {"links": [self._link(link) for link in self.network.topology.links]}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "testbed.orchestrator.emulation.measuring.probe"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            start_new_session=True,
+            env=os.environ,
+        )
+        self._say(config)
+        self.priority = self._answer("ready")[-1]["priority"]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _link(self, link: Any) -> dict[str, Any]:
+        if link.wan:
+            pairs = self.network.plan.wan[link.name]
+            addresses = {link.a: pairs.a_side.near, link.b: pairs.b_side.near}
+        else:
+            node, region = (link.a, link.b) if link.a in self.network.workers else (link.b, link.a)
+            pair = self.network.plan.access[node]
+            addresses = {node: pair.far, region: pair.near}
+        ports = {port.source: port for port in self._ports[link.name]}
+        ends = {
+            key: {
+                "name": end,
+                "address": str(addresses[end]),
+                "namespace": self.network.nodes[end].namespace.path,
+                "interface": ports[end].interface,
+                "limit_bytes": ports[end].settings.limit_bytes,
+                "rate_bit_s": ports[end].profile.rate_bit_s,
+            }
+            for key, end in (("a", link.a), ("b", link.b))
+        }
+        return {"name": link.name, "rtt_s": link.rtt_s, **ends}
+
+    def _answer(self, last: str) -> list[dict[str, Any]]:
+        """Lines up to the one whose event is `last`."""
+        assert self._process.stdout is not None
+        timer = threading.Timer(_ANSWER_TIMEOUT_S, self._process.kill)
+        timer.start()
+        answers: list[dict[str, Any]] = []
+        try:
+            for line in self._process.stdout:
+                answers.append(json.loads(line))
+                if answers[-1]["event"] == last:
+                    return answers
+        finally:
+            timer.cancel()
+        raise RunError(_ENDED)
+
+    def _ask(self, **command: Any) -> list[dict[str, Any]]:
+        self._say(command)
+        return self._answer("finished")
+
+    def _say(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise RunError(_ENDED) from None
+
+    def measure(
+        self, stage: str, *, access: bool, only: Collection[str] | None = None, share: float = BURST_CORES_SHARE
+    ) -> Measured:
+        """Round trips of all links, then rates: as many WAN links at once as the cores carry, and one access link.
+
+        Args:
+            share: of the cores, that filling links may take.
+        """
+        wan = [link.name for link in self.network.topology.wan_links if only is None or link.name in only]
+        groups = self._groups(wan, share)
+        seconds = BURST_S if len(groups) <= FEW_GROUPS else SHORT_BURST_S
+        sample = [link.name for link in self.network.topology.access_links[:1] if only is None or link.name in only]
+        near = [link.name for link in self.network.topology.access_links if only is None or link.name in only]
+        chosen = [*wan, *near] if access else wan
+        result = Measured(stage)
+        before, began_s = read_host(), time.monotonic()
+        for answer in self._ask(do="rtt", links=chosen, count=PROBES, interval_s=self._probe_every_s(chosen)):
+            if answer["event"] == "probes":
+                result.add_probes(self._ports[answer["name"]][0].link, answer)
+        bursts = [(group, seconds) for group in groups]
+        if access and sample:
+            bursts.append((sample, ACCESS_BURST_S))
+        for links, lasting_s in bursts:
+            for answer in self._ask(do="burst", links=links, seconds=self._burst_s(links, lasting_s)):
+                if answer["event"] == "burst":
+                    result.bursts[answer["name"], answer["from"], answer["to"]] = answer
+        result.steal_ratio = (read_host().steal_s - before.steal_s) / (time.monotonic() - began_s)
+        return result
+
+    def _burst_s(self, links: list[str], least_s: float) -> float:
+        slowest_bit_s = min(port.profile.rate_bit_s for name in links for port in self._ports[name])
+        return max(least_s, min(LEAST_FRAMES * FRAME_BYTES * 8 / slowest_bit_s, MOST_BURST_S))
+
+    def _probe_every_s(self, links: list[str]) -> float:
+        jitter_s = max((port.profile.jitter_s for name in links for port in self._ports[name]), default=0.0)
+        return min(max(PROBE_EVERY_S, knot_s(jitter_s)), MOST_PROBE_EVERY_S) if jitter_s else PROBE_EVERY_S
+
+    def _groups(self, wan: list[str], share: float) -> list[list[str]]:
+        """Those of these WAN links that can be filled at once, both ways, with that share of the cores there are."""
+        most_cores = share * (os.cpu_count() or 1)
+        groups: list[list[str]] = []
+        used_cores = most_cores
+        for name in wan:
+            cores = sum(_cores_when_full(port) for port in self._ports[name])
+            if used_cores + cores > most_cores:
+                groups.append([])
+                used_cores = 0.0
+            groups[-1].append(name)
+            used_cores += cores
+        return groups
+
+    def measure_or_refuse(self) -> Measured:
+        """Before training. What is measured again is measured with fewer links at once: how well the machine carries
+        all of them is for the run's verdict to say, which watches them while they are used.
+
+        Raises:
+            RunError: what disagrees still, after all tries, since every number of the run would be wrong.
+        """
+        measured = self.measure("idle", access=True)
+        for tried, pause_s in enumerate(PAUSES_S, 1):
+            wrong = self._wrong(measured)
+            if not wrong:
+                return measured
+            time.sleep(pause_s)
+            again = self.measure("idle", access=True, only=wrong, share=BURST_CORES_SHARE / 2**tried)
+            measured.update(again)
+        faults = measured.faults(self.network.ports)
+        if not faults:
+            return measured
+        steal = f" (another machine took {measured.steal_ratio:.0%} of a core meanwhile)"
+        raise RunError(
+            *(f"{fault}; the last of {measured.tries} tries" for fault in faults),
+            f"the machine is too busy or too slow for these links{steal if self._is_disturbed(measured) else ''}: free"
+            " its cores, lower the rate, or slow everything down (dilation=)",
+        )
+
+    def measure_busy(self) -> Measured:
+        """Beside the workers' warm-up. What disagrees is measured again only as long as other machines take cores: what
+        this run's own load does to its links is for the verdict to know, so a last try without steal counts.
+        """
+        measured = self.measure("busy", access=False)
+        for pause_s in PAUSES_S:
+            wrong = self._wrong(measured)
+            if not wrong or not self._is_disturbed(measured):
+                break
+            time.sleep(pause_s)
+            measured.update(self.measure("busy", access=False, only=wrong))
+        return measured
+
+    def _wrong(self, measured: Measured) -> set[str]:
+        """The links that are not as asked."""
+        return {port.link.name for port in self.network.ports if measured.faults([port])}
+
+    @staticmethod
+    def _is_disturbed(measured: Measured) -> bool:
+        return measured.steal_ratio > UNDISTURBED_RATIO
+
+    @property
+    def failure(self) -> str | None:
+        """Why round trips are not watched any more; None while they are."""
+        if self._process.poll() is None:
+            return None
+        return "the probe process ended: round trips are not watched; logs/orchestrator.log says why"
+
+    def watch(self, interval_s: float) -> None:
+        """From now on report a probe of every WAN link each interval."""
+        links = [link.name for link in self.network.topology.wan_links]
+        if not links:
+            return
+        self._say({"do": "watch", "links": links, "interval_s": interval_s})
+        threading.Thread(target=self._relay, name="probe-relay", daemon=True).start()
+
+    def _relay(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            message = json.loads(line)
+            if message["event"] == "rtt":
+                self.report(message)
+
+
+def _cores_when_full(port: Port) -> float:
+    rate_byte_s = port.profile.rate_bit_s / 8
+    return rate_byte_s * (CORE_S_PER_BYTE + CORE_S_PER_UNIT / port.settings.most_unit_bytes)

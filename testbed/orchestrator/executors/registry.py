@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from testbed.core.errors import InputError, raise_input_faults
+from testbed.orchestrator.config.grammar.overrides import unknown
+from testbed.orchestrator.executors.base import LOCAL, NAMES, RAY, Executor, Local
+
+
+def executor(name: str, runs_root: Path, *, share: bool, options: Mapping[str, object] | None = None) -> Executor:
+    """
+    Args:
+        options: of this executor, as of a sweep's file or the command line.
+
+    Raises:
+        InputError: there is no such executor, or it has no such options; with every fault.
+    """
+    if name not in NAMES:
+        raise InputError(unknown(f"executor={name}", name, NAMES, "executor"))
+    given = dict(options or {})
+    if name == LOCAL:
+        raise_input_faults(f"{LOCAL}: {key}: this executor has no options" for key in given)
+        return Local(runs_root, share=share)
+    # what these need is not everybody's: loaded where it is asked for
+    from testbed.orchestrator.executors.remote import Elsewhere
+
+    if name == RAY:
+        from testbed.orchestrator.executors.ray import RayNodes
+
+        return Elsewhere(RayNodes(given), runs_root, share=share)
+    from testbed.orchestrator.executors.slurm import SlurmJobs
+
+    return Elsewhere(SlurmJobs(given, runs_root), runs_root, share=share)

@@ -1,0 +1,113 @@
+"""One emulation at a time on a machine, since two would share its cores; `--share` lets one in beside others.
+
+Users other than root lock root's files, where there are any: a lock needs no right to write. Until root has made a run
+on the machine each of them has files of their own, and sees nobody else's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from testbed.core.errors import MachineError
+from testbed.core.record.run_directory import RUNTIME_ROOT, runtime_root
+
+MACHINE_LOCK = RUNTIME_ROOT / "machine.lock"
+SHARED_LOCK = RUNTIME_ROOT / "shared.lock"
+
+
+_held: list[MachineLock] = []
+"""By this process."""
+
+
+class MachineLock:
+    """What is held. Who came alone holds the first file; who shares holds the second, together with others."""
+
+    def __init__(self, shared: IO[str], *, share: bool) -> None:
+        self._shared = shared
+        self.is_shared = share
+        """Whether others may be there: `--share` was given, or `look` found somebody to whom it was."""
+
+    def look(self) -> None:
+        """Find out whether somebody shares the machine by now. Held for a moment: who comes just then waits."""
+        if self.is_shared:
+            return
+        if _try_lock(self._shared, fcntl.LOCK_EX):
+            fcntl.flock(self._shared, fcntl.LOCK_UN)
+        else:
+            self.is_shared = True
+
+
+@contextlib.contextmanager
+def machine_lock(*, share: bool) -> Iterator[MachineLock]:
+    """Raises:
+    MachineError: another run has the machine, and `share` is not given.
+    """
+    make_runtime_root()
+    with _opened(MACHINE_LOCK) as alone, _opened(SHARED_LOCK) as shared:
+        if share:
+            fcntl.flock(shared, fcntl.LOCK_SH)
+        elif _try_lock(alone, fcntl.LOCK_EX) and _try_lock(shared, fcntl.LOCK_EX):
+            fcntl.flock(shared, fcntl.LOCK_UN)  # nobody shares now; whoever does later is found by `look`
+        else:
+            raise MachineError(
+                "another run is going on this machine, and two would share its cores: wait for it, or give --share"
+            )
+        held = MachineLock(shared, share=share)
+        _held.append(held)
+        try:
+            yield held
+        finally:
+            _held.remove(held)
+
+
+@contextlib.contextmanager
+def held_if_free() -> Iterator[bool]:
+    """For what is measured on the cores: whether this process holds the machine meanwhile, be it shared or not."""
+    if _held:
+        yield True
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(machine_lock(share=False))
+        except MachineError:
+            is_held = False
+        else:
+            is_held = True
+        yield is_held
+
+
+def make_runtime_root(place: Path | None = None) -> None:
+    """
+    Raises:
+        MachineError: somebody else has made it, who could replace what is put there.
+    """
+    place = RUNTIME_ROOT if place is None else place
+    place.mkdir(mode=0o755 if _is_root() else 0o700, parents=True, exist_ok=True)
+    found = place.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise MachineError(f"{place}: belongs to somebody else, so a run's sockets are not safe there: remove it")
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def _opened(lock: Path) -> IO[str]:
+    with contextlib.suppress(FileNotFoundError):
+        if not _is_root():
+            return (runtime_root(0) / lock.name).open("r")
+    return lock.open("w")
+
+
+def _try_lock(file: IO[str], how: int) -> bool:
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,175 @@
+"""The verdict: may the numbers of this run be believed?
+
+A judge folds the run's events, live as well as afterwards from the record, so that both say the same. Every rule has a
+threshold above which the run is `suspect` and one above which it is `invalid`, and a reason in words. What is asked of
+a link follows the schedule: figures are held against what was asked at their time, and those within a round trip and
+a second of a change, or while a link is down, against nothing.
+
+| rule | suspect | invalid | why |
+| --- | --- | --- | --- |
+| WAN rate, idle, busy, in training (past two standard errors) | 2% | 5% | communication time is in proportion to it |
+| WAN delay, one way and both: typical idle and busy, least in training; past jitter | 1 ms or 2% | 3 times | likewise |
+| gaps between packets of a burst against its rate, 90th percentile | 100% | - | bursts are another queue |
+| seconds with the delay line's p99 later than 2 ms or 2% of the delay | 5% | 25% | late packets are another link |
+| packets the shaper lost against those it was to lose | - | 5 standard deviations | another loss |
+| packets lost for want of room in the delay line | - | any | a loss nobody asked for |
+| packets dropped by a processor's backlog (softnet), of the machine | - | any | likewise, and no link counts it |
+| a measurement that gave nothing; events that cannot be read | any | - | what is not known is not vouched for |
+| phases that took longer than their device takes, in each step the latest rank's | 2% | 5% | others wait for it |
+| messages of workers waiting for a core, mean over ranks | 10% | 30% | they wait for cores, not for the network |
+| cores idle on average during training | below 10% | below 2% | likewise |
+| time in which somebody waited for a core (pressure); not of paced runs | 50% | 85% | in good runs 3% to 20% was seen |
+| seconds with cores idle below 10%, or pressure above 50%; 2 s at least; not of paced runs | 10% | - | a mean hides |
+| seconds with pressure above 85%; not of paced runs | - | 25% | likewise |
+| a node stopped by a quota of its cgroup | 1% | 10% | a stop looks like a stall of the network |
+| steal during training, of a core | 2% | 10% | another machine took the cores |
+| steal during training, of paced runs | 10% | 30% | what it makes late is judged above (decision 0014) |
+| wire bytes of all workers over payload | - | below 0.98 | traffic went around the links |
+| an interface that is not emulated in a node | - | any | likewise |
+| ranks that ended with different parameters | - | any | they trained different models |
+| a rank that began late; not of paced runs | 50 ms | 0.5 s | the first step holds its lateness |
+| a worker that the others went on without, if no event took it | any | - | fewer workers did the rest |
+| the collector's lateness | 1 s | - | its intervals are not what they say |
+
+Not judged: drops of a link's own queue (`drops` of `link` events), since a full queue drops on a real link too; rounds
+of receiving that ended early (`softnet_squeezed`), which delay packets by what lateness and probes show; gaps between
+packets in training, which nobody records: those of the bursts before it are judged.
+
+A run is paced where the virtual clock tells how late its phases were: then that, and not that somebody waited for a
+core, says whether cores were short, since work that ends early only sleeps.
+
+What could not be known (`unknowns`) changes no grade and stands beside the reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.observation.verdict.lateness_rules import Lateness
+from testbed.orchestrator.observation.verdict.link_rules import DelayLines, Event, Finding, Rates, RoundTrips
+from testbed.orchestrator.observation.verdict.machine_rules import LEAST_WATCHED_S, Backlogs, Bypass, Cores, Ranks
+from testbed.orchestrator.observation.verdict.member_rules import Departures
+from testbed.orchestrator.observation.verdict.reference import Asked
+from testbed.orchestrator.observation.verdict.unknowns import Unknowns
+
+_NOT_OBSERVED = (
+    "what the network between the machines does (nothing of it was asked or observed)",
+    "whether the machines' cores were idle enough (nobody watched them)",
+)
+
+LEAST_SLOWDOWN = 1.2
+CLUSTER = "cluster"
+"""What a run under `torchrun` is scheduled as, in its first event."""
+
+
+class Judge:
+    """Folds events; `verdict()` at any time."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self.kind = "emulated"
+        """Or `measured`: on machines that are there, of which nothing was asked that could be held against it."""
+        self._asked = Asked(spec.topology)
+        self._rates = Rates(self._asked)
+        self._round_trips = RoundTrips(self._asked)
+        self._delay_lines = DelayLines(self._asked)
+        self._cores = Cores()
+        self._backlogs = Backlogs()
+        self._unknowns = Unknowns()
+        self._bypass = Bypass({node.name for node in spec.topology.nodes})
+        self._ranks = Ranks()
+        self._lateness = Lateness()
+        self._departures = Departures()
+        self._rules = (
+            *(self._rates, self._round_trips, self._delay_lines),
+            *(self._cores, self._backlogs, self._bypass, self._ranks),
+            *(self._lateness, self._departures, self._unknowns),
+        )
+        self._nothing: dict[str, None] = {}
+        """Measurements that gave nothing, in words."""
+        self._unread = 0
+        self._ended = False
+
+    def add(self, event: Event) -> None:
+        """Fold an event in. One that cannot be read is a reason, not an end: the record must be sealed all the same."""
+        try:
+            self._fold(event)
+        except (KeyError, TypeError, ValueError):
+            self._unread += 1
+
+    def _fold(self, event: Event) -> None:
+        kind = event["event"]
+        if kind == "change":
+            self._asked.change(event)
+        elif kind == "schedule" and event["what"] == CLUSTER:
+            self.kind = "measured"
+        elif kind == "schedule" and event["what"] == "end":
+            self._ended = True
+        elif kind == "measurement" and event["name"] in self._asked.links:
+            for key, what in (("rate_bit_s", "rate"), ("rtt_s", "round trip")):
+                if event[key] is None:
+                    text = f"link {event['name']} from {event['from']}: no {what} measured ({event['stage']})"
+                    self._nothing[text] = None
+        for rule in self._rules:
+            rule.add(event)
+
+    def training_rate_bit_s(self, name: str, source: str, target: str) -> float | None:
+        """Rate at which a link's full queue emptied while training; None if it was not full for long enough."""
+        return self._rates.training_rate_bit_s(name, source, target)
+
+    def loss_ratio(self, name: str, source: str, _target: str) -> float | None:
+        """Share of packets that the shaper dropped; None for a link without one."""
+        return self._delay_lines.loss_ratio(name, source)
+
+    def verdict(self) -> tuple[str, list[str]]:
+        """("valid" | "suspect" | "invalid", reasons), the gravest first."""
+        invalid: list[str] = []
+        suspect: list[str] = []
+        for grave, reason in self._findings():
+            (invalid if grave else suspect).append(reason)
+        return ("invalid" if invalid else "suspect" if suspect else "valid"), invalid + suspect
+
+    @property
+    def needed_slowdown(self) -> float:
+        """How many times as slow the next run of the same has to be for these cores, where this one was `invalid` since
+        its workers or its delay lines were late; else 1.
+
+        Lateness of workers tells no number, so theirs is the least that is worth another run: assumed (decision 0014).
+        """
+        return max(LEAST_SLOWDOWN if self._lateness.is_invalid else 1.0, self._delay_lines.needed_slowdown)
+
+    def unknowns(self) -> list[str]:
+        """What the verdict does not rest on, in words."""
+        return [*self._unknowns.texts(), *(_NOT_OBSERVED if self.kind == "measured" else ())]
+
+    def _findings(self) -> Iterator[Finding]:
+        if self.kind == "measured":
+            yield from self._lateness.findings()
+            yield from self._ranks.findings(is_paced=self._lateness.is_known)
+            yield from self._departures.findings()
+            yield from self._unreadable()
+            return
+        yield from self._rates.findings()
+        yield from self._round_trips.findings()
+        yield from self._delay_lines.findings()
+        yield from self._lateness.findings()
+        yield from self._cores.findings(is_paced=self._lateness.is_known)
+        yield from self._backlogs.findings()
+        yield from self._bypass.findings(self._ended)
+        yield from self._ranks.findings(is_paced=self._lateness.is_known)
+        yield from self._departures.findings()
+        yield from self._unknown()
+
+    def _unknown(self) -> Iterator[Finding]:
+        for text in self._nothing:
+            yield False, text
+        if self._ended and not self._cores.watched_s:
+            yield False, "the cores were not observed during training"
+        if self._ended and self._cores.watched_s >= LEAST_WATCHED_S:
+            for name in self._asked.links.keys() - self._round_trips.heard:
+                yield False, f"link {name}: no probe came back during training"
+        yield from self._unreadable()
+
+    def _unreadable(self) -> Iterator[Finding]:
+        if self._unread:
+            yield False, f"{self._unread} events of the record could not be read"

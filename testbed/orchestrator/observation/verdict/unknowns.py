@@ -1,0 +1,50 @@
+"""What a verdict does not rest on, because nothing told it. It changes no grade: `valid` is valid as far as known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from testbed.orchestrator.machine.rights import ROOTLESS
+
+_RANDOM = ("jitter_s", "loss_ratio", "duplicate_ratio", "reorder_ratio")
+_FIGURES = {
+    ("host", "cpu_pressure_s"): "cpu pressure (kernel without PSI)",
+    ("host", "softnet_dropped"): "drops of the processors' backlogs (no /proc/net/softnet_stat)",
+    ("node", "throttled_s"): "throttling of the nodes (cgroups without a cpu controller)",
+    ("delay_line", "late_p99_s"): "lateness of the delays (netem tells none)",
+}
+"""By event and key: what is missing where that is null in all of a run."""
+
+_UNLIMITED = "whether nodes kept to their share of memory and cores (rootless: nothing limits them)"
+
+
+class Unknowns:
+    """Fed the events of a record."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], bool] = {}
+        """Of figures whose events came: whether they were ever there."""
+        self._is_rootless = False
+
+    def add(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "schedule" and event["what"] == ROOTLESS:
+            self._is_rootless = True
+        if kind == "delay_line" and not event["packets"]:
+            return  # of no packet there is no lateness
+        for key in _FIGURES:
+            if key[0] == kind:
+                self._known[key] = self._known.get(key, False) or event.get(key[1]) is not None
+
+    def texts(self) -> list[str]:
+        texts = [text for key, text in _FIGURES.items() if self._known.get(key) is False]
+        return [*texts, _UNLIMITED] if self._is_rootless else texts
+
+
+def unseeded(spec: dict[str, Any], network: dict[str, Any]) -> Iterator[str]:
+    """Of a run's `spec.json` and `network.json`: chance that a repetition would not repeat."""
+    links = network.get("links") or ()
+    may_draw = bool(spec.get("events")) or any((link.get("asked") or {}).get(key) for link in links for key in _RANDOM)
+    if may_draw and any((link.get("read_back") or {}).get("seeded") is False for link in links):
+        yield "whether a repetition loses and delays the same packets (losses and jitter are not seeded)"

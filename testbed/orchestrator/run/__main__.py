@@ -1,0 +1,195 @@
+"""The run itself, as the first process of its own namespaces: `python -m testbed.orchestrator.run RUN_DIR OPTIONS`.
+
+Network up, measured, workers started, links measured again beside their warm-up, training, down. Everything that is
+known of it goes through the recorder; how it ended is the exit status: 0, 4 (failed, the reasons are `fault` events),
+130. When this process ends, by whatever end, the kernel takes its namespaces, devices and processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from testbed.core.errors import (
+    EXIT_COMPLETED,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    Interrupted,
+    LonghaulError,
+)
+from testbed.core.record.events import NETWORK_EVENTS
+from testbed.core.record.metric_samples import Totals
+from testbed.core.record.run_directory import RunDir
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.emulation.kernel.dilation import emulated
+from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
+from testbed.orchestrator.machine.limits import raise_limit
+from testbed.orchestrator.machine.rights import OF_ROOT, ROOTLESS, Rights
+from testbed.orchestrator.machine.signals import RunStop as Stop
+from testbed.orchestrator.observation.exporter import Exporter
+from testbed.orchestrator.observation.recorder import Recorder
+from testbed.orchestrator.observation.verdict.judge import Judge
+from testbed.orchestrator.run.orchestration import Conductor
+from testbed.orchestrator.terminal.display import Display
+
+MOST_FAULT_CHARACTERS = 2000
+
+
+class Clock:
+    """Emulated seconds since the first step; events before it are held until its time is known."""
+
+    def __init__(self, dilation: float) -> None:
+        self.dilation = dilation
+        self.t0_s: float | None = None
+
+    def t_s(self, monotonic_s: float) -> float:
+        return -1.0 if self.t0_s is None else (monotonic_s - self.t0_s) / self.dilation
+
+
+class Run:
+    """One run from empty namespaces to the last event."""
+
+    def __init__(
+        self,
+        run: RunDir,
+        spec: RunSpec,
+        display: Display,
+        metrics: socket.socket,
+        stop: Stop,
+        *,
+        shared: bool,
+        rights: Rights = OF_ROOT,
+        host_proc: int | None = None,
+    ) -> None:
+        self.run, self.stop = run, stop
+        self._shared, self._rights, self._host_proc = shared, rights, host_proc
+        self.spec = spec
+        self.display = display
+        self.clock = Clock(spec.dilation)
+        self.totals = Totals()
+        self.recorder = Recorder(run.events, Judge(spec), self.totals, self._show)
+        self._held: list[tuple[float, dict[str, Any]]] = []
+        self._held_lock = threading.Lock()
+        self._probes: dict[str, int] = {}
+        self._metrics_port = metrics.getsockname()[1]
+        code_hash = str(run.read_json(run.spec)["code_hash"])
+        self._exporter = Exporter(self.totals, spec, run.run_id, self.recorder.verdict, code_hash)
+        self._exporter.serve(metrics)
+
+    def write(self, event: dict[str, Any]) -> None:
+        """Record an event that happens now. A worker's events bear their own time."""
+        now_s = time.monotonic()
+        if event["event"] == "rtt":
+            self._probes[event["name"]] = event["sent"]
+        if event["event"] in NETWORK_EVENTS:
+            event = emulated(event, self.clock.dilation)
+        if "t_s" in event:
+            self.recorder.write(event)
+            return
+        with self._held_lock:
+            if self.clock.t0_s is None:
+                self._held.append((now_s, event))
+                return
+            self.recorder.write({"t_s": self.clock.t_s(now_s), **event})
+
+    @staticmethod
+    def _start_unix_s(t0_s: float) -> float:
+        return time.time() - (time.monotonic() - t0_s)
+
+    def probes_sent(self, link: str) -> int:
+        return self._probes.get(link, 0)
+
+    def begin(self, t0_s: float) -> float:
+        """From now on there is a beginning to count from; returns it on the wall clock."""
+        with self._held_lock:
+            self.clock.t0_s = t0_s
+            self._exporter.start_unix_s = self._start_unix_s(t0_s)
+            for at_s, event in self._held:
+                self.recorder.write({"t_s": self.clock.t_s(at_s), **event})
+            self._held.clear()
+        return self._start_unix_s(t0_s)
+
+    def _show(self, event: dict[str, Any]) -> None:
+        self.display.event(event)
+        if event["event"] in ("host", "measurement"):
+            self.display.verdict(*self.recorder.verdict())
+
+    def stage(self, what: str, text: str) -> None:
+        self.display.stage(text)
+        with contextlib.suppress(OSError):  # the log is a help, the record is what counts
+            sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+            sys.stderr.flush()
+        self.write({"event": "schedule", "what": what, "detail": text})
+
+    def perform(self) -> None:
+        """Raises what went wrong, after it is recorded."""
+        try:
+            self.display.stage(f"run {self.run.run_id}; metrics at http://127.0.0.1:{self._metrics_port}/metrics")
+            if self._rights.rootless:
+                self.write({"event": "schedule", "what": ROOTLESS, "detail": "; ".join(self._rights.lost())})
+            conductor = Conductor(self.spec, self, shared=self._shared, rights=self._rights, host_proc=self._host_proc)
+            conductor.perform()
+            if self.recorder.failure is not None:
+                raise self.recorder.failure
+            self.stage("end", "ended")
+        except BaseException as error:
+            for fault in faults_of(error):
+                self.write({"event": "fault", "rank": None, "node": None, "message": fault})
+            raise
+        finally:
+            if self.clock.t0_s is None:
+                self.begin(time.monotonic())
+            self.recorder.close()
+            self._linger()
+
+    def _linger(self) -> None:
+        """Whoever scrapes the run gets its last values; whoever stopped it, or does so now, is not kept waiting."""
+        if not isinstance(sys.exception(), Interrupted):
+            with contextlib.suppress(Interrupted):
+                self._exporter.linger()
+
+
+def main() -> int:
+    os.umask(0o022)  # the caller's may hide from the workers what is made for them
+    raise_limit()
+    stop = Stop()
+    stop.watch()
+    run, options = RunDir(Path(sys.argv[1])), json.loads(sys.argv[2])
+    spec = RunSpec.from_json(json.loads(run.spec.read_text()))
+    metrics = socket.socket(fileno=options["metrics_fd"])
+    try:
+        own_sysfs()
+        with Display(spec, quiet=options["quiet"]) as display:
+            rights = Rights(rootless=options["rootless"])
+            one = Run(
+                *(run, spec, display, metrics, stop),
+                shared=options["shared"],
+                rights=rights,
+                host_proc=options["host_proc_fd"],
+            )
+            one.perform()
+    except Exception as error:
+        if not isinstance(error, LonghaulError):
+            traceback.print_exc()  # to the log; what follows is for the summary
+        # by a pipe, not by a file: the disk may be what is at fault
+        os.write(options["faults_fd"], json.dumps(faults_of(error)).encode())
+        return EXIT_INTERRUPTED if isinstance(error, Interrupted) else EXIT_FAILED
+    return EXIT_COMPLETED
+
+
+def faults_of(error: BaseException) -> list[str]:
+    """One line each, cut to a length that a summary and a pipe can take."""
+    faults = error.faults if isinstance(error, LonghaulError) else (f"{type(error).__name__}: {error}",)
+    return [fault[:MOST_FAULT_CHARACTERS] for fault in faults]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

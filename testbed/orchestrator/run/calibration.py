@@ -1,0 +1,203 @@
+"""Before a run is built: how long its steps take on a core of this machine, and the dilation that follows.
+
+Taken under the machine's lock, alone on an idle core, once: the result is kept in the clone for the same training, code
+and processor. What `longhaul predict` takes while another run has the machine serves its caller and is not kept.
+
+A shared core takes a third longer at one hour than at another. So all compressors of a training go by what its model
+took the first time: they differ by what they are, and not by the hour at which each was measured.
+
+Some machines are slower with all cores busy, or at other hours, than that core was. So what a run at a dilation of
+`auto` has shown to be needed is kept beside, and the next run of the same is slowed more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from testbed.core.costs.fusion import BY_TIMES
+from testbed.core.costs.kfac_costs import planned
+from testbed.core.device.profile import Profile
+from testbed.core.errors import raise_input_faults
+from testbed.core.record.run_directory import RunDir, write_json
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.machine import clone, provenance
+from testbed.orchestrator.machine.lock import held_if_free
+from testbed.orchestrator.observation.verdict.judge import LEAST_SLOWDOWN, Judge
+from testbed.orchestrator.run.dilation_choice import choose, most_dilation
+from testbed.orchestrator.run.plugins import ask_worker
+from testbed.orchestrator.run.replay import time_faults
+
+CACHE = clone.CLONE / ".cache" / "profiles"
+TIME_LIMIT_S = 300.0
+_MOST_PLANS = 5
+"""Of K-FAC: the slower a run, the cheaper its messages; then a plan has more of them, which asks for a slower run."""
+MOST_SLOWDOWN = 2.0
+"""From one run to the next: what disturbed one may have passed."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Of one run."""
+
+    cpu: Profile
+    """On a core of this machine."""
+    device: Profile
+    """On the device that is emulated."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"cpu_profile": self.cpu.to_json(), "device_profile": self.device.to_json()}
+
+
+def calibrate(
+    spec: RunSpec, tell: Callable[[str], None], give: Callable[[Path], None] = lambda _: None
+) -> tuple[RunSpec, Calibration | None]:
+    """The spec with its dilation, and the times of its device; None for programs that are not our training.
+
+    Args:
+        tell: is told what takes seconds.
+        give: hands a file over to whoever called.
+
+    Raises:
+        InputError: the device cannot tell, no dilation does, or a replay takes longer than it may.
+    """
+    if spec.program != "training":
+        return spec, None
+    found = _measured(spec, tell, give)
+    rounds = 0 if not spec.auto_dilation else _MOST_PLANS if found.cpu.factored else 1
+    least = _least(spec) if rounds else 1.0
+    while rounds and (chosen := max(least, _slowest(spec, found))) > spec.dilation:
+        spec, rounds = dataclasses.replace(spec, dilation=chosen), rounds - 1
+        if _goes_by_times(spec) or found.cpu.factored:
+            found = _measured(spec, tell, give)  # another plan, since messages cost an emulated second less
+    raise_input_faults(time_faults(spec, found.cpu, found.device))
+    return spec, found
+
+
+def learn(run: RunDir, spec: RunSpec, give: Callable[[Path], None] = lambda _: None) -> None:
+    """Keep that the dilation of `auto` was too small, if the run shows it: the next one of the same is slowed more.
+
+    Args:
+        spec: as it was run.
+        give: hands a file over to whoever called.
+    """
+    if not spec.auto_dilation:
+        return
+    judge = Judge(spec)
+    for event in run.read_events():
+        judge.add(event)
+    if (slowdown := judge.needed_slowdown) > 1:
+        slowdown = min(MOST_SLOWDOWN, max(LEAST_SLOWDOWN, slowdown))
+        _keep(_least_path(spec), {"least_dilation": round(slowdown * spec.dilation, 2), "run_id": run.run_id}, give)
+
+
+def repeated(
+    spec: RunSpec, times: int, tell: Callable[[str], None], give: Callable[[Path], None] = lambda _: None
+) -> list[Calibration]:
+    """So many measurements of the same, each kept for the same training, code and processor.
+
+    Raises:
+        InputError: the device cannot tell.
+    """
+    return [_measured(spec, tell, give, number) for number in range(times)]
+
+
+def _measured(spec: RunSpec, tell: Callable[[str], None], give: Callable[[Path], None], number: int = 0) -> Calibration:
+    """
+    Args:
+        number: of the measurement; runs go by the first.
+    """
+    ending = f".{number}.json" if number else ".json"
+    path, model_path = CACHE / f"{_key(spec)}{ending}", CACHE / f"{_key(spec, but='compressor')}.model{ending}"
+    known = _kept(path)
+    model = _kept(model_path) if known is None else None
+    question = {"spec": spec.to_json(), "cpu": known, "model": model}
+    with held_if_free() if known is None else contextlib.nullcontext(False) as is_held:
+        if known is None:
+            once = "once for this workload and code" if is_held else "not kept: another run has the machine"
+            tell(f"measuring how long a step takes on a core of this machine ({once})")
+        answer = ask_worker("calibrate", question, "calibration", TIME_LIMIT_S)
+    if is_held:
+        _keep(path, answer["cpu"], give)
+        if model is None:
+            _keep(model_path, answer["cpu"], give)
+    return Calibration(*_planned(spec, Profile.from_json(answer["cpu"]), Profile.from_json(answer["device"])))
+
+
+def _planned(spec: RunSpec, cpu: Profile, device: Profile) -> tuple[Profile, Profile]:
+    """Both with what the strategy does beside, also once the model has changed."""
+    then = cpu.switched, device.switched
+    cpu, device = planned(spec, cpu, device)
+    if then[0] is not None and then[1] is not None:
+        cpu_then, device_then = planned(spec, then[0], then[1])
+        return dataclasses.replace(cpu, switched=cpu_then), dataclasses.replace(device, switched=device_then)
+    return cpu, device
+
+
+def _slowest(spec: RunSpec, found: Calibration) -> float:
+    """The dilation that suffices before and after the model changes."""
+    pairs = [(found.cpu, found.device), (found.cpu.switched, found.device.switched)]
+    return max(
+        choose(spec, cpu, device, usable_cores()) for cpu, device in pairs if cpu is not None and device is not None
+    )
+
+
+def _least(spec: RunSpec) -> float:
+    """What runs of the same have shown to be needed, as far as the topology bears it."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return min(float(json.loads(_least_path(spec).read_text())["least_dilation"]), most_dilation(spec))
+    return 1.0
+
+
+def _least_path(spec: RunSpec) -> Path:
+    """By the device too, whose time is what the cores were too slow for; not by the dilation that was chosen."""
+    return CACHE / f"{_key(dataclasses.replace(spec, dilation=1.0), 'device')}.least.json"
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _goes_by_times(spec: RunSpec) -> bool:
+    """Whether its buckets depend on how long layers and messages take."""
+    return spec.strategy.params.get("fusion") == BY_TIMES
+
+
+def _key(spec: RunSpec, *more: str, but: str = "") -> str:
+    """Of all that the processor's times depend on; device and dilation are none of it, unless they decide on buckets.
+
+    How long the run is decides which steps a compressor is timed in.
+
+    Args:
+        but: what is left out all the same.
+    """
+    data = spec.to_json()
+    keys = ["workload", "strategy", "compressor", "transform", "batch_size", "topology", "steps", "epochs", *more]
+    if _goes_by_times(spec):
+        keys += ["device", "dilation"]
+    parts = {key: data[key] for key in keys if key != but}
+    machine = [provenance.cpu_model(), metadata.version("torch"), provenance.code_hash()]
+    return hashlib.sha256(json.dumps([parts, machine], sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _kept(path: Path) -> dict[str, Any] | None:
+    with contextlib.suppress(OSError, ValueError):
+        data: dict[str, Any] = json.loads(path.read_text())
+        Profile.from_json(data)
+        return data
+    return None
+
+
+def _keep(path: Path, data: dict[str, Any], give: Callable[[Path], None]) -> None:
+    with contextlib.suppress(OSError):  # a clone that cannot be written to measures again each time
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, data)
+        give(CACHE.parent)

@@ -1,0 +1,259 @@
+"""`dilation=auto`: the smallest k at which the real work of all workers fits into the emulated time of a step.
+
+Two things must fit. Computing: before a rank sends, all ranks that share its cores have computed, and at k the device
+gives them k times its own time for it; what does not fit makes messages late. Everything: what a step costs in
+CPU seconds, the packets of its messages included, must leave cores idle, or messages wait for cores and not for links;
+and there must be time for evaluations, which take what nobody else wants.
+Where most steps exchange nothing, as in local SGD, nobody waits for messages, so all ranks compute all the time: then
+the steps between two exchanges must fit by themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from testbed.core.costs.collective import (
+    CHAIN,
+    MESSAGE_CPU_S,
+    OWN_MESSAGE_CPU_S,
+    chain_chunks,
+    cheapest,
+    ranks_of_regions,
+    scaled_chunk_bytes,
+    seconds,
+    sent_bytes,
+)
+from testbed.core.device.profile import Collective, Profile
+from testbed.core.errors import InputError
+from testbed.core.spec.run_spec import MOST_CUBIC_DILATION, MOST_DILATED_RTT_S, RunSpec
+from testbed.core.spec.topology import Topology
+from testbed.core.units import format_time
+
+LATE_SHARE = 0.01
+"""Of a step: half of what makes a run suspect, since some runs are half as late again as this arithmetic has it."""
+BUSY_SHARE = 0.75
+"""Of all cores, on average."""
+FULL_SHARE = 0.85
+"""Likewise with evaluations, which yield to all others; less idle than 10% makes a run suspect."""
+COMPUTE_MARGIN = 1.25
+"""Beside others, or after each sleep, with cold caches, a step takes longer than alone. One worker by itself, slowed
+three times, took 1.3 times the CPU seconds that it took at its own pace."""
+LEAST_CROWD = 1.2
+"""Workers to a core, where each has one: routers, delay lines and the collector want a third of a core meanwhile. At
+1.25 times their own pace, all that `COMPUTE_MARGIN` asks, two workers on two cores were 7 to 11% late."""
+WAKE_UP_S = 3e-4
+"""Of a core, to wake one sleeping rank up and have it send: assumed."""
+CROWDED_SHARE = 0.35
+"""Of all cores, while collectives are under way: beyond, their messages wait for a core."""
+FREE_SHARE, FULLY_CONTENDED_SHARE = 0.6, 1.2
+"""Likewise with the computing that they overlap: up to the first neither is late for the other, from the second on a
+step is late by all that its messages take, and in proportion between them. Two workers on a local network of 2.5 Gbit/s
+were late by 0.06, 0.17, 0.7, 0.9 and 1.1 of it at 0.6, 0.67, 1, 1.14 and 1.38 of the cores: docs/decisions/0034."""
+BYTE_CPU_S = 1.5e-9
+"""Likewise for one byte; estimated with it."""
+GLOO, AUTO = "gloo", "auto"
+"""Names of `strategy.collective`."""
+_STEP = 0.05
+_MOST = 1000.0
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Collectives: what they cost all workers, routers and the kernel, and the least that the links need (emulated)."""
+
+    cpu_s: float
+    lasts_s: float
+
+    @classmethod
+    def of(cls, collectives: Sequence[Collective], topology: Topology, named: str) -> Traffic:
+        """
+        Args:
+            named: what carries them.
+        """
+        workers, costs = len(topology.nodes), {GLOO: MESSAGE_CPU_S}
+        cpu_s, latencies_s, lasts_s = 0.0, [0.0], 0.0
+        for one in collectives:
+            how = cheapest(one.kind, one.size_bytes, topology) if named == AUTO else named
+            messages = workers * _messages(one.kind, workers)
+            sent = sent_bytes(how, one.kind, one.size_bytes, topology)
+            cpu_s += one.share * (messages * costs.get(how, OWN_MESSAGE_CPU_S) + sent * BYTE_CPU_S)
+            latencies_s.append(seconds(how, one.kind, 0, topology))
+            lasts_s += one.share * (seconds(how, one.kind, one.size_bytes, topology) - latencies_s[-1])
+        # collectives overlap each other: one's messages follow each other, all bytes share the links
+        return cls(cpu_s, max(latencies_s) + lasts_s)
+
+    @classmethod
+    def of_chains(cls, sizes_bytes: Sequence[float], topology: Topology, chunk_bytes: float) -> Traffic:
+        """
+        Args:
+            sizes_bytes: of what each carries, whole.
+            chunk_bytes: of one message.
+        """
+        workers, all_bytes = len(topology.nodes), sum(sizes_bytes)
+        messages = (workers - 1) * sum(chain_chunks(size, workers, chunk_bytes) for size in sizes_bytes)
+        cpu_s = messages * OWN_MESSAGE_CPU_S + (workers - 1) * all_bytes * BYTE_CPU_S
+        # those of all owners together load the links as an all-gather does of which each rank has its part
+        return cls(cpu_s, seconds("ring", "all_gather", all_bytes / workers, topology))
+
+    def crowded_share(self, k: float, cores: int) -> float:
+        """Of all cores, while they are under way."""
+        network_s = self.cpu_s / cores
+        return network_s / (k * self.lasts_s) if self.lasts_s else math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What the steps of one cycle, from one exchange to the next, ask of the machine, and the emulated time they have
+    for it. Most strategies exchange in every step."""
+
+    workers: int
+    cores: int
+    steps: int
+    compute_cpu_s: float
+    """Of one worker."""
+    compute_s: float
+    """Emulated: of one worker."""
+    evaluate_cpu_s: float
+    """Of the one that evaluates, beside its training."""
+    exchange: Traffic
+    """Of all workers, once in a cycle."""
+    chains: Traffic
+    """Of all workers, once in a cycle, at other times than the exchange."""
+    inside: Traffic
+    """Of the workers of each region, in every step, beside that."""
+
+    @classmethod
+    def of(cls, spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> Load:
+        """Of a cycle of `spec`; no collectives in the profile count as one dense all-reduce."""
+        dense = [Collective(kind="all_reduce", size_bytes=4 * sum(layer.parameters for layer in cpu.layers))]
+        collectives = [one for one in cpu.collectives if one.kind != CHAIN] or dense
+        chains = [one.size_bytes for one in cpu.collectives if one.kind == CHAIN]
+        steps, named = cpu.cycle_steps, str(spec.strategy.params.get("collective", GLOO))
+        regions = ranks_of_regions(spec.topology) if spec.strategy.params.get("replicas") == "region" else []
+        inside = [Traffic.of(dense, spec.topology.only(ranks), "ring") for ranks in regions if len(ranks) > 1]
+        return cls(
+            workers=spec.workers,
+            cores=cores,
+            steps=steps,
+            compute_cpu_s=steps * cpu.cpu_step_s,
+            compute_s=steps * device.step_s,
+            evaluate_cpu_s=steps * cpu.evaluate_cpu_s / spec.evaluate_every,
+            exchange=Traffic.of(collectives, spec.topology, named),
+            chains=Traffic.of_chains(chains, spec.topology, scaled_chunk_bytes(spec.scale)),
+            inside=Traffic(
+                steps * sum(one.cpu_s for one in inside), steps * max((one.lasts_s for one in inside), default=0.0)
+            ),
+        )
+
+    @property
+    def needed_s(self) -> float:
+        """Wall seconds that computing takes, all workers on all cores."""
+        crowd = self.workers / self.cores
+        return self.compute_cpu_s * COMPUTE_MARGIN * (max(crowd, LEAST_CROWD) if crowd >= 1 else 1.0)
+
+    def late_share(self, k: float) -> float:
+        """Of a cycle's emulated time, how late its messages are to be expected."""
+        late_s = max(0.0, self.needed_s - k * self.compute_s) + self.contended_s(k)
+        wake_ups = self.steps if self.inside.cpu_s else 1
+        late_s += WAKE_UP_S * max(0.0, self.workers / self.cores - 1) * wake_ups
+        return late_s / (k * self.cycle_s)
+
+    def busy_share(self, k: float) -> float:
+        """Of all cores, on average over a cycle."""
+        network_s = self.exchange.cpu_s + self.chains.cpu_s + self.inside.cpu_s
+        return (self.workers * self.compute_cpu_s + network_s) / (self.cores * k * self.cycle_s)
+
+    def full_share(self, k: float) -> float:
+        """Likewise with evaluations."""
+        return self.busy_share(k) + self.evaluate_cpu_s / (self.cores * k * self.cycle_s)
+
+    @property
+    def cycle_s(self) -> float:
+        """Emulated; at least. Where most steps exchange nothing, it is what they compute: cores are busy with that, and
+        rest meanwhile is no rest then."""
+        communicate_s = self.exchange.lasts_s + self.chains.lasts_s if self.steps == 1 else 0.0
+        return max(self.compute_s + communicate_s / 2, communicate_s, 1e-6)
+
+    @property
+    def kinds(self) -> list[Traffic]:
+        return [one for one in (self.exchange, self.chains, self.inside) if one.cpu_s]
+
+    def crowded_share(self, k: float) -> float:
+        """Of all cores, while messages are under way; 0 where all of it is as short as what a cycle may be late."""
+        least_s = LATE_SHARE * k * self.cycle_s
+        heavy = [one for one in self.kinds if one.cpu_s / self.cores > least_s]
+        return max((one.crowded_share(k, self.cores) for one in heavy), default=0.0)
+
+    def contended_share(self, one: Traffic, k: float) -> float:
+        """Likewise, while these are, with the computing meanwhile."""
+        window_s = max(self.compute_s, self.exchange.lasts_s, 1e-9)
+        return one.crowded_share(k, self.cores) + self.needed_s / (k * window_s)
+
+    def contended_s(self, k: float) -> float:
+        """Wall seconds that computing and messages keep each other waiting. None where most steps exchange nothing."""
+        if self.steps > 1:
+            return 0.0
+        span = FULLY_CONTENDED_SHARE - FREE_SHARE
+        lost = [min(1.0, max(0.0, self.contended_share(one, k) - FREE_SHARE) / span) for one in self.kinds]
+        return sum(share * one.cpu_s / self.cores for share, one in zip(lost, self.kinds, strict=True))
+
+    def restless_share(self, k: float) -> float:
+        """Of the time for computing, what computing needs; 0 where workers rest in each step while they communicate."""
+        return self.needed_s / (k * max(self.compute_s, 1e-9)) if self.steps > 1 else 0.0
+
+    def fits(self, k: float) -> bool:
+        return (
+            self.late_share(k) <= LATE_SHARE
+            and self.restless_share(k) <= BUSY_SHARE
+            and self.busy_share(k) <= BUSY_SHARE
+            and self.full_share(k) <= FULL_SHARE
+            and self.crowded_share(k) <= CROWDED_SHARE
+        )
+
+
+def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
+    """The smallest dilation, in steps of 0.05 or, from 40 on, up to 0.25 %, that suffices.
+
+    Raises:
+        InputError: none does that the topology bears; names a device that would.
+    """
+    load, most = Load.of(spec, cpu, device, cores), most_dilation(spec)
+    k = 1.0
+    while k <= most + 1e-9:
+        if load.fits(k):
+            return round(k, 2)
+        k += max(_STEP, math.floor(k / 20) * _STEP)
+    raise InputError(_refusal(spec, load, most))
+
+
+def most_dilation(spec: RunSpec) -> float:
+    """What TCP's own time-outs, which do not stretch, bear."""
+    rtt_s = spec.outermost_topology.farthest_rtt_s
+    most = _MOST if rtt_s == 0 else max(1.0, MOST_DILATED_RTT_S / rtt_s)
+    return min(most, MOST_CUBIC_DILATION) if spec.tcp == "stock" else min(most, _MOST)
+
+
+def _refusal(spec: RunSpec, load: Load, most: float) -> str:
+    step_s = max(load.compute_s / load.steps, 1e-6)
+    while not dataclasses.replace(load, compute_s=load.steps * step_s).fits(most):
+        step_s *= 1.1
+    needed, given = (format_time(seconds / load.steps) for seconds in (load.needed_s, load.compute_s))
+    return (
+        f"dilation=auto: a step of {spec.workers} workers needs {needed} of wall time on {load.cores} cores,"
+        f" device={spec.device.name} gives it {given}, and this topology bears a dilation of {most:.3g} at most;"
+        f" device=paced device.step_s={_round_up(step_s):g} would do"
+    )
+
+
+def _round_up(value: float) -> float:
+    """To two digits."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.ceil(value / unit - 1e-9) * unit
+
+
+def _messages(kind: str, workers: int) -> int:
+    """That one rank sends in one collective."""
+    return (2 if kind == "all_reduce" else 1) * (workers - 1)

@@ -1,0 +1,89 @@
+"""Writes `network.json`:
+
+of every link and direction what was asked, what the kernel reports, what was measured and when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from testbed.core.record.run_directory import RunDir, write_json
+from testbed.orchestrator.emulation.kernel.dilation import emulated
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.emulation.links.port import Port
+from testbed.orchestrator.emulation.measuring.prober import Prober
+from testbed.orchestrator.emulation.measuring.result import Measured
+from testbed.orchestrator.observation.verdict.judge import Judge
+
+
+class NetworkRecord:
+    """Grows by a stage of measurement at a time; each also becomes `measurement` events, which the judge reads."""
+
+    def __init__(
+        self,
+        run: RunDir,
+        network: Network,
+        prober: Prober,
+        judge: Judge,
+        write: Callable[[dict[str, Any]], None],
+        dilation: float,
+    ) -> None:
+        self._run = run
+        self._dilation = dilation
+        self._network = network
+        self._prober = prober
+        self._judge = judge
+        self._write = write
+        self._stages: list[Measured] = []
+
+    def add(self, measured: Measured) -> None:
+        self._stages.append(measured)
+        for port in self._network.ports:
+            entry = self._entry(measured, port)
+            if entry is not None:
+                name, source, target = port.key
+                self._write({"event": "measurement", "name": name, "from": source, "to": target, **entry})
+        self._save([self._link(port) for port in self._network.ports])
+
+    def finish(self) -> None:
+        """After training: with what the judge saw of full queues and losses.
+
+        `measured` stays the burst's rate: windows of some milliseconds in training are for the verdict, not a better
+        figure.
+        """
+        links = []
+        for port in self._network.ports:
+            link = self._link(port)
+            rate_bit_s = self._judge.training_rate_bit_s(*port.key)
+            if rate_bit_s is not None:
+                link["measurements"].append({"stage": "training", "rate_bit_s": rate_bit_s, "rtt_s": None})
+            link["measured"]["loss_ratio"] = self._judge.loss_ratio(*port.key)
+            links.append(link)
+        self._save(links)
+
+    def _link(self, port: Port) -> dict[str, Any]:
+        link = port.to_json(self._dilation)
+        link["measurements"] = [e for e in (self._entry(m, port) for m in self._stages) if e is not None]
+        for key in ("rate_bit_s", "rtt_s", "delay_s"):
+            known = [entry[key] for entry in link["measurements"] if entry[key] is not None]
+            link["measured"][key] = known[-1] if known else None
+        return link
+
+    def _entry(self, measured: Measured, port: Port) -> dict[str, Any] | None:
+        entry = measured.entry(port)
+        return None if entry is None else emulated(entry, self._dilation)
+
+    def _save(self, links: list[dict[str, Any]]) -> None:
+        network = self._network
+        write_json(
+            self._run.network,
+            {
+                "shaper": network.shaper.name,
+                "dilation": self._dilation,
+                "probe_priority": self._prober.priority,
+                "tcp": network.tcp.name,
+                "congestion_control": network.tcp.congestion_control,
+                "links": links,
+            },
+        )

@@ -1,0 +1,268 @@
+"""From empty namespaces to the last worker's end: network up, measured, workers, schedule, observation, down."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+from testbed.core.errors import Interrupted, RunError
+from testbed.core.record.run_directory import RunDir, write_json
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.config import programs
+from testbed.orchestrator.config.models import take_over
+from testbed.orchestrator.emulation.containers.docker import Holders
+from testbed.orchestrator.emulation.containers.runc import Sandbox
+from testbed.orchestrator.emulation.kernel import tcp
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.emulation.measuring.capture import Capture
+from testbed.orchestrator.emulation.measuring.prober import Prober
+from testbed.orchestrator.emulation.shapers.selection import choose
+from testbed.orchestrator.emulation.traffic.background import BackgroundTraffic
+from testbed.orchestrator.machine import clone, provenance
+from testbed.orchestrator.machine.docker import remember_host
+from testbed.orchestrator.machine.rights import OF_ROOT, Rights
+from testbed.orchestrator.machine.signals import RunStop as Stop
+from testbed.orchestrator.observation.collector import Collector
+from testbed.orchestrator.observation.recorder import Recorder
+from testbed.orchestrator.run.calibration import usable_cores
+from testbed.orchestrator.run.network_record import NetworkRecord
+from testbed.orchestrator.run.schedule import Schedule
+from testbed.orchestrator.run.workers.fork_server import Zygote
+from testbed.orchestrator.run.workers.workers import Workers
+
+START_TIMEOUT_S = 180.0
+"""From the containers' start to the last worker's connection to all its peers."""
+PROBE_EVERY_S = 0.5
+LEAD_S, LEAD_OF_WORKER_S = 0.2, 0.01
+"""Between telling the workers to begin and the beginning: all are in the midst of a warm-up step on few cores."""
+BUSY_OF_CORE = 4
+"""Workers that compute beside the second measurement; more would fill memory, and cores no further."""
+_EXIT_TIMEOUT_S = 5.0
+_MEMORY_SHARE = 0.85
+
+Event = dict[str, Any]
+
+
+class Record(Protocol):
+    """What a conductor needs of a run's record."""
+
+    run: RunDir
+    recorder: Recorder
+    stop: Stop
+
+    def write(self, event: Event) -> None: ...
+
+    def stage(self, what: str, text: str) -> None: ...
+
+    def begin(self, t0_s: float) -> float:
+        """Emulated time counts from here; returns the same moment on the wall clock."""
+
+    def probes_sent(self, link: str) -> int: ...
+
+
+class Conductor:
+    """Performs one run. `perform` raises what went wrong.
+
+    Args:
+        shared: the machine may be, so that the record says it.
+        host_proc: a descriptor of the host's /proc, for the docker runtime, which no other needs.
+        shared_start: False starts an interpreter for each worker of our training, for comparison.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        record: Record,
+        *,
+        shared: bool,
+        shared_start: bool = True,
+        rights: Rights = OF_ROOT,
+        host_proc: int | None = None,
+    ) -> None:
+        self.spec = spec
+        self._record = record
+        self._shared = shared
+        self._rights = rights
+        self._program = programs.program_of(spec)
+        self._host_proc = host_proc
+        # what docker starts lies in no pid namespace that the run could fork into
+        self._is_forked = shared_start and self._program.is_forked and spec.runtime != "docker"
+        self._watched: list[Callable[[], str | None]] = []
+        """Each says why it can no longer do its part; None while it does."""
+
+    def perform(self) -> None:
+        spec, record = self.spec, self._record
+        topology = spec.topology.dilated(spec.dilation)
+        chosen, why = choose(spec.shaper)
+        profile = tcp.profile(spec.tcp, spec.outermost_topology.dilated(spec.dilation), spec.dilation)
+        record.stage(
+            "network", f"network: {len(topology.nodes)} nodes, {len(topology.wan_links)} WAN link(s), {chosen}"
+        )
+        with ExitStack() as stack:
+            zygote = Zygote(spec, record.run, self._rights) if self._is_forked else None
+            has_core_for_imports = usable_cores() > 1
+            if zygote and has_core_for_imports:
+                stack.enter_context(zygote)  # first, so that they overlap with the network's set-up
+            holders = stack.enter_context(self._holders()) if spec.runtime == "docker" else None
+            namespaces = holders.namespaces if holders else None
+            network = stack.enter_context(Network(topology, profile, chosen, record.write, spec.seed, namespaces))
+            prober = stack.enter_context(Prober(network, record.write))
+            self._watched += [lambda: network.shaper.failure, lambda: prober.failure]
+            written = NetworkRecord(record.run, network, prober, record.recorder.judge, record.write, spec.dilation)
+            written.add(prober.measure_or_refuse())
+            self._facts = {
+                **provenance.collect(spec.runtime),
+                "sysctls": network.sysctls,
+                "tcp": profile.to_json(),
+                "shaper": {"chosen": chosen, "why": why},
+                "machine_shared": self._shared,
+                "rights_lost": self._rights.lost(),
+                **(record.run.read_json(record.run.profiles) or {}),
+            }
+            self._tell_routers(network)
+            record.stage("measured", "links measured: every rate and round trip as asked")
+            if zygote and not has_core_for_imports:
+                stack.enter_context(zygote)  # only now: they would have taken the core that the links were measured on
+            if spec.capture != "none":
+                capture = stack.enter_context(Capture(network, record.run.path / "capture", spec.capture))
+                self._watched.append(lambda: capture.failure)
+            background = stack.enter_context(BackgroundTraffic(network, spec.background, spec.dilation, record.write))
+            self._watched.append(lambda: background.failure)
+            sandbox = self._sandbox(network)
+            workers = stack.enter_context(Workers(spec, self._program, record.run, network, sandbox, zygote))
+            record.stage("workers", f"workers: {len(workers.nodes)} containers started")
+            if spec.program == "training":
+                self._until_warm(workers)
+                workers.busy(BUSY_OF_CORE * usable_cores())
+                record.stage("busy", "workers connected: links measured again beside their warm-up")
+                written.add(measured := prober.measure_busy())
+                if measured.tries > 1:
+                    record.stage("busy", f"links measured {measured.tries} times: another machine took cores meanwhile")
+            self._run(network, prober, workers, background)
+            if spec.keeps_model:
+                kept = (holders or sandbox).kept_model
+                record.stage("kept", f"kept: {take_over(kept, record.run.model)}")
+            written.finish()
+
+    def _holders(self) -> Holders:
+        run = self._record.run
+        if self._host_proc is None:
+            raise RunError("runtime=docker: the run was started without the host's /proc")
+        run.docker.mkdir(mode=0o711)
+        remember_host(run.runtime)
+        nodes = [node.name for node in self.spec.topology.nodes]
+        keeps_model = self.spec.keeps_model or self.spec.keeps_server
+        return Holders(run.run_id, nodes, self._host_proc, keeps_model=keeps_model)
+
+    def _tell_routers(self, network: Network) -> None:
+        """For `longhaul exec REGION`: descriptors of this process, which hold the routers' namespaces."""
+        routers = {region: node.namespace.descriptor for region, node in network.routers.items()}
+        write_json(self._record.run.runtime / "routers.json", routers)
+
+    def _sandbox(self, network: Network) -> Sandbox:
+        run = self._record.run
+        work = run.runtime / "box"
+        work.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=711", "longhaul", str(work)], check=True)
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        directory = self._program.working_directory()
+        return Sandbox(
+            run_id=run.run_id,
+            clone=clone.CLONE,
+            runs=run.path.parent.resolve(),
+            socket=run.socket,
+            work=work,
+            memory_bytes=int(memory * _MEMORY_SHARE / self.spec.workers),
+            limits=self.spec.memory_limit,
+            containers=self.spec.workers,
+            keeps_model=self.spec.keeps_model or self.spec.keeps_server,
+            seen=() if directory is None else (directory,),
+            rights=self._rights,
+            hosts="".join(f"{network.plan.node_address(node)} {node}\n" for node in network.workers),
+        )
+
+    def _until_warm(self, workers: Workers) -> None:
+        warm: set[str] = set()
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while len(warm) < len(workers.nodes):
+            if time.monotonic() > deadline_s:
+                missing = ", ".join(node for node in workers.nodes if node not in warm)
+                raise RunError(f"after {START_TIMEOUT_S:.0f} s still not connected to all peers: {missing}; see logs/")
+            received = workers.next_message()
+            if received is None:
+                continue
+            node, message = received
+            if message["event"] == "warm":
+                warm.add(node)
+            else:
+                self._record.write({k: v for k, v in message.items() if k != "t_s"})
+
+    def _run(self, network: Network, prober: Prober, workers: Workers, background: BackgroundTraffic) -> None:
+        spec, record = self.spec, self._record
+        collector = Collector(network, workers.containers, background, record.write, record.probes_sent)
+        schedule = Schedule(spec.events, spec.topology, spec.dilation, network, workers, record.write)
+        self._watched += [lambda: collector.failure_text, lambda: str(schedule.failure) if schedule.failure else None]
+        try:
+            for node, interface in collector.foreign_interfaces():
+                record.write({"event": "foreign_interface", "node": node, "interface": interface})
+            if spec.program == "training":
+                self._check_congestion_control(network, collector)
+            t0_s = time.monotonic() + LEAD_S + LEAD_OF_WORKER_S * spec.workers
+            write_json(record.run.provenance, {**self._facts, "start_unix_s": record.begin(t0_s)})
+            collector.start()
+            background.start(t0_s)
+            schedule.start(t0_s)
+            prober.watch(PROBE_EVERY_S)
+            if spec.program == "training":
+                workers.go(t0_s)
+            record.stage("go", {"training": "training", "script": "script", "hand": "ready"}[spec.program])
+            try:
+                self._follow(workers)
+            except Interrupted:
+                raise
+            except RunError as error:
+                raise RunError("; ".join([str(error), *schedule.down_links])) from error
+            finally:
+                schedule.stop()
+                collector.stop()
+            if schedule.pending:
+                record.stage("schedule", f"{schedule.pending} changes were still to come when it ended")
+            self._raise_failures()
+            workers.wait_for_exit(_EXIT_TIMEOUT_S if spec.program != "hand" else 0.0)
+        finally:
+            collector.close()
+
+    def _check_congestion_control(self, network: Network, collector: Collector) -> None:
+        asked = network.tcp.congestion_control
+        foreign = collector.congestion_controls() - {asked}
+        if foreign:
+            raise RunError(f"tcp={network.tcp.name}: asked {asked}, connections use {', '.join(sorted(foreign))}")
+
+    def _follow(self, workers: Workers) -> None:
+        """Until all are done; nodes for a user's hand are done when somebody says so.
+
+        A signal is noted, and heeded between two messages: raised in the midst of a look at a process it would leave
+        that process's lock taken, and whoever waits for it later would wait for ever.
+        """
+        try:
+            with self._record.stop.noted():
+                while not workers.all_done or self.spec.program == "hand":
+                    received = workers.next_message()
+                    if received is not None:
+                        self._record.write(received[1])
+                    self._raise_failures()
+                    self._record.stop.heed()
+        except Interrupted:
+            if self.spec.program != "hand":
+                raise
+
+    def _raise_failures(self) -> None:
+        if self._record.recorder.failure is not None:
+            raise self._record.recorder.failure
+        for said in (failure() for failure in self._watched):
+            if said is not None:
+                raise RunError(said)

@@ -1,0 +1,57 @@
+"""Where workers connect: listening sockets of a run, each with its way to tell which node is at the other end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from testbed.core.record.telemetry import Channel
+
+NodeOf = Callable[[socket.socket], str | None]
+"""The node that a connection is from; None for nobody's, which is refused."""
+
+
+class Doors:
+    """The sockets of one run, each heard by threads of its own.
+
+    Args:
+        take: is called in a thread for each connection, and returns when that is over.
+    """
+
+    def __init__(self, take: Callable[[str, Channel], None]) -> None:
+        self._take = take
+        self._servers: list[socket.socket] = []
+
+    def open(self, path: Path, node_of: NodeOf, backlog: int = 1) -> None:
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._servers.append(server)
+        server.bind(str(path))
+        os.chmod(path, 0o666)  # the worker is nobody; on the host the directory above is root's alone
+        server.listen(backlog)
+        threading.Thread(target=self._accept, args=(server, node_of), name="accept", daemon=True).start()
+
+    def open_for(self, node: str, path: Path) -> None:
+        """One that this node alone sees, whichever process of it connects."""
+        self.open(path, lambda _: node)
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+
+    def _accept(self, server: socket.socket, node_of: NodeOf) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                threading.Thread(target=self._listen, args=(connection, node_of), daemon=True).start()
+
+    def _listen(self, connection: socket.socket, node_of: NodeOf) -> None:
+        with contextlib.suppress(OSError):
+            node = node_of(connection)
+            if node is None:
+                connection.close()
+            else:
+                self._take(node, Channel(connection))

@@ -1,0 +1,298 @@
+"""Starts the workers in their containers, speaks with them, and names the one that dies."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import signal
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from testbed.core.errors import RunError
+from testbed.core.record.notes import checked_message
+from testbed.core.record.run_directory import RunDir
+from testbed.core.record.telemetry import STORE_IN_NODE, Channel, Welcome
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.config.programs import MASTER_PORT, Program
+from testbed.orchestrator.emulation.containers.docker import DockerContainer, write_files
+from testbed.orchestrator.emulation.containers.exit_report import last_words
+from testbed.orchestrator.emulation.containers.runc import Container, Sandbox
+from testbed.orchestrator.emulation.links.network import WORKER_INTERFACE, Network
+from testbed.orchestrator.run.workers.first_rank import FirstRank
+from testbed.orchestrator.run.workers.fork_server import PAUSE, Process, Zygote, interpreter_environment
+from testbed.orchestrator.run.workers.listeners import Doors
+from testbed.orchestrator.run.workers.membership import Roll
+
+_POLL_S = 0.1
+_LOOK_S = 1.0
+"""Between two looks for who was killed while the others keep on talking, where they go on without it."""
+_BLAME_S = 1.0
+"""How long a worker's complaint waits for news of one that was killed."""
+_STARTS_AT_ONCE = 4
+_LEAVE_TIMEOUT_S = 5.0
+
+Message = dict[str, Any]
+
+
+class Workers:
+    """The workers of one run. A context manager: leaving it kills and removes the containers.
+
+    Args:
+        zygote: forks each worker into its container; without one the runtime starts the program there.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        program: Program,
+        run: RunDir,
+        network: Network,
+        sandbox: Sandbox,
+        zygote: Zygote | None = None,
+    ) -> None:
+        self.spec = spec
+        self.program = program
+        self.run = run
+        self.nodes = [node.name for node in spec.topology.nodes]
+        self._network = network
+        self._sandbox = sandbox
+        self._profile = (run.read_json(run.profiles) or {}).get("device_profile")
+        self._zygote = zygote
+        self._channels: dict[str, Channel] = {}
+        self._messages: queue.SimpleQueue[tuple[str, Channel, Message]] = queue.SimpleQueue()
+        self._roll = Roll(self.nodes, patience_s=spec.timeout_s * spec.dilation)
+        self._first = FirstRank(spec.events, self.nodes[0])
+        self._restarted: set[str] = set()
+        self._t0_s: float | None = None
+        self._looked_s = 0.0
+        self.containers: dict[str, Container | DockerContainer] = {}
+        self._processes: dict[str, Process] = {}
+        self._doors = Doors(self._listen)
+
+    def __enter__(self) -> Workers:
+        try:
+            self._make_containers()
+            with ThreadPoolExecutor(_STARTS_AT_ONCE) as pool:
+                list(pool.map(self._start, self.containers.values()))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._doors.close()
+        for container in self.containers.values():
+            container.kill()
+        with ThreadPoolExecutor(_STARTS_AT_ONCE) as pool:
+            list(pool.map(lambda container: container.delete(), self.containers.values()))
+
+    def _make_containers(self) -> None:
+        if self.spec.runtime == "docker":
+            write_files(self._sandbox, self.run.docker)
+            for node in self.nodes:
+                box = self.containers[node] = DockerContainer(self._sandbox, self.run.docker, node, self.run.log(node))
+                self._doors.open_for(node, box.socket)
+            return
+        self._doors.open(self.run.socket, self._node_of, len(self.nodes))
+        root = self._sandbox.root()
+        for node in self.nodes:
+            namespace = self._network.workers[node].namespace.path
+            self.containers[node] = Container(self._sandbox, root, node, namespace, self.run.log(node))
+
+    def _start(self, container: Container | DockerContainer) -> None:
+        environment = {
+            **interpreter_environment(self.run.run_id),
+            "LONGHAUL_NODE": container.node,
+            **self.program.environment(self.nodes.index(container.node), self._master, WORKER_INTERFACE),
+        }
+        directory = self.program.working_directory() or self._sandbox.clone
+        if self._zygote is None or isinstance(container, DockerContainer):
+            container.start(self.program.command(), environment, directory)
+            self._processes[container.node] = container
+        else:
+            container.start(list(PAUSE), environment, directory)
+            self._processes[container.node] = self._zygote.fork(container, environment, directory)
+
+    @property
+    def _master(self) -> str:
+        return str(self._network.plan.node_address(self.nodes[0]))
+
+    def crash(self, node: str) -> None:
+        """At once and without a word."""
+        self._take_away(node)
+        self._first.crash(node)
+        self.containers[node].kill()
+
+    def leave(self, node: str) -> None:
+        """Asked to, by SIGTERM; what it does with it is its own."""
+        self._take_away(node)
+        self._processes[node].kill(signal.SIGTERM)
+
+    def join(self, node: str) -> None:
+        """Back again, from the beginning.
+
+        Raises:
+            RunError: it has not gone.
+        """
+        container = self.containers[node]
+        container.kill()
+        self._processes[node].wait(_LEAVE_TIMEOUT_S)
+        if self._outlives(node):
+            self._roll.lose(node, self._end_of(node, self._processes[node].exit_code() or 0))
+        container.wait(_LEAVE_TIMEOUT_S)
+        container.delete()
+        self._channels.pop(node, None)
+        self._restarted.add(node)
+        self._start(container)
+        self._roll.come_back(node)
+        self._first.join(node)
+
+    def _take_away(self, node: str) -> None:
+        if not self.program.loss_is_fault:
+            self._roll.leave(node)
+
+    def _outlives(self, node: str) -> bool:
+        """Whether the others go on without it; before the first step all must be there."""
+        return self._t0_s is not None and (self._roll.outlives(node) or self._first.is_awaited(node))
+
+    def _listen(self, node: str, channel: Channel) -> None:
+        if node in self._channels:
+            channel.connection.close()
+            return
+        self._channels[node] = channel
+        try:
+            self._hear(node, channel)
+        except ValueError as error:
+            self._messages.put((node, channel, {"event": "fault", "message": f"sent {error}"}))
+
+    def _node_of(self, connection: socket.socket) -> str | None:
+        """By the process at the other end, which the kernel names; what it says of itself does not count."""
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        (pid,) = struct.unpack_from("i", credentials)
+        deadline_s = time.monotonic() + _POLL_S * 50
+        while time.monotonic() < deadline_s:
+            for node, process in list(self._processes.items()):
+                if process.pid == pid:
+                    return node
+            time.sleep(_POLL_S)  # it has not been told of its process yet
+        return None
+
+    def _hear(self, node: str, channel: Channel) -> None:
+        hello = channel.receive()
+        if hello is not None:
+            if hello.get("event") != "hello" or hello.get("node") != node:
+                raise ValueError(f"{hello!r:.80} in place of its hello")
+            channel.send_welcome(
+                Welcome(
+                    spec={**self.spec.to_json(), "events": []},  # a trace has thousands; workers need none
+                    rank=self.nodes.index(node),
+                    world_size=len(self.nodes),
+                    interface=WORKER_INTERFACE,
+                    master_address=self._master,
+                    master_port=MASTER_PORT,
+                    store=f"{STORE_IN_NODE}/ranks",
+                    profile=self._profile,
+                    is_back=node in self._restarted,
+                )
+            )
+            for message in channel.messages():
+                self._messages.put((node, channel, checked_message(message, self.nodes.index(node))))
+
+    def busy(self, count: int) -> None:
+        """All are warm: have `count` of them, spread over all, compute until they are to go."""
+        self._tell(self.nodes[:: max(1, len(self.nodes) // count)], {"event": "busy"})
+
+    def go(self, t0_s: float) -> None:
+        self._t0_s = t0_s
+        self._tell(self.nodes, {"event": "go", "t0_s": t0_s})
+
+    def _tell(self, nodes: Sequence[str], message: Message) -> None:
+        try:
+            for node in nodes:
+                self._channels[node].send(message)
+        except OSError as error:
+            self._look_for_killed()
+            self._look_for_dead()
+            raise RunError(f"a worker did not take the word {message['event']!r}: {error}") from error
+
+    def next_message(self) -> tuple[str, Message] | None:
+        """The next message of any worker, or of one that was lost; None after a moment without.
+
+        Raises:
+            RunError: a worker without which the run cannot go on reported a fault, or ended before it was done; says
+                which, how, and its last words.
+        """
+        if self._roll.may_lose and time.monotonic() - self._looked_s > _LOOK_S:
+            self._look_for_dead(killed_only=True)
+        if (lost := self._roll.take_loss()) is not None:
+            return lost
+        if self._roll.forsaken:
+            raise RunError("; ".join([f"{self.nodes[0]} neither went on nor ended alone", *self._roll.told_losses]))
+        try:
+            node, channel, message = self._messages.get(timeout=_POLL_S)
+        except queue.Empty:
+            self._look_for_dead()
+            return None
+        is_there = channel is self._channels.get(node)  # or it is of a process that is no more
+        return (node, message) if is_there and self._is_for_the_record(node, message) else None
+
+    def _is_for_the_record(self, node: str, message: Message) -> bool:
+        """What follows for the run from what a worker says."""
+        event = message["event"]
+        if event in ("fault", "leaving") and self._outlives(node):
+            self._roll.lose(node, message["message"], says_so=event == "leaving")
+            if event == "fault":
+                self.containers[node].kill()  # whatever it does yet, it is no part of the run
+            return False
+        if event in ("fault", "leaving"):
+            self._look_for_killed()
+            said = [f"worker {self.nodes.index(node)} on {node}: {message['message']}", *self._roll.told_losses]
+            raise RunError("; ".join(said))
+        if event == "warm" and self._t0_s is not None:  # it has come back
+            with contextlib.suppress(OSError):  # and gone again
+                self._channels[node].send({"event": "go", "t0_s": self._t0_s})
+            return False
+        self._roll.hear(node, message)
+        return self._first.is_news(node, message)
+
+    def _look_for_killed(self) -> None:
+        """A worker that was killed says nothing, while those that lost it complain: it is the one to name."""
+        deadline_s = time.monotonic() + _BLAME_S
+        while time.monotonic() < deadline_s:
+            self._look_for_dead(killed_only=True)
+            time.sleep(_POLL_S)
+
+    def _look_for_dead(self, *, killed_only: bool = False) -> None:
+        if self._zygote is not None and self._zygote.failure is not None:
+            raise RunError(self._zygote.failure)
+        self._looked_s = time.monotonic()
+        dead = []
+        for rank, node in enumerate(self.nodes):
+            code = None if self._roll.has_ended(node) else self._processes[node].exit_code()
+            if code == 0 and not self.program.is_told_when_done:
+                self._roll.finish(node)
+            elif code is not None and (code < 0 or not killed_only):
+                if self._outlives(node):
+                    self._roll.lose(node, self._end_of(node, code))
+                else:
+                    dead.append((rank, node, code))
+        if dead:
+            rank, node, code = min(dead, key=lambda found: (found[2] >= 0, found[0]))
+            raise RunError(f"worker {rank} on {node} {self._end_of(node, code)}{self._first.hint(node)}")
+
+    def _end_of(self, node: str, code: int) -> str:
+        return f"{self.containers[node].ended(code)} before it was done; {last_words(self.run.log(node))}"
+
+    @property
+    def all_done(self) -> bool:
+        return self._roll.all_done
+
+    def wait_for_exit(self, timeout_s: float) -> None:
+        """Give the workers time to leave their process group; who does not is killed on leaving the context."""
+        deadline_s = time.monotonic() + timeout_s
+        while any(p.exit_code() is None for p in self._processes.values()) and time.monotonic() < deadline_s:
+            time.sleep(_POLL_S / 2)

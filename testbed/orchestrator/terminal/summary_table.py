@@ -1,0 +1,99 @@
+"""The table that a run ends with, from its summary alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from testbed.core.files import printable
+from testbed.orchestrator.terminal.display import VERDICT_STYLES
+from testbed.orchestrator.terminal.progress import MISSING, spoken, spoken_rate, spoken_size, spoken_time
+
+
+def final_table(summary: Mapping[str, Any], run_path: Path) -> RenderableType:
+    """What was asked and measured, what it cost, what it gave, and whether to believe it. Missing values are dashes."""
+    parts: list[RenderableType] = [Text(_title(summary), style="bold")]
+    if summary.get("links"):
+        parts.append(_links(summary))
+    parts += [_results(summary), _verdict(summary), Text(f"run directory: {run_path}", overflow="fold")]
+    return Group(*parts)
+
+
+def _title(summary: Mapping[str, Any]) -> str:
+    names = [str(summary.get(key) or MISSING) for key in ("topo", "workload", "strategy", "compressor", "device")]
+    workers, at_end = summary.get("workers"), summary.get("workers_at_end")
+    workers = workers if at_end in (None, workers) else f"{workers} (at the end {at_end})"
+    kind = str(summary.get("kind") or MISSING)
+    if summary.get("dilation") not in (None, 1):
+        kind += f", dilation {spoken(summary.get('dilation'))}"
+    if summary.get("scale") not in (None, 1):
+        kind += f", bytes and rates over {spoken(summary.get('scale'))}"
+    return f"{'  '.join(names)}  {MISSING if workers is None else workers} workers  ({kind})"
+
+
+def _of(values: Any, key: str) -> Any:
+    return values.get(key) if isinstance(values, Mapping) else None
+
+
+def _links(summary: Mapping[str, Any]) -> Table:
+    """WAN links each way; access links only where there is nothing else."""
+    links = [link for link in summary["links"] if isinstance(link, Mapping)]
+    shown = [link for link in links if link.get("wan")] or links
+    # a column of zeros is left out: the table is to fit 80 characters
+    lossy = any(_of(link.get("loss_ratio"), key) for link in shown for key in ("asked", "measured"))
+    forms = {"rate_bit_s": spoken_rate, "rtt_s": spoken_time, **({"loss_ratio": _spoken_loss} if lossy else {})}
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("link", "rate asked, measured", "RTT asked, measured", *(["loss"] if lossy else []), "bytes"):
+        table.add_column(heading, justify="left" if heading == "link" else "right")
+    for link in shown:
+        table.add_row(
+            f"{link.get('from') or MISSING} -> {link.get('to') or MISSING}",
+            *(
+                ", ".join(form(_of(link.get(key), side)) for side in ("asked", "measured"))
+                for key, form in forms.items()
+            ),
+            spoken_size(link.get("wire_bytes")),
+        )
+    return table
+
+
+def _spoken_loss(ratio: Any) -> str:
+    return spoken(ratio, "{:.3%}")
+
+
+def _results(summary: Mapping[str, Any]) -> Table:
+    sent, step, phases, metric = (summary.get(key) for key in ("bytes", "step_time_s", "phase_s", "metric"))
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    reached = spoken_time(_of(metric, "time_to_target_s"))
+    value = f"{spoken(_of(metric, 'value'))} (best {spoken(_of(metric, 'best'))})"
+    if _of(metric, "name"):
+        table.add_row(str(_of(metric, "name")), f"{value}, {spoken(_of(metric, 'target'))} reached after {reached}")
+    time_s, wall_s = spoken_time(summary.get("time_s")), spoken_time(summary.get("wall_s"))
+    kind = summary.get("kind") or MISSING
+    steps = "" if summary.get("steps") is None else f"{spoken(summary.get('steps'), '{:.0f}')} in "
+    table.add_row("steps" if steps else "time", f"{steps}{time_s} {kind}, {wall_s} on the wall")
+    if _of(step, "mean") is not None:
+        table.add_row("step time", "  ".join(f"{key} {spoken_time(_of(step, key))}" for key in ("mean", "p50", "p95")))
+    if isinstance(phases, Mapping) and any(value is not None for value in phases.values()):
+        table.add_row("phases", "  ".join(f"{str(k).replace('_', ' ')} {spoken_time(v)}" for k, v in phases.items()))
+    names = {"payload": "payload", "wire_total": "on the wire", "wire_wan": "over the WAN", "dense": "dense"}
+    table.add_row("bytes", "  ".join(f"{word} {spoken_size(_of(sent, key))}" for key, word in names.items()))
+    if summary.get("compression_ratio") is not None:
+        table.add_row("compression", f"{spoken(summary.get('compression_ratio'))} (dense bytes / payload bytes)")
+    return table
+
+
+def _verdict(summary: Mapping[str, Any]) -> Text:
+    verdict = str(summary.get("verdict") or MISSING)
+    text = Text.assemble(str(summary.get("status") or MISSING), ", ", (verdict, VERDICT_STYLES.get(verdict, "")))
+    for reason in summary.get("reasons") or ():
+        text.append(f"\n  {printable(reason)}")
+    for unknown in summary.get("unknowns") or ():
+        text.append(f"\n  not known: {printable(unknown)}", "dim")
+    return text

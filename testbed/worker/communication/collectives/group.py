@@ -1,0 +1,36 @@
+"""Some ranks of a communicator as one of its own, for what only they exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.communication.pending import CollectiveError, Pending
+from testbed.worker.communication.transport import Collective, Subset
+
+
+class Group(Communicator):
+    """Carries collectives of our own (`submit`), not gloo's; bytes and time are counted by the parent."""
+
+    def __init__(self, parent: Communicator, members: Sequence[int], index: int, channel: int) -> None:
+        """
+        Args:
+            index: the place among `members` for which this rank plans; only that member submits.
+            channel: see `Communicator.submit`.
+        """
+        super().__init__(index, len(members), parent.timeout_s)
+        self._parent, self._members, self._channel = parent, members, channel
+        self.networked = parent.networked
+        self.stopwatch = parent.stopwatch
+
+    def submit(self, what: str, collective: Collective, *, channel: int = 0, among: tuple[int, ...] = ()) -> Pending:
+        assert channel == 0 and not among, "a group has one channel of its parent's"
+        return self._parent.submit(
+            what,
+            lambda peers: collective(Subset(peers, self._members)),
+            channel=self._channel,
+            among=tuple(self._members),
+        )
+
+    def error(self, what: str, cause: BaseException) -> CollectiveError:
+        return self._parent.error(what, cause)

@@ -1,0 +1,121 @@
+"""Which algorithm carries an exchange: the one that was named, or the cheapest by the closed forms."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+
+from torch import Tensor
+
+from compressors.base.compressor import Compressor, Context, Exchange, Route
+from testbed.core.costs import collective as collective_costs
+from testbed.core.spec.topology import Topology
+from testbed.worker.communication.collectives import hierarchical, ring, two_shot
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.communication.pending import Pending
+from testbed.worker.communication.transport import Peers, exchange, others, places
+
+# All-to-all between pairs, everything under way at once.
+
+
+def all_to_all(peers: Peers, payloads: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
+    """Send `payloads[r]` to rank r, and return what each rank sent, of `sizes[r]` bytes."""
+    received = places(payloads[0], sizes)
+    received[peers.index].copy_(payloads[peers.index])
+    exchange(
+        peers,
+        [(to, payloads[to]) for to in others(peers)],
+        [(source, received[source]) for source in others(peers)],
+    )
+    return received
+
+
+COLLECTIVES = (*collective_costs.ALGORITHMS, "auto")
+
+
+def routes_of(contexts: Iterable[Context]) -> list[str]:
+    """Of each bucket that takes one, in order."""
+    return [context.route.value for context in contexts if context.route is not None]
+
+
+class Collectives:
+    """Exchanges among all workers of a topology, by the algorithm of that name; `auto` chooses for each.
+
+    What is chosen follows from what all ranks know, so all choose the same.
+
+    Raises:
+        ValueError: no such algorithm, or one that needs the regions of workers that are not in the topology.
+    """
+
+    def __init__(self, comm: Communicator, topology: Topology, name: str = "gloo") -> None:
+        if name not in COLLECTIVES:
+            raise ValueError(f"collective={name}: unknown; known: {', '.join(COLLECTIVES)}")
+        if name != "gloo" and comm.world_size != len(topology.nodes):
+            found = f"{comm.world_size} workers, of which {topology.name} places {len(topology.nodes)}"
+            raise ValueError(f"collective={name}: needs the region of each worker, found {found}")
+        self.comm, self.name, self._topology = comm, name, topology
+        self.regions = collective_costs.ranks_of_regions(topology)
+        """The ranks of each region that has any; the first leads."""
+        self._cheapest = functools.lru_cache(maxsize=1024)(
+            functools.partial(collective_costs.cheapest, topology=topology)
+        )
+
+    def algorithm(self, exchange: Exchange) -> str:
+        """What carries `exchange`; its sizes must be known."""
+        if self.name != "auto":
+            return self.name
+        if exchange.kind == "all_to_all":
+            # Its sizes differ from rank to rank, so nothing may follow from them; by the forms all cost the same.
+            return "two_shot"
+        size = exchange.data[0].nbytes if exchange.kind == "all_reduce" else sum(exchange.sizes or ())
+        share = size if exchange.kind == "all_reduce" else size / self.comm.world_size
+        return self._cheapest(exchange.kind, share)
+
+    def planned(self, route: Route, size_bytes: float) -> str:
+        """What will carry a bucket of payloads of `size_bytes`, for the record."""
+        if self.name != "auto" or route is Route.OWN or self.comm.world_size < 2:
+            return self.name
+        if route is Route.TWO_SHOT:
+            return self._cheapest("all_gather", size_bytes / self.comm.world_size)
+        return self._cheapest("all_reduce" if route is Route.REDUCE_SUM else "all_gather", size_bytes)
+
+    def planned_for(self, compressor: Compressor, contexts: Iterable[Context]) -> list[str]:
+        """Likewise of each bucket that takes a route, in order."""
+        return [
+            self.planned(context.route, compressor.payload_bytes(context.layout, context))
+            for context in contexts
+            if context.route is not None
+        ]
+
+    def run(self, exchange: Exchange) -> Pending:
+        """Start `exchange`; its sizes must be known."""
+        many = self.comm.networked and self.comm.world_size > 1
+        algorithm = self.algorithm(exchange) if many else "gloo"
+        if algorithm == "gloo":
+            return self.comm.run(exchange)
+        data, size = exchange.data, sum(tensor.nbytes for tensor in exchange.data)
+        what = f"{exchange.kind} of {size} bytes by {algorithm}"
+        if exchange.kind == "all_reduce":
+            return self.comm.submit(what, lambda peers: self._all_reduce(algorithm, peers, data[0], exchange.op))
+        sizes = exchange.sizes
+        assert sizes is not None, "the reducer asks for sizes first"
+        if exchange.kind == "all_gather":
+            return self.comm.submit(what, lambda peers: self._all_gather(algorithm, peers, data[0], sizes))
+        return self.comm.submit(what, lambda peers: all_to_all(peers, data, sizes))
+
+    def _all_reduce(self, algorithm: str, peers: Peers, tensor: Tensor, op: str) -> list[Tensor]:
+        if algorithm == "ring":
+            ring.all_reduce(peers, tensor, op)
+        elif algorithm == "two_shot":
+            two_shot.all_reduce(peers, tensor, op)
+        else:
+            leaders = ring.all_reduce if algorithm == "hierarchical" else two_shot.all_reduce
+            hierarchical.all_reduce(peers, tensor, op, self.regions, leaders)
+        return [tensor]
+
+    def _all_gather(self, algorithm: str, peers: Peers, payload: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+        if algorithm == "ring":
+            return ring.all_gather_payloads(peers, payload, sizes)
+        if algorithm == "two_shot":
+            return two_shot.all_gather_payloads(peers, payload, sizes)
+        return hierarchical.all_gather_payloads(peers, payload, sizes, self.regions)

@@ -1,0 +1,289 @@
+"""The communicator: everything a worker sends passes here, is counted, and is timed.
+
+The only importer of `torch.distributed` besides its store and the strategies that are torch's own. Collectives are
+issued by one thread, in the same order on every rank (gloo gives wrong sums without an error otherwise), and progress
+in gloo's own.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from compressors.base.compressor import Exchange
+from testbed.worker.communication.pending import CollectiveError, Pending
+from testbed.worker.communication.rendezvous import Meeting
+from testbed.worker.communication.thread import CommunicationThread, Job
+from testbed.worker.communication.transport import Collective, Peers, Waitable
+from testbed.worker.device.accelerator import Accelerator
+from testbed.worker.device.stopwatch import Stopwatch
+
+_OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
+_Issue = Callable[[], dist.Work | None]
+
+
+def _nothing() -> None:
+    pass
+
+
+class _Nothing:
+    """A message without bytes: both sides know, and none is sent."""
+
+    def wait(self) -> None:
+        pass
+
+
+class _AllRanks:
+    """The peers of one collective of our own. Its number marks its messages: none is taken for one of another."""
+
+    def __init__(self, comm: Communicator, channel: int, number: int) -> None:
+        self.index, self.size = comm.rank, comm.world_size
+        self._comm, self._tag = comm, 1 + channel * 2**20 + number % 2**20  # 0 is that of `send` and `receive`
+
+    def send(self, to: int, tensor: Tensor) -> Waitable:
+        if not tensor.numel():
+            return _Nothing()
+        self._comm.charge(tensor.nbytes)
+        return dist.isend(tensor, to, tag=self._tag) or _Nothing()
+
+    def receive(self, source: int, tensor: Tensor) -> Waitable:
+        if not tensor.numel():
+            return _Nothing()
+        return dist.irecv(tensor, source, tag=self._tag) or _Nothing()
+
+
+class Communicator:
+    """Collectives among all workers of a run, over gloo; of tensors on an accelerator, over NCCL.
+
+    `payload_bytes` is what this rank sent of the algorithm's data. Of gloo's own collectives it is counted by the ring
+    formulas of `core.costs.alpha_beta`, as whole bytes whose sum over ranks is exact; of ours (`submit`) it is what was
+    sent.
+    `control_bytes` is everything else. Neither counts rendezvous.
+    """
+
+    networked = True
+    """Whether there are others to send to."""
+    address = ""
+    """Of rank 0, for connections besides; empty where nobody is."""
+    is_back = False
+    """This rank has come back in mid-run, which no process group can be joined in: it has part in no collective."""
+    meeting: Meeting | None = None
+    accelerator = Accelerator()
+    """Where this rank computes, and so what it sends may lie."""
+
+    def __init__(self, rank: int, world_size: int, timeout_s: float) -> None:
+        self.rank = rank
+        self.world_size = world_size
+        self.timeout_s = timeout_s
+        self.step = -1
+        """For messages; the loop sets it."""
+        self.payload_bytes = 0
+        self.control_bytes = 0
+        self.stopwatch = Stopwatch()
+        self._thread: CommunicationThread | None = None
+        self._submitted = defaultdict[tuple[int, tuple[int, ...]], int](int)
+        self._counting = threading.Lock()
+
+    @classmethod
+    def connect(
+        cls,
+        *,
+        rank: int,
+        world_size: int,
+        address: str,
+        port: int,
+        interface: str,
+        timeout_s: float,
+        store: str = "",
+        accelerator: Accelerator = accelerator,
+    ) -> Communicator:
+        """Meet the other ranks at a TCP store of rank 0.
+
+        Args:
+            store: path of a file that all ranks share, to meet at in place of it.
+            accelerator: of one kind on all ranks.
+
+        Raises:
+            CollectiveError: not all ranks came within `timeout_s` wall seconds.
+        """
+        os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
+        comm = cls(rank, world_size, timeout_s)
+        comm.accelerator = accelerator
+        comm.address = address
+        timeout = datetime.timedelta(seconds=timeout_s)
+        try:
+            comm.meeting = Meeting(rank, world_size, address=address, port=port, store=store, timeout_s=timeout_s)
+            place, backend = comm.meeting.place, accelerator.backend
+            dist.init_process_group(backend, store=place, rank=rank, world_size=world_size, timeout=timeout)
+        except (RuntimeError, OSError) as error:
+            raise comm.error(f"rendezvous at {store or f'{address}:{port}'}", error) from error
+        return comm
+
+    def close(self, *, together: bool = True) -> None:
+        """Leave, once all ranks do, unless some may have gone before."""
+        if together:
+            self.barrier()
+        if self._thread is not None:
+            self._thread.close()
+        if not self.is_back:
+            dist.destroy_process_group()
+
+    def run(self, exchange: Exchange) -> Pending:
+        """Start what a compressor asks for; its sizes must be known."""
+        if exchange.kind == "all_reduce":
+            return self.all_reduce(exchange.data[0], op=exchange.op)
+        assert exchange.sizes is not None, "the reducer asks for sizes first"
+        if exchange.kind == "all_gather":
+            return self.all_gather(exchange.data[0], exchange.sizes)
+        return self.all_to_all(exchange.data, exchange.sizes)
+
+    def all_reduce(self, tensor: Tensor, *, op: str = "sum") -> Pending:
+        """Reduce `tensor` in place."""
+        if self.world_size == 1:
+            return self._done([tensor])
+        self.count(2 * (self.world_size - 1) * tensor.nbytes)
+        return self._collective(
+            f"all_reduce of {tensor.nbytes} bytes",
+            lambda: dist.all_reduce(tensor, _OPS[op], async_op=True),
+            lambda: [tensor],
+        )
+
+    def all_gather(self, payload: Tensor, sizes: Sequence[int]) -> Pending:
+        """Every rank's uint8 payload, of `sizes[rank]` bytes. Gloo wants equal sizes, so shorter ones are padded."""
+        if self.world_size == 1:
+            return self._done([payload])
+        width = max(sizes)
+        self.count(self.world_size * (self.world_size - 1) * width)
+        padded = payload if len(payload) == width else torch.nn.functional.pad(payload, (0, width - len(payload)))
+        gathered = torch.empty(self.world_size * width, dtype=torch.uint8, device=payload.device)
+        return self._collective(
+            f"all_gather of {width} bytes",
+            lambda: dist.all_gather_single(gathered, padded, async_op=True),
+            lambda: [
+                piece[:size]
+                for piece, size in zip(gathered.split(width) if width else [gathered] * len(sizes), sizes, strict=True)
+            ],
+        )
+
+    def all_to_all(self, payloads: Sequence[Tensor], sizes: Sequence[int]) -> Pending:
+        """Send `payloads[r]` to rank r, and get `sizes[r]` bytes from it."""
+        if self.world_size == 1:
+            return self._done(list(payloads))
+        sent = [len(payload) for payload in payloads]
+        self.charge(sum(sent) - sent[self.rank])
+        flat = torch.cat(list(payloads))
+        received = torch.empty(sum(sizes), dtype=torch.uint8, device=flat.device)
+        return self._collective(
+            f"all_to_all of {sum(sent)} bytes",
+            lambda: dist.all_to_all_single(received, flat, list(sizes), sent, async_op=True),
+            lambda: list(received.split(list(sizes))),
+        )
+
+    def exchange_sizes(self, sizes: Sequence[int]) -> Pending:
+        """Tell rank r `sizes[r]`; control traffic. Gives one int64 tensor of what each rank told this one."""
+        ours = torch.tensor(sizes, dtype=torch.int64)
+        if self.world_size == 1:
+            return self._done([ours])
+        self.control_bytes += 8 * (self.world_size - 1)
+        theirs = torch.empty_like(ours)
+        return self._collective(
+            "exchange of sizes", lambda: dist.all_to_all_single(theirs, ours, async_op=True), lambda: [theirs]
+        )
+
+    def broadcast(self, tensor: Tensor, *, source: int = 0, control: bool = False) -> Pending:
+        """Overwrite `tensor` with the one of rank `source`; `control`: it is none of the algorithm's data."""
+        if self.world_size == 1:
+            return self._done([tensor])
+        self.count((self.world_size - 1) * tensor.nbytes, control=control)
+        return self._collective(
+            f"broadcast of {tensor.nbytes} bytes",
+            lambda: dist.broadcast(tensor, source, async_op=True),
+            lambda: [tensor],
+        )
+
+    def send(self, payload: Tensor, *, to: int) -> Pending:
+        """Gloo does not say when a message is through, so its time ends with `wait`."""
+        self.charge(payload.nbytes)
+        return self._message(f"send of {payload.nbytes} bytes to rank {to}", lambda: dist.isend(payload, to), list)
+
+    def receive(self, payload: Tensor, *, source: int) -> Pending:
+        """Fill `payload` with what rank `source` sends."""
+        return self._message(f"receive from rank {source}", lambda: dist.irecv(payload, source), lambda: [payload])
+
+    def submit(self, what: str, collective: Collective, *, channel: int = 0, among: tuple[int, ...] = ()) -> Pending:
+        """Start a collective of our own; all its ranks (all, or those `among` them) submit the same in the same order.
+
+        It shares gloo's connections and waits without the interpreter's lock, as gloo's collectives do.
+        """
+        if self._thread is None:
+            self._thread = CommunicationThread()
+        peers = _AllRanks(self, channel, self._submitted[channel, among])
+        self._submitted[channel, among] += 1
+        end = self.stopwatch.start()
+        job = self._thread.submit(Job(lambda: collective(peers), end))
+        return Pending(self, what, job, job.result, end)
+
+    def peers(self, channel: int) -> Peers:
+        """All ranks, for messages of a channel to which nobody submits; from rank to rank they keep their order."""
+        return _AllRanks(self, channel, 0)
+
+    def barrier(self) -> None:
+        """Wait for all ranks; control traffic."""
+        if self.world_size == 1:
+            return
+        try:
+            dist.barrier()
+        except RuntimeError as error:
+            raise self.error("barrier", error) from error
+
+    def require_equal(self, value: int, what: str) -> None:
+        """
+        Raises:
+            CollectiveError: `value` is not the same on all ranks.
+        """
+        (theirs,) = self.exchange_sizes([value] * self.world_size).wait()
+        other = [rank for rank, found in enumerate(theirs.tolist()) if found != value]
+        if other:
+            raise CollectiveError(f"rank {self.rank}: {what} differs from that of rank {', '.join(map(str, other))}")
+
+    def count(self, all_ranks_bytes: int, *, control: bool = False) -> None:
+        """Charge this rank its part of what all ranks together send; parts are whole and add up exactly."""
+        part = (all_ranks_bytes + self.world_size - 1 - self.rank) // self.world_size
+        self.control_bytes += part if control else 0
+        self.charge(0 if control else part)
+
+    def charge(self, sent_bytes: int) -> None:
+        """Count what this rank sent; called from two threads."""
+        with self._counting:
+            self.payload_bytes += sent_bytes
+
+    def error(self, what: str, cause: BaseException) -> CollectiveError:
+        where = f"in step {self.step}" if self.step >= 0 else "before the first step"
+        reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
+        return CollectiveError(f"rank {self.rank}: {what} failed {where} (timeout {self.timeout_s:g} s wall): {reason}")
+
+    def _collective(self, what: str, issue: _Issue, result: Callable[[], list[Tensor]]) -> Pending:
+        work = self._issue(what, issue)
+        if work is None:
+            return Pending(self, what, work, result, _nothing)
+        through = self.accelerator.until_through(work.wait)
+        return Pending(self, what, work, result, self.stopwatch.follow(through))
+
+    def _message(self, what: str, issue: _Issue, result: Callable[[], list[Tensor]]) -> Pending:
+        return Pending(self, what, self._issue(what, issue), result, self.stopwatch.start())
+
+    def _issue(self, what: str, issue: _Issue) -> dist.Work | None:
+        try:
+            return issue()
+        except RuntimeError as error:
+            raise self.error(what, error) from error
+
+    def _done(self, tensors: list[Tensor]) -> Pending:
+        return Pending(self, "nothing", None, lambda: tensors, _nothing)

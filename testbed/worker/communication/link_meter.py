@@ -1,0 +1,116 @@
+"""What links turn out to cost: from what exchanges take, agreed on by all ranks."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from compressors.base.compressor import Exchange
+from testbed.core.costs import alpha_beta as costs
+from testbed.worker.communication.communicator import Communicator
+
+EVERY_STEPS = 10
+"""Between two agreements."""
+_UNKNOWN = 1e-3, 8e-8
+"""What is assumed of links of which nothing is known, until they are measured: a millisecond, and 100 Mb/s."""
+_GAIN = 0.5
+"""Of an error, the part that one agreement takes back."""
+_KEPT = 0.95
+"""Of what is not seen to be so, the part that an agreement leaves."""
+_FARTHEST = math.log(1e6)
+"""A factor stays within this of 1, in logarithms."""
+
+
+class LinkMeter:
+    """Estimates alpha and beta, the seconds that a message and a byte take, from the time that exchanges are in flight.
+
+    Both are multiples of what was asked for. Each agreement moves the logarithms of the two factors, by as little as
+    can be, so that they take back half of what they were wrong by in the steps since the last one (normalised least
+    mean squares: Widrow, Hoff, "Adaptive Switching Circuits", IRE WESCON 1960): what was mostly latency by them changes
+    alpha, what was mostly bytes beta. A link is known where it is used: few bytes say little of beta. What the steps
+    said nothing of comes back by a twentieth towards what was asked, so that a link which has recovered is found out.
+
+    The seconds are the least over ranks: the others have waited for a rank that was late. Exchanges of one round are
+    taken to overlap. Seconds are emulated ones.
+    """
+
+    def __init__(self, asked: tuple[float, float], comm: Communicator, dilation: float) -> None:
+        """
+        Args:
+            asked: alpha_s and beta_s_byte of the topology; zeros if there is none.
+        """
+        self.is_known = any(asked)
+        self._unit_s = asked if self.is_known else _UNKNOWN
+        self._kept = _KEPT if self.is_known else 1.0
+        self._logarithms = [0.0, 0.0]
+        self._comm, self._dilation = comm, dilation
+        self._messages_of_round: dict[int, int] = {}
+        self._since_s = 0.0
+        self._steps, self._last_step = 0, -1
+        self._messages, self._sent_bytes, self._seconds = 0, 0.0, 0.0
+
+    @property
+    def link(self) -> tuple[float, float]:
+        """(alpha_s, beta_s_byte); zeros as long as nothing is known."""
+        if not self.is_known:
+            return 0.0, 0.0
+        alpha_s, beta_s_byte = (math.exp(x) * unit for x, unit in zip(self._logarithms, self._unit_s, strict=True))
+        return alpha_s, beta_s_byte
+
+    def begin(self, step: int) -> None:
+        """An exchange of `step` is about to start; its first one counts."""
+        if not self._messages_of_round:
+            self._since_s = self._comm.stopwatch.so_far_s()
+        self._steps += step != self._last_step
+        self._last_step = step
+
+    def count(self, exchange: Exchange, round_: int) -> None:
+        """An exchange starts."""
+        messages, sent_bytes = _cost(exchange, self._comm.world_size)
+        self._messages_of_round[round_] = max(messages, self._messages_of_round.get(round_, 0))
+        self._sent_bytes += sent_bytes
+
+    def end(self) -> Exchange | None:
+        """All that were started have ended. What to ask of all ranks now, if it is time."""
+        if self._messages_of_round:
+            self._seconds += (self._comm.stopwatch.so_far_s() - self._since_s) / self._dilation
+            self._messages += sum(self._messages_of_round.values())
+            self._messages_of_round = {}
+        if self._steps < EVERY_STEPS:
+            return None
+        found = torch.tensor([float(self._messages), self._sent_bytes, -self._seconds])
+        self._steps, self._messages, self._sent_bytes, self._seconds = 0, 0, 0.0, 0.0
+        return Exchange(kind="all_reduce", data=[found], op="max")
+
+    def learn(self, agreed: Tensor) -> None:
+        """
+        Args:
+            agreed: what came of `end`'s exchange, the same on all ranks.
+        """
+        messages, sent_bytes, least_s = agreed[0].item(), agreed[1].item(), -agreed[2].item()
+        amounts = messages * self._unit_s[0], sent_bytes * self._unit_s[1]
+        parts_s = [math.exp(x) * amount for x, amount in zip(self._logarithms, amounts, strict=True)]
+        expected_s = sum(parts_s)
+        if not (least_s > 0 and expected_s > 0):
+            return
+        shares = [part_s / expected_s for part_s in parts_s]
+        energy = sum(share * share for share in shares)
+        seen = sum(share * x for share, x in zip(shares, self._logarithms, strict=True)) / energy
+        step = _GAIN * math.log(least_s / expected_s) / energy
+        self._logarithms = [
+            min(max(self._kept * x + ((1 - self._kept) * seen + step) * share, -_FARTHEST), _FARTHEST)
+            for x, share in zip(self._logarithms, shares, strict=True)
+        ]
+        self.is_known = True
+
+
+def _cost(exchange: Exchange, world_size: int) -> tuple[int, float]:
+    """(messages after one another, bytes a rank sends), by the formulas of `core.costs.alpha_beta`."""
+    if exchange.kind == "all_reduce":
+        return 2 * (world_size - 1), costs.all_reduce_sent_bytes(exchange.data[0].nbytes, world_size)
+    if exchange.kind == "all_gather":
+        width = max(exchange.sizes or [exchange.data[0].nbytes])
+        return world_size - 1, costs.all_gather_sent_bytes(width, world_size)
+    return 1, costs.all_to_all_sent_bytes(sum(payload.nbytes for payload in exchange.data), world_size)

@@ -1,0 +1,50 @@
+"""Where ranks meet: a file that all nodes share, or rank 0's port. Who comes later finds what was put down there."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist  # noqa: TID251 - the store alone; what ranks send each other goes through communicator.py
+
+
+class Meeting:
+    """A store of a process group, which outlives the ranks that have used it.
+
+    Raises:
+        RuntimeError, OSError: it cannot be reached, of torch.
+    """
+
+    def __init__(self, rank: int, world_size: int, *, address: str, port: int, store: str, timeout_s: float) -> None:
+        """
+        Args:
+            world_size: how many meet before anybody goes on; 0: they have met already, and nobody is waited for.
+            store: the file; empty: rank 0 has it in its memory, at `address` and `port`.
+        """
+        timeout = datetime.timedelta(seconds=timeout_s)
+        self.folder = Path(store).parent if store else None
+        """That all nodes share, and that outlives each of them; None: there is none."""
+        self.place: Any
+        if store:
+            self.place = dist.FileStore(store, world_size or -1)  # type: ignore[attr-defined]
+            self.place.set_timeout(timeout)
+        else:
+            self.place = dist.TCPStore(  # type: ignore[attr-defined]
+                *(address, port, world_size or None),
+                is_master=rank == 0,
+                timeout=timeout,
+                wait_for_workers=world_size > 0,
+            )
+
+    def put(self, name: str, value: bytes) -> None:
+        """Over what is there under that name."""
+        self.place.set(f"longhaul/{name}", value.hex())
+
+    def get(self, name: str) -> bytes:
+        """Wait for it to be there.
+
+        Raises:
+            RuntimeError: nobody has put it there in time, of torch.
+        """
+        return bytes.fromhex(self.place.get(f"longhaul/{name}").decode())

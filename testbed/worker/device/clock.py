@@ -1,0 +1,172 @@
+"""The virtual clock: the main thread's time, by phase, paced to what the emulated device takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from compressors.parts import codec_process
+from testbed.worker.device.compute_times import ComputeTimes
+
+WAITING = "exposed_communication"
+_WAITED_S = 2e-4
+"""A wait that took less found its collective complete."""
+
+
+def cpu_s() -> float:
+    """CPU seconds of the calling thread, and of the process that runs C codecs for it."""
+    return time.thread_time() + codec_process.cpu_s()
+
+
+@dataclass
+class _Open:
+    name: str
+    remaining_s: float | None
+    """Emulated seconds it has still to take; None: as many as it takes CPU seconds."""
+    waits: bool
+
+
+class PhaseClock:
+    """Charges wall time to the innermost open phase; seconds are emulated ones.
+
+    With dilation k, a phase of d seconds lasts k*d on the wall: real work that ends early is followed by sleep. Work
+    that ends late is not followed by any until the delay is made good: what counts is when others can see it, so
+    `mark` is called when something is sent, and a stretch of work, from the end of one wait to the next, is as late as
+    its latest mark. After a wait, time goes on from when what was awaited came.
+    """
+
+    def __init__(
+        self,
+        dilation: float = 1.0,
+        times: ComputeTimes | None = None,
+        settle: Callable[[], None] | None = None,
+    ) -> None:
+        """
+        Args:
+            settle: waits for what a phase has begun elsewhere, on an accelerator, before the phase ends.
+        """
+        self.dilation = dilation
+        self.times = times or ComputeTimes()
+        self._settle = settle
+        self._seconds: dict[str, float] = {}
+        self._cpu_seconds: dict[str, float] = {}
+        self._open: list[_Open] = []
+        self._since_s = self._due_s = time.monotonic()
+        self._cpu_since_s = cpu_s()
+        self._stretch_late_s = self._late_s = 0.0
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether a device says how long phases last; otherwise nothing can be late."""
+        return self.times.forward_s is not None
+
+    @contextmanager
+    def phase(self, name: str, seconds: float | None = None, *, waits: bool = False) -> Iterator[None]:
+        """Spend time in `name`; the phase around it is suspended.
+
+        Args:
+            seconds: emulated; without, the CPU seconds it takes.
+            waits: for what somebody else does, which takes as long as it takes; that of `WAITING` always does.
+        """
+        waits = waits or name == WAITING
+        self._charge()
+        self._open.append(_Open(name, seconds, waits))
+        entered_s = time.monotonic()
+        if not self.is_paced:
+            self._due_s = entered_s  # nothing is late, so nothing is to be made good
+        try:
+            yield
+        finally:
+            if self._settle is not None:
+                self._settle()
+            if waits:
+                self._resume(entered_s)
+            else:
+                self._spend_cpu()
+                self._spend(self._open[-1].remaining_s or 0.0)
+            self._charge()
+            self._open.pop()
+
+    def codec(self, name: str, elements: int, round_: int) -> AbstractContextManager[None]:
+        """The phase `name` of round `round_` of reducing a bucket."""
+        return self.phase(name, self.times.codec_s(elements, round_))
+
+    def work(self, name: str, share: float = 1.0) -> AbstractContextManager[None]:
+        """A piece of what a strategy computes beside gradients and their update, as `Strategy.beside` names it.
+
+        Args:
+            share: of it that is done now.
+        """
+        whole_s = self.times.work_s(name)
+        return self.phase(name, None if whole_s is None else share * whole_s)
+
+    def spend(self, seconds: float) -> None:
+        """So many of the open phase's seconds are over now; no more than it has left."""
+        current = self._open[-1]
+        if current.remaining_s is not None:
+            seconds = min(seconds, current.remaining_s)
+            current.remaining_s -= seconds
+            self._spend(seconds)
+
+    def mark(self) -> None:
+        """Others see now what this rank does: it sends."""
+        self._spend_cpu()
+        self._stretch_late_s = max(self._stretch_late_s, time.monotonic() - self._due_s)
+
+    def restart(self, at_s: float) -> None:
+        """Time begins at `at_s` (CLOCK_MONOTONIC), which is past: nothing was taken yet."""
+        self._since_s, self._due_s = time.monotonic(), at_s
+        self._cpu_since_s = cpu_s()
+        self._seconds, self._cpu_seconds = {}, {}
+        self._stretch_late_s = self._late_s = 0.0
+
+    def take(self) -> dict[str, float]:
+        """Emulated seconds per phase since the last call."""
+        seconds, self._seconds = self._seconds, {}
+        return {name: value / self.dilation for name, value in seconds.items()}
+
+    def take_cpu_s(self) -> dict[str, float]:
+        """CPU seconds of this thread per phase since the last call."""
+        seconds, self._cpu_seconds = self._cpu_seconds, {}
+        return seconds
+
+    def take_late_s(self) -> float:
+        """Emulated seconds by which the stretches that ended since the last call were late."""
+        late_s, self._late_s = self._late_s, 0.0
+        return late_s / self.dilation
+
+    def end_stretch(self) -> None:
+        self._late_s += self._stretch_late_s
+        self._stretch_late_s = 0.0
+
+    def _spend(self, seconds: float) -> None:
+        self._due_s += self.dilation * seconds
+        time.sleep(max(0.0, self._due_s - time.monotonic()))
+
+    def _spend_cpu(self) -> None:
+        """For the time since the last charge, of a phase that has no seconds given."""
+        now_s = cpu_s()
+        spent_s, self._cpu_since_s = now_s - self._cpu_since_s, now_s
+        if self._open:
+            current = self._open[-1]
+            self._cpu_seconds[current.name] = self._cpu_seconds.get(current.name, 0.0) + spent_s
+            if current.remaining_s is None and not current.waits:
+                self._due_s += self.dilation * spent_s
+                if self.dilation > 1:
+                    time.sleep(max(0.0, self._due_s - time.monotonic()))
+
+    def _resume(self, entered_s: float) -> None:
+        now_s = time.monotonic()
+        if now_s - entered_s > _WAITED_S:
+            self.end_stretch()
+            self._due_s = now_s
+
+    def _charge(self) -> None:
+        self._spend_cpu()
+        now_s = time.monotonic()
+        if self._open:
+            name = self._open[-1].name
+            self._seconds[name] = self._seconds.get(name, 0.0) + now_s - self._since_s
+        self._since_s = now_s

@@ -1,0 +1,57 @@
+"""`python -m testbed.worker laws`: what the law book or the clock say of one compressor, a line of JSON each."""
+
+from __future__ import annotations
+
+import dataclasses
+import faulthandler
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
+from testbed.core.processes import end_with
+from testbed.core.spec.run_spec import Part
+
+
+def answer(source: TextIO, sink: TextIO) -> int:
+    """Read {"name", "target", "params", "what": "law" | "throughput", "parent"}; write {"event": "begun"} once it is
+    built, {"event": what, ...} as they come, and {"faults"} at the end. The exit status is that of the question,
+    whatever the laws say."""
+    faulthandler.enable()
+
+    def tell(row: dict[str, Any]) -> None:
+        sink.write(json.dumps(row, allow_nan=False) + "\n")
+        sink.flush()
+
+    question = json.load(source)
+    end_with(question["parent"])
+    try:
+        _tell_all(question, tell)
+    except InputError as error:
+        tell({"faults": list(error.faults)})
+        return EXIT_INPUT
+    tell({"faults": []})
+    return EXIT_COMPLETED
+
+
+def _tell_all(question: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
+    import torch
+
+    from testbed.worker.laws import throughput as speed
+    from testbed.worker.laws.cases import catalogue
+    from testbed.worker.laws.cases.registry import BOOK
+    from testbed.worker.laws.distributed import GROUP_LAWS, judge_groups
+    from testbed.worker.laws.judge import judge
+
+    part = Part(question["name"], question["target"], question["params"])
+    case = catalogue.case(part)
+    tell({"event": "begun"})
+    if question["what"] == "throughput":
+        for figures in speed.table(case.make):
+            tell({"event": "throughput", **figures})
+        return
+    torch.set_num_threads(1)
+    for row in judge(case):
+        tell({"event": "law", "says": BOOK[row.law].says, **dataclasses.asdict(row)})
+    for row in judge_groups([part])[part.name]:
+        tell({"event": "law", "says": GROUP_LAWS[row.law].says, **dataclasses.asdict(row)})

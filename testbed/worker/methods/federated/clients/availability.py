@@ -1,0 +1,243 @@
+"""When clients are there: by a trace, or in turns by chance. Times are emulated seconds since the first round began."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+import random
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from testbed.core.files import open_regular
+from testbed.core.parameters import number, raise_all, shown, whole
+
+# The file of a trace of when clients are there, read and checked.
+
+COLUMNS = ("client", "from_s", "until_s")
+Spans = Sequence[tuple[float, float]]
+"""Of one client, from when until when it is there; ascending, and none touches the next."""
+_MOST_BYTES = 50_000_000
+_MOST_TOLD = 20
+
+
+@functools.cache  # processes of a run are forked from one that has read it, and may not be allowed to
+def read_trace(file: str, period_s: float | None) -> tuple[dict[int, Spans], list[str]]:
+    """By client, and what is wrong with it, one line each.
+
+    Args:
+        period_s: after which no time may lie; None: any may.
+    """
+    if not isinstance(file, str) or not Path(file).is_absolute():
+        return {}, [f"file={shown(file)}: must be the absolute path of a CSV file of {','.join(COLUMNS)}"]
+    path = Path(file)
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            return {}, [f"file={file}: has {path.stat().st_size} bytes; must be at most {_MOST_BYTES}"]
+        with open_regular(path) as opened:
+            lines = list(csv.reader(opened))
+    except (OSError, ValueError, csv.Error) as error:
+        return {}, [f"file={file}: {error}"]
+    if not lines or tuple(cell.strip() for cell in lines[0]) != COLUMNS:
+        return {}, [f"file={file}: line 1: must be {','.join(COLUMNS)}"]
+    return _checked(file, lines, period_s)
+
+
+def _checked(file: str, lines: list[list[str]], period_s: float | None) -> tuple[dict[int, Spans], list[str]]:
+    found: dict[int, list[tuple[float, float, int]]] = {}
+    faults: list[str] = []
+    for line, cells in enumerate(lines[1:], start=2):
+        if not cells:
+            continue
+        client, span, fault = _row(cells, period_s)
+        if fault:
+            faults.append(f"file={file}: line {line}: {fault}")
+        else:
+            found.setdefault(client, []).append((*span, line))
+    for client, spans in sorted(found.items()):
+        spans.sort()
+        faults += [
+            f"file={file}: line {after[2]}: client {client} is there already, by line {before[2]}"
+            for before, after in pairwise(spans)
+            if after[0] < before[1]
+        ]
+    if not found and not faults:
+        faults.append(f"file={file}: nobody is ever there; give a line for each time that a client is")
+    if len(faults) > _MOST_TOLD:
+        faults = [*faults[:_MOST_TOLD], f"file={file}: and {len(faults) - _MOST_TOLD} more"]
+    return {client: _joined(spans) for client, spans in found.items()}, faults
+
+
+def _row(cells: list[str], period_s: float | None) -> tuple[int, tuple[float, float], str | None]:
+    """Client, times, and what is wrong."""
+    try:
+        client, from_s, until_s = int(cells[0]), float(cells[1]), float(cells[2])
+        if len(cells) > len(COLUMNS):
+            raise ValueError
+    except (ValueError, IndexError):
+        return 0, (0.0, 0.0), f"{shown(','.join(cells))}: must be a whole number and two numbers"
+    if client < 0:
+        return 0, (0.0, 0.0), f"client={client}: must be at least 0"
+    if not 0 <= from_s < until_s < math.inf:
+        return 0, (0.0, 0.0), f"from_s={from_s:g}, until_s={until_s:g}: must be 0 <= from_s < until_s, and finite"
+    if period_s is not None and until_s > period_s:
+        return 0, (0.0, 0.0), f"until_s={until_s:g}: is after period_s={period_s:g}; give a longer period, or none"
+    return client, (from_s, until_s), None
+
+
+def _joined(spans: list[tuple[float, float, int]]) -> Spans:
+    """Those that touch are one."""
+    found: list[tuple[float, float]] = []
+    for from_s, until_s, _ in spans:
+        if found and from_s <= found[-1][1]:
+            found[-1] = (found[-1][0], max(until_s, found[-1][1]))
+        else:
+            found.append((from_s, until_s))
+    return found
+
+
+_LEAST_S = 0.01
+
+
+class Availability(ABC):
+    """The same for the same client and time, whoever asks, and however often."""
+
+    def of_run(self, seed: int) -> Availability:
+        """As a run of that seed has it."""
+        return self
+
+    def faults(self, clients: int) -> Iterator[str]:
+        """What it cannot say of so many clients, one line each."""
+        yield from ()
+
+    @abstractmethod
+    def until_s(self, client: int, now_s: float) -> float | None:
+        """When `client`, who is there, goes away, inf: never; None: it is away."""
+
+    @abstractmethod
+    def next_s(self, client: int, now_s: float) -> float:
+        """When it is there next: `now_s` if it is; inf: never."""
+
+
+class Trace(Availability):
+    """As a file says.
+
+    Args:
+        file: an absolute path: CSV, the first line of which is `client,from_s,until_s`, and each other one a time in
+            which a client is there, from `from_s` on and no more at `until_s`. In any order; those of a client may
+            touch, but not overlap. Clients that it does not name are never there. Read when this is made, and once.
+        period_s: after which it begins anew; all times are within it. None: after its last line nobody is there.
+
+    Raises:
+        ValueError: a parameter is wrong, or the file; all of it, one a line.
+    """
+
+    def __init__(self, *, file: str, period_s: float | None = None) -> None:
+        wrong = number("period_s", period_s, above=0, below=math.inf, null=True)
+        spans, faults = read_trace(file, None if wrong else period_s)
+        raise_all(wrong, *faults)
+        self.file, self._period_s, self._spans = file, period_s, spans
+
+    def faults(self, clients: int) -> Iterator[str]:
+        if unknown := sorted(client for client in self._spans if client >= clients):
+            told = ", ".join(map(str, unknown[:5])) + (", …" if len(unknown) > 5 else "")
+            yield (
+                f"file={self.file}: names {len(unknown)} clients that there are not ({told}); they are numbered from 0"
+                f" to {clients - 1}"
+            )
+
+    def until_s(self, client: int, now_s: float) -> float | None:
+        spans = self._spans.get(client, ())
+        turn_s, within_s = self._within(now_s)
+        place = _last_begun(spans, within_s)
+        if place < 0 or within_s >= spans[place][1]:
+            return None
+        until_s = spans[place][1]
+        if until_s == self._period_s and spans[0][0] == 0:  # it stays from the end of a turn into the next
+            return math.inf if len(spans) == 1 else turn_s + until_s + spans[0][1]
+        return turn_s + until_s
+
+    def next_s(self, client: int, now_s: float) -> float:
+        spans = self._spans.get(client, ())
+        if not spans or self.until_s(client, now_s) is not None:
+            return now_s if spans else math.inf
+        turn_s, within_s = self._within(now_s)
+        place = _last_begun(spans, within_s) + 1
+        if place < len(spans):
+            return turn_s + spans[place][0]
+        return math.inf if self._period_s is None else turn_s + self._period_s + spans[0][0]
+
+    def _within(self, now_s: float) -> tuple[float, float]:
+        """When the turn began, and what time it is in it."""
+        if self._period_s is None:
+            return 0.0, now_s
+        turn_s = now_s // self._period_s * self._period_s
+        return turn_s, now_s - turn_s
+
+
+def _last_begun(spans: Spans, now_s: float) -> int:
+    return bisect_right(spans, now_s, key=lambda span: span[0]) - 1
+
+
+@dataclass
+class _Life:
+    """Of one client, as far as it was asked for."""
+
+    chance: random.Random
+    begins_there: bool
+    turns_s: list[float] = field(default_factory=list)
+    """When it comes or goes, ascending."""
+
+
+class Alternating(Availability):
+    """Each client is there and away in turns, for exponential times. At first it is there with the probability that it
+    has at any time, present_s / (present_s + absent_s), and all times that follow have the same distribution.
+
+    Args:
+        present_s, absent_s: means of the times in which it is there, and away.
+        seed: with the client's number, of its times; None: the run's.
+
+    Raises:
+        ValueError: a parameter is out of its range; all of them, one a line.
+    """
+
+    def __init__(self, *, present_s: float, absent_s: float, seed: int | None = None) -> None:
+        raise_all(
+            number("present_s", present_s, least=_LEAST_S, below=math.inf),
+            number("absent_s", absent_s, least=_LEAST_S, below=math.inf),
+            None if seed is None else whole("seed", seed, 0),
+        )
+        self._present_s, self._absent_s, self._seed = present_s, absent_s, seed
+        self._lives: dict[int, _Life] = {}
+
+    def of_run(self, seed: int) -> Availability:
+        own = seed if self._seed is None else self._seed
+        return Alternating(present_s=self._present_s, absent_s=self._absent_s, seed=own)
+
+    def until_s(self, client: int, now_s: float) -> float | None:
+        is_there, turn_s = self._at(client, now_s)
+        return turn_s if is_there else None
+
+    def next_s(self, client: int, now_s: float) -> float:
+        is_there, turn_s = self._at(client, now_s)
+        return now_s if is_there else turn_s
+
+    def _at(self, client: int, now_s: float) -> tuple[bool, float]:
+        """Whether it is there, and until when that is so."""
+        life = self._lives.get(client) or self._begun(client)
+        while not life.turns_s or life.turns_s[-1] <= now_s:
+            mean_s = self._present_s if life.begins_there ^ (len(life.turns_s) % 2 == 1) else self._absent_s
+            last_s = life.turns_s[-1] if life.turns_s else 0.0
+            life.turns_s.append(last_s + life.chance.expovariate(1 / mean_s))
+        place = bisect_right(life.turns_s, now_s)
+        return life.begins_there ^ (place % 2 == 1), life.turns_s[place]
+
+    def _begun(self, client: int) -> _Life:
+        chance = random.Random(f"availability {self._seed or 0} {client}")
+        begins_there = chance.random() < self._present_s / (self._present_s + self._absent_s)
+        life = self._lives[client] = _Life(chance, begins_there)
+        return life

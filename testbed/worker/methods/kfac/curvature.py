@@ -1,0 +1,165 @@
+"""What K-FAC computes of a model: factors, their moving averages and inverses, and preconditioned gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from testbed.core.device.kfac_factors import CHOLESKY, EIGEN, Factor, FactoredLayer
+from testbed.worker.methods.kfac import inverses, statistics
+
+_Inverse = tuple[Tensor, ...]
+"""Cholesky's: the inverse. Eigen: eigenvectors and eigenvalues."""
+
+
+class Curvature:
+    """Of the layers that have factors, by name; see `statistics` and `inverses` for the formulas.
+
+    Martens and Grosse, "Optimizing Neural Networks with Kronecker-factored Approximate Curvature", ICML 2015,
+    arXiv:1503.05671.
+    """
+
+    def __init__(
+        self, modules: Mapping[str, nn.Module], *, form: str, damping: float, decay: float, kl_clip: float | None
+    ) -> None:
+        self.modules = modules
+        self._form, self._damping, self._decay, self._kl_clip = form, damping, decay, kl_clip
+        self._averages: dict[str, Tensor] = {}
+        """Packed; of the factors that this rank is told."""
+        self._traces: dict[str, float] = {}
+        """Of all averages, since how damping is shared by a layer's two factors follows from both."""
+        self._inverses: dict[str, _Inverse] = {}
+        self._raised: list[dict[str, Any]] = []
+        self._rows: dict[str, int] = {}
+        """Samples times places of one batch, by layer."""
+
+    def layer(self, name: str) -> FactoredLayer:
+        return FactoredLayer(name, *statistics.dimensions(self._module(name)))
+
+    def factor_flop(self, factor: Factor) -> float:
+        """Of computing it once a batch was seen."""
+        return 2.0 * self._rows[factor.layer] * factor.dimension**2
+
+    def inverse_flop(self, factor: Factor) -> float:
+        """Of Cholesky's factorisation and the inverse from it; eigenvectors count as what takes as long: 4.5 times as
+        much, as measured for `core.costs.kfac_costs`."""
+        return (1.0 if self._form == CHOLESKY else 4.5) * factor.dimension**3
+
+    def precondition_flop(self, name: str) -> float:
+        layer = self.layer(name)
+        products = 1.0 if self._form == CHOLESKY else 2.0
+        return products * 2.0 * layer.inputs * layer.outputs * (layer.inputs + layer.outputs)
+
+    def compute(self, factor: Factor, seen: Tensor, out: Tensor, *, micro_batches: int, first: bool) -> None:
+        """Add a micro-batch's share to the packed factor `out`; the first replaces what is there.
+
+        Args:
+            seen: the layer's inputs, or the gradient of its outputs, of a loss that was divided by `micro_batches`.
+        """
+        module = self._module(factor.layer)
+        if factor.side == "a":
+            matrix = statistics.input_factor(module, seen).div_(micro_batches)
+        else:
+            matrix = statistics.output_factor(module, seen).mul_(micro_batches)
+            self._rows[factor.layer] = micro_batches * seen.numel() // factor.dimension
+        packed = statistics.pack(matrix)
+        if first:
+            out.copy_(packed)
+        else:
+            out.add_(packed)
+
+    def trace(self, factor: Factor, packed: Tensor) -> float:
+        return float(packed[_diagonal(factor.dimension)].sum())
+
+    def learn(self, factor: Factor, packed: Tensor) -> None:
+        """Take a step's mean factor into its moving average."""
+        average = self._averages.get(factor.name)
+        if average is None:
+            average = self._averages[factor.name] = statistics.pack(torch.eye(factor.dimension))
+        statistics.moving_average(average, packed, self._decay)
+
+    def learn_trace(self, factor: Factor, trace: float) -> None:
+        before = self._traces.get(factor.name, float(factor.dimension))
+        self._traces[factor.name] = self._decay * trace + (1 - self._decay) * before
+
+    def invert(self, factor: Factor) -> None:
+        matrix = statistics.unpack(self._averages[factor.name], factor.dimension)
+        if self._form == EIGEN:
+            self._inverses[factor.name] = inverses.eigen(matrix, factor.name)
+        else:
+            asked = self._damping_of(factor)
+            found, taken = inverses.inverse(matrix, asked, factor.name)
+            self._inverses[factor.name] = (found,)
+            if taken != asked:
+                self._raised.append({"name": factor.name, "asked": asked, "taken": taken})
+
+    def take_raised(self) -> list[dict[str, Any]]:
+        """Since the last call: factors that could be inverted only with more damping than was asked."""
+        raised, self._raised = self._raised, []
+        return raised
+
+    def put_inverse(self, factor: Factor, out: Tensor) -> None:
+        """As it is sent."""
+        found = self._inverses[factor.name]
+        if self._form == CHOLESKY:
+            out.copy_(statistics.pack(found[0]))
+        else:
+            out.copy_(torch.cat([found[0].reshape(-1), found[1]]))
+
+    def take_inverse(self, factor: Factor, sent: Tensor) -> None:
+        d = factor.dimension
+        if self._form == CHOLESKY:
+            self._inverses[factor.name] = (statistics.unpack(sent, d),)
+        else:
+            vectors, values = sent.split([d * d, d])
+            self._inverses[factor.name] = (vectors.view(d, d).clone(), values.clone())
+
+    def precondition(self, layer: str) -> Tensor:
+        """Its gradient, preconditioned, outputs x inputs."""
+        gradient = statistics.gradient_matrix(self._module(layer))
+        a, g = self._inverses[f"{layer}.a"], self._inverses[f"{layer}.g"]
+        if self._form == CHOLESKY:
+            return inverses.precondition(gradient, a[0], g[0])
+        return inverses.precondition_eigen(gradient, (a[0], a[1]), (g[0], g[1]), self._damping)
+
+    def write(self, preconditioned: Mapping[str, Tensor], optimizer: torch.optim.Optimizer) -> None:
+        """Put them, scaled as the KL clip says, in the place of the layers' gradients."""
+        rates = {p: group["lr"] for group in optimizer.param_groups for p in group["params"]}
+        matrices = {name: flat.view(self.layer(name).outputs, -1) for name, flat in preconditioned.items()}
+        pairs = (
+            (matrix, statistics.gradient_matrix(self._module(layer)), float(rates[self._module(layer).weight]))
+            for layer, matrix in matrices.items()
+        )
+        scale = inverses.clip_scale(pairs, self._kl_clip)
+        for layer, matrix in matrices.items():
+            statistics.write_gradient(self._module(layer), matrix * scale)
+
+    def state_dict(self) -> dict[str, Any]:
+        inverses_ = {name: list(found) for name, found in self._inverses.items()}
+        averages = {name: average.clone() for name, average in self._averages.items()}
+        return {"averages": averages, "traces": dict(self._traces), "inverses": inverses_}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._averages = {name: average.clone() for name, average in state["averages"].items()}
+        self._traces = dict(state["traces"])
+        self._inverses = {name: tuple(found) for name, found in state["inverses"].items()}
+
+    def _module(self, name: str) -> statistics.Layer:
+        module = self.modules[name]
+        assert statistics.supports(module), f"{name} has no factors"
+        return module
+
+    def _damping_of(self, factor: Factor) -> float:
+        a, g = (self._traces[f"{factor.layer}.{side}"] for side in "ag")
+        layer = self.layer(factor.layer)
+        of_a, of_g = inverses.split_damping(a, layer.inputs, g, layer.outputs, self._damping)
+        return of_a if factor.side == "a" else of_g
+
+
+def _diagonal(dimension: int) -> Tensor:
+    """Where a packed upper triangle, row by row, has its diagonal."""
+    row = torch.arange(dimension)
+    return row * dimension - row * (row - 1) // 2

@@ -1,0 +1,209 @@
+"""A step of distributed K-FAC: factors are gathered, learnt and inverted; gradients are preconditioned."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from testbed.core.costs.kfac_costs import inverting, plan_for, preconditioning
+from testbed.core.costs.kfac_variants import GRADIENTS, VARIANTS, Plan, Settings
+from testbed.core.device.profile import WorkTimes
+from testbed.worker.device.clock import WAITING
+from testbed.worker.interfaces.strategy import Beside, WorkerContext
+from testbed.worker.methods.kfac.curvature import Curvature
+from testbed.worker.methods.kfac.exchange import Broadcasts, Sums, is_shared
+from testbed.worker.methods.kfac.factor_collector import Gathering
+
+
+class SecondOrder:
+    """In the first step the plan is made, after backward, so that its factors travel then, whatever the variant."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        context: WorkerContext,
+        curvature: Curvature,
+        sums: Sums,
+    ) -> None:
+        self._settings, self._context, self._curvature = settings, context, curvature
+        self._variant, self._step = VARIANTS[settings.variant], 0
+        self._alone = not is_shared(context.comm)
+        self._sends_gradients = settings.results == GRADIENTS and not self._alone
+        self._gathering = Gathering(context, curvature, sums, settings)
+        self._plan: Plan | None = None
+        self._is_told = False
+        self._broadcasts: Broadcasts
+        self._layers: list[str] = []
+        self._layers_of: list[list[str]] = []
+        """Those whose preconditioned gradients each rank sends."""
+        self._results: list[list[Tensor]] = []
+        """Of each rank: room for what it sends, its layers' gradients or its factors' inverses."""
+
+    @property
+    def plan(self) -> Plan:
+        assert self._plan is not None, "the first step makes the plan"
+        return self._plan
+
+    @property
+    def _is_factor_step(self) -> bool:
+        return self._step % self._settings.factor_every == 0
+
+    def begin(self, step: int) -> None:
+        self._step = step
+        self._gathering.begin(step, is_on=self._is_factor_step)
+
+    def take_part(self, number: int) -> None:
+        """Micro-batch `number` of this step follows."""
+        self._gathering.take_part(number)
+
+    def after_backward(self) -> None:
+        self._gathering.end()
+        if self._plan is None:
+            self._adopt(self._gathering.layers_seen())
+        if self._is_factor_step:
+            self._gathering.start_rest()
+
+    def update(self) -> None:
+        """Gradients are means now: put preconditioned ones in their place."""
+        if self._is_factor_step:
+            self._learn()
+        if self._step % self._settings.inverse_every == 0:
+            self._invert()
+        self._curvature.write(self._preconditioned(), self._context.optimizer)
+
+    def beside(self) -> Beside:
+        """For the calibration: all pieces of work, whoever does them in a run."""
+        curvature, work = self._curvature, []
+        for factor in self.plan.factors:
+            work += [
+                _piece(factor.name, "factor", factor.dimension, curvature.factor_flop(factor)),
+                _piece(inverting(factor), "inverse", factor.dimension, curvature.inverse_flop(factor)),
+            ]
+        for name in self._layers:
+            work.append(_piece(preconditioning(name), "precondition", 0, curvature.precondition_flop(name)))
+        return Beside(work=tuple(work), factored=tuple(curvature.layer(name) for name in self._layers))
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        """The plan, once, from rank 0; of each rank, where it took more damping than it was asked to."""
+        raised = [{"event": "damping", **one} for one in self._curvature.take_raised()]
+        if self._plan is None or self._is_told or self._context.rank != 0:
+            return raised
+        self._is_told = True
+        factors = [
+            {"name": factor.name, "dimension": factor.dimension, "owner": owner}
+            for factor, owner in zip(self._plan.factors, self._plan.owners, strict=True)
+        ]
+        return [*raised, {"event": "plan", "factors": factors, "groups": [len(group) for group in self._plan.groups]}]
+
+    def state_dict(self) -> dict[str, Any]:
+        if self._plan is None:
+            return {}
+        return {"layers": self._layers, "owners": list(self._plan.owners), "curvature": self._curvature.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state:
+            self._adopt(state["layers"], state["owners"])
+            self._curvature.load_state_dict(state["curvature"])
+
+    def _adopt(self, layers: list[str], owners: list[int | None] | None = None) -> None:
+        """Make the plan for these layers, which all ranks must have alike."""
+        context, profile = self._context, self._context.clock.times.profile
+        factored = [self._curvature.layer(name) for name in layers]
+        plan = plan_for(context.spec, self._settings, factored, profile, owners)
+        context.clock.mark()
+        with context.clock.phase(WAITING):
+            checksum = zlib.crc32(repr(plan).encode())
+            context.comm.require_equal(checksum, "the plan of who inverts which of K-FAC's factors")
+        self._plan, self._layers = plan, layers
+        wanted = range(len(plan.factors)) if self._variant.factors_to != "nobody" else self._mine()
+        names = {plan.factors[index].name for index in wanted}
+        self._gathering.adopt(plan, names, pipelined=self._variant.pipelined)
+        its, ranks = plan.layer_owners, range(context.world_size)
+        self._layers_of = [[name for name, owner in its.items() if owner == rank] for rank in ranks]
+        sizes = [self._result_sizes(rank) for rank in ranks]
+        self._broadcasts = Broadcasts(context, [sum(of_rank) for of_rank in sizes])
+        self._results = [
+            list(flat.split(of_rank)) if of_rank else []
+            for flat, of_rank in zip(self._broadcasts.flats, sizes, strict=True)
+        ]
+
+    def _mine(self) -> list[int]:
+        """What this rank inverts for itself or for others, others' first."""
+        return list(range(len(self.plan.factors))) if self._alone else self.plan.owned(self._context.rank)
+
+    def _result_sizes(self, rank: int) -> list[int]:
+        """Elements of what `rank` sends, one after another."""
+        if self._settings.results == GRADIENTS:
+            return [self._curvature.layer(name).gradient_elements for name in self._layers_of[rank]]
+        return [self.plan.factors[index].inverse_elements(self._settings.form) for index in self.plan.owned(rank)]
+
+    def _learn(self) -> None:
+        """Whoever is told a factor's mean takes it into the moving average."""
+        plan, curvature, packed = self.plan, self._curvature, self._gathering.packed
+        traces = self._mean_traces()
+        self._gathering.finish()
+        known = range(len(plan.factors)) if self._variant.factors_to == "all" else self._mine()
+        for index in known:
+            factor = plan.factors[index]
+            curvature.learn(factor, packed[factor.name])
+            if traces is None:
+                curvature.learn_trace(factor, curvature.trace(factor, packed[factor.name]))
+        for factor, trace in zip(plan.factors, [] if traces is None else traces.tolist(), strict=False):
+            curvature.learn_trace(factor, trace)
+
+    def _mean_traces(self) -> Tensor | None:
+        """None where whoever needs one has the factor."""
+        if self._alone or not self._settings.averages_traces:
+            return None
+        clock, comm = self._context.clock, self._context.comm
+        traces = torch.tensor([self._gathering.traces[factor.name] for factor in self.plan.factors])
+        clock.mark()
+        pending = comm.all_reduce(traces)
+        with clock.phase(WAITING):
+            pending.wait()
+        return traces / comm.world_size
+
+    def _invert(self) -> None:
+        plan, curvature, rank = self.plan, self._curvature, self._context.rank
+        self._invert_all(self._mine())
+        if self._alone or self._sends_gradients:
+            return
+        for index, part in zip(plan.owned(rank), self._results[rank], strict=True):
+            curvature.put_inverse(plan.factors[index], part)
+        self._broadcasts.start()
+        self._invert_all(plan.everyones)
+        self._broadcasts.finish()
+        for owner in range(self._context.world_size):
+            # its own too: what was sent, to the last bit, is everyone's
+            for index, part in zip(plan.owned(owner), self._results[owner], strict=True):
+                curvature.take_inverse(plan.factors[index], part)
+
+    def _invert_all(self, indices: Sequence[int]) -> None:
+        for index in indices:
+            factor = self.plan.factors[index]
+            with self._context.clock.work(inverting(factor)):
+                self._curvature.invert(factor)
+
+    def _preconditioned(self) -> dict[str, Tensor]:
+        """By layer, flat."""
+        if not self._sends_gradients:
+            return {name: self._precondition(name) for name in self._layers}
+        rank = self._context.rank
+        for name, part in zip(self._layers_of[rank], self._results[rank], strict=True):
+            part.copy_(self._precondition(name))
+        self._broadcasts.start()
+        self._broadcasts.finish()
+        pairs = zip(self._layers_of, self._results, strict=True)
+        return {name: part for names, parts in pairs for name, part in zip(names, parts, strict=True)}
+
+    def _precondition(self, name: str) -> Tensor:
+        with self._context.clock.work(preconditioning(name)):
+            return self._curvature.precondition(name).reshape(-1)
+
+
+def _piece(name: str, kind: str, size: int, flop: float) -> WorkTimes:
+    return WorkTimes(name=name, kind=kind, size=size, seconds=0.0, flop=flop)

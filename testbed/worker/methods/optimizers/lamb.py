@@ -1,0 +1,141 @@
+"""LAMB: what its step makes of one tensor, and the optimizer that takes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from testbed.core import parameters as parameter_faults
+
+
+@dataclass(frozen=True, kw_only=True)
+class LambRule:
+    """How LAMB makes a step of gradients: Adam's direction, scaled layer by layer to the norm of the weights.
+
+    You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", ICLR 2020, arXiv:1904.00962,
+    Algorithm 2, with phi(z) = z. m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; both are divided by
+    1 - beta^t; u = m / (sqrt(v) + epsilon) + weight_decay w; w = w - learning_rate |w| / |u| u.
+    Differs from the paper: the trust ratio |w| / |u| stays between two bounds, and is 1 where a norm is zero. Tensors
+    of one dimension, which are biases and the scales of norms, take Adam's plain step, without weight decay: their
+    norms begin at zero, or say nothing of how large a step they bear. The paper's code lets one exclude them so.
+    No element of m / sqrt(v) exceeds the most that it can be: a bound for those who take the mean of several m.
+
+    A layer is one tensor. Its step's relative size is the learning rate, whatever its gradients are.
+    """
+
+    learning_rate: float | None
+    """None: that of the workload's optimizer, in each step as it then is."""
+    beta1: float
+    beta2: float
+    epsilon: float
+    weight_decay: float
+    """Part of u, so that the trust ratio bounds it too."""
+    least_ratio: float
+    most_ratio: float
+
+    def faults(self) -> Iterator[str | None]:
+        yield parameter_faults.learning_rate(self.learning_rate)
+        yield parameter_faults.fraction("beta1", self.beta1)
+        yield parameter_faults.fraction("beta2", self.beta2) or self._beta2_fault()
+        yield parameter_faults.share("epsilon", self.epsilon)
+        yield parameter_faults.fraction("weight_decay", self.weight_decay)
+        yield parameter_faults.share("least_ratio", self.least_ratio)
+        yield parameter_faults.number("most_ratio", self.most_ratio, least=1, below=float("inf"))
+
+    def _beta2_fault(self) -> str | None:
+        if parameter_faults.fraction("beta1", self.beta1) or self.beta1**2 < self.beta2:
+            return None
+        return f"beta2={self.beta2}: must be above the square of beta1={self.beta1}; else steps have no bound"
+
+    def rate(self, group: dict[str, Any]) -> float:
+        """
+        Args:
+            group: of parameters, the workload's optimizer's.
+        """
+        return float(group["lr"]) if self.learning_rate is None else self.learning_rate
+
+    def add(self, gradient: Tensor, momentum: Tensor, variance: Tensor) -> None:
+        """Let both moments take a step."""
+        momentum.lerp_(gradient, 1 - self.beta1)
+        variance.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
+
+    def direction(self, weight: Tensor, momentum: Tensor, variance: Tensor, steps: int) -> Tensor:
+        """u, a new tensor.
+
+        Args:
+            steps: that the moments have taken.
+        """
+        root = variance.sqrt().mul_((1 - self.beta2**steps) ** -0.5).add_(self.epsilon)
+        update = torch.div(momentum, root, out=root).mul_(1 / (1 - self.beta1**steps))
+        most = self.most_direction(steps)
+        update.clamp_(-most, most)
+        return update.add_(weight, alpha=self.weight_decay) if self.adapts(weight) else update
+
+    def most_direction(self, steps: int) -> float:
+        """The most that an element of m / sqrt(v), both corrected, can be after so many gradients, whatever they are.
+
+        By Cauchy and Schwarz, with q = beta1^2 / beta2: (1 - beta1) sqrt((1 - q^t) / (1 - q) / (1 - beta2)) before
+        correction; 1 after the first gradient. Only an m that is not of the same gradients as v exceeds it.
+        """
+        q = self.beta1**2 / self.beta2
+        squares = (1 - q**steps) / (1 - q) * (1 - self.beta2**steps) / (1 - self.beta2)
+        return (1 - self.beta1) / (1 - self.beta1**steps) * math.sqrt(squares)
+
+    def adapts(self, weight: Tensor) -> bool:
+        """Whether its step follows its norm, and it decays."""
+        return weight.dim() > 1
+
+    def ratio(self, weight_norm: float, update_norm: float) -> float:
+        """The trust ratio."""
+        if weight_norm > 0 and update_norm > 0:
+            return min(max(weight_norm / update_norm, self.least_ratio), self.most_ratio)
+        return 1.0
+
+    def step(self, weight: Tensor, momentum: Tensor, variance: Tensor, *, steps: int, rate: float) -> None:
+        """Take the step of a whole tensor."""
+        update = self.direction(weight, momentum, variance, steps)
+        ratio = self.ratio(norm(weight), norm(update)) if self.adapts(weight) else 1.0
+        weight.sub_(update, alpha=rate * ratio)
+
+
+def norm(tensor: Tensor) -> float:
+    return float(torch.linalg.vector_norm(tensor))
+
+
+class Lamb(torch.optim.Optimizer):
+    """Takes LAMB's steps in place of a workload's optimizer.
+
+    Keeps two tensors of each parameter's size.
+
+    Args:
+        given: whose parameters it takes over, and whose learning rates, as they are at each step.
+    """
+
+    def __init__(self, given: torch.optim.Optimizer, rule: LambRule) -> None:
+        super().__init__([{"params": group["params"]} for group in given.param_groups], {})
+        self._given, self._rule = given, rule
+        self._initial = [group["lr"] for group in given.param_groups]
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group, given, initial in zip(self.param_groups, self._given.param_groups, self._initial, strict=True):
+            rate = self._rule.rate(given)
+            if self._rule.learning_rate is not None and initial:
+                rate *= given["lr"] / initial  # what a schedule makes of the workload's, it makes of this one
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._step(parameter, rate)
+
+    def _step(self, parameter: Tensor, rate: float) -> None:
+        kept = self.state[parameter]
+        if not kept:
+            kept |= {"steps": 0, "momentum": torch.zeros_like(parameter), "variance": torch.zeros_like(parameter)}
+        kept["steps"] += 1
+        assert parameter.grad is not None
+        self._rule.add(parameter.grad, kept["momentum"], kept["variance"])
+        self._rule.step(parameter, kept["momentum"], kept["variance"], steps=kept["steps"], rate=rate)

@@ -1,0 +1,292 @@
+"""Rounds of a server and its clients, whatever clients do in between: what such strategies share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from compressors.base.compressor import Compressor
+from testbed.core import parameters as parameter_faults
+from testbed.core.errors import InputError, Left, RunError, raise_input_faults
+from testbed.core.spec.topology import Topology
+from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
+from testbed.worker.methods.parameter_server.bounds.adaptive import AdaptiveBound
+from testbed.worker.methods.parameter_server.bounds.baselines import Fixed
+from testbed.worker.methods.parameter_server.bounds.break_even import Gate
+from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule
+from testbed.worker.methods.parameter_server.checkpoint import lasting_server
+from testbed.worker.methods.parameter_server.client import Client
+from testbed.worker.methods.parameter_server.local_training import LocalTraining
+from testbed.worker.methods.parameter_server.membership.assignment import ROOT, Places, region_faults
+from testbed.worker.methods.parameter_server.membership.departure import left_once_out
+from testbed.worker.methods.parameter_server.messages.codecs import OfCompressor
+from testbed.worker.methods.parameter_server.messages.plan import Plan
+from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan, asked_plans
+from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.methods.parameter_server.rounds.aggregator import Making
+from testbed.worker.methods.parameter_server.rounds.exchanges import Exchanging
+from testbed.worker.methods.parameter_server.rounds.update_source import Training
+from testbed.worker.methods.parameter_server.server import Server
+from testbed.worker.methods.parameter_server.service import Service
+
+_HELD_OUT_SEED = 1
+_MOST_DECODERS = 64
+_GATED_REGIONS = "region_servers=True gate: a gate learns nothing of links behind a region's server; use one of them"
+_ALONE_IN_ROUNDS = (
+    "group_rounds: a region has rounds of its own where a server of its own has them; use region_servers=true"
+)
+_GRADIENT_GROUPS = (
+    "strategy.group_rounds: a region's model moves by what its clients have changed; use uplink.payload=delta or params"
+)
+_LASTING_REGIONS = (
+    "region_servers=True checkpoint: regions' clients do not find a server that was started again; use one of them"
+)
+
+
+class Served(Strategy):
+    """Rank 0 is the server, all others are its clients, or servers of regions between the two.
+
+    Args:
+        As of `testbed.worker.strategies.parameter_server.ParameterServer`.
+    """
+
+    name: ClassVar[str]
+    """By which a user asks for it."""
+
+    def __init__(
+        self,
+        *,
+        local_steps: int = 10,
+        uplink: Mapping[str, Any] | None = None,
+        downlink: Mapping[str, Any] | None = None,
+        bound: BoundSchedule | None = None,
+        probe_samples: int = 200,
+        round_timeout_s: float = 120.0,
+        gate: bool | Gate = False,
+        decoders: int = 0,
+        region_servers: bool = False,
+        group_rounds: int = 1,
+        checkpoint: bool = False,
+    ) -> None:
+        self.schedule: BoundSchedule = AdaptiveBound() if bound is None else bound
+        asked = {"up": uplink, "down": downlink}
+        self._asked = {way: dict(one) if isinstance(one, Mapping) else {} for way, one in asked.items()}
+        parameter_faults.raise_all(
+            parameter_faults.settings("uplink", uplink),
+            parameter_faults.settings("downlink", downlink),
+            parameter_faults.whole("local_steps", local_steps, 1),
+            parameter_faults.whole("probe_samples", probe_samples, 1),
+            parameter_faults.number("round_timeout_s", round_timeout_s, above=0, below=float("inf")),
+            parameter_faults.whole("decoders", decoders, 0, _MOST_DECODERS),
+            None if isinstance(gate, bool | Gate) else f"gate={gate!r}: must be true, false, or a break_even.Gate",
+            parameter_faults.flag("region_servers", region_servers),
+            parameter_faults.whole("group_rounds", group_rounds, 1),
+            _ALONE_IN_ROUNDS if region_servers is not True and group_rounds != 1 else None,
+            parameter_faults.flag("checkpoint", checkpoint),
+            _GATED_REGIONS if region_servers is True and gate is not False else None,
+            _LASTING_REGIONS if region_servers is True and checkpoint is True else None,
+            None if hasattr(self.schedule, "client_alphas") else f"bound={bound!r}: must be a schedule of bounds",
+        )
+        self.local_steps, self.probe_samples, self.round_timeout_s = local_steps, probe_samples, round_timeout_s
+        self.gate, self.decoders = (Gate() if gate is True else gate or None), decoders
+        self.region_servers, self.group_rounds, self.checkpoint = region_servers, group_rounds, checkpoint
+        self._regional: Places | None = None  # who serves whom, once that is known to go by regions
+
+    def place(self, topology: Topology) -> None:
+        if self.region_servers:
+            self._regional = Places.by_region(topology)
+
+    def part(self, rank: int, world_size: int) -> tuple[int, int] | None:
+        return (0, 1) if world_size == 1 else self._places(world_size).part(rank)
+
+    def outlives(self, rank: int) -> bool:
+        return rank > ROOT or self.checkpoint
+
+    def takes_back(self, rank: int) -> bool:
+        return self.outlives(rank) and not (self._regional and rank in self._regional.region_servers)
+
+    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        name = f"strategy={self.name}"
+        if not workload.computes:
+            yield f"{name}: {type(workload).__name__} has no parameters of its own to send"
+            return
+        yield from (f"{name} {fault}" for fault in region_faults(self._regional))
+        plans, against = asked_plans(self._asked, compressor, self.schedule)
+        yield from (f"{name} {fault}" for fault in against)
+        if self.group_rounds > 1 and "up" in plans and plans["up"].payload == "grad":
+            yield f"{name} {_GRADIENT_GROUPS}"
+        coder = plans["up"].coder if self.decoders and "up" in plans else None
+        if isinstance(coder, OfCompressor):
+            yield (
+                f"{name} strategy.decoders={self.decoders}: what {type(coder.compressor).__name__} sends is decoded by"
+                " one thread alone; use 0, or strategy.uplink with another codec"
+            )
+        if "down" in plans and self._probes(plans["down"]) and not workload.can_hold_out:
+            yield (
+                f"{name} strategy.bound: {type(self.schedule).__name__} tries models on samples that are held out, of"
+                f" which {type(workload).__name__} has none; use another schedule"
+            )
+        try:
+            Schema.of(workload.model(0))
+        except InputError as error:
+            yield from (f"{name}: {type(workload).__name__}: {fault}" for fault in error.faults)
+
+    @left_once_out()
+    def bind(self, context: WorkerContext) -> None:
+        self._context, self._step = context, -1
+        self._server: Server | None = None
+        self._client: Client | None = None
+        self._training: Training | None = None
+        comm = context.comm
+        if not comm.is_back:
+            comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
+        if comm.world_size == 1 or not comm.networked:
+            self._alone = LocalTraining(context, payload="params")
+            return
+        if not comm.address:
+            raise RunError("rank 0 has no address at which clients could find the server")
+        service = self._service()
+        held_out = self._hold_out() if self._probes(service.down) else None  # whoever trains has to leave it out
+        if comm.rank == ROOT and self.checkpoint:
+            self._server, self._step = lasting_server(service, held_out, lambda: self._step)
+        elif comm.rank == ROOT:
+            if comm.is_back:
+                raise RunError(
+                    "rank 0 came back to nothing that it could go on from; that takes strategy.checkpoint=true"
+                )
+            self._server = service.server(held_out)
+        elif comm.rank in service.places.region_servers:
+            if comm.is_back:
+                raise Left(f"rank {comm.rank}: came back, but its clients, whose server it was, left when it did")
+            self._client = service.region_server()
+        else:
+            self._training = self._trains(service.up)
+            self._client = service.client(self._training, self._exchanging())
+
+    @left_once_out()
+    def first_step(self) -> int:
+        if self._client is not None and self._context.comm.is_back:
+            self._step = self._client.come_back() * self._own_steps() - 1
+        return self._step + 1
+
+    @left_once_out()
+    def step(self, batch: Batch, step: int) -> StepStats:
+        self._step = step
+        own_steps = self._own_steps()
+        round_, place = divmod(step, own_steps)
+        is_end = place == own_steps - 1
+        if self._server is not None:
+            if place == 0:
+                self._server.begin(round_)
+            if is_end:
+                self._server.collect(round_)
+            return StepStats(None)
+        if self._client is None:
+            return StepStats(self._alone.step(batch))
+        if place == 0:
+            self._client.begin(round_)
+        loss = None if self._training is None else self._training.step(batch)
+        if is_end:
+            self._client.end(round_)
+        return StepStats(loss, self._drawn())
+
+    @left_once_out()
+    def finish(self) -> None:
+        """The round that has begun is ended, and all take over what the last one has come to."""
+        rounds, left = divmod(self._step + 1, self._own_steps())
+        if self._server is not None:
+            if left:
+                self._server.collect(rounds)
+            self._server.send_last(rounds + bool(left))
+        elif self._client is not None:
+            if left:
+                self._client.end(rounds)
+            self._client.take_last(rounds + bool(left))
+
+    def _own_steps(self) -> int:
+        """Of a round of this rank's: several rounds of a region make one of rank 0's, and of clients that it serves."""
+        rank = self._context.comm.rank
+        places = self._places(self._context.world_size)
+        is_regional = rank in places.region_servers or places.server_of[rank] != ROOT
+        return self.local_steps if is_regional else self.local_steps * self.group_rounds
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        role = self._server or self._client
+        return [] if role is None else role.take_notes()
+
+    def state_dict(self) -> dict[str, Any]:
+        role = self._server or self._client
+        return {"step": self._step, "role": None if role is None else role.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._step = state["step"]
+        role = self._server or self._client
+        if role is not None:
+            role.load_state_dict(state["role"])
+
+    def _service(self) -> Service:
+        """Of this run."""
+        context = self._context
+        if self.region_servers and self._regional is None:
+            self.place(context.spec.topology)
+        raise_input_faults(region_faults(self._regional))
+        plans = {
+            direction: asked_plan(direction, self._asked[direction], context.compressor) for direction in ("up", "down")
+        }
+        if not any(plan.bounded for plan in plans.values()):
+            self.schedule = Fixed()  # nothing asks it, and it never interferes
+        return Service(
+            context,
+            plans["up"],
+            plans["down"],
+            self.schedule,
+            gate=self.gate,
+            decoders=self.decoders,
+            local_steps=self._most_steps(),
+            round_timeout_s=self.round_timeout_s,
+            places=self._places(context.world_size),
+            checkpoint=self.checkpoint,
+            group_rounds=self.group_rounds,
+            making=self._making,
+        )
+
+    def _most_steps(self) -> int:
+        """Steps of a device that a client may take in a round."""
+        return self.local_steps
+
+    def _drawn(self) -> int | None:
+        """Samples of the step, where clients do not train on the batch that is given."""
+        return None
+
+    def _trains(self, up: Plan) -> Training:
+        """What a client's updates come from."""
+        return LocalTraining(self._context, up.payload, importance=up.importance)
+
+    def _exchanging(self) -> Exchanging | None:
+        """What else a client and the server say to each other in a round."""
+        return None
+
+    def _making(self) -> Making:
+        """What the server makes of them."""
+        return Making()
+
+    def _places(self, world_size: int) -> Places:
+        """
+        Raises:
+            RunError: they go by regions, of which nobody has told.
+        """
+        if not self.region_servers:
+            return Places.flat(world_size)
+        if self._regional is None:
+            raise RunError("strategy.region_servers=true: it was not told where ranks are; call Strategy.place first")
+        return self._regional
+
+    def _probes(self, down: Plan) -> bool:
+        return self.schedule.probes and down.bounded
+
+    def _hold_out(self) -> Batch:
+        try:
+            return self._context.workload.hold_out(self.probe_samples, self._context.spec.seed + _HELD_OUT_SEED)
+        except InputError as error:
+            raise InputError(f"strategy.probe_samples={self.probe_samples}: {error}") from error

@@ -1,0 +1,131 @@
+"""`python -m testbed.worker pieces`: what planning needs of a model, on the device that a spec names."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+import torch
+from torch import nn
+
+from testbed.core.device.device import Device
+from testbed.core.device.profile import Profile
+from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
+from testbed.core.parallelism.costs import STEP_OF_FORWARD
+from testbed.core.parallelism.model import MeasuredLayer, ModelProfile
+from testbed.core.parallelism.plan import Plan
+from testbed.core.spec.run_spec import RunSpec
+from testbed.worker.device.compute_times import ComputeTimes
+from testbed.worker.device.median import repeated
+from testbed.worker.interfaces.workload import Workload, trained
+from testbed.worker.methods.pipeline.stage_times import StageTimes
+from testbed.worker.methods.planner.piece_times import BUDGET_S, measured_layers, optimizer_states
+from testbed.worker.model.pieces import Piece
+from testbed.worker.profile.layer_times import measure_layers
+from testbed.worker.profile.machine import this_machine
+from testbed.worker.profile.step_times import part_text
+from testbed.worker.training.parts import Parts, build_parts, first_model
+
+
+def answer(source: TextIO, sink: TextIO) -> int:
+    """Read {"spec"}, write {"faults", "model"}; return the exit status."""
+    told: dict[str, Any] = {"faults": [], "model": None}
+    try:
+        told["model"] = model_profile(RunSpec.from_json(json.load(source)["spec"])).to_json()
+    except InputError as error:
+        told["faults"] = list(error.faults)
+    json.dump(told, sink, allow_nan=False)
+    sink.write("\n")
+    return EXIT_INPUT if told["faults"] else EXIT_COMPLETED
+
+
+def model_profile(spec: RunSpec) -> ModelProfile:
+    """Of the model that a run of `spec` begins with, one sample at a time and several.
+
+    A device that is none of this machine's processors says how long the layers of a whole batch take: a piece has its
+    layers' part of it, and nothing besides that a call takes.
+
+    Raises:
+        InputError: the workload's model is no chain, does no arithmetic, or the device cannot tell.
+    """
+    torch.set_num_threads(1)
+    parts = build_parts(spec)
+    workload = parts.workload
+    if not workload.computes:
+        raise InputError(f"workload={spec.workload.name}: it does no arithmetic, so nothing can be measured")
+    workload.preload()
+    if not workload.has_pieces:
+        raise InputError(f"workload={spec.workload.name}: its model is no chain of pieces that could be cut")
+    model, _ = first_model(spec, parts)
+    device = None if parts.device.computes else _layer_times(spec, parts, model)
+    return profile_of(workload, model, spec, device)
+
+
+def profile_of(workload: Workload, model: nn.Module, spec: RunSpec, device: Profile | None = None) -> ModelProfile:
+    """Of this model, which is left as it is.
+
+    Args:
+        device: how long its layers take there; None: what pieces take on this processor is measured.
+    """
+    model = copy.deepcopy(model)
+    pieces = workload.pieces(model)
+    sizes, budget_s = (_samples(spec.batch_size), BUDGET_S) if device is None else ([spec.batch_size], 0.0)
+    batches = {samples: _batch(workload, spec, samples) for samples in sizes}
+    layers = measured_layers(workload, pieces, batches, _degrees(spec), budget_s)
+    if device is not None:
+        layers = _on_device(layers, pieces, model, device)
+    states = optimizer_states(workload.optimizer(trained(model)))
+    return ModelProfile(layers=layers, optimizer_states=states, provenance=this_machine())
+
+
+def _degrees(spec: RunSpec) -> range:
+    """Of ranks that may share a piece: those of one region."""
+    return range(1, max(Counter(node.region for node in spec.topology.nodes).values()) + 1)
+
+
+def _samples(batch_size: int) -> list[int]:
+    return sorted({1, max(1, batch_size // 4), batch_size})
+
+
+def _batch(workload: Workload, spec: RunSpec, samples: int) -> Any:
+    return workload.batch(0, rank=0, world_size=1, batch_size=samples, seed=spec.seed)
+
+
+def _layer_times(spec: RunSpec, parts: Parts, model: nn.Module) -> Profile:
+    """Of the device, of layers alone."""
+    layers, forward_s, backward_s = measure_layers(parts.workload, model, spec, repeated)
+    device: Device = parts.device
+    return device.layers(
+        Profile(
+            workload=part_text(spec.workload),
+            compressor=part_text(spec.compressor),
+            batch_size=spec.batch_size,
+            layers=layers,
+            forward_s=forward_s,
+            backward_s=backward_s,
+            optimizer_s=0.0,
+            provenance={**this_machine(), "strategy": part_text(spec.strategy), "workers": spec.workers},
+        )
+    )
+
+
+def _on_device(
+    layers: Sequence[MeasuredLayer], pieces: Sequence[Piece], model: nn.Module, device: Profile
+) -> tuple[MeasuredLayer, ...]:
+    """As a pipeline's ranks are paced there: see `StageTimes`."""
+    times, count = ComputeTimes(device, model), len(pieces)
+    degrees = list(layers[0].forward_s)
+    seconds: dict[int, list[float]] = {}
+    for tp in degrees:
+        # a stage for each piece, and one sample at a time
+        plan = Plan(pp=count, dp=1, tp=tp, micro_batch=1, cuts=tuple(range(count)), placement=tuple(range(count * tp)))
+        stages = StageTimes(times, model, pieces, plan, device.batch_size)
+        seconds[tp] = [(stages.forward_s(n) or 0.0) + (stages.backward_s(n) or 0.0) for n in range(count)]
+    return tuple(
+        dataclasses.replace(layer, forward_s={tp: seconds[tp][n] / STEP_OF_FORWARD for tp in degrees}, call_s={})
+        for n, layer in enumerate(layers)
+    )

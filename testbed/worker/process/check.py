@@ -1,0 +1,60 @@
+"""Builds every part of a spec, with no network, and says what is wrong, before the orchestrator builds anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, TextIO
+
+from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError, raise_input_faults
+from testbed.core.spec.run_spec import RunSpec
+
+
+def check(source: TextIO, sink: TextIO) -> int:
+    """Read `RunSpec.to_json()`, write {"faults", "parameters", "metric", "uses_feedback", "computes", "epoch_steps",
+    "data_hash", "start_hash"}; return the exit status. Of {"specs": [...]} write {"faults": [], "answers": [...]}, one
+    for each. A spec with "accelerated" is also asked whether it can be trained on accelerators."""
+    question = json.load(source)
+    if "specs" in question:
+        answer: dict[str, Any] = {"faults": [], "answers": [_answer(spec) for spec in question["specs"]]}
+    else:
+        answer = _answer(question)
+    json.dump(answer, sink, allow_nan=False)
+    sink.write("\n")
+    return EXIT_INPUT if answer["faults"] else EXIT_COMPLETED
+
+
+def _answer(spec: dict[str, Any]) -> dict[str, Any]:
+    answer: dict[str, Any] = {"faults": [], "parameters": None, "metric": None}
+    try:
+        answer |= _built(RunSpec.from_json(spec), accelerated=bool(spec.get("accelerated")))
+    except InputError as error:
+        answer["faults"] = list(error.faults)
+    except (ValueError, KeyError, TypeError) as error:
+        answer["faults"] = [f"spec: {type(error).__name__}: {error}"]
+    return answer
+
+
+def _built(spec: RunSpec, *, accelerated: bool) -> dict[str, Any]:
+    from testbed.worker.interfaces.factory import prefixed
+    from testbed.worker.model import checkpoint as kept_model
+    from testbed.worker.training.parts import build_parts, first_model, misfits
+
+    parts = build_parts(spec)
+    workload = parts.workload
+    faults = [*parts.device.faults(), *(prefixed("workload", fault) for fault in workload.faults())]
+    raise_input_faults([*faults, *(misfits(parts) if accelerated else ())])
+    start_hash = None if spec.start_from is None else kept_model.checksum(spec.start_from)
+    model, _ = first_model(dataclasses.replace(spec, start_hash=start_hash), parts)
+    parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    if parts.transform.changes_the_model:
+        parts.transform.example(model)
+    return {
+        "parameters": parameters,
+        "metric": workload.metric and dataclasses.asdict(workload.metric),
+        "uses_feedback": parts.compressor.uses_feedback,
+        "computes": workload.computes,
+        "epoch_steps": parts.epoch_steps(spec),
+        "data_hash": workload.data_hash(),
+        "start_hash": start_hash,
+    }

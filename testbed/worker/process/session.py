@@ -1,0 +1,185 @@
+"""A worker's life: hello, welcome, connect, warm up, go, train, done. The orchestrator is told what goes wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from testbed.core.device.profile import Profile
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, Left, LonghaulError, RunError
+from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, Channel, Welcome, connect
+from testbed.core.spec.run_spec import RunSpec
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.communication.rendezvous import Meeting
+
+if TYPE_CHECKING:
+    from testbed.worker.device.accelerator import Accelerator
+
+
+# How a rank comes back in mid-run: without a process group, which nobody can join later, to what was put down.
+
+
+def come_back(
+    *, rank: int, world_size: int, address: str, port: int, timeout_s: float, store: str = ""
+) -> Communicator:
+    """A communicator for a strategy that outlives this rank; arguments as of `Communicator.connect`.
+
+    Raises:
+        Left: the others are gone.
+    """
+    comm = Communicator(rank, world_size, timeout_s)
+    comm.address, comm.is_back = address, True
+    try:
+        comm.meeting = Meeting(rank, 0, address=address, port=port, store=store, timeout_s=timeout_s)
+    except (RuntimeError, OSError) as error:
+        raise Left(f"rank {rank}: came back, and nobody is at {store or f'{address}:{port}'}: {error}") from error
+    return comm
+
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+class Orders:
+    """Reads what the orchestrator says, in a thread of its own. The worker ends when the orchestrator is gone."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.busy, self.go = threading.Event(), threading.Event()
+        self.t0_s = 0.0
+        self.leaving = False
+        self.thread = threading.Thread(target=self._read, name="orders", daemon=True)
+        self.thread.start()
+
+    def _read(self) -> None:
+        try:
+            for message in self._channel.messages():
+                if message["event"] == "busy":
+                    self.busy.set()
+                elif message["event"] == "go":
+                    lead_s = message.get("lead_s")
+                    self.t0_s = float(message["t0_s"]) if lead_s is None else time.monotonic() + float(lead_s)
+                    self.go.set()
+                    self.busy.set()  # whoever waits for the one may hear the other first
+        except Exception:  # whatever it was: without this thread the worker would wait for its order forever
+            traceback.print_exc()
+        if not self.leaving:
+            _leave("the orchestrator is gone", EXIT_FAILED)
+
+
+def run() -> int:
+    """Be one rank of a run; return the exit status."""
+    node = os.environ.get("LONGHAUL_NODE", "")
+    channel = connect(os.environ.get("LONGHAUL_SOCKET", SOCKET_IN_NODE))
+    channel.send({"event": "hello", "node": node})
+    return live(channel, node)
+
+
+def live(channel: Channel, node: str, interface: str | None = None, accelerator: Accelerator | None = None) -> int:
+    """From the welcome to the end; return the exit status.
+
+    Args:
+        node: what faults name.
+        interface: in place of the welcome's.
+        accelerator: that this rank computes on; None: the processor.
+    """
+    message = channel.receive()
+    if message is None:
+        _leave("the orchestrator closed the socket before it said welcome", EXIT_FAILED)
+    welcome, emit = Welcome(**message), _one_at_a_time(channel.send)
+    if interface is not None:
+        welcome = dataclasses.replace(welcome, interface=interface)
+    try:
+        _train(welcome, emit, Orders(channel), accelerator)
+    except Left as error:
+        _tell(emit, {"event": "leaving", "rank": welcome.rank, "node": node, "message": str(error)})
+        _leave(f"rank {welcome.rank}: {error}", error.exit_status)
+    except BaseException as error:
+        traceback.print_exc()
+        text = str(error) if isinstance(error, LonghaulError) else f"{type(error).__name__}: {error}"
+        _tell(emit, {"event": "fault", "rank": welcome.rank, "node": node, "message": text})
+        # Threads of gloo may be stuck in a collective that will never end; the ordinary way out would wait for them.
+        _leave(
+            f"rank {welcome.rank}: ended by a fault",
+            error.exit_status if isinstance(error, LonghaulError) else EXIT_FAILED,
+        )
+    return EXIT_COMPLETED
+
+
+def _one_at_a_time(send: Emit) -> Emit:
+    """Evaluations are told by a thread of their own, and lines must not mix."""
+    lock = threading.Lock()
+
+    def emit(message: dict[str, Any]) -> None:
+        with lock:
+            send(message)
+
+    return emit
+
+
+def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerator | None) -> None:
+    # torch takes seconds to import, and the orchestrator already knows that this worker lives.
+    import torch
+
+    torch.set_num_threads(1)
+    from testbed.worker.communication.communicator import Communicator
+    from testbed.worker.communication.shutdown import leave_in_peace
+    from testbed.worker.model import checkpoint as kept_model
+    from testbed.worker.training.loop import Training
+    from testbed.worker.training.parts import build_parts
+    from testbed.worker.training.warm_up import turn
+
+    spec = RunSpec.from_json(welcome.spec)
+    parts = build_parts(spec)
+    faults = list(_mismatches(spec, welcome))
+    if faults:
+        raise RunError(*faults)
+    place: dict[str, Any] = {
+        "rank": welcome.rank,
+        "world_size": welcome.world_size,
+        "address": welcome.master_address,
+        "port": welcome.master_port,
+        "timeout_s": spec.timeout_s * spec.dilation,
+        "store": welcome.store,
+    }
+    place |= {} if accelerator is None else {"accelerator": accelerator}
+    comm = come_back(**place) if welcome.is_back else Communicator.connect(**place, interface=welcome.interface)
+    leave_in_peace()
+    profile = None if welcome.profile is None else Profile.from_json(welcome.profile)
+    training = Training(spec, parts, comm, emit, profile)
+    training.bind()
+    if welcome.rank == 0:
+        emit(training.describe())
+    training.warm_up(orders.busy, orders.go, build_parts(spec).compressor, turn(welcome.store, welcome.rank))
+    done = training.run(orders.t0_s)
+    if spec.keeps_model and welcome.rank == 0:
+        kept_model.keep(parts.transform.kept(training.model), Path(welcome.store).with_name(KEPT_MODEL))
+    emit(done)
+    orders.leaving = True
+    comm.close(together=not training.outlived)
+
+
+def _mismatches(spec: RunSpec, welcome: Welcome) -> list[str]:
+    if spec.workers == welcome.world_size:
+        return []
+    return [f"rank {welcome.rank}: the spec has {spec.workers} workers, the welcome says {welcome.world_size}"]
+
+
+def _tell(emit: Emit, message: dict[str, Any]) -> None:
+    try:
+        emit(message)
+    except OSError:
+        sys.stderr.write("the orchestrator is gone; it was not told\n")
+
+
+def _leave(reason: str, status: int) -> NoReturn:
+    sys.stderr.write(f"{reason}\n")
+    sys.stderr.flush()
+    sys.stdout.flush()
+    os._exit(status)

@@ -1,0 +1,213 @@
+"""What strategies of bucketed data parallelism have in common: parameters, micro-batches, the hand-over of buckets."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.feedback import with_feedback
+from testbed.core import parameters as parameter_faults
+from testbed.core.costs.collective import all_reduce_cost
+from testbed.core.costs.fusion import BY_TIMES, RULES, TUNED, Cost
+from testbed.core.units import parse_size_bytes
+from testbed.worker.communication.collectives.selection import Collectives, routes_of
+from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
+from testbed.worker.reduction.buckets import Bucket, Buckets
+from testbed.worker.reduction.fusion import grouped
+from testbed.worker.reduction.fusion_tuner import SMALLEST_SHARE, Bounds, FusionTuner
+
+FUSIONS = (*RULES, TUNED)
+
+
+class BucketedStrategy(Strategy):
+    """Gradients of all micro-batches of a step are summed in buckets, each reduced once the last of them is there.
+
+    Args:
+        bucket_size: text with a unit.
+        fusion: which gradients share a bucket.
+        collective: its name, one of `collectives`.
+        accumulate: in how many micro-batches a step takes its batch, one after another: less memory, the same gradient
+            but for the order of sums.
+        faults: of the strategy's other parameters.
+        clip_norm: the mean gradient of a longer norm (2-norm over all parameters) is scaled down to it; None leaves it.
+
+    Raises:
+        ValueError: with a line for each parameter that is not one of these.
+    """
+
+    sent_in_backward: float = 1.0
+    """Of an all-reduce; for fusion by times."""
+
+    def __init__(
+        self,
+        *,
+        bucket_size: str,
+        fusion: str,
+        collective: str,
+        collectives: Collection[str],
+        accumulate: int,
+        clip_norm: float | None,
+        faults: Iterable[str | None] = (),
+    ) -> None:
+        parameter_faults.raise_all(
+            size_fault(bucket_size),
+            parameter_faults.choice("fusion", fusion, FUSIONS),
+            parameter_faults.choice("collective", collective, collectives),
+            parameter_faults.whole("accumulate", accumulate, 1),
+            parameter_faults.number("clip_norm", clip_norm, above=0, below=float("inf"), null=True),
+            *faults,
+        )
+        self.bucket_size_bytes = parse_size_bytes(bucket_size)
+        self.fusion, self.collective = fusion, collective
+        self.micro_batches, self.clip_norm = accumulate, clip_norm
+        self._collectives: Collectives
+        self._tuner: FusionTuner | None = None
+
+    def bind(self, context: WorkerContext) -> None:
+        self._context, self._step = context, 0
+        self.compressor: Compressor = with_feedback(context.compressor)
+        self._optimizer = self.compressor.adopt(context.optimizer)
+        self._names = {parameter: name for name, parameter in context.model.named_parameters()}
+        if self.fusion == TUNED:
+            self.bucket_size_bytes = self._bounds().clamped(self.bucket_size_bytes)
+        self.buckets = Buckets(self._groups(self.bucket_size_bytes), self._hand_over, self._names)
+        if self.fusion == TUNED and context.comm.networked:
+            self._tuner = self._new_tuner()
+        context.comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
+
+    def step(self, batch: Batch, step: int) -> StepStats:
+        clock, times = self._context.clock, self._context.clock.times
+        self._step = step
+        losses: list[Tensor] = []
+        share = 1 / self.micro_batches
+        parts = self._context.workload.split(batch, self.micro_batches)
+        for number, part in enumerate(parts):
+            with clock.phase("forward", None if times.forward_s is None else share * times.forward_s):
+                loss = self._forward(part, number)
+            if number == 0:
+                self.buckets.reset()
+            is_last = number + 1 == self.micro_batches
+            (self.buckets.expect if is_last else self.buckets.hold)()
+            with clock.phase("backward", None if times.backward_s is None else share * times.backward_s):
+                (loss if self.micro_batches == 1 else share * loss).backward()
+                if is_last:
+                    self.buckets.flush()
+            losses.append(loss.detach())
+        self._update()
+        if self._tuner is not None and (size_bytes := self._tuner.after_step()) is not None:
+            self._regroup(size_bytes)
+        return StepStats(float(sum(losses[1:], losses[0])) * share)
+
+    def _take_step(self) -> None:
+        """Of the optimizer, once mean gradients are there."""
+        clock = self._context.clock
+        with clock.phase("optimizer", clock.times.optimizer_s):
+            if self.clip_norm is not None:
+                nn.utils.clip_grad_norm_(self._context.model.parameters(), self.clip_norm)
+            self._optimizer.step()
+
+    def layouts(self) -> list[Layout]:
+        return [bucket.layout for bucket in self.buckets.buckets]
+
+    def routes(self) -> list[str]:
+        return routes_of(self._reduction(layout) for layout in self.layouts())
+
+    def collectives(self) -> list[str]:
+        return self._collectives.planned_for(self.compressor, (self._reduction(layout) for layout in self.layouts()))
+
+    def take_notes(self) -> list[dict[str, Any]]:
+        notes = [] if self._tuner is None else self._tuner.take_notes()
+        return [{"event": "tuning", **note, "buckets": len(self._groups(note["size_bytes"]))} for note in notes]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"compressor": self.compressor.state_dict(), "bucket_size_bytes": self.bucket_size_bytes}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["bucket_size_bytes"] != self.bucket_size_bytes:
+            self._regroup(state["bucket_size_bytes"])
+            if self._tuner is not None:
+                self._tuner = self._new_tuner()
+        self.compressor.load_state_dict(state["compressor"])
+
+    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        try:
+            with_feedback(compressor).adopt(workload.optimizer([torch.nn.Parameter(torch.zeros(1))]))
+        except ValueError as error:
+            yield f"compressor: {error}"
+            return
+        name, traits = type(compressor).__name__, compressor.traits
+        keeps = traits.feedback == "builtin" or traits.owns != "nothing"
+        if self.fusion == BY_TIMES and traits.sum_dtype is None:
+            yield f"strategy.fusion={BY_TIMES} goes by what sums cost, but {name} sends otherwise; use fusion=size"
+        if self.fusion == TUNED and keeps and type(compressor).move_state is Compressor.move_state:
+            yield f"strategy.fusion={TUNED}: what {name} keeps of buckets cannot move to others; use fusion=size"
+
+    def _groups(self, size_bytes: int) -> list[list[torch.nn.Parameter]]:
+        context, rule = self._context, self.fusion if self.fusion != TUNED else RULES[0]
+        cost = None
+        if rule == BY_TIMES:
+            width = (self.compressor.traits.sum_dtype or torch.float32).itemsize / torch.float32.itemsize
+            total_bytes = self._bounds().most_bytes
+            whole = all_reduce_cost(context.spec, self.collective, total_bytes, width)
+            cost = Cost(self.sent_in_backward * whole.start_s, self.sent_in_backward * whole.second_byte)
+        share, parameters = 1 / self.micro_batches, context.model.parameters()
+        return grouped(parameters, size_bytes, rule, self._names, context.clock.times, cost, share)
+
+    def _bounds(self) -> Bounds:
+        total_bytes = sum(p.nbytes for p in self._names if p.requires_grad)
+        return Bounds(max(1, total_bytes // SMALLEST_SHARE), total_bytes)
+
+    def _new_tuner(self) -> FusionTuner:
+        return FusionTuner(
+            self._bounds(),
+            self.bucket_size_bytes,
+            lambda size_bytes: tuple(len(group) for group in self._groups(size_bytes)),
+            self._context.rank,
+            self._context.clock,
+            lambda exchange: self._collectives.run(exchange),
+        )
+
+    def _regroup(self, size_bytes: int) -> None:
+        """Other buckets, between two steps: what a compressor keeps goes with its parameters."""
+        self.settle()
+        old, state = self.layouts(), self.compressor.state_dict()
+        self.bucket_size_bytes = size_bytes
+        self.buckets.regroup(self._groups(size_bytes))
+        self.compressor.load_state_dict(self.compressor.move_state(state, old, self.layouts()) if state else {})
+
+    def _hand_over(self, bucket: Bucket) -> None:
+        clock = self._context.clock
+        clock.spend(clock.times.backward_of(bucket.parameters) / self.micro_batches)
+        self._start(bucket)
+
+    def _forward(self, part: Batch, number: int) -> Tensor:
+        """The loss of micro-batch `number` of a step."""
+        loss: Tensor = self._context.workload.loss(self._context.model, part)
+        return loss
+
+    @abstractmethod
+    def _start(self, bucket: Bucket) -> None:
+        """All gradients of `bucket` are there; called in the same order on every rank."""
+
+    @abstractmethod
+    def _update(self) -> None:
+        """Backward is over."""
+
+    @abstractmethod
+    def _reduction(self, layout: Layout) -> Context:
+        """How a bucket is reduced in the first step."""
+
+
+def size_fault(size: str, name: str = "bucket_size") -> str | None:
+    try:
+        if parse_size_bytes(size) < 1:
+            return f"{name}={size}: must be above 0"
+    except ValueError as error:
+        return f"{name}={size}: {error}"
+    return None

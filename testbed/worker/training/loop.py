@@ -1,0 +1,290 @@
+"""The one training loop: order of data, timing, records, stopping."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from compressors.base.compressor import Compressor
+from testbed.core.device.profile import Profile
+from testbed.core.errors import RunError
+from testbed.core.spec.run_spec import RunSpec
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.device.accelerator import to_device
+from testbed.worker.device.clock import WAITING, PhaseClock
+from testbed.worker.device.compute_times import ComputeTimes
+from testbed.worker.interfaces.strategy import WorkerContext
+from testbed.worker.interfaces.transform import Plan, TransformContext
+from testbed.worker.interfaces.workload import Batch, parameters_crc32, trained
+from testbed.worker.training.evaluation import Evaluations
+from testbed.worker.training.optimizers import LearningRate, Optimizers
+from testbed.worker.training.parts import Parts, changed_parts, first_model
+from testbed.worker.training.step_meter import StepMeter
+from testbed.worker.training.warm_up import WarmUp
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+class Training:
+    """One rank's part of a run."""
+
+    def __init__(
+        self, spec: RunSpec, parts: Parts, comm: Communicator, emit: Emit, profile: Profile | None = None
+    ) -> None:
+        """
+        Args:
+            emit: is called from two threads.
+            profile: how long phases last; without, as long as they take here.
+        """
+        self.spec, self.parts, self.comm, self.emit = spec, parts, comm, emit
+        self.model, self._change = first_model(spec, parts)
+        self.model.to(comm.accelerator.device)
+        self._profile = profile
+        settle = None if comm.accelerator.is_processor else comm.accelerator.settle
+        self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, self.model), settle)
+        self._meter = StepMeter(self.clock, comm, spec.dilation)
+        self.steps = parts.steps(spec)
+        self._begun = 0
+        """The step that the strategy has taken first: it counts its own."""
+        self.context = self._context()
+        self._evaluations = self._new_evaluations()
+        self._earlier_evaluations: list[Evaluations | None] = []
+        """Of the model before it changed."""
+        self._notes: list[dict[str, Any]] = []
+        """Of the strategy before the model changed."""
+
+    @property
+    def parameters(self) -> int:
+        """That learn."""
+        return sum(p.numel() for p in trained(self.model))
+
+    @property
+    def outlived(self) -> list[int]:
+        """Ranks that the others go on without. A model that changes needs all of them when it does."""
+        if self.parts.transform.changes_the_model:
+            return []
+        return [rank for rank in range(self.comm.world_size) if self.parts.strategy.outlives(rank)]
+
+    def bind(self) -> None:
+        """Have transform and strategy take their parts; all ranks at once, but for one that comes back."""
+        workload, size, seed = self.parts.workload, self.spec.batch_size, self.spec.seed
+
+        def loss(model: nn.Module) -> Tensor:
+            return workload.loss(model, workload.batch(0, rank=0, world_size=1, batch_size=size, seed=seed))
+
+        self.parts.transform.bind(
+            TransformContext(
+                model=self.model,
+                comm=self.comm,
+                steps=self.steps,
+                epoch_steps=self.parts.epoch_steps(self.spec),
+                loss=loss,
+                waiting=self._waiting,
+            )
+        )
+        self.parts.strategy.bind(self.context)
+        if self._change is not None and self.comm.rank == 0:
+            self._tell(-1, 0.0, self._change)
+
+    def describe(self) -> dict[str, Any]:
+        """The "model" event; the strategy is bound by then."""
+        metric = self.parts.workload.metric
+        dense = self.parameters if self._change is None else self._change["parameters_before"]
+        dense_bytes = self.parts.strategy.dense_bytes_step()
+        return {
+            "event": "model",
+            "rank": self.comm.rank,
+            "parameters": self.parameters,
+            "dense_bytes_step": 2 * (self.comm.world_size - 1) * 4 * dense if dense_bytes is None else dense_bytes,
+            "metric_name": metric and metric.name,
+            "metric_target": metric and metric.target,
+            "higher_is_better": metric and metric.higher_is_better,
+            "routes": self.parts.strategy.routes(),
+            "collectives": self.parts.strategy.collectives(),
+            "outlived": self.outlived,
+        }
+
+    def warm_up(
+        self, busy: threading.Event, go: threading.Event, scratch: Compressor, turn: AbstractContextManager[None]
+    ) -> None:
+        """Do everything once, say so, and compute from `busy` until `go`; see `WarmUp`."""
+        warm_up = WarmUp(self.parts.workload, self.model, self.spec, self.comm.rank, scratch)
+        if self._evaluations is not None:
+            self._evaluations.rehearse()
+        with turn:
+            warm_up.rehearse()
+        self.emit({"event": "warm", "rank": self.comm.rank})
+        warm_up.work(busy, go)
+
+    def run(self, t0_s: float) -> dict[str, Any]:
+        """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the "done" event, once all else has been told."""
+        time.sleep(max(0.0, t0_s - time.monotonic()))
+        first = self.parts.strategy.first_step()
+        begin_s = time.monotonic() if self.comm.is_back else t0_s  # it is not late by what it has missed
+        self._meter.restart(begin_s)
+        t_s = self._since_s(t0_s)
+        late_s = self._since_s(begin_s) if self.comm.is_back else t_s
+        self.emit({"event": "start", "t_s": t_s, "rank": self.comm.rank, "late_s": late_s})
+        if self.comm.is_back and self._evaluations is not None and self._is_due(first - 1):
+            self._evaluations.start(first, t_s)  # that it was told before is not sure
+        for step in range(first, self.steps):
+            self._step(step, t0_s)
+        finishing_s = time.monotonic()
+        self.parts.strategy.finish()
+        self._tell_notes(self.steps - 1, self._since_s(t0_s))
+        done = {
+            "event": "done",
+            "t_s": self._since_s(t0_s),
+            "rank": self.comm.rank,
+            "steps": self.steps,
+            "finish_s": self._since_s(finishing_s),
+            "finish_payload_bytes": self._meter.take_sent_bytes(),
+            "parameters_crc32": parameters_crc32(self.model),
+        }
+        for evaluations in (*self._earlier_evaluations, self._evaluations):
+            if evaluations is not None:
+                evaluations.finish(self.comm.timeout_s)
+        return done
+
+    def _since_s(self, then_s: float) -> float:
+        """Emulated seconds since `then_s`."""
+        return (time.monotonic() - then_s) / self.spec.dilation
+
+    def _step(self, step: int, t0_s: float) -> None:
+        self.comm.step = step + 1
+        started_s = time.monotonic()
+        is_last, due = step + 1 == self.steps, self._is_due(step)
+        part = self.parts.strategy.part(self.comm.rank, self.comm.world_size)
+        # Paced, drawing a batch is part of what the strategy's forward is given.
+        with self.clock.phase("forward", None if self.clock.times.forward_s is None else 0.0):
+            batch = None if part is None or self.parts.strategy.draws else self._batch(step, *part)
+        self._rate.set(self.parts.transform.rate_factor(step))
+        self.clock.times.spare(self.parts.transform.spared(batch))
+        # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
+        with self.clock.phase("optimizer", self.clock.times.other_s):
+            stats = self.parts.strategy.step(batch, step - self._begun)
+            if due:
+                self.parts.strategy.settle()
+            changed = self._transform(step) if self.parts.transform.looks_after(step) else None
+        ended_s = time.monotonic()
+        if stats.loss is not None and not math.isfinite(stats.loss):
+            what = f"the loss of step {step + 1} is {stats.loss}"
+            raise RunError(f"rank {self.comm.rank}: {what}; the training has diverged")
+        if is_last:
+            self.clock.end_stretch()
+        t_s = (ended_s - t0_s) / self.spec.dilation
+        drawn = 0 if part is None else self.spec.batch_size
+        self._tell(
+            step,
+            t_s,
+            {
+                "event": "step",
+                "loss": stats.loss if self.parts.workload.computes else None,
+                "step_s": (ended_s - started_s) / self.spec.dilation,
+                **self._meter.take(),
+                "samples": drawn if stats.samples is None else stats.samples,
+            },
+        )
+        if changed is not None and self.comm.rank == 0:
+            self._tell(step, t_s, changed)
+        self._after(step, t_s, is_due=due)
+
+    def _batch(self, step: int, place: int, parts: int) -> Batch:
+        """Of `step`, that of one in `place` of so many parts, where this rank computes."""
+        size, seed = self.spec.batch_size, self.spec.seed
+        drawn = self.parts.workload.batch(step, rank=place, world_size=parts, batch_size=size, seed=seed)
+        return to_device(drawn, self.comm.accelerator.device)
+
+    def _is_due(self, step: int) -> bool:
+        """Whether the model is evaluated after `step`."""
+        every = self.spec.evaluate_every
+        return step + 1 == self.steps or (
+            self.parts.workload.metric is not None and step >= 0 and (step + 1) % every == 0
+        )
+
+    def _after(self, step: int, t_s: float, *, is_due: bool) -> None:
+        """What follows from a step that ended at `t_s`."""
+        self._tell_notes(step, t_s)
+        if self._evaluations is not None and is_due:
+            self._evaluations.start(step + 1, t_s)
+
+    def _tell_notes(self, step: int, t_s: float) -> None:
+        notes = [*self._notes, *self.parts.strategy.take_notes(), *self.parts.transform.take_notes()]
+        self._notes = []
+        for note in notes:
+            self._tell(step, t_s, note)
+
+    def _tell(self, step: int, t_s: float, what: dict[str, Any]) -> None:
+        self.emit({"t_s": t_s, "rank": self.comm.rank, "step": step + 1, **what})
+
+    def _transform(self, step: int) -> dict[str, Any] | None:
+        """Change the model after `step`, if its transform says so, and build anew what hangs on it; what came of it.
+
+        It takes the time that it takes this processor.
+        """
+        self.parts.strategy.settle()
+        transform = self.parts.transform
+        with self.clock.phase("transform"):
+            plan = transform.plan_after(self.model, step)
+            return None if plan is None else self._switch(plan, step)
+
+    def _switch(self, plan: Plan, step: int) -> dict[str, Any]:
+        transform, workload, held = self.parts.transform, self.parts.workload, self._optimizers.held()
+        self.parts.strategy.finish()
+        self.parts.strategy.hand_over()
+        self._notes += self.parts.strategy.take_notes()
+        changed = workload.model(self.spec.seed)  # hooks of the old one stay behind
+        changed.load_state_dict(self.model.state_dict())
+        note = transform.switch(changed, plan, step)
+        self.model = changed
+        if self._profile is not None and self._profile.switched is not None:
+            self.clock.times = ComputeTimes(transform.profile_after(self._profile, changed), changed)
+        fresh = changed_parts(self.spec, transform)
+        self.parts = dataclasses.replace(self.parts, strategy=fresh.strategy, compressor=fresh.compressor)
+        self._earlier_evaluations.append(self._evaluations)
+        self._evaluations = self._new_evaluations()  # a copy that no strategy has put hooks on
+        self._begun = step + 1
+        self.context = self._context()
+        with self._waiting():  # all ranks bind at once
+            self.parts.strategy.bind(self.context)
+        self._optimizers.carry(held)
+        return note
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """For what other ranks have to do first."""
+        self.clock.mark()
+        with self.clock.phase(WAITING):
+            yield
+
+    def _context(self) -> WorkerContext:
+        """Of the model as it is, with a new optimizer."""
+        workload, model = self.parts.workload, self.model
+        self._optimizers = Optimizers(self.parts.transform, model)
+        optimizer = workload.optimizer(trained(model))
+        self._optimizers.prepare(optimizer)
+        self._rate = LearningRate(optimizer)
+        return WorkerContext(
+            spec=self.spec,
+            workload=workload,
+            model=model,
+            optimizer=optimizer,
+            compressor=self.parts.compressor,
+            comm=self.comm,
+            clock=self.clock,
+            prepare=self._optimizers.prepare,
+            begun=self._begun,
+        )
+
+    def _new_evaluations(self) -> Evaluations | None:
+        workload = self.parts.workload
+        if self.comm.rank != 0 or workload.metric is None:
+            return None
+        return Evaluations(workload, self.model, self.emit)

@@ -1,0 +1,161 @@
+"""Curves come from the samples of all runs by one query, and are those of the events."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from testbed.analysis.comparison.comparison import compare
+from testbed.analysis.comparison.figures import PARETO, figures, mean_curve
+from testbed.analysis.record import curves as curves_module
+from testbed.analysis.record.curves import curves_of, from_events
+from testbed.analysis.record.record import load
+from testbed.analysis.record.samples import series_of
+from testbed.analysis.report.derived_files import write_parquet
+from testbed.analysis.report.figures import draw_all
+from testbed.core.record.run_directory import RunDir, write_json
+from tests.unit.analysis.compared import template, variant
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    return template(tmp_path_factory.mktemp("template"))
+
+
+def test_samples_and_events_say_the_same(source: RunDir, tmp_path: Path) -> None:
+    with_events, without = variant(source, tmp_path, 1), variant(source, tmp_path, 2, events=False)
+    told = from_events(load(with_events.path))
+    (found,) = curves_of([load(without.path)])
+    assert (
+        found.metric
+        == told.metric
+        == [(20, pytest.approx(0.8 + 0.1 / 3)), (40, pytest.approx(0.8 + 0.2 / 3)), (60, 0.9)]
+    )
+    assert {name: points[-1] for name, points in found.sent.items()} == {
+        name: points[-1] for name, points in told.sent.items()
+    }
+    # 4500 B/s over both directions
+    assert [x for x, _ in found.metric_over_wan_bytes()] == pytest.approx([90e3, 180e3, 270e3])
+    assert found.metric_over_wan_bytes() == told.metric_over_wan_bytes()
+
+
+def with_a_second_link(run: RunDir) -> RunDir:
+    """Between the same places, over which a tenth goes."""
+    spec = json.loads(run.spec.read_text())
+    (link,) = (link for link in spec["topology"]["links"] if link["wan"])
+    spec["topology"]["links"].append({**link, "name": "second"})
+    write_json(run.spec, spec)
+    events = [json.loads(line) for line in run.events.read_text().splitlines()]
+    second = [
+        {**event, "name": "second", "wire_bytes": event["wire_bytes"] / 10}
+        for event in events
+        if event["event"] == "link" and event["wan"]
+    ]
+    run.events.write_text("".join(json.dumps(event) + "\n" for event in [*events, *second]))
+    return run
+
+
+def test_two_links_between_the_same_places_are_added_up(source: RunDir, tmp_path: Path) -> None:
+    record = load(with_a_second_link(variant(source, tmp_path, 1)).path)
+    assert record.spec is not None and len(record.spec.topology.wan_links) == 2
+    told = from_events(record)
+    assert [told.wan_bytes_until(t_s) for t_s in (10.0, 10.5, 11.0)] == pytest.approx([49.5e3, 51.975e3, 54.45e3])
+    write_parquet(series_of(record), record.run.samples)
+    (found,) = curves_of([record])
+    assert found.fault is None
+    assert [found.wan_bytes_until(t_s) for t_s in (10.0, 10.5, 11.0)] == pytest.approx([49.5e3, 51.975e3, 54.45e3])
+    svgs, faults = draw_all(record)
+    assert not faults
+    svg = svgs["WAN link use against the rate asked"] or ""
+    for way in ("oregon to virginia", "virginia to oregon"):
+        assert f">{way} (second)<" in svg and f">{way} (oregon-virginia)<" in svg
+
+
+def test_a_run_without_samples_is_read_from_its_events(source: RunDir, tmp_path: Path) -> None:
+    runs = [variant(source, tmp_path, number) for number in range(4)]
+    runs[1].samples.unlink()
+    runs[2].samples.unlink()
+    os.mkfifo(runs[2].samples)  # who opened it would wait for ever
+    runs[3].samples.write_bytes(b"PAR1 is all there is of it")
+    found = curves_of([load(run.path) for run in runs])
+    assert [one.metric for one in found] == [found[0].metric] * 4
+    assert [one.fault is None for one in found] == [True, True, True, False]
+    assert found[3].fault is not None and found[3].fault.startswith(f"{runs[3].run_id}: samples.parquet cannot be read")
+
+
+def test_a_directory_whose_name_is_a_pattern_means_itself(source: RunDir, tmp_path: Path) -> None:
+    run = variant(source, tmp_path / "a[b]*", 1)
+    (found,) = curves_of([load(run.path)])
+    assert found.metric
+
+
+def test_the_reader_reads_its_files_and_nothing_else(source: RunDir, tmp_path: Path) -> None:
+    import duckdb
+
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    connection = curves_module._connection([str(source.samples)])
+    with pytest.raises(duckdb.PermissionException):
+        connection.execute(f"SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')")
+
+
+def test_broken_events_are_named_and_not_drawn(source: RunDir, tmp_path: Path) -> None:
+    run = variant(source, tmp_path, 1)
+    run.samples.unlink()
+    run.events.write_text('{"event": "evaluation", "t_s": 1}\n')
+    drawn, faults = figures(compare([load(run.path)]))
+    assert drawn == [] and len(faults) == 1 and "its events cannot be drawn: KeyError" in faults[0]
+
+
+def test_runs_on_unlike_networks_of_one_name_share_no_figure(source: RunDir, tmp_path: Path) -> None:
+    runs = [
+        variant(source, tmp_path, 1, compressor="none", rtt_s=0.01, time_s=30.0),
+        variant(source, tmp_path, 2, rtt_s=0.2),
+        variant(source, tmp_path, 3, compressor="int8", rtt_s=0.2),
+    ]
+    drawn, faults = figures(compare([load(run.path) for run in runs]))
+    assert not faults
+    assert [(one.title, [group.method for group in one.groups]) for one in drawn] == [
+        (
+            f"{PARETO if over is None else f'accuracy over {over}'}: wan topo.rtt={rtt}, digits, 4 workers (emulated)",
+            who,
+        )
+        for over, rtt, who in (
+            *((over, "10 ms", ["none"]) for over in ("time", "WAN bytes")),
+            *((over, "200 ms", ["int8", "topk"]) for over in ("time", "WAN bytes", None)),
+        )
+    ]
+    assert len({one.file_name for one in drawn}) == len(drawn)
+
+
+def test_the_mean_is_over_the_stretch_that_all_cover() -> None:
+    mean = mean_curve([[(0.0, 0.0), (10.0, 10.0)], [(2.0, 4.0), (12.0, 14.0)]])
+    assert mean[0] == (2.0, 3.0) and mean[-1][0] == 10.0 and mean[-1][1] == pytest.approx(11.0)
+    assert mean_curve([[(0.0, 1.0), (1.0, 1.0)], [(2.0, 1.0), (3.0, 1.0)]]) == []
+    assert mean_curve([[(1.0, 5.0)], [(1.0, 7.0)]], "log")[0] == (1.0, 6.0)
+
+
+def test_three_hundred_runs_are_compared_by_one_query_in_seconds(
+    source: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, asked = curves_module._connection, []
+    monkeypatch.setattr(curves_module, "_connection", lambda paths: asked.append(len(paths)) or connection(paths))
+    names = ("none", "topk", "int8", "powersgd", "fp16", "sz3")
+    runs = [
+        variant(source, tmp_path, number, events=False, compressor=names[number % 6], seed=number // 6)
+        for number in range(300)
+    ]
+    started_s = time.process_time()  # other tests take the cores too
+    records = [load(run.path) for run in runs]
+    comparison = compare(records)
+    table_s = time.process_time() - started_s
+    found = curves_of(records)
+    took_s = time.process_time() - started_s
+    assert [len(group.seeds()) for group in comparison.groups] == [50] * 6
+    assert all(one.metric and one.sent and one.fault is None for one in found)
+    assert asked == [300]
+    # ten times as long as they take on an idle machine
+    assert table_s < 30.0 and took_s < 80.0, f"table {table_s:.2f} s, with curves {took_s:.2f} s"

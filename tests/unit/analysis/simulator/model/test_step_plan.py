@@ -1,0 +1,313 @@
+"""What a step does, read from profiles; what a prediction says of itself; constants found again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.analysis.simulator import calibration
+from testbed.analysis.simulator.calibration import Calibration, Emulated, fit
+from testbed.analysis.simulator.command import answer, text
+from testbed.analysis.simulator.model.constants import Constants
+from testbed.analysis.simulator.model.network import Network
+from testbed.analysis.simulator.model.step_plan import BucketPlan, StepPlan, plan
+from testbed.analysis.simulator.model.traffic import traffic
+from testbed.analysis.simulator.timeline.steps import follow
+from testbed.analysis.simulator.validation import Standing, Validation, traits
+from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile
+from testbed.core.errors import InputError
+from testbed.core.spec.run_spec import Part, RunSpec
+from testbed.core.spec.schedule import Change
+from topologies import lan, two_regions
+
+LAYERS = (("a", 300, 0.01), ("b", 2000, 0.02), ("c", 500, 0.04))
+"""Name, parameters, seconds of backward; the last one's gradients come first."""
+
+
+def spec(strategy: str = "ddp.DDP", bucket: str = "8 kB", workers: int = 2, **given: Any) -> RunSpec:
+    parts = {
+        "workload": Part("digits", "testbed.worker.workloads.digits.Digits"),
+        "strategy": Part(strategy.partition(".")[0], f"testbed.worker.strategies.{strategy}", {"bucket_size": bucket}),
+        "compressor": Part("none", "compressors.none.Uncompressed"),
+        "device": Part("native", "testbed.core.device.Native"),
+    }
+    return RunSpec(topology=two_regions.build(workers=workers), steps=1, **{**parts, **given})
+
+
+def profile(*buckets: int, rounds: int = 2, layers: tuple[tuple[str, int, float], ...] = LAYERS) -> Profile:
+    collectives = [
+        Collective(kind="all_reduce", size_bytes=4 * size + index) for size in buckets for index in range(rounds - 1)
+    ]
+    codec = [(("compress", 0.001), *[("decompress", 0.002)] * (rounds - 1)) for _ in set(buckets)]
+    return Profile(
+        workload="w",
+        compressor="c",
+        batch_size=1,
+        layers=tuple(LayerTimes(name=n, parameters=p, forward_s=0.0, backward_s=b) for n, p, b in layers),
+        forward_s=0.05,
+        backward_s=0.07,
+        optimizer_s=0.003,
+        other_s=0.002,
+        codec=tuple(
+            CodecTimes(elements=size, rounds=one) for size, one in zip(sorted(set(buckets)), codec, strict=True)
+        ),
+        collectives=tuple(collectives),
+    )
+
+
+def test_buckets_are_ready_once_their_layers_are() -> None:
+    """2000 of b fill a bucket; c is in the one before it, a in the one after."""
+    found = plan(spec(), profile(500, 2000, 300), profile(500, 2000, 300))
+    assert [bucket.elements for bucket in found.buckets] == [500, 2000, 300]
+    assert [bucket.ready_s for bucket in found.buckets] == pytest.approx([0.04, 0.06, 0.07])
+    assert found.before_s == pytest.approx(0.052)
+    assert found.compute_s == pytest.approx(0.052 + 0.07 + 0.003 + 3 * 0.003)
+
+
+def test_a_bucket_that_ends_inside_a_layer_waits_for_all_of_it() -> None:
+    """A bias of 20 was taken along by the bucket before."""
+    found = plan(spec(), profile(520, 1980, 300), profile(520, 1980, 300))
+    assert [bucket.elements for bucket in found.buckets] == [520, 1980, 300]
+    assert [bucket.ready_s for bucket in found.buckets] == pytest.approx([0.06, 0.06, 0.07])
+
+
+def test_each_bucket_has_as_many_collectives_as_its_codec_has_rounds() -> None:
+    several = profile(500, 2000, 300, rounds=3)
+    found = plan(spec(), several, several)
+    assert [[one.size_bytes for one in bucket.collectives] for bucket in found.buckets] == [
+        [2000, 2001],
+        [8000, 8001],
+        [1200, 1201],
+    ]
+
+
+def test_only_the_last_micro_batch_has_buckets_to_send() -> None:
+    cpu = profile(2500, 300)
+    asked = spec(bucket="10 kB")
+    whole, parts, after = (
+        plan(dataclasses.replace(asked, strategy=_with(asked.strategy, **given)), cpu, cpu)
+        for given in ({}, {"accumulate": 4}, {"overlap": False})
+    )
+    assert parts.compute_s == pytest.approx(whole.compute_s)
+    assert parts.backward_s == pytest.approx(whole.backward_s / 4)
+    assert [b.ready_s for b in parts.buckets] == pytest.approx([b.ready_s / 4 for b in whole.buckets])
+    assert [b.ready_s for b in after.buckets] == [whole.backward_s] * 2
+    assert whole.buckets[0].ready_s < whole.backward_s
+
+
+def test_halves_are_hidden_behind_backward_and_the_next_forward() -> None:
+    """Ten layers alike, and links on which an all-reduce takes twice as long as backward: the bound's peak, where ideal
+    overlap takes 0.1 + 0.4 s and ideal DeAR 0.2 + 0.2 s."""
+    layers = tuple((f"l{index}", 100_000, 0.02) for index in range(10))
+    cpu = profile(*[100_000] * 10, layers=layers)
+    codec = tuple(dataclasses.replace(one, rounds=(("compress", 0.0), ("decompress", 0.0))) for one in cpu.codec)
+    forward = tuple(dataclasses.replace(layer, forward_s=0.01) for layer in cpu.layers)
+    cpu = dataclasses.replace(cpu, layers=forward, codec=codec, forward_s=0.1, backward_s=0.2, optimizer_s=0, other_s=0)
+    network = lan.build(workers=4, lan_rate="120 Mbit/s")
+    steps = {}
+    for name in ("dear.DeAR", "ddp.DDP"):
+        asked = spec(name, bucket="400 kB")
+        strategy = _with(asked.strategy, collective="ring")
+        found = plan(dataclasses.replace(asked, strategy=strategy, topology=network), cpu, cpu)
+        assert StepPlan.from_json(json.loads(json.dumps(found.to_json()))) == found
+        assert found.is_halved == (name == "dear.DeAR")
+        assert [bucket.needed_s for bucket in found.buckets] == pytest.approx([0.09 - 0.01 * n for n in range(10)])
+        steps[name] = follow(found, Network(network, Constants())).step_s
+    assert 0.50 < steps["ddp.DDP"] < 0.55
+    assert 0.40 < steps["dear.DeAR"] < 0.46
+
+
+@pytest.mark.parametrize("collective", ["hierarchical", "hierarchical_two_shot"])
+def test_halves_over_regions_last_together_as_long_as_the_whole(collective: str) -> None:
+    """A step that is next to nothing but one bucket's exchange: there is nothing to hide behind."""
+    cpu = profile(1_000_000, layers=(("only", 1_000_000, 0.0),))
+    codec = tuple(dataclasses.replace(one, rounds=(("compress", 0.0), ("decompress", 0.0))) for one in cpu.codec)
+    cpu = dataclasses.replace(cpu, codec=codec, forward_s=0.0, backward_s=0.0, optimizer_s=0.0, other_s=0.0)
+    topology = two_regions.build(workers=5, rate="100 Mbit/s")
+    steps, sent = {}, {}
+    for name in ("dear.DeAR", "ddp.DDP"):
+        asked = spec(name, bucket="4 MB")
+        strategy = _with(asked.strategy, collective=collective)
+        found = plan(dataclasses.replace(asked, strategy=strategy, topology=topology), cpu, cpu)
+        steps[name] = follow(found, Network(topology, Constants())).step_s
+        sent[name] = traffic(found, topology, Constants())
+    notice_s = topology.wan_links[0].forward.delay_s
+    assert steps["dear.DeAR"] == pytest.approx(steps["ddp.DDP"] + notice_s, rel=0.02)
+    assert sent["dear.DeAR"] == sent["ddp.DDP"]
+
+
+def _with(part: Part, **params: Any) -> Part:
+    return dataclasses.replace(part, params={**part.params, **params})
+
+
+def test_profiles_of_other_buckets_are_refused() -> None:
+    with pytest.raises(InputError, match="do not add up to the 2800 parameters"):
+        plan(spec(), profile(500, 300), profile(500, 300))
+
+
+def test_strategies_that_nothing_is_known_of_are_refused() -> None:
+    with pytest.raises(InputError, match="strategy=own: cannot be simulated; known: ddp, torch_ddp"):
+        plan(spec("own.Own"), profile(2800), profile(2800))
+
+
+def test_lamb_makes_the_steps_of_ddp() -> None:
+    parts = profile(500, 2000, 300)
+    assert plan(spec("lamb.LAMB"), parts, parts) == plan(spec(), parts, parts)
+
+
+def test_slamb_sends_a_turn_after_backward_and_averages_parameters_in_a_share_of_the_steps() -> None:
+    """On links where an exchange is nearly all there is: 400 kB in each step, and 4 MB in each fourth."""
+    cpu, topology = slamb_profile(), lan.build(workers=4, lan_rate="100 Mbit/s")
+    asked = dataclasses.replace(slamb_spec(), topology=topology)
+    found = plan(asked, cpu, cpu)
+    assert StepPlan.from_json(json.loads(json.dumps(found.to_json()))) == found
+    (momenta,) = found.buckets
+    assert (momenta.elements, momenta.ready_s, found.parameters) == (100_000, 0.02, 1_000_000)
+    assert momenta.codec_s[0] + found.after_s == pytest.approx(cpu.optimizer_s)
+    assert found.compute_s == pytest.approx(0.01 + 0.02 + 0.004)
+    network = Network(topology, Constants())
+    step_s = follow(found, network).step_s
+    plain_s = follow(dataclasses.replace(found, average=None), network).step_s
+    whole_s = follow(dataclasses.replace(found, average=dataclasses.replace(cpu.collectives[1], share=1.0)), network)
+    assert step_s - plain_s == pytest.approx((whole_s.step_s - plain_s) / 4)
+    assert whole_s.step_s - plain_s == pytest.approx(6 / 4 * 4e6 * 8 / 100e6, rel=0.15)
+    sent = traffic(found, topology, Constants())
+    assert sent.payload_bytes == pytest.approx(2 * 3 * (400_000 + 4_000_000 / 4))
+    alone = dataclasses.replace(asked, topology=lan.build(workers=1))
+    assert follow(plan(alone, cpu, cpu), Network(alone.topology, Constants())).step_s == pytest.approx(0.034)
+    prediction = answer({"spec": asked.to_json(), "cpu": cpu.to_json(), "device": cpu.to_json()})
+    assert prediction.dense_bytes == 2 * 3 * 4_000_000
+
+
+def test_slamb_asks_for_a_profile_of_its_own_turns() -> None:
+    measured = {"strategy": 'testbed.worker.strategies.slamb.SLAMB {"density": 0.2, "sync_every": 4}'}
+    for other in (dataclasses.replace(slamb_profile(), provenance=measured), profile(500, 2000, 300)):
+        with pytest.raises(InputError, match=r"not measured with strategy\.density=0\.1 strategy\.sync_every=4"):
+            plan(slamb_spec(), other, other)
+
+
+def slamb_spec() -> RunSpec:
+    asked = spec("slamb.SLAMB")
+    return dataclasses.replace(asked, strategy=_with(asked.strategy, density=0.1, sync_every=4))
+
+
+def slamb_profile() -> Profile:
+    codec = (CodecTimes(elements=100_000, rounds=(("compress", 0.0), ("decompress", 0.0))),)
+    collectives = (
+        Collective(kind="all_reduce", size_bytes=400_000),
+        Collective(kind="all_reduce", size_bytes=4_000_000, share=0.25),
+    )
+    times = {"forward_s": 0.01, "backward_s": 0.02, "optimizer_s": 0.004, "other_s": 0.0}
+    layers = (LayerTimes(name="only", parameters=1_000_000, forward_s=0.01, backward_s=0.02),)
+    made = dataclasses.replace(profile(), layers=layers, buckets=(100_000,), codec=codec, collectives=collectives)
+    return dataclasses.replace(made, **times)
+
+
+def test_torch_closes_a_bucket_once_it_is_full() -> None:
+    found = plan(spec("torch_ddp.TorchDDP"), profile(), profile())
+    assert [bucket.elements for bucket in found.buckets] == [2500, 300]
+    assert [bucket.collectives[0].size_bytes for bucket in found.buckets] == [10000, 1200]
+
+
+@pytest.mark.parametrize(("fusion", "buckets"), [("one", [2800]), ("layers", [500, 2000, 300]), ("size", [2500, 300])])
+def test_buckets_follow_the_rule_of_fusion(fusion: str, buckets: list[int]) -> None:
+    asked = spec(bucket="10 kB")
+    asked = dataclasses.replace(asked, strategy=fused(asked.strategy, fusion))
+    found = plan(asked, profile(*buckets), profile(*buckets))
+    assert [bucket.elements for bucket in found.buckets] == buckets
+
+
+def test_a_search_of_sizes_is_not_simulated() -> None:
+    asked = spec()
+    asked = dataclasses.replace(asked, strategy=fused(asked.strategy, "tuned"))
+    with pytest.raises(InputError, match=r"strategy\.fusion=tuned: cannot be simulated; known: size, "):
+        plan(asked, profile(500, 2000, 300), profile(500, 2000, 300))
+
+
+def fused(strategy: Part, fusion: str) -> Part:
+    return dataclasses.replace(strategy, params={**strategy.params, "fusion": fusion})
+
+
+def test_plans_survive_json() -> None:
+    found = plan(spec(), profile(500, 2000, 300), profile(500, 2000, 300))
+    assert StepPlan.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+KNOWN = Constants(goodput=0.95, message_s=5e-4, acknowledged=0.004, message_bytes=250.0)
+
+
+def emulated(workers: int, size: int, *, rate: str = "100 Mbit/s") -> Emulated:
+    """What a network with the known constants would give."""
+    topology = two_regions.build(workers=workers, rate=rate, rtt="20 ms")
+    one = BucketPlan(size // 4, 0.0, (Collective(kind="all_reduce", size_bytes=size),), (0.0, 0.0))
+    step = StepPlan(before_s=0.01, backward_s=0.0, after_s=0.0, buckets=(one,), algorithm="gloo")
+    asked = dataclasses.replace(spec(workers=workers), topology=topology)
+    step_s = follow(step, Network(topology, KNOWN, tcp=asked.tcp)).step_s
+    sent = traffic(step, topology, KNOWN)
+    return Emulated(asked, step, step_s, sent.payload_bytes, sent.wan_wire_bytes)
+
+
+def test_constants_are_found_again() -> None:
+    runs = [emulated(2, 8_000_000), emulated(4, 2_000_000), emulated(6, 4_000), emulated(4, 1_000_000, rate="1 Gbit/s")]
+    found = fit(runs)
+    assert found.goodput == pytest.approx(KNOWN.goodput)
+    assert found.message_s == pytest.approx(KNOWN.message_s)
+    assert found.acknowledged == pytest.approx(KNOWN.acknowledged, rel=1e-3)
+    assert found.message_bytes == pytest.approx(KNOWN.message_bytes, rel=1e-3)
+    assert [run.error(found) for run in runs] == pytest.approx([0.0] * 4, abs=1e-9)
+
+
+def test_a_prediction_says_how_it_differs_from_what_was_validated() -> None:
+    known = Validation((0.01, -0.03, 0.02), (traits(spec()), traits(spec(workers=8)), traits(spec(workers=4))))
+    (inside,) = Standing.of(spec(workers=6), known).lines()
+    assert inside == (
+        "validated on 3 emulated configurations: median error 2.0%, worst 3.0%; this prediction is inside that range"
+    )
+    outside = Standing.of(spec(workers=64, compressor=Part("topk", "compressors.topk.TopK")), known)
+    assert outside.lines()[1:] == ["  compressor topk (validated: none)", "  workers 64 (validated: 2 to 8)"]
+    assert outside.to_json()["inside"] is False
+
+
+def test_without_a_calibration_nothing_was_validated() -> None:
+    assert Standing.of(spec(), None).lines() == ["validated on nothing: there is no calibration"]
+    assert Standing.of(spec(), None).to_json()["inside"] is False
+
+
+def question(**given: Any) -> dict[str, Any]:
+    both = profile(500, 2000, 300).to_json()
+    return {"spec": spec(**given).to_json(), "cpu": both, "device": both}
+
+
+def test_what_cannot_be_simulated_is_refused(tmp_path: Path) -> None:
+    link = spec().topology.wan_links[0]
+    change = Change(t_s=1.0, kind="set", link=link.name, values={"rate_bit_s": 1e6})
+    with pytest.raises(InputError, match="events: the simulator knows no changes of links"):
+        answer(question(events=(change,)))
+    with pytest.raises(InputError, match="not a spec with its profiles"):
+        answer({"spec": {}})
+    with pytest.raises(InputError, match=r"calibration .*nothing\.json"):
+        answer(question(), tmp_path / "nothing.json")
+
+
+def test_simulated_is_said_wherever_a_prediction_is_shown(tmp_path: Path) -> None:
+    file = tmp_path / "calibration.json"
+    calibration.write(file, Calibration(KNOWN, Validation((0.02,), (traits(spec()),)), {"machine": "a test"}))
+    found = answer(question(), file)
+    assert found.constants == KNOWN
+    assert "(simulated)" in text(found).splitlines()[0]
+    assert found.to_json()["kind"] == "simulated"
+    assert found.to_json()["validation"]["worst_error"] == 0.02
+
+
+def test_the_command_reads_standard_input_and_prints_json() -> None:
+    command = [sys.executable, "-m", "testbed.analysis", "predict", "--json", "-"]
+    done = subprocess.run(command, input=json.dumps(question()), capture_output=True, text=True, check=True)
+    said = json.loads(done.stdout)
+    assert said["payload_bytes_step"] == said["dense_bytes_step"] == 2 * 4 * 2800
+    assert said["step_s"] == pytest.approx(said["compute_s"] + said["exposed_communication_s"], rel=1e-6)

@@ -1,0 +1,233 @@
+"""The simulator against what can be worked out by hand. TCP `stock` is not paced, which keeps the arithmetic short."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from compressors.base.compressor import Layout, Route
+from compressors.fp16 import Float16
+from testbed.analysis.simulator.model.constants import BBR_PACED, IDEAL, Constants
+from testbed.analysis.simulator.model.network import Network
+from testbed.analysis.simulator.model.step_plan import BucketPlan, StepPlan
+from testbed.analysis.simulator.model.traffic import traffic
+from testbed.analysis.simulator.timeline import period_skip as leaping
+from testbed.analysis.simulator.timeline.rings import Ring
+from testbed.analysis.simulator.timeline.steps import StepTimes, follow
+from testbed.core.costs import collective as collective_costs
+from testbed.core.device.profile import Collective
+from testbed.core.spec.paths import WIRE_RATIO
+from testbed.core.spec.topology import Topology
+from topologies import full_mesh, hierarchical, lan, two_regions
+
+RATE_BIT_S, RTT_S = 1e8, 0.05
+SECOND_BYTE = 8 * WIRE_RATIO / RATE_BIT_S
+NEXT_TO_NOTHING = 4
+
+
+def wan(workers: int, rate: float = RATE_BIT_S, rtt_s: float = RTT_S) -> Topology:
+    return two_regions.build(workers=workers, rate=f"{rate} bit/s", rtt=f"{rtt_s} s", lan_rate="10 Gbit/s")
+
+
+def bucket(
+    size: int, ready_s: float = 0.0, kind: str = "all_reduce", codec_s: tuple[float, ...] = (0, 0)
+) -> BucketPlan:
+    return BucketPlan(size // 4, ready_s, (Collective(kind=kind, size_bytes=size),) * (len(codec_s) - 1), codec_s)
+
+
+def step_plan(buckets: Sequence[BucketPlan], backward_s: float = 0.0, algorithm: str = "gloo") -> StepPlan:
+    return StepPlan(before_s=0.0, backward_s=backward_s, after_s=0.0, buckets=tuple(buckets), algorithm=algorithm)
+
+
+def steps(plan: StepPlan, topology: Topology, constants: Constants = IDEAL, tcp: str = "stock") -> StepTimes:
+    return follow(plan, Network(topology, constants, tcp=tcp))
+
+
+def test_two_workers_one_link_one_bucket() -> None:
+    """Each half of the ring is a notice, and half the bucket: a round trip and its bytes, twice."""
+    size = 4_000_000
+    found = steps(step_plan([bucket(size)]), wan(2))
+    assert found.step_s == pytest.approx(2 * RTT_S + size * SECOND_BYTE, rel=1e-9)
+    assert found.exposed_s == pytest.approx(found.step_s)
+
+
+def test_one_worker_only_computes() -> None:
+    found = steps(step_plan([bucket(4_000_000, codec_s=(0.01, 0.02))], backward_s=0.1), wan(2))
+    alone = steps(step_plan([bucket(4_000_000, codec_s=(0.01, 0.02))], backward_s=0.1), lan.build(workers=1))
+    assert alone.step_s == pytest.approx(0.13)
+    assert alone.step_s < found.step_s
+
+
+def test_a_ring_over_two_regions_takes_a_round_trip_in_each_of_its_rounds() -> None:
+    """A rank that receives over the WAN says so first, hence whole round trips: P - 1 in each of two halves."""
+    found = steps(step_plan([bucket(NEXT_TO_NOTHING)]), wan(4))
+    assert found.step_s == pytest.approx(6 * RTT_S, rel=1e-4)
+
+
+def test_two_buckets_share_a_link() -> None:
+    """Without latency only bytes count, and those of both pass the same link."""
+    size, slow = 4_000_000, wan(2, rtt_s=0)
+    one, two = steps(step_plan([bucket(size)]), slow), steps(step_plan([bucket(size)] * 2), slow)
+    assert two.step_s == pytest.approx(2 * one.step_s, rel=1e-9)
+    assert two.step_s == pytest.approx(2 * size * SECOND_BYTE, rel=1e-9)
+
+
+def test_latencies_of_two_collectives_overlap_and_those_of_a_third_wait() -> None:
+    """gloo has two threads."""
+    one, two, three = (steps(step_plan([bucket(NEXT_TO_NOTHING)] * n), wan(2)).step_s for n in (1, 2, 3))
+    assert two == pytest.approx(one, rel=1e-4)
+    assert three == pytest.approx(2 * one, rel=1e-4)
+
+
+def test_an_all_to_all_is_one_notice_and_all_bytes_at_once() -> None:
+    """Of each rank's input a quarter goes to each other rank, and half of all pairs cross the WAN in each direction."""
+    size = 4_000_000
+    found = steps(step_plan([bucket(size, kind="all_to_all")]), wan(4))
+    assert found.step_s == pytest.approx(RTT_S + 4 * size / 4 * SECOND_BYTE, rel=1e-9)
+
+
+def test_our_own_algorithms_take_their_closed_form_after_one_notice_each() -> None:
+    """Buckets go one after another; two shots are a one-way delay each."""
+    size = 4_000_000
+    found = steps(step_plan([bucket(size)] * 2, algorithm="two_shot"), wan(4))
+    form_s = collective_costs.seconds("two_shot", "all_reduce", size, wan(4))
+    assert found.step_s == pytest.approx(2 * (RTT_S / 2 + form_s), rel=1e-9)
+
+
+@pytest.mark.parametrize(("kind", "over_the_wan"), [("all_gather", 2), ("all_reduce", 3)])
+def test_a_message_of_our_ring_takes_each_hop_s_own_time(kind: str, over_the_wan: int) -> None:
+    """Every second of four hops is over the WAN: of three in a row two at most, of six three. Notices come ahead."""
+    found = steps(step_plan([bucket(NEXT_TO_NOTHING, kind=kind)], algorithm="ring"), wan(4))
+    assert found.step_s == pytest.approx((1 + over_the_wan) * RTT_S / 2, rel=1e-3)
+
+
+def test_our_ring_has_no_more_than_eight_messages_on_their_way_over_a_hop() -> None:
+    """Of 64 ranks in two regions 63 messages pass each WAN hop, eight in a round trip; latency alone would be a notice
+    and one and a half round trips."""
+    plan = step_plan([bucket(NEXT_TO_NOTHING, kind="all_gather")], algorithm="ring")
+    found = steps(plan, wan(64))
+    assert 63 / 8 * RTT_S < found.step_s < (63 / 8 + 2) * RTT_S
+
+
+@pytest.mark.parametrize("tcp", ["stock", "bbr"])
+@pytest.mark.parametrize("kind", ["all_gather", "all_reduce"])
+@pytest.mark.parametrize("size", [40_000, 4_000_000])
+def test_where_hops_are_alike_our_ring_is_its_closed_form_after_one_notice(kind: str, tcp: str, size: int) -> None:
+    topology = full_mesh.build(workers=4, rate="100 Mbit/s", rtt="80 ms")
+    found = steps(step_plan([bucket(size, kind=kind)], algorithm="ring"), topology, tcp=tcp)
+    hosts = Network(topology, IDEAL, tcp=tcp).hosts("ring", kind, size)
+    form_s = collective_costs.seconds("ring", kind, size, topology, hosts=hosts)
+    notice_s = Network(topology, IDEAL).pairs.delay_s.max()
+    assert found.step_s == pytest.approx(notice_s + form_s, rel=1e-6 if tcp == "stock" else 0.02)
+
+
+def test_what_is_communicated_early_is_hidden() -> None:
+    size = 1_000_000
+    early = steps(step_plan([bucket(size, ready_s=0.1)], backward_s=2.0), wan(2))
+    assert early.step_s == pytest.approx(2.0)
+    assert early.exposed_s == 0
+    late = steps(step_plan([bucket(size, ready_s=2.0)], backward_s=2.0), wan(2))
+    assert late.step_s == pytest.approx(2.0 + 2 * RTT_S + size * SECOND_BYTE)
+
+
+def test_further_rounds_follow_backward_and_their_codec_is_paid() -> None:
+    """The second exchange is issued when the first is decoded, after all of backward."""
+    rounds = bucket(NEXT_TO_NOTHING, codec_s=(0.01, 0.02, 0.03))
+    found = steps(step_plan([rounds], backward_s=1.0), wan(2))
+    assert found.step_s == pytest.approx(1.0 + 0.01 + 0.02 + 2 * RTT_S + 0.03, rel=1e-4)
+
+
+def test_bursts_shorter_than_a_round_trip_are_paced_by_bbr() -> None:
+    """Three rounds of a ring whose links have room: each message leaves in its part of what BBR paces a round by."""
+    plan = step_plan([bucket(100_000, kind="all_gather")])
+    free, paced = (steps(plan, wan(4, rate=1e10), tcp=tcp).step_s for tcp in ("stock", "bbr"))
+    assert free == pytest.approx(3 * RTT_S, rel=0.02)
+    assert 0 < paced - free < 4 * BBR_PACED * RTT_S
+
+
+def test_bursts_of_our_own_algorithms_are_paced_too() -> None:
+    """A gather between leaders is one burst; the smaller one that follows leaves as fast as the larger one did."""
+
+    def longer_s(sizes: Sequence[int]) -> float:
+        plan = step_plan([bucket(size, kind="all_gather") for size in sizes], algorithm="hierarchical")
+        free, paced = (steps(plan, wan(4, rate=1e10), tcp=tcp).step_s for tcp in ("stock", "bbr"))
+        return paced - free
+
+    assert longer_s([100_000]) == pytest.approx(BBR_PACED * RTT_S, rel=0.02)
+    assert longer_s([100_000, 25_000]) == pytest.approx(1.25 * BBR_PACED * RTT_S, rel=0.02)
+
+
+@pytest.mark.parametrize("algorithm", ["gloo", "hierarchical", "two_shot"])
+def test_long_transfers_are_not_paced(algorithm: str) -> None:
+    plan = step_plan([bucket(20_000_000)], algorithm=algorithm)
+    assert steps(plan, wan(2), tcp="bbr").step_s == pytest.approx(steps(plan, wan(2)).step_s, rel=1e-3)
+
+
+def test_bytes_are_those_of_the_strategy() -> None:
+    layout, workers = Layout(((1000, 100),)), 4
+    codec = Float16()
+    size = codec.payload_bytes(layout, None)  # type: ignore[arg-type]  # fixed
+    found = traffic(step_plan([bucket(size)]), wan(workers), IDEAL)
+    assert found.payload_bytes == codec.sent_bytes(layout, workers, Route.REDUCE_SUM)
+    assert [link.wire_bytes for link in found.wan] == pytest.approx([2 * 3 / 4 * size * WIRE_RATIO] * 2)
+
+
+def test_acknowledgements_go_the_other_way() -> None:
+    found = traffic(step_plan([bucket(1_000_000)]), wan(2), Constants(acknowledged=0.01))
+    assert [link.wire_bytes for link in found.wan] == pytest.approx([1_000_000 * (WIRE_RATIO + 0.01)] * 2)
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "all_to_all"])
+@pytest.mark.parametrize("algorithm", ["gloo", "hierarchical", "two_shot"])
+def test_more_rate_is_never_slower_nor_more_delay_faster(kind: str, algorithm: str) -> None:
+    random.seed(7)
+    for _ in range(10):
+        workers, size = random.randint(2, 9), random.choice([100, 30_000, 2_000_000])
+        plan = step_plan([bucket(size, kind=kind), bucket(size // 3, 0.01, kind)], 0.05, algorithm)
+        by_rate = [steps(plan, wan(workers, rate=rate), tcp="tuned").step_s for rate in (1e7, 1e8, 1e9)]
+        by_delay = [steps(plan, wan(workers, rtt_s=rtt_s), tcp="tuned").step_s for rtt_s in (0.0, 0.02, 0.2)]
+        assert by_rate == sorted(by_rate, reverse=True)
+        assert by_delay == sorted(by_delay)
+
+
+def test_constants_lengthen_steps_as_they_say() -> None:
+    plan, topology = step_plan([bucket(4_000_000)]), wan(2)
+    ideal = steps(plan, topology).step_s
+    slower = steps(plan, topology, Constants(goodput=0.5)).step_s
+    assert slower - ideal == pytest.approx(4_000_000 * SECOND_BYTE, rel=1e-9)
+    dilated = follow(plan, Network(topology, Constants(message_s=1e-3), dilation=10)).step_s
+    assert 2e-4 <= dilated - ideal + 1e-12 <= 4e-4  # four messages in two turns, a tenth of a millisecond each
+
+
+def test_a_thousand_workers_in_a_hundred_regions_take_seconds() -> None:
+    regions = [f"c{index // 10}/r{index}" for index in range(100)]
+    topology = hierarchical.build(workers=1000, regions=regions, rtt="20 ms", backbone_rtt="80 ms")
+    plan = step_plan([bucket(4_000_000 + 4 * index, 0.01 * index) for index in range(2)], backward_s=0.3)
+    began_s = time.process_time()  # others may use the machine too
+    found = steps(plan, topology, tcp="tuned")
+    assert time.process_time() - began_s < 60
+    assert found.step_s > 2 * 999 * 0.12  # both at once, the longest round trip each round
+
+
+def test_rounds_that_are_left_out_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = step_plan([bucket(3_000_000), bucket(2_000_000, 0.01)], backward_s=0.1)
+    topology = full_mesh.build(workers=64, regions=[f"r{index}" for index in range(8)])
+    moved: list[int] = []
+    monkeypatch.setattr(Ring, "move", _noting(Ring.move, moved))
+    leapt = steps(plan, topology, Constants(message_s=1e-4), tcp="tuned")
+    assert sum(moved) > 1000
+    monkeypatch.setattr(leaping, "LEAST_RANKS", 65)
+    whole = steps(plan, topology, Constants(message_s=1e-4), tcp="tuned")
+    assert leapt.step_s == pytest.approx(whole.step_s, rel=1e-9)
+    assert leapt.exposed_s == pytest.approx(whole.exposed_s, rel=1e-9)
+
+
+def _noting(move: Callable[[Ring, int, float], None], moved: list[int]) -> Callable[[Ring, int, float], None]:
+    def noted(ring: Ring, messages: int, shift_s: float) -> None:
+        moved.append(messages)
+        move(ring, messages, shift_s)
+
+    return noted

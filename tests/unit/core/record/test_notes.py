@@ -1,0 +1,161 @@
+"""A worker reports its own steps and nothing else; whatever it sends, the orchestrator names the fault and goes on."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.core.record.notes import FIELDS, checked_message
+from testbed.core.record.telemetry import MOST_LINE_BYTES, PHASES, Channel
+
+STEP: dict[str, Any] = {
+    "event": "step",
+    "t_s": 1.5,
+    "step": 3,
+    "loss": 0.1,
+    "step_s": 0.4,
+    "phase_s": dict.fromkeys(PHASES, 0.1),
+    "payload_bytes": 100,
+    "samples": 32,
+    "cpu_s": 0.01,
+    "late_s": 0.001,
+    "queued_s": 0.002,
+}
+
+
+def test_a_step_passes_with_the_rank_of_its_channel() -> None:
+    assert checked_message({**STEP, "rank": 7}, rank=2) == {**STEP, "rank": 2}
+
+
+@pytest.mark.parametrize(
+    "event", ["link", "host", "measurement", "schedule", "delay_line", "rtt", "hello", None, [], 3]
+)
+def test_what_is_not_a_workers_to_say_is_refused(event: object) -> None:
+    with pytest.raises(ValueError, match="no worker sends"):
+        checked_message({**STEP, "event": event}, rank=0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("payload_bytes", -1),
+        ("payload_bytes", 1.5),
+        ("payload_bytes", None),
+        ("payload_bytes", 2**80),
+        ("loss", float("nan")),
+        ("loss", "0.1"),
+        ("step", True),
+        ("t_s", None),
+        ("phase_s", {}),
+        ("phase_s", dict.fromkeys(PHASES, "x")),
+    ],
+)
+def test_a_field_of_another_kind_is_named(field: str, value: object) -> None:
+    with pytest.raises(ValueError, match=field):
+        checked_message({**STEP, field: value}, rank=0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("factors", [{"name": "a", "dimension": "3", "owner": 0}]),
+        ("factors", [{"name": "a", "dimension": 3}]),
+        ("factors", ["a"]),
+        ("groups", [-1]),
+        ("groups", 2),
+    ],
+)
+def test_a_plan_is_read_to_its_last_entry(field: str, value: object) -> None:
+    factors = [{"name": "a", "dimension": 3, "owner": None}, {"name": "b", "dimension": 3, "owner": 1}]
+    plan = {"event": "plan", "t_s": 1.0, "step": 1, "factors": factors, "groups": [2]}
+    assert checked_message(plan, rank=0)["factors"] == factors
+    with pytest.raises(ValueError, match=field):
+        checked_message({**plan, field: value}, rank=0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("factorised", [{"layer": "1", "rank": 3}]),
+        ("factorised", {}),
+        ("kept", {"0": 3}),
+        ("kept", ["0"]),
+        ("parameters", -1),
+    ],
+)
+def test_what_became_of_a_model_is_read_to_its_last_entry(field: str, value: object) -> None:
+    layer = {"layer": "1", "rank": 3, "full_rank": 9, "elements": 90, "factor_elements": 57, "lost_share": 0.5}
+    counts = {"step": 4, "parameters_before": 100, "parameters": 67}
+    said = {"event": "transform", "t_s": 1.0, **counts, "factorised": [layer], "kept": {"0": "the last layer"}}
+    assert checked_message(said, rank=0)["factorised"] == [layer]
+    with pytest.raises(ValueError, match=field):
+        checked_message({**said, field: value}, rank=0)
+
+
+@pytest.mark.parametrize("event", [name for name, fields in FIELDS.items() if fields])
+def test_a_missing_field_is_named(event: str) -> None:
+    with pytest.raises(ValueError, match=event):
+        checked_message({"event": event}, rank=0)
+
+
+def exchanged(data: bytes) -> Channel:
+    near, far = socket.socketpair()
+    with far:
+        far.sendall(data)
+    return Channel(near)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(json_values)
+def test_any_json_is_a_worker_s_message_or_a_value_error(value: object) -> None:
+    channel = exchanged(json.dumps(value).encode() + b"\n")
+    try:
+        message = channel.receive()
+        assert isinstance(message, dict)
+        checked_message(message, rank=0)
+    except ValueError:
+        pass
+    finally:
+        channel.connection.close()
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_an_end_or_a_value_error(data: bytes) -> None:
+    channel = exchanged(data)
+    try:
+        while channel.receive() is not None:
+            pass
+    except ValueError:
+        pass
+    finally:
+        channel.connection.close()
+
+
+def test_a_deep_message_is_a_value_error() -> None:
+    channel = exchanged(b"[" * 50_000 + b"]" * 50_000 + b"\n")
+    with pytest.raises(ValueError, match=r"deeply|JSON"), channel.connection:
+        channel.receive()
+
+
+def test_an_endless_line_is_refused_before_it_fills_the_memory() -> None:
+    class Endless:
+        taken = 0
+
+        def recv(self, size: int) -> bytes:
+            self.taken += size
+            assert self.taken < 4 * MOST_LINE_BYTES
+            return b"x" * size
+
+    with pytest.raises(ValueError, match="more than"):
+        Channel(Endless()).receive()  # type: ignore[arg-type]

@@ -1,0 +1,90 @@
+"""The key `background`: what it compiles to, and every fault at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from testbed.core.errors import InputError
+from testbed.core.spec.schedule import Background
+from testbed.core.spec.topology import Topology, symmetric
+from testbed.orchestrator.config.background import compile_background
+
+LINK: dict[str, Any] = {"wan": True, "rtt_s": 0.05, "rate_bit_s": 1e8, "source": "assumed: a test"}
+THREE = Topology(
+    name="three",
+    regions=("a", "b", "c"),
+    nodes=(),
+    links=(symmetric("a-b", "a", "b", **LINK), symmetric("b-c", "b", "c", **LINK)),
+)
+
+
+def faults(value: Any) -> tuple[str, ...]:
+    with pytest.raises(InputError) as caught:
+        compile_background(value, THREE)
+    return caught.value.faults
+
+
+def test_a_link_and_a_load_are_both_directions_with_the_runs_seed() -> None:
+    assert compile_background("a-b:30%", THREE, seed=7) == (
+        Background(link="a-b", source="a", load_ratio=0.3, seed=7),
+        Background(link="a-b", source="b", load_ratio=0.3, seed=7),
+    )
+
+
+@pytest.mark.parametrize("nothing", [None, []])
+def test_nothing_is_nothing(nothing: Any) -> None:
+    assert compile_background(nothing, THREE) == ()
+
+
+def test_a_list_takes_texts_and_mappings() -> None:
+    entry = {"link": "b-c", "from": "c", "load": 1.5, "mean_flow": "100 kB", "seed": 3}
+    assert compile_background(["a-b:0.5", entry], THREE)[1:] == (
+        Background(link="a-b", source="b", load_ratio=0.5),
+        Background(link="b-c", source="c", load_ratio=1.5, mean_flow_bytes=100_000, seed=3),
+    )
+
+
+def test_one_mapping_needs_no_list() -> None:
+    assert [t.source for t in compile_background({"link": "a-b", "load": "10%"}, THREE)] == ["a", "b"]
+
+
+def test_all_faults_come_at_once() -> None:
+    found = faults(
+        [
+            "a-b",
+            "x-y:10%",
+            17,
+            {"link": "a-b", "laod": "10%", "mean_flow": "100", "seed": -1},
+            {"link": "a-b", "from": "c", "load": "10%"},
+            {"link": "b-c", "load": "300%"},
+            {"link": "b-c", "load": "much"},
+        ]
+    )
+    expected = [
+        "background=a-b: not of the form LINK:LOAD",
+        "background: link x-y: unknown WAN link; known: a-b, b-c",
+        "background=17: must be LINK:LOAD or a mapping",
+        "background: link a-b: laod=10%: unknown key; did you mean load?",
+        "background: link a-b: load must be given",
+        "background: link a-b: mean_flow=100: size '100': no unit",
+        "background: link a-b: seed=-1: must be a whole number",
+        "background: link a-b from c: this link begins at a or b",
+        "background: link b-c from b: load must be above 0 and at most 2 times the capacity, found 3",
+        "background: link b-c: load=much: must be a share",
+    ]
+    assert len(found) == len(expected)
+    for fault, start in zip(found, expected, strict=True):
+        assert fault.startswith(start)
+
+
+def test_a_direction_given_twice_is_refused() -> None:
+    assert faults(["a-b:10%", {"link": "a-b", "from": "b", "load": "20%"}]) == (
+        "background: link a-b from b: given 2 times; give it once",
+    )
+
+
+@pytest.mark.parametrize("load", ["0%", "-10%", "1e999", True, "30 %%"])
+def test_a_load_that_is_none_is_refused(load: Any) -> None:
+    assert len(faults({"link": "a-b", "load": load})) == 1

@@ -1,0 +1,75 @@
+"""`longhaul dashboard --check` and the pages: the analysis asked, and its own server gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from testbed.core.errors import EXIT_COMPLETED, InputError, MachineError
+from testbed.core.server_lock import is_served
+from testbed.orchestrator.cli import main as cli
+from testbed.orchestrator.dashboard.pages import check_dashboards, make_pages
+from testbed.orchestrator.machine.clone import CLONE
+from tests.unit.analysis.archived import require_prometheus, served
+from tests.unit.analysis.previewed import make_runs
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def runs(runs: Path) -> Path:
+    require_prometheus()
+    make_runs(runs)
+    return runs
+
+
+def test_the_dashboards_are_checked_and_shown(runs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    build = tmp_path / "build"
+    assert check_dashboards(runs, build=build) == EXIT_COMPLETED
+    assert capfd.readouterr().out.endswith("panels asked about 5 runs: 0 faults\n")
+    assert not is_served(build / "archive" / "data"), "its server is gone"
+    with served(build / "archive" / "data", tmp_path) as server:
+        with pytest.raises(InputError, match="another Prometheus serves"):
+            check_dashboards(runs, build=build)
+        assert make_pages(server) == EXIT_COMPLETED
+    said = capfd.readouterr().out
+    assert said == f"pages:     {(build / 'preview' / 'index.html').as_uri()}  the same dashboards without Grafana\n"
+    assert "Compare" in (build / "preview" / "index.html").read_text()
+
+
+def test_a_page_that_cannot_be_made_is_no_page(runs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for run in runs.iterdir():
+        shutil.rmtree(run)
+    with served(tmp_path / "archive" / "data", tmp_path) as server:
+        assert make_pages(server) == InputError.exit_status
+    found = capfd.readouterr()
+    assert "no run to show" in found.err and "pages:" not in found.out
+
+
+def test_no_runs_and_no_prometheus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_prometheus()
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(InputError, match="no finished runs"):
+        check_dashboards(tmp_path / "runs", build=tmp_path / "build")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(MachineError, match="prometheus"):
+        check_dashboards(tmp_path / "runs", build=tmp_path / "build")
+
+
+def test_the_command_line_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Path] = []
+    monkeypatch.setattr("testbed.orchestrator.dashboard.pages.check_dashboards", lambda runs: asked.append(runs) or 4)
+    assert cli.main(["dashboard", "--check", "--runs", str(tmp_path)]) == 4
+    assert asked == [tmp_path]
+
+
+@pytest.mark.parametrize(("words", "flags"), [([], ""), (["LIVE=0"], ""), (["LIVE=1"], "--live")])
+def test_make_serves_what_is_live_where_it_is_asked(words: list[str], flags: str) -> None:
+    clean = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL", "LIVE")}
+    call = ["make", "--dry-run", "dashboard", *words]
+    done = subprocess.run(call, cwd=CLONE, env=clean, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1].partition("longhaul dashboard")[2].strip() == flags

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.core.device.kfac_factors import FactoredLayer
+from testbed.core.device.profile import LayerTimes, Profile
+from testbed.core.record.run_directory import RunDir
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.config.config import compose
+from testbed.orchestrator.observation.verdict.judge import LEAST_SLOWDOWN
+from testbed.orchestrator.run import calibration
+from testbed.orchestrator.run.dilation_choice import most_dilation
+
+SPEC = compose(["topo=wan1g", "workers=8"])
+PROFILE = Profile(
+    workload="w",
+    compressor="c",
+    batch_size=1,
+    layers=(LayerTimes(name="a", parameters=1000, forward_s=0.1, backward_s=0.2),),
+    forward_s=0.1,
+    backward_s=0.2,
+    optimizer_s=0.0,
+    cpu_step_s=0.3,
+)
+LAYER = FactoredLayer("a", 10, 10)
+
+
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]]:
+    """What the worker's side was asked; it answers with `PROFILE`, and nothing is kept from before."""
+    asked: list[dict[str, Any]] = []
+
+    def answer(command: str, question: dict[str, Any], *_: object) -> dict[str, Any]:
+        asked.append(question)
+        return {"faults": [], "cpu": question["cpu"] or PROFILE.to_json(), "device": PROFILE.to_json()}
+
+    monkeypatch.setattr(calibration, "ask_worker", answer)
+    monkeypatch.setattr(calibration, "CACHE", tmp_path / "profiles")
+    monkeypatch.setattr(calibration, "held_if_free", lambda: contextlib.nullcontext(True))
+    return asked
+
+
+def test_what_is_measured_beside_another_run_is_not_kept(
+    questions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "held_if_free", lambda: contextlib.nullcontext(False))
+    told: list[str] = []
+    calibrated(SPEC, told)
+    calibrated(SPEC, told)
+    assert [question["cpu"] is None for question in questions] == [True, True]
+    assert len(told) == 2 and all("not kept: another run has the machine" in text for text in told)
+
+
+def calibrated(spec: RunSpec, told: list[str] | None = None) -> tuple[RunSpec, calibration.Calibration | None]:
+    return calibration.calibrate(spec, (told if told is not None else []).append)
+
+
+def test_a_measurement_is_kept_and_taken_again(questions: list[dict[str, Any]]) -> None:
+    told: list[str] = []
+    first, found = calibrated(SPEC, told)
+    again, _ = calibrated(SPEC, told)
+    assert [question["cpu"] is None for question in questions] == [True, False]
+    assert len(told) == 1
+    assert first == again
+    assert found is not None
+    assert found.cpu == PROFILE
+
+
+@pytest.mark.parametrize(
+    "changed", ["compressor=topk", "batch_size=7", "workers=6", "topo.rtt='10 ms'", "steps=7", "epochs=3"]
+)
+def test_another_training_is_measured_anew(questions: list[dict[str, Any]], changed: str) -> None:
+    calibrated(SPEC)
+    calibrated(compose(["topo=wan1g", *(["workers=8"] if "workers" not in changed else []), changed]))
+    assert [question["cpu"] is None for question in questions] == [True, True]
+
+
+def test_compressors_of_a_training_go_by_one_measurement_of_its_model(questions: list[dict[str, Any]]) -> None:
+    for compressor in ("none", "topk", "int8"):
+        calibrated(compose(["topo=wan1g", "workers=8", f"compressor={compressor}"]))
+    first, *later = [question["model"] for question in questions]
+    assert first is None
+    assert [Profile.from_json(model) for model in later] == [PROFILE, PROFILE]
+    questions.clear()
+    calibrated(compose(["topo=wan1g", "workers=8", "strategy=local_sgd"]))
+    assert questions[0]["model"] is None, "another strategy may compute otherwise"
+
+
+def test_another_device_is_not(questions: list[dict[str, Any]]) -> None:
+    calibrated(SPEC)
+    calibrated(compose(["topo=wan1g", "workers=8", "device=paced"]))
+    assert [question["cpu"] is None for question in questions] == [True, False]
+
+
+def test_buckets_by_times_are_those_of_their_device_and_dilation(questions: list[dict[str, Any]]) -> None:
+    """The second question of each is of the dilation that the first led to."""
+    for device in ("native", "paced"):
+        spec = compose(["topo=wan1g", "workers=8", "strategy.fusion=mg_wfbp", f"device={device}"])
+        chosen, _ = calibrated(spec)
+        asked = [question["spec"]["dilation"] for question in questions[-2:]]
+        assert asked == [1.0, chosen.dilation] and chosen.dilation > 1
+    assert [question["cpu"] is None for question in questions] == [True] * 4
+    calibrated(dataclasses.replace(chosen, auto_dilation=False))
+    assert questions[-1]["cpu"] is not None
+
+
+def test_a_plan_that_asks_for_a_slower_run_is_made_again_for_it(
+    questions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until none does, or five were made."""
+
+    def asking(most_s: float) -> Callable[..., tuple[Profile, Profile]]:
+        def planned(spec: RunSpec, cpu: Profile, device: Profile) -> tuple[Profile, Profile]:
+            cpu_step_s = min(0.15 + 0.03 * spec.dilation, most_s)
+            return dataclasses.replace(cpu, cpu_step_s=cpu_step_s, factored=(LAYER,)), device
+
+        return planned
+
+    monkeypatch.setattr(calibration, "planned", asking(0.25))
+    settled, found = calibrated(SPEC)
+    assert found is not None and found.cpu.cpu_step_s == 0.25
+    assert calibration.choose(SPEC, found.cpu, found.device, calibration.usable_cores()) == settled.dilation
+    assert 2 < len(questions) < 6
+    questions.clear()
+    monkeypatch.setattr(calibration, "planned", asking(9.9))
+    calibrated(SPEC)
+    assert len(questions) == 6
+
+
+def test_auto_is_resolved_and_a_given_dilation_stays(questions: list[dict[str, Any]]) -> None:
+    assert SPEC.auto_dilation
+    chosen, _ = calibrated(SPEC)
+    assert chosen.dilation > 1
+    assert chosen.auto_dilation
+    assert chosen.hash == SPEC.hash, "what was chosen is no part of what was asked"
+    given, _ = calibrated(dataclasses.replace(SPEC, auto_dilation=False, dilation=1.0))
+    assert given.dilation == 1.0
+
+
+def late_by(share: float, folder: Path) -> RunDir:
+    """A run whose phases were, of all its time."""
+    run = RunDir(folder / f"late-{share}")
+    run.path.mkdir(exist_ok=True)
+    step = {"event": "step", "t_s": 1.0, "step": 1, "rank": 0, "step_s": 1.0, "payload_bytes": 0}
+    step |= {"late_s": share, "queued_s": 0.0}
+    run.events.write_text(json.dumps(step) + "\n")
+    return run
+
+
+def test_a_dilation_that_was_too_small_is_greater_the_next_time(
+    questions: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    first, _ = calibrated(SPEC)
+    calibration.learn(late_by(0.04, tmp_path), first)
+    assert calibrated(SPEC)[0] == first, "a little late is suspect, and no more"
+    calibration.learn(late_by(0.09, tmp_path), first)
+    second, _ = calibrated(SPEC)
+    assert second.dilation == round(LEAST_SLOWDOWN * first.dilation, 2)
+    assert second.hash == SPEC.hash
+    calibration.learn(late_by(0.06, tmp_path), second)
+    assert calibrated(SPEC)[0].dilation == round(LEAST_SLOWDOWN * second.dilation, 2)
+    assert calibrated(dataclasses.replace(SPEC, seed=7))[0].dilation > second.dilation, "of whatever seed"
+    assert calibrated(dataclasses.replace(SPEC, batch_size=7))[0].dilation == first.dilation, "not of other trainings"
+    paced = compose(["topo=wan1g", "workers=8", "device=paced"])
+    assert calibrated(paced)[0].dilation == first.dilation, "nor of other devices"
+
+
+@pytest.mark.parametrize(("late_s", "slowdown"), [(1e-3, 1.0), (2.1e-3, LEAST_SLOWDOWN), (3e-3, 1.5), (9e-3, 2.0)])
+def test_delay_lines_that_were_late_say_how_much_slower_the_next_run_is(
+    questions: list[dict[str, Any]], tmp_path: Path, late_s: float, slowdown: float
+) -> None:
+    first, _ = calibrated(SPEC)
+    run, link = late_by(0.0, tmp_path), SPEC.topology.wan_links[0]
+    line = {"event": "delay_line", "name": link.name, "from": link.a, "packets": 9, "drops": 0}
+    lines = [{**line, "t_s": t_s, "late_p99_s": late_s if t_s < 3 else 0.0} for t_s in (1.0, 2.0, 3.0, 4.0, 5.0)]
+    run.events.write_text("".join(f"{json.dumps(event)}\n" for event in lines))
+    calibration.learn(run, first)
+    wanted = min(slowdown * first.dilation, most_dilation(SPEC))
+    assert calibrated(SPEC)[0].dilation == pytest.approx(wanted, abs=0.005)
+
+
+def test_what_a_run_shows_goes_no_further_than_the_topology_bears(
+    questions: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    for _ in range(20):
+        calibration.learn(late_by(0.3, tmp_path), calibrated(SPEC)[0])
+    assert calibrated(SPEC)[0].dilation == most_dilation(SPEC)
+
+
+def test_of_a_given_dilation_nothing_is_learnt(questions: list[dict[str, Any]], tmp_path: Path) -> None:
+    first, _ = calibrated(SPEC)
+    calibration.learn(late_by(0.3, tmp_path), dataclasses.replace(SPEC, auto_dilation=False, dilation=1.0))
+    assert calibrated(SPEC)[0] == first
+
+
+def test_other_programs_are_not_measured(questions: list[dict[str, Any]]) -> None:
+    by_hand = compose(["topo=wan1g", "workload=hand"])
+    assert not by_hand.auto_dilation
+    assert calibrated(by_hand) == (by_hand, None)
+    assert questions == []

@@ -1,0 +1,75 @@
+"""What comes before a run and after it, without the run: signals, and files that cannot be written."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.core.errors import Interrupted, MachineError
+from testbed.orchestrator.config.config import compose
+from testbed.orchestrator.machine.lock import MachineLock
+from testbed.orchestrator.machine.signals import Stop
+from testbed.orchestrator.run import supervisor as module
+from testbed.orchestrator.run.supervisor import supervise
+from tests.unit.sweep.supervised import shared_machine, stand_ins
+
+SPEC = ("topo=lan", "workers=2", "steps=4", "metrics_port=0")
+
+
+def test_a_stop_inside_another_takes_nothing_away_from_it() -> None:
+    with Stop() as outer:
+        outer.heed()
+        with Stop() as inner:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert inner.asked == outer.asked == signal.SIGINT
+        os.kill(os.getpid(), signal.SIGTERM)
+        with Stop() as later:
+            assert later.asked == signal.SIGINT, "it was asked before this one was there"
+        assert outer.signals == [signal.SIGINT, signal.SIGTERM] and inner.signals == [signal.SIGINT]
+        with pytest.raises(Interrupted, match="stopped by SIGINT"):
+            outer.heed()
+    with Stop() as another:
+        assert another.asked is None
+
+
+def test_a_full_disk_is_told_with_what_is_not_written(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(path: Path, data: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    stand_ins(monkeypatch, tmp_path)
+    monkeypatch.setattr(module, "write_json", write)
+    with pytest.raises(MachineError) as raised:
+        supervise(compose(SPEC), runs_root=runs, quiet=True, machine=shared_machine())
+    (folder,) = runs.iterdir()
+    assert str(folder) in str(raised.value) and "No space left on device" in str(raised.value)
+
+
+def test_a_folder_that_takes_no_run_is_no_fault_of_one(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_ins(monkeypatch, tmp_path)
+    (runs / "file").touch()
+    with pytest.raises(MachineError, match="no run directory can be made there"):
+        supervise(compose(SPEC), runs_root=runs / "file", quiet=True, machine=shared_machine())
+
+
+@pytest.mark.parametrize(
+    ("verdict", "share", "learns"), [("invalid", False, True), ("suspect", False, False), ("invalid", True, False)]
+)
+def test_an_invalid_run_that_was_alone_says_how_slow_the_machine_is(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str, share: bool, learns: bool
+) -> None:
+    learnt: list[str] = []
+    stand_ins(monkeypatch, tmp_path, verdict=verdict)
+    monkeypatch.setattr(module, "learn", lambda run, *_: learnt.append(run.run_id))
+    machine = MachineLock(io.StringIO(), share=share)
+    outcome = supervise(compose(SPEC), runs_root=runs, quiet=True, machine=machine)
+    assert learnt == ([outcome.run.run_id] if learns else [])

@@ -1,0 +1,95 @@
+"""How long runs take: as runs of other seeds and code did; what is predicted is tested where it is predicted."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from testbed.core.errors import InputError, RunError
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.search.plan import simulated_run as predicted_run
+from testbed.orchestrator.search.sweep import estimates
+from testbed.orchestrator.search.sweep.estimates import EARLIER, PREDICTED, TRAINING, UNKNOWN, Estimate, spoken
+from testbed.orchestrator.search.sweep.specs import Asked
+from tests.unit.orchestrator.run.test_calibration import PROFILE
+from tests.unit.sweep.made import asked_of, grid, make_run
+
+
+@pytest.fixture(scope="module")
+def asked() -> list[Asked]:
+    return asked_of(grid("compressor=none,topk", "seed=range(2)"))
+
+
+@pytest.fixture
+def calibrated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Compressors of the specs whose steps were measured; a step is predicted to last 0.5 s."""
+    found: list[str] = []
+
+    def calibrate(spec: RunSpec, *_: object) -> object:
+        found.append(spec.compressor.name)
+        return dataclasses.replace(spec, dilation=2.0), estimates_calibration
+
+    from testbed.orchestrator.run.calibration import Calibration
+
+    estimates_calibration = Calibration(PROFILE, PROFILE)
+    monkeypatch.setattr(estimates, "calibrate", calibrate)
+    monkeypatch.setattr(predicted_run, "ask", lambda question: {"step_s": 0.5})
+    return found
+
+
+def told(asked: list[Asked], runs: Path) -> list[Estimate]:
+    found = estimates.estimates(asked, runs, lambda line: None)
+    return [found[one.spec.hash] for one in asked]
+
+
+def test_runs_of_other_seeds_and_other_code_tell(asked: list[Asked], runs: Path, calibrated: list[str]) -> None:
+    for number, wall_s in enumerate((10.0, 30.0, 20.0)):
+        spec = dataclasses.replace(asked[0].spec, seed=10 + number)
+        make_run(runs, spec, code_hash="0" * 16, wall_s=wall_s, time_s=2.0, now_s=1.7e9 + number)
+    make_run(runs, asked[0].spec, status="failed", wall_s=99.0)
+    found = told(asked, runs)
+    # a prediction has beside it what the earlier ones took beside three times two seconds of steps: 20 - 6
+    assert found == [Estimate(20.0, EARLIER), Estimate(4 * 0.5 * 2 + 14.0, PREDICTED)] * 2
+    assert calibrated == ["topk"], "once for all seeds"
+
+
+def test_without_earlier_runs_it_is_the_training_alone(asked: list[Asked], runs: Path, calibrated: list[str]) -> None:
+    assert told(asked, runs) == [Estimate(4.0, TRAINING)] * 4
+    assert calibrated == ["none", "topk"]
+
+
+def test_what_cannot_be_made_is_told_of_all(asked: list[Asked], runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(spec: RunSpec, *_: object) -> object:
+        raise InputError(f"dilation: none does for {spec.compressor.name}")
+
+    monkeypatch.setattr(estimates, "calibrate", refuse)
+    with pytest.raises(InputError) as caught:
+        told(asked, runs)
+    assert [fault.rpartition(" ")[2] for fault in caught.value.faults] == ["none", "topk"]
+
+
+def test_what_is_not_known_is_said(
+    asked: list[Asked], runs: Path, calibrated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(question: object) -> object:
+        raise InputError("not simulated")
+
+    monkeypatch.setattr(predicted_run, "ask", refuse)
+    assert told(asked, runs) == [Estimate(None, UNKNOWN)] * 4
+
+    def fail(spec: RunSpec, *_: object) -> object:
+        raise RunError("calibration broke")
+
+    monkeypatch.setattr(estimates, "calibrate", fail)
+    assert told(asked, runs) == [Estimate(None, UNKNOWN)] * 4
+
+
+def test_runs_times_seconds_are_spoken_with_where_they_are_from() -> None:
+    found = [Estimate(20.0, EARLIER), Estimate(30.0, EARLIER), Estimate(1000.0, PREDICTED)]
+    assert spoken(found) == "2 x 25 s (by earlier runs) + 1 x 1000 s (predicted) = about 18 minutes"
+    assert spoken([*found[:1], Estimate(None, UNKNOWN)]) == (
+        "1 x 20 s (by earlier runs) + 1 of unknown length = at least 20 s"
+    )
+    assert spoken([Estimate(8000.0, TRAINING)]) == "1 x 8000 s (predicted, the training alone) = at least 2.2 hours"

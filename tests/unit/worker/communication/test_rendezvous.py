@@ -1,0 +1,42 @@
+"""What ranks put down where they meet is there for one that comes later; where nobody is, it leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testbed.core.errors import Left
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.communication.rendezvous import Meeting
+from testbed.worker.methods.parameter_server.membership.admission import come
+from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.methods.parameter_server.messages.wire import Wire
+from testbed.worker.process.session import come_back
+from tests.distributed.harness import port_of_ones_own
+from tests.unit.worker.server_models import net, plan_up
+
+
+@pytest.mark.parametrize("in_file", [True, False])
+def test_who_comes_back_finds_what_was_put_down_last(in_file: bool, tmp_path: Path) -> None:
+    store = str(tmp_path / "ranks") if in_file else ""
+    with port_of_ones_own() as port:
+        place = {"address": "127.0.0.1", "port": port, "store": store, "timeout_s": 20.0}
+        server = Communicator(0, 3, 20.0)
+        server.meeting = Meeting(0, 1, **place)  # type: ignore[arg-type]
+        for told in (b"", bytes(range(34))):
+            server.meeting.put("here", told)
+        for rank in (1, 2, 2):
+            comm = come_back(rank=rank, world_size=3, **place)  # type: ignore[arg-type]
+            assert (comm.rank, comm.world_size, comm.is_back) == (rank, 3, True)
+            assert comm.meeting is not None and comm.meeting.get("here") == bytes(range(34))
+            comm.close(together=False)
+
+
+def test_where_nobody_is_it_leaves(tmp_path: Path) -> None:
+    with port_of_ones_own() as port, pytest.raises(Left, match="rank 1: came back, and nobody is at"):
+        come_back(rank=1, world_size=2, address="127.0.0.1", port=port, timeout_s=0.1)
+    comm = come_back(rank=1, world_size=2, address="", port=0, timeout_s=0.1, store=str(tmp_path / "ranks"))
+    schema, plan = Schema.of(net()), plan_up(codec="raw")
+    with pytest.raises(Left, match="rank 1: came back, and found no server"):
+        come(comm, lambda key: Wire(schema, key, plan, plan, clients=1, seed=0), 20.0)

@@ -1,0 +1,97 @@
+"""What can be said of accelerators without one: who is refused, and that nothing of a step stays behind in the host's
+memory. Torch's `meta` device stands for another one: it computes shapes alone, and refuses to mix with the host's."""
+
+from __future__ import annotations
+
+import json
+from collections import namedtuple
+from io import StringIO
+from typing import Any
+
+import pytest
+import torch
+
+from testbed.core.errors import EXIT_INPUT, MachineError
+from testbed.orchestrator.config.config import resolve
+from testbed.worker.device import clock as clock_module
+from testbed.worker.device.accelerator import Accelerator, to_device
+from testbed.worker.device.clock import PhaseClock
+from testbed.worker.process.check import check
+from testbed.worker.profile.step_times import batch_of
+from testbed.worker.reduction.buckets import Buckets
+from testbed.worker.reduction.fusion import grouped
+from testbed.worker.training.parts import build_parts
+from tests.unit.fake_time import FakeTime
+
+META = torch.device("meta")
+Pair = namedtuple("Pair", ["text", "asked_at"])
+
+
+def test_a_rank_without_a_device_of_its_own_is_refused_with_what_there_is() -> None:
+    with pytest.raises(MachineError, match=r"rank 4096 of this machine wants a device.*found \d+ devices"):
+        Accelerator.of_rank("cuda", 4096)
+
+
+def test_the_processor_has_gloo_nothing_to_settle_and_no_name() -> None:
+    processor = Accelerator()
+    processor.settle()
+    assert processor.backend == "gloo" and processor.name is None
+    assert Accelerator(torch.device("cuda", 1)).backend == "cpu:gloo,cuda:nccl"
+
+
+def test_a_batch_goes_with_all_its_tensors_and_keeps_its_form() -> None:
+    moved = to_device((Pair(torch.ones(2), [torch.ones(1)]), 7), META)
+    assert isinstance(moved[0], Pair) and moved[1] == 7
+    assert moved[0].text.device == moved[0].asked_at[0].device == META
+    one = torch.ones(1)
+    assert to_device(one, torch.device("cpu")) is one
+
+
+@pytest.mark.parametrize("workload", ["digits", "blocks", "sensors", "bytelm"])
+def test_a_step_of_a_workload_mixes_nothing_of_the_host_with_what_lies_on_the_device(workload: str) -> None:
+    spec = resolve([f"workload={workload}", "topo=lan", "workers=2", "batch_size=4"]).spec
+    built = build_parts(spec).workload
+    model = built.model(0).to(META)
+    buckets = Buckets(grouped(model.parameters(), 1 << 20), lambda bucket: None)
+    buckets.reset()
+    built.loss(model, to_device(batch_of(built, spec), META)).backward()
+    buckets.flush()
+    assert {bucket.flat.device for bucket in buckets.buckets} == {META}
+    with pytest.raises(RuntimeError, match="device"):
+        built.loss(model, batch_of(built, spec))
+
+
+def asked(*words: str, workload: str = "digits") -> list[str]:
+    spec = resolve([f"workload={workload}", "topo=lan", "workers=2", *words]).spec
+    told = StringIO()
+    status = check(StringIO(json.dumps({**spec.to_json(), "accelerated": True})), told)
+    faults: list[str] = json.loads(told.getvalue())["faults"]
+    assert (status == EXIT_INPUT) == bool(faults)
+    return faults
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "torch_ddp", "lamb", "diloco", "local_sgd", "streaming_diloco"])
+def test_strategies_that_send_by_torchs_own_collectives_are_taken(strategy: str) -> None:
+    assert asked(f"strategy={strategy}") == []
+
+
+def test_all_that_an_accelerator_cannot_train_is_told_at_once() -> None:
+    found = "\n".join(asked("strategy.collective=ring", "transform=pufferfish"))
+    assert "strategy.collective=ring: sends tagged messages" in found and "transforms change the model" in found
+    (fault,) = asked("strategy=diloco", "strategy.replicas=region")
+    assert "strategy.replicas=region" in fault
+    (fault,) = asked("strategy=dear")
+    assert fault.startswith("--accelerator: DeAR: computes or sends in the host's memory")
+    (fault,) = asked("workload.model=resnet18", "device=paced", "device.step_s=0.1", workload="replay")
+    assert "does no arithmetic" in fault
+
+
+def test_a_phase_is_not_over_before_what_it_began_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    time: Any = FakeTime()
+    monkeypatch.setattr(clock_module, "time", time)
+    clock = PhaseClock(settle=lambda: time.sleep(0.25))
+    with clock.phase("forward"):
+        time.sleep(0.5)
+    with clock.phase("exposed_communication"):
+        time.sleep(1.0)
+    assert clock.take() == pytest.approx({"forward": 0.75, "exposed_communication": 1.25})

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from testbed.core.record.telemetry import Channel
+from testbed.worker.process import session
+
+
+@pytest.mark.parametrize(
+    "line", [b"[1]", b"7", b"{}", b'{"event": "go", "t0_s": null}', b'{"event": "go"}', b"{", b"\xff"]
+)
+def test_what_is_no_order_ends_the_worker(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    monkeypatch.setattr(session, "_leave", lambda reason, status: ended.set())
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        orders = session.Orders(Channel(theirs))
+        ours.sendall(line + b"\n")
+        assert ended.wait(60)
+        orders.thread.join(60)
+        assert not orders.go.is_set()
+
+
+def test_an_order_to_go_is_heard() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        with ours:
+            orders = session.Orders(Channel(theirs))
+            Channel(ours).send({"event": "go", "t0_s": 12.5})
+            assert orders.go.wait(60)
+            assert orders.t0_s == 12.5
+            orders.leaving = True
+        orders.thread.join(60)
+        assert not orders.thread.is_alive()
+
+
+def test_lines_of_two_threads_do_not_mix() -> None:
+    busy = threading.Lock()
+    sent: list[Any] = []
+
+    def send(message: dict[str, Any]) -> None:
+        assert busy.acquire(blocking=False)
+        sent.append(message)
+        busy.release()
+
+    emit = session._one_at_a_time(send)
+    threads = [threading.Thread(target=lambda: [emit({"n": n}) for n in range(200)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(sent) == 800
