@@ -15,9 +15,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from compressors.base.compressor import Compressor
 from experiments.common.page import between
-from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
 from testbed.worker.laws.cases import catalogue
 from testbed.worker.laws.cases.registry import EXEMPT
+from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "compressors.md"
 

@@ -10,4 +10,4 @@ _sys.path.append(
     str(_root / ".venv" / "lib" / f"python{_sys.version_info[0]}.{_sys.version_info[1]}" / "site-packages")
 )
 
-from testbed.orchestrator.export.mininet import topos  # noqa: E402, F401
+from testbed.orchestrator.export.mininet_topology import topos  # noqa: E402, F401

@@ -40,7 +40,7 @@ _EMULATION, _OBSERVATION = "testbed.orchestrator.emulation.", "testbed.orchestra
 _BESIDES = {
     "netem": tuple(f"experiments.benchmarks.mininet.{name}" for name in ("netem_inside", "offered", "mininet_tclink")),
     "gaps": (f"{_EMULATION}measuring.tap",),
-    "set_up": (f"{_EMULATION}containers.runc",),
+    "set_up": (f"{_EMULATION}containers.runc_container",),
     "monitor": (f"{_OBSERVATION}collector", f"{_EMULATION}traffic.background", "topologies.star"),
     "observation": tuple(f"{_OBSERVATION}{name}" for name in ("collector", "recorder", "exporter")),
     "simulator": ("testbed.analysis.simulator.model.step_plan",),

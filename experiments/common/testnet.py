@@ -21,7 +21,7 @@ from testbed.core.spec.topology import Topology
 from testbed.orchestrator.emulation.kernel.namespaces import Namespace
 from testbed.orchestrator.emulation.kernel.queue_counters import QueueCounters
 from testbed.orchestrator.emulation.links.network import Network
-from testbed.orchestrator.emulation.shapers.selection import choose
+from testbed.orchestrator.emulation.shapers.shaper_selection import choose
 from testbed.orchestrator.machine.host_counters import read_host
 from topologies import two_regions
 

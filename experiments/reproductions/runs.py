@@ -21,7 +21,7 @@ from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine.lock import MachineLock
-from testbed.orchestrator.run.command import checked_spec
+from testbed.orchestrator.run.run_command import checked_spec
 from testbed.orchestrator.run_store.ended import KeptRun, KeptRuns
 from testbed.orchestrator.search.plan import simulated_run as predicted_run
 from testbed.orchestrator.search.plan.predict_command import question_of

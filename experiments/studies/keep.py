@@ -20,7 +20,7 @@ from experiments.studies import sweep_charts, sweep_tables
 from testbed.analysis.comparison.sweep import SCHEMA_VERSION
 from testbed.core.errors import InputError
 from testbed.core.record.run_directory import RunDir, write_json
-from testbed.orchestrator.executors.base import FOLDER
+from testbed.orchestrator.executors.executor import FOLDER
 from testbed.orchestrator.machine.clone import CLONE, RUNS_ROOT
 from testbed.orchestrator.search.sweep.files import read
 

@@ -221,7 +221,7 @@ def _compose(parsed: argparse.Namespace) -> int:
 
 
 def _predict(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.simulator.command import command
+    from testbed.analysis.simulator.predict_command import command
 
     sys.stdout.write(command(parsed.question, parsed.calibration, as_json=parsed.json, output=parsed.output) + "\n")
     return EXIT_COMPLETED
@@ -244,8 +244,8 @@ def _archive(parsed: argparse.Namespace) -> int:
 
 
 def _preview(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.dashboard.command import preview, without_page
-    from testbed.analysis.dashboard.prometheus import Source
+    from testbed.analysis.dashboard.preview_command import preview, without_page
+    from testbed.analysis.dashboard.prometheus_queries import Source
 
     try:
         written, faults = preview(Source(parsed.prometheus), parsed.output, parsed.runs)
@@ -259,7 +259,7 @@ def _preview(parsed: argparse.Namespace) -> int:
 
 def _dashboard_check(parsed: argparse.Namespace) -> int:
     from testbed.analysis.dashboard.check import check
-    from testbed.analysis.dashboard.prometheus import Source
+    from testbed.analysis.dashboard.prometheus_queries import Source
 
     found = check(Source(parsed.prometheus))
     sys.stdout.write(f"{found.text}\n")

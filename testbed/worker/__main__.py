@@ -29,11 +29,11 @@ def main(arguments: list[str]) -> int:
 
         return check(sys.stdin, sys.stdout)
     if arguments == ["calibrate"]:
-        from testbed.worker.profile.command import calibrate
+        from testbed.worker.profile.profile_command import calibrate
 
         return calibrate(sys.stdin, sys.stdout)
     if arguments == ["profile"]:
-        from testbed.worker.profile.command import profile
+        from testbed.worker.profile.profile_command import profile
 
         return profile(sys.stdin, sys.stdout)
     if arguments == ["pieces"]:
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
         return answer_pieces(sys.stdin, sys.stdout)
     if arguments == ["laws"]:
-        from testbed.worker.laws.command import answer
+        from testbed.worker.laws.laws_command import answer
 
         return answer(sys.stdin, sys.stdout)
     if arguments[:1] == ["fuzz"]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from compressors.base.compressor import Compressor, Layout, Route
-from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
 from testbed.worker.laws.cases import catalogue
 from testbed.worker.laws.cases import registry as book
 from testbed.worker.laws.cases.registry import LAYOUT, Case, gradients
+from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
 
 __all__ = ["CODECS", "CONF", "LAYOUT", "NAMES", "assert_close", "case", "gradients", "make", "routes"]
 CONF = catalogue_compressor_catalogue.CONF

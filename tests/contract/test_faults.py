@@ -13,7 +13,7 @@ from compressors.none import Uncompressed
 from compressors.policy import Policy
 from compressors.topk import TopK
 from testbed.core.parameters import choice, flag, fraction, number, power_of_two, share, shown, whole
-from testbed.worker.interfaces.compressor_catalogue import names, part
+from testbed.worker.plugins.compressor_catalogue import names, part
 from tests.contract.catalogue import make
 
 HUGE = 10**400

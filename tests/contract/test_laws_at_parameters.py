@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
 from testbed.worker.laws import judge
 from testbed.worker.laws.cases import catalogue
 from testbed.worker.laws.cases.registry import Case
+from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
 from tests.contract.catalogue import NAMES
 
 TOPK = {"_target_": "compressors.topk.TopK", "density": 0.3}

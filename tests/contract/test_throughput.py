@@ -11,7 +11,7 @@ from torch import Tensor
 
 from compressors.base.compressor import Context
 from compressors.none import Uncompressed
-from testbed.worker.laws import command as answer
+from testbed.worker.laws import laws_command as answer
 from testbed.worker.laws import throughput
 from tests.contract.catalogue import make
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from testbed.worker.data.pretrained.fine_tuned import Labelled
-from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.model.chain import Chain
 from testbed.worker.model.pieces import Piece
 from tests.unit.worker import chained

@@ -12,8 +12,8 @@ from typing import Any
 
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.cli import main as cli
-from testbed.orchestrator.executors import ray as ray_nodes
-from testbed.orchestrator.executors import slurm as slurm_jobs
+from testbed.orchestrator.executors import ray_executor as ray_nodes
+from testbed.orchestrator.executors import slurm_executor as slurm_jobs
 from testbed.orchestrator.executors.run_archive import pack
 from testbed.orchestrator.search.sweep import specs
 from tests.unit.sweep.made import make_run

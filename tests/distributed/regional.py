@@ -16,7 +16,7 @@ import torch
 from compressors.base.compressor import Exchange
 from testbed.core.costs.collective import ALGORITHMS
 from testbed.worker.communication.collectives import chain, ring
-from testbed.worker.communication.collectives.selection import Collectives
+from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.pending import CollectiveError
 from testbed.worker.interfaces.workload import parameters_crc32

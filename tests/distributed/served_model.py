@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 
 PIXELS, CLASSES, SAMPLES = 64, 5, 400
 

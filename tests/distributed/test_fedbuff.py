@@ -17,7 +17,7 @@ WORKERS, VERSIONS = 3, 10
 SERVED = {"_target_": "tests.distributed.labelled_model.LabelledModel"}
 PACED = Profile(workload="", compressor="", batch_size=8, layers=(), forward_s=0.02, backward_s=0.04, optimizer_s=0.01)
 """A client of some 20 samples takes 0.2 s, by far the most of it asleep."""
-CLIENTS = {"clients": 20, "partition": {"_target_": "testbed.worker.interfaces.partitions.Iid"}, "learning_rate": 0.3}
+CLIENTS = {"clients": 20, "partition": {"_target_": "testbed.worker.data.partitions.Iid"}, "learning_rate": 0.3}
 STRAGGLERS = CLIENTS | {"straggler_sigma": 1.0}
 TOPK = {"codec": "topk", "cutoff": 100}
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from testbed.worker.interfaces.partitions import Dirichlet
+from testbed.worker.data.partitions import Dirichlet
 from testbed.worker.methods.federated.clients.population import Population
 from testbed.worker.workloads.digits import Digits
 from tests.distributed.harness import Outcome, make_spec, run
@@ -125,7 +125,7 @@ def test_who_is_away_is_not_drawn_and_rounds_of_which_nothing_comes_leave_the_mo
 
 def test_a_secure_sum_is_the_sum_and_updates_hold_reports_alone(on_two: Outcome, tmp_path: Path) -> None:
     asked = {
-        "_target_": "testbed.worker.methods.federated.secure_aggregation.settings.Secure",
+        "_target_": "testbed.worker.methods.federated.secure_aggregation.secure.Secure",
         "privacy": 1,
         "dropouts": 0,
     }

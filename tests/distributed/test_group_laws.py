@@ -17,7 +17,6 @@ import torch
 from compressors.base.compressor import Route
 from compressors.base.feedback import EF21, MomentumFeedback
 from testbed.core.spec.run_spec import Part
-from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
 from testbed.worker.laws import distributed
 from testbed.worker.laws import process_group as group
 from testbed.worker.laws.cases import catalogue
@@ -25,6 +24,7 @@ from testbed.worker.laws.cases.registry import Case, LawBroken
 from testbed.worker.laws.cases.variants import variants
 from testbed.worker.laws.distributed import GROUP_LAWS, Group
 from testbed.worker.laws.process_group import Found
+from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
 
 NAMES = catalogue_compressor_catalogue.names()
 Outcomes = dict[str, dict[str, tuple[str, str]]]

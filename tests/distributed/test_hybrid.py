@@ -287,7 +287,7 @@ def test_what_cannot_be_is_refused_all_at_once(params: dict[str, Any], said: lis
         ({"workload_params": {"_target_": "tests.distributed.small_model.SmallModel"}}, "SmallModel is no chain"),
         (LORA | {"strategy_params": {"pp": 2, "tp": 2}}, "transform=lora: changes a model of which strategy=hybrid"),
         (
-            {"workload_params": BYTELM | {"partition": {"_target_": "testbed.worker.interfaces.partitions.Iid"}}},
+            {"workload_params": BYTELM | {"partition": {"_target_": "testbed.worker.data.partitions.Iid"}}},
             "leave workload.partition out",
         ),
     ],

@@ -12,9 +12,9 @@ from torch import nn
 
 from testbed.core.costs.kfac_plan import all_reduced_bytes, broadcast_bytes, in_order, owned_elements, reduced_bytes
 from testbed.core.costs.kfac_variants import GRADIENTS, INVERSES
-from testbed.core.device.kfac_factors import FactoredLayer
+from testbed.core.device.factored_layer import FactoredLayer
 from testbed.core.errors import InputError
-from testbed.worker.methods.kfac.statistics import dimensions
+from testbed.worker.methods.kfac.kronecker_factors import dimensions
 from testbed.worker.profile.step_times import measure
 from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import make_spec, part

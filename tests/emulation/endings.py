@@ -12,7 +12,7 @@ from typing import ClassVar
 import pytest
 
 from testbed.core.record.summary import summary_faults
-from testbed.orchestrator.emulation.containers.runc import container_name
+from testbed.orchestrator.emulation.containers.runc_container import container_name
 from testbed.orchestrator.machine import cleanup
 from tests.emulation.support import Longhaul, gone_within, host_state, listed, run_process, wait_until, whole_events
 

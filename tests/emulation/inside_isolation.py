@@ -21,7 +21,7 @@ from typing import Any
 from testbed.core.record.run_directory import OWN_UID, RUNTIME_ROOT, RunDir
 from testbed.core.record.telemetry import Channel, Welcome
 from testbed.core.spec.run_spec import Part, RunSpec
-from testbed.orchestrator.emulation.containers.runc import Container, Sandbox
+from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
 from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
 from testbed.orchestrator.emulation.links.node import WorkerNode
 from testbed.orchestrator.machine.clone import CLONE

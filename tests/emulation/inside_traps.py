@@ -18,7 +18,7 @@ from typing import Any
 
 from testbed.core.record.run_directory import RUNTIME_ROOT
 from testbed.core.spec.topology import Node, Topology, symmetric
-from testbed.orchestrator.emulation.containers.runc import Container, Sandbox
+from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
 from testbed.orchestrator.emulation.kernel import tcp
 from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
 from testbed.orchestrator.emulation.links.network import Network

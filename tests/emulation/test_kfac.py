@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.core.costs.kfac_plan import all_reduced_bytes, broadcast_bytes, reduced_bytes
-from testbed.core.device.kfac_factors import Factor
+from testbed.core.device.factored_layer import Factor
 from tests.emulation.support import Longhaul, gone_within
 
 WORKERS = 4

@@ -13,7 +13,7 @@ import pytest
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INVALID
 from testbed.core.server_lock import is_served
 from testbed.core.spec.run_spec import DEFAULT_METRICS_PORT
-from testbed.orchestrator.dashboard.command import ARCHIVE_PORT, LIVE_PORT
+from testbed.orchestrator.dashboard.dashboard_command import ARCHIVE_PORT, LIVE_PORT
 from tests.slow.newcomer import Clone
 from tests.slow.support import FIRST_SECTION, processes_with, readme_blocks, serving, status_of
 

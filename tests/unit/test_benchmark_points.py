@@ -146,7 +146,7 @@ PREDICTED = {"simulator.json", "steps.py", "paths.py", "profile.py", "collective
     [
         ("simulator", {"simulator.py", "whole_run.py", "step_plan.py", "loop.py", "topk.py"}),
         ("gaps", {"tap.py", "tc.py", "network.py"}),
-        ("set_up", {"runc.py"}),
+        ("set_up", {"runc_container.py"}),
         ("monitor", {"collector.py", "background.py", "star.py"}),
         ("observation", {"collector.py", "recorder.py", "exporter.py"}),
         ("netem", {"netem_inside.py", "offered.py", "mininet_tclink.py"}),

@@ -10,7 +10,7 @@ import pytest
 from experiments.studies import keep, sweep_charts, sweep_tables
 from testbed.core.errors import InputError
 from testbed.core.record.run_directory import RunDir, write_json
-from testbed.orchestrator.executors.base import FOLDER
+from testbed.orchestrator.executors.executor import FOLDER
 from testbed.orchestrator.search.sweep.files import read
 
 

@@ -8,9 +8,9 @@ import json
 import sys
 from typing import Any
 
-from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
 from testbed.worker.laws import throughput
 from testbed.worker.laws.cases import catalogue
+from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
 
 LARGEST = throughput.NUMELS[-1]
 

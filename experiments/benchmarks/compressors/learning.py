@@ -49,8 +49,8 @@ def measure(compressor: str, workload: str, seed: int, repeat: int) -> dict[str,
     import yaml
 
     from experiments.benchmarks.compressors.lockstep_training import LockstepTraining
-    from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
     from testbed.worker.laws.cases import catalogue
+    from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
     from topologies import two_regions
 
     del repeat

@@ -19,7 +19,7 @@ from experiments.common import sources
 from experiments.common import sources as members
 from experiments.common.harness import FOLDER, Point
 from experiments.common.papers.grace import DENSE, METHODS, MODELS, overrides
-from testbed.analysis.simulator.command import answer
+from testbed.analysis.simulator.predict_command import answer
 from testbed.core.device.profile import Profile
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine.clone import CLONE

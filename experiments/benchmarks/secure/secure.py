@@ -36,7 +36,7 @@ _ROUND_S = {"blocks": 0.7, "glyphs": 6.0}
 """About, emulated."""
 _START_S = 40.0
 _PARTS = ("share", "masked", "answer")
-_SECURE = "testbed.worker.methods.federated.secure_aggregation.settings.Secure"
+_SECURE = "testbed.worker.methods.federated.secure_aggregation.secure.Secure"
 
 
 def points(*, quick: bool) -> list[Point]:

@@ -17,7 +17,7 @@ from experiments.benchmarks.strategies.strategies import of_training
 from experiments.common import sources
 from experiments.common import sources as members
 from experiments.common.harness import FOLDER, Point
-from testbed.analysis.simulator.command import answer
+from testbed.analysis.simulator.predict_command import answer
 from testbed.core.device.profile import Profile
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import RunSpec

@@ -30,7 +30,7 @@ from testbed.orchestrator.observation.collector import Collector
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.run import orchestration as conductor
 from testbed.orchestrator.run.__main__ import Run
-from testbed.orchestrator.run.command import checked_spec
+from testbed.orchestrator.run.run_command import checked_spec
 from testbed.orchestrator.terminal.display import Display
 
 WORKERS = 8

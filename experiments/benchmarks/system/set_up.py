@@ -22,7 +22,7 @@ from mininet.nodelib import LinuxBridge
 from experiments.common.harness import Point
 from testbed.core.record.run_directory import RUNTIME_ROOT
 from testbed.core.spec.topology import Node, Topology
-from testbed.orchestrator.emulation.containers.runc import Container, Sandbox
+from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
 from testbed.orchestrator.emulation.kernel import tcp
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.machine.cleanup import leftovers

@@ -22,8 +22,8 @@ from testbed.orchestrator.machine.cleanup import remove_leftovers
 from testbed.orchestrator.machine.signals import RunStop as Stop
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.run.__main__ import Run
-from testbed.orchestrator.run.command import checked_spec
 from testbed.orchestrator.run.orchestration import Conductor
+from testbed.orchestrator.run.run_command import checked_spec
 from testbed.orchestrator.terminal.display import Display
 
 WORKERS = (4, 16, 64)

@@ -14,7 +14,7 @@ from typing import Any
 from testbed.analysis.comparison.intervals import Estimate, estimate
 from testbed.analysis.record.identity import code_of, kind_of, seed_of, verdict_of
 from testbed.analysis.record.record import Record, is_finite
-from testbed.analysis.record.settings import NETWORK, asked, differing, show_time, spoken
+from testbed.analysis.record.run_settings import NETWORK, asked, differing, show_time, spoken
 from testbed.analysis.style.method_style import Look, look_of, method_of
 from testbed.core.units import format_size
 

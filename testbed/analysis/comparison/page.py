@@ -13,7 +13,7 @@ from testbed.analysis.comparison.figures import Figure
 from testbed.analysis.comparison.groups import Group
 from testbed.analysis.record.identity import kind_of, seed_of, verdict_of
 from testbed.analysis.record.record import Record
-from testbed.analysis.style import html as page
+from testbed.analysis.style import html_page as page
 from testbed.analysis.style.swatch import swatch
 
 _RAW = ("report.html", "summary.json", "samples.parquet", "events.jsonl")

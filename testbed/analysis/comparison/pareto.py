@@ -13,7 +13,7 @@ from testbed.analysis.comparison.intervals import estimate
 from testbed.analysis.record.curves import Curves
 from testbed.analysis.record.identity import seed_of
 from testbed.analysis.record.record import Point
-from testbed.analysis.record.settings import show_time
+from testbed.analysis.record.run_settings import show_time
 from testbed.core.pareto import front
 from testbed.core.units import format_size
 

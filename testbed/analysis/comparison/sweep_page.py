@@ -17,7 +17,7 @@ from testbed.analysis.comparison.comparison import MISSING, compare
 from testbed.analysis.comparison.figures import PARETO, Figure, figures
 from testbed.analysis.comparison.page import comparison_page
 from testbed.analysis.comparison.sweep import Sweep
-from testbed.analysis.style import html as page
+from testbed.analysis.style import html_page as page
 from testbed.analysis.style.chart import standalone
 from testbed.core.errors import InputError
 from testbed.core.record.run_directory import write_json

@@ -11,7 +11,7 @@ from testbed.analysis.comparison.comparison import INTERVAL, Comparison, cells, 
 from testbed.analysis.comparison.groups import MEASURES, PROPERTIES, Group
 from testbed.analysis.comparison.intervals import Estimate
 from testbed.analysis.record.identity import code_of, verdict_of
-from testbed.analysis.record.settings import asked
+from testbed.analysis.record.run_settings import asked
 from testbed.analysis.style.text_table import aligned
 from testbed.core.files import printable, spreadsheet_safe
 from testbed.core.record.summary import VERDICTS

@@ -8,7 +8,7 @@ from typing import Any
 
 from testbed.analysis.dashboard.fields import COLORS, INK, Style
 from testbed.analysis.dashboard.frames import Frame
-from testbed.analysis.style import html as page
+from testbed.analysis.style import html_page as page
 from testbed.core.errors import InputError
 
 LEGEND_ENTRIES = 16

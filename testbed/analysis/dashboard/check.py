@@ -11,11 +11,11 @@ from typing import Any
 
 from dashboards.conventions import faults as broken_conventions
 from dashboards.interpolate import Target, panels, targets
-from testbed.analysis.dashboard.command import DASHBOARDS, read_dashboards
 from testbed.analysis.dashboard.frames import Frame
 from testbed.analysis.dashboard.opened import Opened, excuse_of, frames_of, open_dashboard
 from testbed.analysis.dashboard.panels import Board, markup
-from testbed.analysis.dashboard.prometheus import QueryError, Series, Source
+from testbed.analysis.dashboard.preview_command import DASHBOARDS, read_dashboards
+from testbed.analysis.dashboard.prometheus_queries import QueryError, Series, Source
 from testbed.core.errors import InputError
 
 _DRAWN = 20

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from testbed.analysis.dashboard.prometheus import Series
+from testbed.analysis.dashboard.prometheus_queries import Series
 from testbed.core.errors import InputError
 
 TIME = "Time"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from testbed.analysis.style import html as page
+from testbed.analysis.style import html_page as page
 
 STYLE = """
 body { max-width: 1400px; margin-top: 1em; }

@@ -12,7 +12,7 @@ from typing import Any
 from dashboards.emptiness import EXCUSES
 from dashboards.interpolate import Target, any_of, duration, initial, interpolate, legend_of, targets
 from testbed.analysis.dashboard.frames import Frame, series_frame, table_frame
-from testbed.analysis.dashboard.prometheus import Series, Source
+from testbed.analysis.dashboard.prometheus_queries import Series, Source
 from testbed.core.errors import InputError
 
 Json = Mapping[str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from testbed.analysis.record.record import Record
-from testbed.analysis.style import html as page
+from testbed.analysis.style import html_page as page
 from testbed.core.units import format_rate, format_size, format_time
 
 _LINK_HEADINGS = (

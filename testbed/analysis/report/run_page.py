@@ -9,7 +9,7 @@ from testbed.analysis.record.identity import UNKNOWN, kind_of
 from testbed.analysis.record.record import Record
 from testbed.analysis.report import changes, figures, link_tables
 from testbed.analysis.report.link_tables import shown
-from testbed.analysis.style import html as page
+from testbed.analysis.style import html_page as page
 from testbed.core.units import format_size, format_time
 
 NOTHING = "The record holds nothing to draw here."

@@ -17,7 +17,6 @@ from typing import Any
 
 from testbed.analysis.simulator import calibration
 from testbed.analysis.simulator.calibration import Calibration
-from testbed.analysis.simulator.command import predicted
 from testbed.analysis.simulator.least_links import (
     Interval,
     Targets,
@@ -26,6 +25,7 @@ from testbed.analysis.simulator.least_links import (
     rates,
 )
 from testbed.analysis.simulator.model.step_plan import strategy_of
+from testbed.analysis.simulator.predict_command import predicted
 from testbed.analysis.simulator.prediction import KIND, Prediction, faults
 from testbed.core.costs.fusion import BY_TIMES
 from testbed.core.device.profile import Profile

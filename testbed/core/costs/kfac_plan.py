@@ -24,7 +24,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 
 from testbed.core.costs.fusion import Cost, Gradient, cut, merged
-from testbed.core.device.kfac_factors import ELEMENT_BYTES, Factor, FactoredLayer
+from testbed.core.device.factored_layer import ELEMENT_BYTES, Factor, FactoredLayer
 
 EVERYWHERE = None
 """The owner of a factor that every worker inverts by itself: its inverse is not communicated."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from testbed.core.costs.fusion import BY_TIMES, Cost
 from testbed.core.costs.kfac_plan import balanced, blocks, by_load, groups, groups_by_size, round_robin
-from testbed.core.device.kfac_factors import CHOLESKY, Factor
+from testbed.core.device.factored_layer import CHOLESKY, Factor
 from testbed.core.units import parse_size_bytes
 
 FUSIONS = ("one", "layers", "size", BY_TIMES)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from testbed.core.device.kfac_factors import FactoredLayer
+from testbed.core.device.factored_layer import FactoredLayer
 from testbed.core.errors import InputError
 
 SCHEMA_VERSION = 1

@@ -54,7 +54,7 @@ def laws(
     part = resolve([*RUN, *asked]).spec.compressor
     arms: dict[str, RunSpec] = {}
     if with_run:
-        from testbed.orchestrator.run.command import checked_spec
+        from testbed.orchestrator.run.run_command import checked_spec
 
         arms = {
             name: checked_spec(resolve([*RUN, *words]), runs_root) for name, words in _overrides(part, asked).items()

@@ -13,9 +13,9 @@ from typing import NoReturn
 from testbed import __version__
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, LonghaulError, raise_input_faults
 from testbed.core.packages import both_sides_needed
+from testbed.orchestrator.cli import estimates as time_commands
 from testbed.orchestrator.cli import record as record_commands
 from testbed.orchestrator.cli import search as sweep_commands
-from testbed.orchestrator.cli import time as time_commands
 from testbed.orchestrator.cli.record import Add, add_runs_root
 from testbed.orchestrator.machine.checks import with_system_directories
 from testbed.orchestrator.machine.clone import RUNS_ROOT
@@ -186,7 +186,7 @@ def _add_session(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.machine.rights import Rights
-    from testbed.orchestrator.run.command import run as make_run
+    from testbed.orchestrator.run.run_command import run as make_run
 
     flags = {"quiet": parsed.quiet, "as_json": parsed.json, "share": parsed.share}
     return make_run(
@@ -223,7 +223,7 @@ def topologies(parsed: argparse.Namespace) -> int:
         write_svg(parsed.svg, topology)
         tell(f"{topology.name} is drawn in {parsed.svg}")
     if parsed.containerlab:
-        from testbed.orchestrator.export import containerlab
+        from testbed.orchestrator.export import containerlab_topology as containerlab
 
         containerlab.write(parsed.containerlab, topology, parsed.image or "")
         tell(f"{topology.name} is a lab in {parsed.containerlab}: containerlab deploy -t {parsed.containerlab}")
@@ -233,7 +233,7 @@ def topologies(parsed: argparse.Namespace) -> int:
 
 
 def dashboard(parsed: argparse.Namespace) -> int:
-    from testbed.orchestrator.dashboard.command import dashboard as serve
+    from testbed.orchestrator.dashboard.dashboard_command import dashboard as serve
     from testbed.orchestrator.dashboard.pages import check_dashboards, make_pages
 
     if parsed.check:

@@ -57,7 +57,7 @@ def add_commands(add: Add) -> None:
 
 
 def sweep(parsed: argparse.Namespace) -> int:
-    from testbed.orchestrator.search.sweep.command import sweep as perform
+    from testbed.orchestrator.search.sweep.sweep_command import sweep as perform
 
     flags = {"plan": parsed.plan, "retry": parsed.retry, "as_json": parsed.json, "share": parsed.share}
     where = {"executor": parsed.executor, "options": parsed.executor_option}
@@ -75,14 +75,14 @@ def _hours(text: str) -> float:
 
 
 def tune(parsed: argparse.Namespace) -> int:
-    from testbed.orchestrator.search.tune.command import tune as search
+    from testbed.orchestrator.search.tune.tune_command import tune as search
 
     flags = {"by": parsed.by, "count": parsed.trials, "as_json": parsed.json, "share": parsed.share}
     return search(parsed.overrides, parsed.runs, **flags)
 
 
 def budget(parsed: argparse.Namespace) -> int:
-    from testbed.orchestrator.search.budget.command import budget as answer
+    from testbed.orchestrator.search.budget.budget_command import budget as answer
 
     flags = {"check": parsed.check, "repeats": parsed.repeats, "as_json": parsed.json, "share": parsed.share}
     return answer(parsed.overrides, parsed.runs, **flags)

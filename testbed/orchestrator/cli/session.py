@@ -25,7 +25,7 @@ from testbed.orchestrator.emulation.links.addresses import AddressPlan
 from testbed.orchestrator.machine import checks as machine_checks
 from testbed.orchestrator.machine import clone
 from testbed.orchestrator.machine.cleanup import processes_of
-from testbed.orchestrator.run.command import checked_spec
+from testbed.orchestrator.run.run_command import checked_spec
 from testbed.orchestrator.terminal.terminal import tell
 
 HAND = "workload=hand"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from testbed.core.errors import EXIT_COMPLETED, InputError, MachineError
 from testbed.core.processes import end_with
-from testbed.orchestrator.dashboard.command import BUILD, DASHBOARDS, dashboard
-from testbed.orchestrator.dashboard.prometheus import Server
+from testbed.orchestrator.dashboard.dashboard_command import BUILD, DASHBOARDS, dashboard
+from testbed.orchestrator.dashboard.prometheus_server import Server
 from testbed.orchestrator.machine.checks import binary
 from testbed.orchestrator.machine.clone import environment
 from testbed.orchestrator.machine.ownership import give_to_caller

@@ -25,7 +25,7 @@ from testbed.orchestrator.machine.clone import CLONE
 from testbed.orchestrator.machine.lock import MachineLock, machine_lock
 from testbed.orchestrator.run import preflight
 from testbed.orchestrator.run.plugins import check_parts
-from testbed.orchestrator.run.replay import memory_faults
+from testbed.orchestrator.run.replay_needs import memory_faults
 
 LOCK_WAIT_S = 120.0
 """For a run that is just ending here, such as one whose sweep was killed."""

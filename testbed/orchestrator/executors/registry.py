@@ -5,7 +5,7 @@ from pathlib import Path
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.orchestrator.config.grammar.overrides import unknown
-from testbed.orchestrator.executors.base import LOCAL, NAMES, RAY, Executor, Local
+from testbed.orchestrator.executors.executor import LOCAL, NAMES, RAY, Executor, Local
 
 
 def executor(name: str, runs_root: Path, *, share: bool, options: Mapping[str, object] | None = None) -> Executor:
@@ -23,12 +23,12 @@ def executor(name: str, runs_root: Path, *, share: bool, options: Mapping[str, o
         raise_input_faults(f"{LOCAL}: {key}: this executor has no options" for key in given)
         return Local(runs_root, share=share)
     # what these need is not everybody's: loaded where it is asked for
-    from testbed.orchestrator.executors.remote import Elsewhere
+    from testbed.orchestrator.executors.remote_executor import Elsewhere
 
     if name == RAY:
-        from testbed.orchestrator.executors.ray import RayNodes
+        from testbed.orchestrator.executors.ray_executor import RayNodes
 
         return Elsewhere(RayNodes(given), runs_root, share=share)
-    from testbed.orchestrator.executors.slurm import SlurmJobs
+    from testbed.orchestrator.executors.slurm_executor import SlurmJobs
 
     return Elsewhere(SlurmJobs(given, runs_root), runs_root, share=share)

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.orchestrator.machine import docker as docker_client
+from testbed.orchestrator.machine import docker_client
 from testbed.orchestrator.machine.rights import OF_ROOT, Rights
 
 PROBE_TIME_LIMIT_S = 10.0

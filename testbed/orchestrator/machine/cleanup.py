@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from testbed.core.record.run_directory import RUN_ID, RunDir
-from testbed.orchestrator.machine.docker import Leftovers
+from testbed.orchestrator.machine.docker_client import Leftovers
 from testbed.orchestrator.machine.rights import RUNC_STATE
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.orchestrator.emulation.containers.docker import DockerContainer
-from testbed.orchestrator.emulation.containers.runc import Container
+from testbed.orchestrator.emulation.containers.docker_container import DockerContainer
+from testbed.orchestrator.emulation.containers.runc_container import Container
 from testbed.orchestrator.emulation.kernel.queue_counters import QueueCounters
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.emulation.links.port import WAKING_BYTES, Port

@@ -34,7 +34,7 @@ from testbed.orchestrator.machine.lock import held_if_free
 from testbed.orchestrator.observation.verdict.judge import LEAST_SLOWDOWN, Judge
 from testbed.orchestrator.run.dilation_choice import choose, most_dilation
 from testbed.orchestrator.run.plugins import ask_worker
-from testbed.orchestrator.run.replay import time_faults
+from testbed.orchestrator.run.replay_needs import time_faults
 
 CACHE = clone.CLONE / ".cache" / "profiles"
 TIME_LIMIT_S = 300.0

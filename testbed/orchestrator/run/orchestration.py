@@ -14,16 +14,16 @@ from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config import programs
 from testbed.orchestrator.config.models import take_over
-from testbed.orchestrator.emulation.containers.docker import Holders
-from testbed.orchestrator.emulation.containers.runc import Sandbox
+from testbed.orchestrator.emulation.containers.docker_container import Holders
+from testbed.orchestrator.emulation.containers.runc_container import Sandbox
 from testbed.orchestrator.emulation.kernel import tcp
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.emulation.measuring.capture import Capture
 from testbed.orchestrator.emulation.measuring.prober import Prober
-from testbed.orchestrator.emulation.shapers.selection import choose
+from testbed.orchestrator.emulation.shapers.shaper_selection import choose
 from testbed.orchestrator.emulation.traffic.background import BackgroundTraffic
 from testbed.orchestrator.machine import clone, provenance
-from testbed.orchestrator.machine.docker import remember_host
+from testbed.orchestrator.machine.docker_client import remember_host
 from testbed.orchestrator.machine.rights import OF_ROOT, Rights
 from testbed.orchestrator.machine.signals import RunStop as Stop
 from testbed.orchestrator.observation.collector import Collector

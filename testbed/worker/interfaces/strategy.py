@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from compressors.base.compressor import Compressor, Layout
-from testbed.core.device.kfac_factors import FactoredLayer
+from testbed.core.device.factored_layer import FactoredLayer
 from testbed.core.device.profile import Collective, WorkTimes
 from testbed.core.spec.run_spec import RunSpec
 from testbed.core.spec.topology import Topology

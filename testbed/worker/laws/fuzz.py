@@ -27,12 +27,12 @@ import torch
 
 import testbed
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT
-from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
 from testbed.worker.laws.cases import catalogue
 from testbed.worker.laws.cases.malformed import MEMORY_BYTES, Decoder, Opponent, memory_limit, mutated
 from testbed.worker.laws.cases.registry import LawBroken
 from testbed.worker.laws.cases.variants import variants
 from testbed.worker.laws.properties.peers import Peers
+from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
 
 CORPUS = Path(testbed.__file__).resolve().parents[1] / "tests" / "corpus" / "compressors"
 SLICE_S = 0.5

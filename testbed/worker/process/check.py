@@ -36,8 +36,8 @@ def _answer(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _built(spec: RunSpec, *, accelerated: bool) -> dict[str, Any]:
-    from testbed.worker.interfaces.factory import prefixed
     from testbed.worker.model import checkpoint as kept_model
+    from testbed.worker.plugins.factory import prefixed
     from testbed.worker.training.parts import build_parts, first_model, misfits
 
     parts = build_parts(spec)

@@ -15,7 +15,7 @@ from testbed.core import parameters as parameter_faults
 from testbed.core.costs.collective import all_reduce_cost
 from testbed.core.costs.fusion import BY_TIMES, RULES, TUNED, Cost
 from testbed.core.units import parse_size_bytes
-from testbed.worker.communication.collectives.selection import Collectives, routes_of
+from testbed.worker.communication.collectives.algorithm_selection import Collectives, routes_of
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
 from testbed.worker.reduction.buckets import Bucket, Buckets

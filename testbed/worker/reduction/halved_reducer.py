@@ -11,7 +11,7 @@ from torch import Tensor
 from compressors.base.compressor import Compressor, Exchange, Layout
 from testbed.core.spec.topology import Topology
 from testbed.worker.communication.collectives import hierarchical, ring, two_shot
-from testbed.worker.communication.collectives.selection import Collectives
+from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.pending import Pending
 from testbed.worker.communication.transport import Peers, split

@@ -12,7 +12,7 @@ from torch import Tensor
 from compressors.base.compressor import SIZE_BYTES, Compressor, Context, Exchange, Layout, Rounds, choose_route
 from compressors.base.payload import from_bytes, to_bytes
 from testbed.core.spec.topology import Topology
-from testbed.worker.communication.collectives.selection import Collectives
+from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.link_meter import LinkMeter
 from testbed.worker.communication.pending import Pending

@@ -11,8 +11,8 @@ from compressors.base.compressor import Compressor, Context, Layout
 from testbed.core.costs.collective import ranks_of_regions
 from testbed.core.spec.topology import Topology
 from testbed.worker.communication.collectives import chain
+from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.communication.collectives.group import Group
-from testbed.worker.communication.collectives.selection import Collectives
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.pending import Pending
 from testbed.worker.communication.transport import Peers

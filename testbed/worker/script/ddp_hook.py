@@ -24,7 +24,7 @@ from testbed.core.spec.topology import Topology
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.shutdown import leave_in_peace
 from testbed.worker.device.clock import PhaseClock
-from testbed.worker.interfaces.factory import build
+from testbed.worker.plugins.factory import build
 from testbed.worker.reduction.reducer import Reducer
 from testbed.worker.script.run_link import RunLink, run_link
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from compressors.base.compressor import Context, Layout
 from testbed.core import parameters as parameter_faults
 from testbed.core.costs.fusion import BY_TIMES
-from testbed.worker.communication.collectives.selection import COLLECTIVES, Collectives
+from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives
 from testbed.worker.device.accelerator import own_messages_fault
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.reduction.buckets import Bucket

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.feedback import with_feedback
-from testbed.worker.communication.collectives.selection import Collectives
+from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.device.layer_pace import LayerPace
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload

@@ -12,8 +12,8 @@ from compressors.base.feedback import with_feedback
 from compressors.none import Uncompressed
 from testbed.core import parameters as parameter_faults
 from testbed.core.costs.collective import ranks_of_regions
+from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives, routes_of
 from testbed.worker.communication.collectives.group import Group
-from testbed.worker.communication.collectives.selection import COLLECTIVES, Collectives, routes_of
 from testbed.worker.device.accelerator import own_messages_fault
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32

@@ -9,8 +9,9 @@ from typing import Any
 from compressors.base.compressor import Compressor
 from testbed.core import parameters as parameter_faults
 from testbed.core.errors import InputError, RunError
-from testbed.worker.interfaces.partitions import Dirichlet, Partition
-from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.data.partitions import Dirichlet
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.partition import Partition
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
 from testbed.worker.methods.federated.aggregation.fedbuff import FedBuff as Buffer

@@ -10,14 +10,16 @@ from typing import Any
 
 from compressors.base.compressor import Compressor
 from testbed.core import parameters as parameter_faults
-from testbed.worker.interfaces.partitions import Dirichlet, Partition
-from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.data.partitions import Dirichlet
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.partition import Partition
 from testbed.worker.interfaces.strategy import StepStats, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload
 from testbed.worker.methods.federated.aggregation.attacks import Attack
 from testbed.worker.methods.federated.aggregation.methods import Method
 from testbed.worker.methods.federated.aggregation.robust import Defence
 from testbed.worker.methods.federated.aggregation.state import FederatedState
+from testbed.worker.methods.federated.client_selection import Choosing
 from testbed.worker.methods.federated.client_sequence import ClientSequence
 from testbed.worker.methods.federated.clients.availability import Availability
 from testbed.worker.methods.federated.clients.division import divided, division_faults
@@ -34,11 +36,10 @@ from testbed.worker.methods.federated.parameters import (
     travel_faults,
 )
 from testbed.worker.methods.federated.secure_aggregation.faults import clashes, masked_uplink, secure_faults
+from testbed.worker.methods.federated.secure_aggregation.secure import Secure
 from testbed.worker.methods.federated.secure_aggregation.server import SecureFederation
-from testbed.worker.methods.federated.secure_aggregation.settings import Secure
 from testbed.worker.methods.federated.secure_aggregation.vector import SecureVector
 from testbed.worker.methods.federated.secure_aggregation.worker import SecureWorker
-from testbed.worker.methods.federated.selection import Choosing
 from testbed.worker.methods.federated.server_model import Federation
 from testbed.worker.methods.parameter_server.bounds.break_even import Gate
 from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule

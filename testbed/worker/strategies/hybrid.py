@@ -10,8 +10,8 @@ from testbed.core.costs.collective import ranks_of_regions
 from testbed.core.parallelism.plan import Plan
 from testbed.core.spec.topology import Topology
 from testbed.core.units import parse_size_bytes
-from testbed.worker.communication.collectives.selection import routes_of
-from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.communication.collectives.algorithm_selection import routes_of
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
 from testbed.worker.methods.pipeline.boundary import codec

@@ -11,15 +11,15 @@ from compressors.base.compressor import Compressor, Context, Layout
 from compressors.none import Uncompressed
 from testbed.core import parameters as parameter_faults
 from testbed.core.costs.kfac_variants import FUSIONS, VARIANTS, Settings
-from testbed.core.device.kfac_factors import CHOLESKY, FORMS
-from testbed.worker.communication.collectives.selection import COLLECTIVES, Collectives
+from testbed.core.device.factored_layer import CHOLESKY, FORMS
+from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives
 from testbed.worker.device.layer_pace import LayerPace
 from testbed.worker.interfaces.strategy import Beside, StepStats, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload
-from testbed.worker.methods.kfac import statistics
+from testbed.worker.methods.kfac import kronecker_factors as statistics
 from testbed.worker.methods.kfac.curvature import Curvature
 from testbed.worker.methods.kfac.exchange import Nowhere, Sums, ToAll, ToOwners, UncalibratedReducer
-from testbed.worker.methods.kfac.replay import ReplayedCurvature
+from testbed.worker.methods.kfac.replayed_curvature import ReplayedCurvature
 from testbed.worker.methods.kfac.second_order import SecondOrder
 from testbed.worker.reduction.buckets import Bucket
 from testbed.worker.reduction.data_parallel import BucketedStrategy, size_fault

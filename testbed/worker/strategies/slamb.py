@@ -10,7 +10,7 @@ from compressors.base.compressor import Compressor, Context, Exchange, Layout
 from compressors.base.feedback import with_feedback
 from testbed.core import parameters as parameter_faults
 from testbed.core.device.profile import MOMENTS_SHARE, Collective
-from testbed.worker.communication.collectives.selection import COLLECTIVES, Collectives, routes_of
+from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives, routes_of
 from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32

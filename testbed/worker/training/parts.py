@@ -16,12 +16,12 @@ from compressors.none import Uncompressed
 from testbed.core.device.device import Device, Profiled
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import UNCOMPRESSED, RunSpec
-from testbed.worker.interfaces.factory import build, prefixed
-from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import Strategy
 from testbed.worker.interfaces.transform import Transform
 from testbed.worker.interfaces.workload import Workload
 from testbed.worker.model import checkpoint as kept_model
+from testbed.worker.plugins.factory import build, prefixed
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from testbed.core.errors import InputError
 from testbed.core.units import parse_size_bytes
 from testbed.worker.interfaces.transform import Transform, TransformContext
 from testbed.worker.interfaces.workload import Workload
-from testbed.worker.methods.pipeline.freeze_policy import FreezePolicy, frozen_profile, policy_faults
+from testbed.worker.methods.freezing.freeze_policy import FreezePolicy, frozen_profile, policy_faults
 from testbed.worker.model.activation_cache import ActivationCache
 from testbed.worker.model.chain import Chain
 from testbed.worker.model.layers import layer_names, layer_sizes
@@ -36,7 +36,7 @@ class Freeze(Transform):
     pipeline has gradients of its own stages alone.
 
     Args:
-        policy: schedule, grad_norm or none; `worker.methods.pipeline.freeze_policy` has the rules.
+        policy: schedule, grad_norm or none; `worker.methods.freezing.freeze_policy` has the rules.
         alpha: the most of the active layers that freezes after one epoch.
         keep: so many last layers never freeze.
         epoch_steps: optimizer steps after which the policy is asked; None: as many as an epoch of the data has.

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from testbed.core.parameters import fraction, number, raise_all
-from testbed.worker.interfaces.partitions import Partition
-from testbed.worker.interfaces.samples import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.partition import Partition
 from testbed.worker.interfaces.workload import Metric
 
 NODES, CLASSES, FEATURES, HOPS = 6000, 8, 32, 2

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from testbed.core.parameters import choice, fraction, number, raise_all, whole
 from testbed.worker.data.library_corpus import CONTEXT, corpus, corpus_faults, library, sequences
-from testbed.worker.interfaces.partitions import Partition
-from testbed.worker.interfaces.samples import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.partition import Partition
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.methods.pipeline.tensor_parallel import Sharing
 from testbed.worker.model.pieces import Piece

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from testbed.core.errors import InputError
 from testbed.core.parameters import fraction, number, raise_all
-from testbed.worker.interfaces.partitions import Partition
-from testbed.worker.interfaces.samples import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.partition import Partition
 from testbed.worker.interfaces.workload import Metric
 
 TRAIN_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from testbed.core.parameters import fraction, number, raise_all
 from testbed.worker.data.glyph_images import CHARACTERS, TRAIN_IMAGES, font_faults, glyph_images
-from testbed.worker.interfaces.partitions import Partition
-from testbed.worker.interfaces.samples import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.partition import Partition
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.pieces import Piece, pieces_of
 

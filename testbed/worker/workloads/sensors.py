@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from testbed.core.parameters import fraction, number, raise_all
 from testbed.worker.data.sensor_windows import SENSORS, STEPS, TRAIN_WINDOWS, UNIT, sensor_windows
-from testbed.worker.interfaces.partitions import Partition
-from testbed.worker.interfaces.samples import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.partition import Partition
 from testbed.worker.interfaces.workload import Metric
 
 _READINGS = SENSORS * STEPS

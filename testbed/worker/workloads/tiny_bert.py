@@ -10,7 +10,7 @@ from testbed.worker.data.pretrained import source_encoder
 from testbed.worker.data.pretrained.fine_tuned import FineTuned
 from testbed.worker.data.pretrained.source_encoder import HIDDEN, LENGTH
 from testbed.worker.data.pretrained.weights import State
-from testbed.worker.interfaces.partitions import Partition
+from testbed.worker.interfaces.partition import Partition
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.chain import Chain
 

@@ -22,7 +22,7 @@ from testbed.analysis.record.record import load
 from testbed.analysis.record.samples import series_of
 from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.record.summary import empty_summary
-from testbed.orchestrator.dashboard.prometheus import Server
+from testbed.orchestrator.dashboard.prometheus_server import Server
 from tests.unit.analysis.synthetic import make_run
 
 STEPS = 5

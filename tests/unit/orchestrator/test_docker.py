@@ -13,13 +13,12 @@ import pytest
 from testbed.core.errors import MachineError, RunError
 from testbed.core.record.telemetry import SOCKET_IN_NODE, STORE_IN_NODE
 from testbed.orchestrator.config.config import compose
-from testbed.orchestrator.emulation.containers import docker as docker_container
-from testbed.orchestrator.emulation.containers.docker import DockerContainer, Holders, mount_option
-from testbed.orchestrator.emulation.containers.runc import Sandbox
+from testbed.orchestrator.emulation.containers import docker_container
+from testbed.orchestrator.emulation.containers.docker_container import DockerContainer, Holders, mount_option
+from testbed.orchestrator.emulation.containers.runc_container import Sandbox
 from testbed.orchestrator.machine import checks as machine_checks
-from testbed.orchestrator.machine import cleanup
-from testbed.orchestrator.machine import docker as docker_client
-from testbed.orchestrator.machine.docker import HOST_FILE, DockerError, Leftovers
+from testbed.orchestrator.machine import cleanup, docker_client
+from testbed.orchestrator.machine.docker_client import HOST_FILE, DockerError, Leftovers
 from testbed.orchestrator.run import preflight
 
 RUN = "20260101T000000Z-wan100m-ddp-none-abcdef01"

@@ -12,8 +12,8 @@ import pytest
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import resolve
-from testbed.orchestrator.emulation.containers import runc as container
-from testbed.orchestrator.emulation.containers.runc import Container, Sandbox
+from testbed.orchestrator.emulation.containers import runc_container as container
+from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
 from testbed.orchestrator.run.workers import workers as launch
 from tests.unit.orchestrator.launched import Launched
 

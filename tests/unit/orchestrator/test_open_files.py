@@ -15,7 +15,7 @@ CODE = """
 import json, os, resource, sys
 from pathlib import Path
 from types import SimpleNamespace
-from testbed.orchestrator.emulation.containers.runc import Container, Sandbox
+from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
 from testbed.orchestrator.machine.limits import raise_limit
 raise_limit()
 files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]

@@ -38,7 +38,7 @@ def _worker(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (command, question["spec"]["workload"]["name"]) == ("pieces", "bytelm")
         return {"faults": [], "model": MODEL.to_json()}
 
-    monkeypatch.setattr("testbed.orchestrator.search.plan.command.ask_worker", told)
+    monkeypatch.setattr("testbed.orchestrator.search.plan.plan_command.ask_worker", told)
 
 
 def _planned(capfd: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from testbed.orchestrator.machine.rights import OF_ROOT, ROOTLESS, Rights
 from testbed.orchestrator.observation.verdict.unknowns import Unknowns
 from testbed.orchestrator.run import preflight
 from testbed.orchestrator.run import preflight as rootless_checks
-from testbed.orchestrator.run.command import checked_spec
+from testbed.orchestrator.run.run_command import checked_spec
 
 WITHOUT = Rights(rootless=True)
 RESOURCES = {"memory": {"limit": 1}, "pids": {"limit": 1}}

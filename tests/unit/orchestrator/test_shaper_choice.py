@@ -6,7 +6,7 @@ import pytest
 
 from testbed.core.errors import MachineError
 from testbed.orchestrator.emulation.shapers import SHAPERS
-from testbed.orchestrator.emulation.shapers.selection import choose
+from testbed.orchestrator.emulation.shapers.shaper_selection import choose
 from testbed.orchestrator.machine import checks as machine_checks
 
 BOTH = frozenset({"netem", "nfqueue"})

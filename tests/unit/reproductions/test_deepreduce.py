@@ -24,7 +24,7 @@ from experiments.reproductions.deepreduce.declaration import (
 from experiments.reproductions.runs import ask_all
 from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.record.summary import empty_summary
-from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
 from testbed.worker.workloads.glyphs import Glyphs
 from topologies import lan
 

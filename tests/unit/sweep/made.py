@@ -12,7 +12,7 @@ from testbed.core.record.run_directory import RunDir, new_run_id, write_json
 from testbed.core.record.summary import empty_summary, summary_faults
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import compose
-from testbed.orchestrator.executors.base import Waiting
+from testbed.orchestrator.executors.executor import Waiting
 from testbed.orchestrator.machine import provenance
 from testbed.orchestrator.search.sweep.axes import read_axes
 from testbed.orchestrator.search.sweep.grid import Grid

@@ -14,7 +14,7 @@ from testbed.core.record import run_directory as rundir
 from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.record.summary import empty_summary, summary_faults
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.executors import base as executors
+from testbed.orchestrator.executors import executor as executors
 from testbed.orchestrator.machine.lock import MachineLock
 from testbed.orchestrator.run import supervisor as supervise
 

@@ -12,7 +12,7 @@ import pytest
 from testbed.core.errors import InputError, Interrupted, MachineError
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.executors.base import Local
+from testbed.orchestrator.executors.executor import Local
 from testbed.orchestrator.machine import provenance
 from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.run_store.ended import KeptRuns

@@ -18,7 +18,7 @@ from compressors.none import Uncompressed
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
-from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.methods.federated.aggregation.fedbuff import FedBuff
 from testbed.worker.methods.federated.aggregation.methods import Method

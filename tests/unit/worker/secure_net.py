@@ -15,7 +15,7 @@ from testbed.core.errors import RunError
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
-from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.methods.federated.aggregation.methods import Method
 from testbed.worker.methods.federated.aggregation.state import FederatedState
@@ -25,8 +25,8 @@ from testbed.worker.methods.federated.clients.sampling import Sampling
 from testbed.worker.methods.federated.clients.slowness import Slowness
 from testbed.worker.methods.federated.fleet import Fleet
 from testbed.worker.methods.federated.local_client import LocalClient
+from testbed.worker.methods.federated.secure_aggregation.secure import Secure
 from testbed.worker.methods.federated.secure_aggregation.server import SecureFederation
-from testbed.worker.methods.federated.secure_aggregation.settings import Secure
 from testbed.worker.methods.federated.secure_aggregation.vector import SecureVector
 from testbed.worker.methods.federated.secure_aggregation.worker import SecureWorker
 from testbed.worker.methods.federated.server_model import Federation

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from testbed.worker.methods.parameter_server.messages.codecs import Origin
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.entries import Encoded
 from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.methods.parameter_server.messages.tensor_codecs import Origin
 
 ORIGIN = Origin(seed=7, round=3, sender=1, world_size=3)
 

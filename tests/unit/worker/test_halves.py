@@ -8,7 +8,7 @@ from torch import Tensor
 
 from compressors.base.compressor import Exchange
 from testbed.core.costs import collective as costs
-from testbed.worker.communication.collectives.selection import Collectives
+from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.reduction.halved_reducer import HALVES, halves_of
 from tests.unit.worker.communication.collectives.test_collectives import REGIONS, Direct, tensor_of, topology
 from tests.unit.worker.memory_peers import MemoryPeers, on_all

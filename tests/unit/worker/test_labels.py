@@ -13,7 +13,7 @@ import torch
 from testbed.core.errors import InputError
 from testbed.worker import workloads
 from testbed.worker.data.library_corpus import CONTEXT, library, read_corpus
-from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.workload import LABELLED, Workload
 from testbed.worker.workloads.blocks import Blocks
 from testbed.worker.workloads.bytelm import Bytelm

@@ -7,7 +7,7 @@ import torch
 
 from testbed.core.errors import InputError
 from testbed.orchestrator.config.config import resolve
-from testbed.worker.interfaces.partitions import Dirichlet, Iid, Shards
+from testbed.worker.data.partitions import Dirichlet, Iid, Shards
 from testbed.worker.training.parts import build_parts
 from testbed.worker.workloads.blocks import Blocks
 from testbed.worker.workloads.digits import Digits
@@ -82,7 +82,7 @@ def test_what_cannot_be_divided_so_is_refused() -> None:
 
 @pytest.mark.parametrize("strategy", ["federated", "fedbuff"])
 def test_clients_have_samples_by_the_strategy_alone(strategy: str) -> None:
-    asked = "workload.partition={_target_: testbed.worker.interfaces.partitions.Iid}"
+    asked = "workload.partition={_target_: testbed.worker.data.partitions.Iid}"
     served = resolve(["topo=star", f"strategy={strategy}", "workload=digits", "workers=3", asked], emulated=True)
     with pytest.raises(InputError, match=r"leave workload\.partition out"):
         build_parts(served.spec)

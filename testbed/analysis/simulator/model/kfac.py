@@ -16,7 +16,7 @@ from testbed.core.costs.collective import scaled_chunk_bytes
 from testbed.core.costs.kfac_costs import inverting, plan_for, preconditioning
 from testbed.core.costs.kfac_plan import in_order
 from testbed.core.costs.kfac_variants import GRADIENTS, VARIANTS, Plan, Settings
-from testbed.core.device.kfac_factors import FactoredLayer
+from testbed.core.device.factored_layer import FactoredLayer
 from testbed.core.device.profile import Profile
 from testbed.core.errors import raise_input_faults
 from testbed.core.spec.run_spec import RunSpec

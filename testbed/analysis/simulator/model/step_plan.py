@@ -10,7 +10,7 @@ from typing import Any
 
 from testbed.analysis.simulator.model.buckets import Bucket, buckets, momenta_bucket, torch_buckets
 from testbed.analysis.simulator.model.kfac import SecondOrderPlan, second_order_plan
-from testbed.core.device.kfac_factors import ELEMENT_BYTES
+from testbed.core.device.factored_layer import ELEMENT_BYTES
 from testbed.core.device.profile import MOMENTS_SHARE, Collective, Profile
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import RunSpec

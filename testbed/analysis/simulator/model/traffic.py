@@ -12,7 +12,7 @@ from testbed.analysis.simulator.model.step_plan import StepPlan
 from testbed.core.costs import collective as collective_costs
 from testbed.core.costs.collective import Pairs, cheapest
 from testbed.core.costs.kfac_plan import broadcast_bytes
-from testbed.core.device.kfac_factors import ELEMENT_BYTES
+from testbed.core.device.factored_layer import ELEMENT_BYTES
 from testbed.core.device.profile import Collective
 from testbed.core.spec.paths import WIRE_RATIO
 from testbed.core.spec.topology import Topology
@@ -132,7 +132,7 @@ def messages_of(kind: str, size: float, world_size: int) -> int:
 
 
 def algorithm_of(asked: str, kind: str, size: float, topology: Topology) -> str:
-    """As testbed.worker.communication.collectives.selection chooses."""
+    """As testbed.worker.communication.collectives.algorithm_selection chooses."""
     if asked != "auto":
         return asked
     return "two_shot" if kind == "all_to_all" else cheapest(kind, size, topology)

@@ -13,7 +13,7 @@ from testbed.analysis.simulator.model.network import Network, Times
 from testbed.analysis.simulator.model.step_plan import BucketPlan, StepPlan
 from testbed.analysis.simulator.timeline.carriers import Carriers, Issued
 from testbed.analysis.simulator.timeline.collectives import BROADCAST, HALF, REDUCTION
-from testbed.core.device.kfac_factors import ELEMENT_BYTES
+from testbed.core.device.factored_layer import ELEMENT_BYTES
 
 
 @dataclass

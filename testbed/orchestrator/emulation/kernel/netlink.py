@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from testbed.core.errors import RunError
 from testbed.orchestrator.emulation.kernel.namespaces import in_network_namespace
-from testbed.orchestrator.emulation.kernel.requests import Request
+from testbed.orchestrator.emulation.kernel.netlink_requests import Request
 
 _HEADER = struct.Struct("=IHHII")
 """Length, type, flags, sequence number, port."""

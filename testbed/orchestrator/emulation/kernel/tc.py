@@ -15,7 +15,7 @@ from typing import Any
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Topology
 from testbed.core.units import format_rate
-from testbed.orchestrator.emulation.kernel import requests
+from testbed.orchestrator.emulation.kernel import netlink_requests as requests
 
 PACKET_MODE_MOST_BIT_S = 25e6
 """Up to this rate links carry single packets. They cost some 80 s of one core a gigabyte, most of it in the delay line,

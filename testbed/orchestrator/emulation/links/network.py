@@ -28,7 +28,7 @@ from testbed.orchestrator.emulation.links.node import NamespaceNode, Router, Wor
 from testbed.orchestrator.emulation.links.port import Port
 from testbed.orchestrator.emulation.links.wires import Wiring
 from testbed.orchestrator.emulation.shapers import SHAPERS
-from testbed.orchestrator.emulation.shapers.base import Hop, Report, limit_packets
+from testbed.orchestrator.emulation.shapers.shaper import Hop, Report, limit_packets
 
 WORKER_INTERFACE = "eth0"
 

@@ -14,9 +14,10 @@ from mininet.link import Link as MininetLink
 from mininet.net import Mininet
 
 from testbed.core.errors import RunError
-from testbed.orchestrator.emulation.kernel import requests, tc
+from testbed.orchestrator.emulation.kernel import netlink_requests as requests
+from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.emulation.kernel.netlink import RouteSocket, attributes
-from testbed.orchestrator.emulation.kernel.requests import RTAX_RTO_MIN
+from testbed.orchestrator.emulation.kernel.netlink_requests import RTAX_RTO_MIN
 from testbed.orchestrator.emulation.links.node import NamespaceNode
 
 # What the kernel says of the routes of a namespace, as it answers to rtnetlink.

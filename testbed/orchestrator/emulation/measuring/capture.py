@@ -21,7 +21,7 @@ from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
 from testbed.core.errors import RunError
 from testbed.core.record.run_directory import write_json
-from testbed.orchestrator.emulation.kernel.requests import Batch
+from testbed.orchestrator.emulation.kernel.netlink_requests import Batch
 from testbed.orchestrator.emulation.links.network import WORKER_INTERFACE, Network
 from testbed.orchestrator.emulation.links.node import NamespaceNode
 from testbed.orchestrator.emulation.measuring.endpoints import PORT

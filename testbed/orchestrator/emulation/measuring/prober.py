@@ -17,8 +17,8 @@ from testbed.orchestrator.emulation.kernel.tc import FRAME_BYTES
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.emulation.links.port import Port
 from testbed.orchestrator.emulation.measuring.result import Measured
-from testbed.orchestrator.emulation.shapers.base import Report
 from testbed.orchestrator.emulation.shapers.delay import knot_s
+from testbed.orchestrator.emulation.shapers.shaper import Report
 from testbed.orchestrator.machine.host_counters import read_host
 
 BURST_S, SHORT_BURST_S, FEW_GROUPS = 0.8, 0.3, 4

@@ -23,10 +23,10 @@ from typing import Any
 from testbed.core.errors import RunError
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.orchestrator.emulation.kernel.netlink import RouteSocket, attributes
-from testbed.orchestrator.emulation.kernel.requests import Request
+from testbed.orchestrator.emulation.kernel.netlink_requests import Request
 from testbed.orchestrator.emulation.shapers import netem_options
-from testbed.orchestrator.emulation.shapers.base import Hop, Key, Report, Shaper
 from testbed.orchestrator.emulation.shapers.netem_options import NetemSettings
+from testbed.orchestrator.emulation.shapers.shaper import Hop, Key, Report, Shaper
 
 _RTM_GETLINK, _RTM_NEWQDISC, _RTM_GETQDISC = 18, 36, 38
 _F_REQUEST, _F_EXCL, _F_CREATE = 0x1, 0x200, 0x400

@@ -20,7 +20,7 @@ from typing import Any
 from testbed.core.errors import RunError
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.orchestrator.emulation.kernel.namespaces import Namespace
-from testbed.orchestrator.emulation.shapers.base import Hop, Key, Report, Shaper
+from testbed.orchestrator.emulation.shapers.shaper import Hop, Key, Report, Shaper
 
 _START_TIMEOUT_S = 30.0
 _ANSWER_TIMEOUT_S = 10.0

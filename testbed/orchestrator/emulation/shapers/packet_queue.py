@@ -11,9 +11,9 @@ from typing import IO, Any
 from netfilterqueue import COPY_PACKET, NetfilterQueue
 
 from testbed.core.spec.link_profile import LinkProfile
-from testbed.orchestrator.emulation.shapers.base import asked_of
 from testbed.orchestrator.emulation.shapers.due_times import Timing
 from testbed.orchestrator.emulation.shapers.impairments import Impairments
+from testbed.orchestrator.emulation.shapers.shaper import asked_of
 
 _NFNL_SUBSYS_QUEUE = 3
 _NFQNL_MSG_CONFIG = 2

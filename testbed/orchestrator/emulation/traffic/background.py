@@ -15,7 +15,7 @@ from typing import Any
 from testbed.core.errors import RunError
 from testbed.core.spec.schedule import Background
 from testbed.orchestrator.emulation.links.network import Network
-from testbed.orchestrator.emulation.shapers.base import Report
+from testbed.orchestrator.emulation.shapers.shaper import Report
 
 _ANSWER_TIMEOUT_S = 10.0
 _ENDED = (

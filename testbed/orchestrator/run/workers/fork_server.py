@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from testbed.core.errors import RunError
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.emulation.containers.runc import Container
+from testbed.orchestrator.emulation.containers.runc_container import Container
 from testbed.orchestrator.machine.clone import CLONE
 from testbed.orchestrator.machine.limits import LIMIT_AT_START
 from testbed.orchestrator.machine.rights import OF_ROOT, Rights

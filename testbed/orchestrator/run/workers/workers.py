@@ -18,9 +18,9 @@ from testbed.core.record.run_directory import RunDir
 from testbed.core.record.telemetry import STORE_IN_NODE, Channel, Welcome
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.programs import MASTER_PORT, Program
-from testbed.orchestrator.emulation.containers.docker import DockerContainer, write_files
+from testbed.orchestrator.emulation.containers.docker_container import DockerContainer, write_files
 from testbed.orchestrator.emulation.containers.exit_report import last_words
-from testbed.orchestrator.emulation.containers.runc import Container, Sandbox
+from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
 from testbed.orchestrator.emulation.links.network import WORKER_INTERFACE, Network
 from testbed.orchestrator.run.workers.first_rank import FirstRank
 from testbed.orchestrator.run.workers.fork_server import PAUSE, Process, Zygote, interpreter_environment

@@ -8,7 +8,7 @@ from typing import Any
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INVALID
 from testbed.core.units import format_rate
-from testbed.orchestrator.executors import base as executors
+from testbed.orchestrator.executors import executor as executors
 from testbed.orchestrator.executors import registry as executors_registry
 from testbed.orchestrator.run.seal import seal_killed_or_say as seal_killed
 from testbed.orchestrator.run_store.ended import KeptRun, KeptRuns

@@ -28,7 +28,7 @@ import yaml  # type: ignore[import-untyped]
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.orchestrator.config.grammar.overrides import first_line, unknown
 from testbed.orchestrator.config.topology import is_path
-from testbed.orchestrator.executors.base import NAMES
+from testbed.orchestrator.executors.executor import NAMES
 from testbed.orchestrator.machine.clone import CLONE
 from testbed.orchestrator.search.sweep.axes import Axis, Condition, read_axes, read_condition
 from testbed.orchestrator.search.sweep.grid import Branch, Grid, ad_hoc, with_given

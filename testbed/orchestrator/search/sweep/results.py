@@ -12,7 +12,7 @@ from typing import Any
 
 from testbed.core.errors import LonghaulError, MachineError, RunError
 from testbed.core.files import printable
-from testbed.orchestrator.executors.base import FOLDER
+from testbed.orchestrator.executors.executor import FOLDER
 from testbed.orchestrator.machine.clone import environment
 from testbed.orchestrator.machine.ownership import made_for_caller
 from testbed.orchestrator.search.sweep.estimates import Estimate

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from testbed.core.errors import LonghaulError
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.executors.base import Executor
+from testbed.orchestrator.executors.executor import Executor
 from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.run_store.ended import KeptRuns
 from testbed.orchestrator.search.sweep.display import Display

@@ -12,9 +12,9 @@ from testbed.core.errors import InputError, MachineError
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import Resolved, resolve
 from testbed.orchestrator.run import preflight
-from testbed.orchestrator.run.command import machine_checks
 from testbed.orchestrator.run.plugins import check_all
-from testbed.orchestrator.run.replay import memory_faults
+from testbed.orchestrator.run.replay_needs import memory_faults
+from testbed.orchestrator.run.run_command import machine_checks
 from testbed.orchestrator.search.sweep.grid import Point
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from testbed.core.errors import InputError
 from testbed.core.units import format_size
 from testbed.orchestrator.config.config import resolve
-from testbed.orchestrator.executors.base import Executor
+from testbed.orchestrator.executors.executor import Executor
 from testbed.orchestrator.run_store.ended import KeptRun, KeptRuns
 from testbed.orchestrator.search.plan.analysis_client import ask_analysis
 from testbed.orchestrator.search.sweep.grid import Point

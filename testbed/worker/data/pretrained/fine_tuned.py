@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from testbed.core.parameters import choice, flag, fraction, number, raise_all
 from testbed.worker.data.pretrained.weights import State, weights_hash
-from testbed.worker.interfaces.partitions import Partition
-from testbed.worker.interfaces.samples import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
+from testbed.worker.interfaces.partition import Partition
 from testbed.worker.model.chain import Chain, Readout
 from testbed.worker.model.pieces import Piece
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from compressors.base.compressor import Compressor, Traits
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import Part
-from testbed.worker.interfaces.compressor_catalogue import built, names, part
-from testbed.worker.interfaces.factory import build
 from testbed.worker.laws.cases.malformed import sound_payloads
 from testbed.worker.laws.cases.registry import Case
+from testbed.worker.plugins.compressor_catalogue import built, names, part
+from testbed.worker.plugins.factory import build
 
 
 def case(part: Part) -> Case:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.device.profile import Profile
-from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Batch
 from testbed.worker.methods.federated.aggregation.methods import Method

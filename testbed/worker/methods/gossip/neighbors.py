@@ -10,7 +10,7 @@ from torch import Tensor
 from compressors.base.compressor import SIZE_BYTES, Exchange, Layout
 from compressors.base.payload import from_bytes, to_bytes
 from testbed.core.spec.topology import Topology
-from testbed.worker.communication.collectives.selection import Collectives
+from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.device.clock import WAITING, PhaseClock
 

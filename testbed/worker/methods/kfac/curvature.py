@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from testbed.core.device.kfac_factors import CHOLESKY, EIGEN, Factor, FactoredLayer
-from testbed.worker.methods.kfac import inverses, statistics
+from testbed.core.device.factored_layer import CHOLESKY, EIGEN, Factor, FactoredLayer
+from testbed.worker.methods.kfac import inverses
+from testbed.worker.methods.kfac import kronecker_factors as statistics
 
 _Inverse = tuple[Tensor, ...]
 """Cholesky's: the inverse. Eigen: eigenvectors and eigenvalues."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.costs.kfac_variants import Plan, Settings
-from testbed.core.device.kfac_factors import Factor
+from testbed.core.device.factored_layer import Factor
 from testbed.core.errors import RunError
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.methods.kfac.curvature import Curvature

@@ -18,7 +18,7 @@ from testbed.worker.methods.kv_transfer.model.transformer import (
     Prefilled,
     attention,
 )
-from testbed.worker.methods.kv_transfer.selection.base import Attended, Selector
+from testbed.worker.methods.kv_transfer.selection.selector import Attended, Selector
 
 
 class Likeness(NamedTuple):

@@ -26,8 +26,8 @@ from testbed.worker.methods.kv_transfer.connection import (
 )
 from testbed.worker.methods.kv_transfer.model.texts import Sample
 from testbed.worker.methods.kv_transfer.model.transformer import Asked, Attend, KVTransformer
-from testbed.worker.methods.kv_transfer.selection.base import Selector
 from testbed.worker.methods.kv_transfer.selection.methods import Method
+from testbed.worker.methods.kv_transfer.selection.selector import Selector
 
 DECODE, PREFILL = "decode", "prefill"
 """Work, as the clock is given it: of one side each."""

@@ -20,10 +20,10 @@ from testbed.worker.methods.parameter_server.client import Client
 from testbed.worker.methods.parameter_server.local_training import LocalTraining
 from testbed.worker.methods.parameter_server.membership.assignment import ROOT, Places, region_faults
 from testbed.worker.methods.parameter_server.membership.departure import left_once_out
-from testbed.worker.methods.parameter_server.messages.codecs import OfCompressor
 from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan, asked_plans
 from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.methods.parameter_server.messages.tensor_codecs import OfCompressor
 from testbed.worker.methods.parameter_server.rounds.aggregator import Making
 from testbed.worker.methods.parameter_server.rounds.exchanges import Exchanging
 from testbed.worker.methods.parameter_server.rounds.update_source import Training

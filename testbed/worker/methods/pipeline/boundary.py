@@ -23,8 +23,8 @@ from testbed.core.parameters import choice
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.transport import Arrivals, Peers, Waitable
 from testbed.worker.device.clock import WAITING, PhaseClock
-from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
-from testbed.worker.interfaces.factory import build
+from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.plugins.factory import build
 
 _HEADER_BYTES = 4096
 """A payload of more than these and twice the tensor does not come from a compressor."""

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from compressors.base.compressor import Compressor, Layout
 from testbed.core.parallelism.plan import Plan
+from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.communication.collectives.group import Group
-from testbed.worker.communication.collectives.selection import Collectives
 from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Batch

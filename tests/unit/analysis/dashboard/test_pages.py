@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from testbed.analysis.__main__ import main
-from testbed.analysis.dashboard import command
-from testbed.analysis.dashboard.command import preview, read_dashboards
+from testbed.analysis.dashboard import preview_command as command
 from testbed.analysis.dashboard.opened import Opened
-from testbed.analysis.dashboard.prometheus import Source
+from testbed.analysis.dashboard.preview_command import preview, read_dashboards
+from testbed.analysis.dashboard.prometheus_queries import Source
 from testbed.core.errors import EXIT_COMPLETED, InputError
 
 URL = "http://127.0.0.1:1"

@@ -8,12 +8,12 @@ import pytest
 
 from testbed.analysis.dashboard import boxes, layout
 from testbed.analysis.dashboard import plots as draw
-from testbed.analysis.dashboard.command import read_dashboards
 from testbed.analysis.dashboard.fields import COLORS, INK, Palette, Style, style_of
 from testbed.analysis.dashboard.frames import Field, Frame, series_frame, table_frame, transformed
 from testbed.analysis.dashboard.opened import Opened
 from testbed.analysis.dashboard.panel_schema import require_known
-from testbed.analysis.dashboard.prometheus import Series, Source
+from testbed.analysis.dashboard.preview_command import read_dashboards
+from testbed.analysis.dashboard.prometheus_queries import Series, Source
 from testbed.core.errors import InputError
 
 Json = dict[str, Any]

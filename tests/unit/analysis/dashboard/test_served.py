@@ -17,8 +17,8 @@ import pytest
 from testbed.analysis.__main__ import main
 from testbed.analysis.archive.archive import update
 from testbed.analysis.dashboard.check import check
-from testbed.analysis.dashboard.command import preview, read_dashboards
-from testbed.analysis.dashboard.prometheus import QueryError, Source
+from testbed.analysis.dashboard.preview_command import preview, read_dashboards
+from testbed.analysis.dashboard.prometheus_queries import QueryError, Source
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, InputError
 from tests.chromium import Chromium
 from tests.unit.analysis.archived import finished_run, require_prometheus, served

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from testbed.analysis.simulator.command import answer, text
 from testbed.analysis.simulator.model.constants import IDEAL
 from testbed.analysis.simulator.model.kfac import SecondOrderPlan
 from testbed.analysis.simulator.model.network import Network
 from testbed.analysis.simulator.model.step_plan import StepPlan, plan
 from testbed.analysis.simulator.model.traffic import traffic
+from testbed.analysis.simulator.predict_command import answer, text
 from testbed.analysis.simulator.timeline.steps import follow
-from testbed.core.device.kfac_factors import FactoredLayer
+from testbed.core.device.factored_layer import FactoredLayer
 from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile, WorkTimes
 from testbed.core.errors import InputError
 from testbed.core.spec.paths import WIRE_RATIO

@@ -25,7 +25,7 @@ from testbed.core.costs.kfac_plan import (
     reduced_bytes,
     round_robin,
 )
-from testbed.core.device.kfac_factors import Factor, FactoredLayer
+from testbed.core.device.factored_layer import Factor, FactoredLayer
 
 PAIR = in_order([FactoredLayer("first", 3, 4), FactoredLayer("last", 5, 2)])
 """Of 6, 15, 3 and 10 elements in order of readiness."""

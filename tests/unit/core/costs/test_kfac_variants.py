@@ -11,7 +11,7 @@ from testbed.core.costs.fusion import Cost
 from testbed.core.costs.kfac_costs import inverting, planned, preconditioning, with_readiness
 from testbed.core.costs.kfac_plan import in_order
 from testbed.core.costs.kfac_variants import FUSIONS, GRADIENTS, INVERSES, VARIANTS, Costs, Plan, Settings, make_plan
-from testbed.core.device.kfac_factors import FactoredLayer
+from testbed.core.device.factored_layer import FactoredLayer
 from testbed.core.device.profile import LayerTimes, Profile, WorkTimes
 from testbed.core.spec.run_spec import RunSpec
 from tests.distributed.harness import make_spec

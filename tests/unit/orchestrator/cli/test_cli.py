@@ -16,8 +16,8 @@ from testbed.core.packages import OTHER_SIDE
 from testbed.orchestrator.cli import main as cli
 from testbed.orchestrator.config.config import compose, resolve
 from testbed.orchestrator.machine.clone import CLONE, environment
-from testbed.orchestrator.run import command as run_command
 from testbed.orchestrator.run import plugins as plugin_check
+from testbed.orchestrator.run import run_command
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, list[str]]:
@@ -183,5 +183,5 @@ def test_a_sound_spec_passes_with_the_plugins_checked_once(monkeypatch: pytest.M
 
 
 def test_the_orchestrator_never_loads_torch() -> None:
-    code = "import sys, testbed.orchestrator.run.command as r; r.resolve([]); sys.exit('torch' in sys.modules)"
+    code = "import sys, testbed.orchestrator.run.run_command as r; r.resolve([]); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=CLONE, check=False).returncode == 0

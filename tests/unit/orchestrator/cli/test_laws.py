@@ -18,7 +18,7 @@ from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.orchestrator.cli import laws as laws_command
 from testbed.orchestrator.cli import main as cli
 from testbed.orchestrator.machine.clone import CLONE
-from testbed.orchestrator.run import command as run_command
+from testbed.orchestrator.run import run_command
 from testbed.orchestrator.run import supervisor as supervise
 
 MINE = """

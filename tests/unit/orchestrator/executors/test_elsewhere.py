@@ -21,12 +21,12 @@ from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.cli import main as cli
 from testbed.orchestrator.executors import __main__ as errand_process
-from testbed.orchestrator.executors.base import FOLDER
+from testbed.orchestrator.executors.executor import FOLDER
 from testbed.orchestrator.executors.job import REPLY, carry_out
-from testbed.orchestrator.executors.ray import RayNodes
-from testbed.orchestrator.executors.remote import MOST_LOSSES, Elsewhere, Ended
+from testbed.orchestrator.executors.ray_executor import RayNodes
+from testbed.orchestrator.executors.remote_executor import MOST_LOSSES, Elsewhere, Ended
 from testbed.orchestrator.executors.run_archive import pack
-from testbed.orchestrator.executors.slurm import JOBS, SlurmJobs
+from testbed.orchestrator.executors.slurm_executor import JOBS, SlurmJobs
 from testbed.orchestrator.machine import checks as machine_checks
 from testbed.orchestrator.machine import provenance
 from testbed.orchestrator.run import preflight
@@ -156,7 +156,7 @@ def full_disk(parcel: Mapping[str, Any], runs_root: Path) -> RunDir:
 def test_what_cannot_be_written_here_ends_the_sweep_and_is_neither_forgotten_nor_made_again(
     is_kept: bool, asked: list[Asked], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("testbed.orchestrator.executors.remote.unpack", full_disk)
+    monkeypatch.setattr("testbed.orchestrator.executors.remote_executor.unpack", full_disk)
     kept_in = tmp_path / "kept" if is_kept else None
     machines = Machines(lambda number, request: {"reply": reply_of(tmp_path / str(number), request)}, kept_in)
     course, _ = follow(asked, machines, runs)
@@ -279,7 +279,7 @@ def test_a_reply_that_cannot_be_written_here_stays_until_it_can(
     there = come(runs, "5", reply)
     place = Elsewhere(SlurmJobs({}, runs), runs, share=False)
     with monkeypatch.context() as full:
-        full.setattr("testbed.orchestrator.executors.remote.unpack", full_disk)
+        full.setattr("testbed.orchestrator.executors.remote_executor.unpack", full_disk)
         with pytest.raises(MachineError, match=f"its reply is kept in {there.parent.parent}"):
             place.__enter__()
     assert there.exists()
@@ -332,7 +332,7 @@ def test_an_executor_that_is_not_installed_or_finds_nobody_is_named(
     monkeypatch.setenv("PATH", str(runs))
     with pytest.raises(MachineError, match="nobody answers at address=" if name == "ray" else "no Slurm"):
         machines.__enter__()
-    module = "testbed.orchestrator.executors." + ("ray" if name == "ray" else "slurm")
+    module = "testbed.orchestrator.executors." + ("ray_executor" if name == "ray" else "slurm_executor")
     monkeypatch.setattr(f"{module}.has_module", lambda _: False)
     with pytest.raises(MachineError, match=r"is not (installed|there): make setup, or pip install 'longhaul\["):
         machines.__enter__()

@@ -17,7 +17,7 @@ from testbed.core.errors import Interrupted, RunError
 from testbed.core.record.metric_samples import Totals
 from testbed.core.record.metrics import METRICS
 from testbed.core.record.run_directory import RunDir, write_json
-from testbed.orchestrator.dashboard.prometheus import Server
+from testbed.orchestrator.dashboard.prometheus_server import Server
 from testbed.orchestrator.machine.signals import RunStop as Stop
 from testbed.orchestrator.observation import exporter as scrapes_module
 from testbed.orchestrator.observation.exporter import ENOUGH, Exporter, Scrapes, bind

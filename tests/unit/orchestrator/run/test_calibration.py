@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from testbed.core.device.kfac_factors import FactoredLayer
+from testbed.core.device.factored_layer import FactoredLayer
 from testbed.core.device.profile import LayerTimes, Profile
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec

@@ -15,7 +15,7 @@ from testbed.core.errors import MachineError
 from testbed.orchestrator.config.config import compose, resolve
 from testbed.orchestrator.machine import checks as machine_checks
 from testbed.orchestrator.run import preflight
-from testbed.orchestrator.run.command import checked_spec
+from testbed.orchestrator.run.run_command import checked_spec
 
 
 @pytest.fixture

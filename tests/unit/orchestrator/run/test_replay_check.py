@@ -6,7 +6,7 @@ import pytest
 
 from testbed.core.device.profile import Collective, LayerTimes, Profile
 from testbed.orchestrator.config.config import compose
-from testbed.orchestrator.run import replay as replay_check
+from testbed.orchestrator.run import replay_needs as replay_check
 
 SPEC = compose(["topo=wan1g", "workload=replay", "workload.model=resnet50", "device=paced", "steps=10"])
 ANSWER = {"computes": False, "parameters": 25_557_032, "uses_feedback": True}

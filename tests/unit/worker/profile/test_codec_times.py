@@ -17,7 +17,7 @@ from compressors.parts import codec_process
 from testbed.core.device.profile import CodecTimes, Collective
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import Part, RunSpec
-from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
 from testbed.worker.profile import codec_rounds
 from testbed.worker.profile import codec_times as codec_times_module
 from testbed.worker.profile.codec_rounds import Alone, AmongAll

@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from compressors.none import Uncompressed
-from testbed.analysis.simulator import command
+from testbed.analysis.simulator import predict_command as command
 from testbed.core.device.profile import LayerTimes, Profile
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.worker.device.compute_times import ComputeTimes
-from testbed.worker.profile.command import calibrate, measured
+from testbed.worker.profile.profile_command import calibrate, measured
 from testbed.worker.profile.step_times import measure
 from topologies import lan
 

@@ -21,7 +21,7 @@ from testbed.core.spec.run_spec import Part
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.pending import CollectiveError
 from testbed.worker.methods.kv_transfer import record as figures
-from testbed.worker.methods.kv_transfer.cache.codecs import Floats
+from testbed.worker.methods.kv_transfer.cache.kv_codecs import Floats
 from testbed.worker.methods.kv_transfer.cache.store import Coding, KVStore
 from testbed.worker.methods.kv_transfer.connection import (
     BEGIN_FRAME,

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from testbed.core.errors import InputError
-from testbed.worker.interfaces.samples import Shuffle
+from testbed.worker.interfaces.numbered_workload import Shuffle
 from testbed.worker.workloads.digits import Digits
 
 

@@ -9,8 +9,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import RunSpec
-from testbed.worker.interfaces.partitions import Partition
-from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.partition import Partition
 from testbed.worker.interfaces.workload import Workload
 from testbed.worker.methods.federated.clients.population import Population
 

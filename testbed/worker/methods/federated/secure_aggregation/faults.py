@@ -8,7 +8,7 @@ from typing import Any
 from compressors.base.compressor import Compressor
 from testbed.worker.methods.federated.aggregation.methods import Method
 from testbed.worker.methods.federated.fleet import EQUAL
-from testbed.worker.methods.federated.secure_aggregation.settings import Secure
+from testbed.worker.methods.federated.secure_aggregation.secure import Secure
 from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan
 

@@ -19,8 +19,8 @@ from testbed.worker.methods.federated.fleet import Fleet
 from testbed.worker.methods.federated.secure_aggregation.encryption import PUBLIC_KEY_BYTES
 from testbed.worker.methods.federated.secure_aggregation.mask_code import TooFewError
 from testbed.worker.methods.federated.secure_aggregation.messages import KEY, Messages, joined, rows
+from testbed.worker.methods.federated.secure_aggregation.secure import Secure
 from testbed.worker.methods.federated.secure_aggregation.secure_sum import SecureSum
-from testbed.worker.methods.federated.secure_aggregation.settings import Secure
 from testbed.worker.methods.federated.secure_aggregation.vector import SecureVector
 from testbed.worker.methods.federated.server_model import Federation, Gathered, Places
 from testbed.worker.methods.parameter_server.messages.schema import Schema

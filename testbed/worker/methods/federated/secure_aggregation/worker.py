@@ -12,8 +12,8 @@ from testbed.worker.methods.federated.secure_aggregation.encryption import PUBLI
 from testbed.worker.methods.federated.secure_aggregation.fixed_point import FixedPoint
 from testbed.worker.methods.federated.secure_aggregation.messages import KEY, Messages, joined, rows
 from testbed.worker.methods.federated.secure_aggregation.prime_field import Elements
+from testbed.worker.methods.federated.secure_aggregation.secure import Secure
 from testbed.worker.methods.federated.secure_aggregation.secure_sum import RefusedError, SecureClient
-from testbed.worker.methods.federated.secure_aggregation.settings import Secure
 from testbed.worker.methods.federated.secure_aggregation.vector import Row, SecureVector
 from testbed.worker.methods.parameter_server.rounds.exchanges import Answering
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from compressors.base.payload import PayloadError
-from testbed.worker.methods.kv_transfer.cache.codecs import Floats
+from testbed.worker.methods.kv_transfer.cache.kv_codecs import Floats
 
 _HEADER = struct.Struct("<BBBBIH")
 _LIST = struct.Struct("<BI")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from compressors.base.payload import PayloadError
-from testbed.worker.methods.kv_transfer.cache.codecs import Floats, KVCodec, Part
+from testbed.worker.methods.kv_transfer.cache.kv_codecs import Floats, KVCodec, Part
 from testbed.worker.methods.kv_transfer.cache.messages import (
     HEADER_BYTES,
     Kind,

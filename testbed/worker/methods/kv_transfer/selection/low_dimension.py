@@ -20,7 +20,7 @@ from testbed.core.parameters import choice, number, whole
 from testbed.worker.methods.kv_transfer.cache.messages import Parts, Question
 from testbed.worker.methods.kv_transfer.cache.store import Coding, Link
 from testbed.worker.methods.kv_transfer.model.transformer import Asked
-from testbed.worker.methods.kv_transfer.selection.base import Attended, Near, Selector, highest, no_rows, rows_of
+from testbed.worker.methods.kv_transfer.selection.selector import Attended, Near, Selector, highest, no_rows, rows_of
 
 Speculate = Callable[[int, Tensor, int], Tensor]
 """Layer, the input of one before it, position -> that layer's query, [heads, head_width]."""

@@ -11,14 +11,14 @@ import torch
 
 from compressors.base.payload import PayloadError
 from testbed.core.parameters import choice, raise_all, shown
-from testbed.worker.methods.kv_transfer.cache.codecs import CacheGen, Floats, Kivi, KVCodec, Uniform
+from testbed.worker.methods.kv_transfer.cache.kv_codecs import CacheGen, Floats, Kivi, KVCodec, Uniform
 from testbed.worker.methods.kv_transfer.cache.messages import Parts, decode_blobs, encode_blobs
 from testbed.worker.methods.kv_transfer.cache.store import PARTS, Coding, KVStore, Link
 from testbed.worker.methods.kv_transfer.model.transformer import Asked, KVTransformer, Shape
-from testbed.worker.methods.kv_transfer.selection.base import Attended, Near, Selector, no_rows
 from testbed.worker.methods.kv_transfer.selection.low_dimension import InfiniGen, Loki
-from testbed.worker.methods.kv_transfer.selection.selectors import Dense, Quest, RecentWindow, SparQ
+from testbed.worker.methods.kv_transfer.selection.selector import Attended, Near, Selector, no_rows
 from testbed.worker.methods.kv_transfer.selection.shadowkv import ShadowKV
+from testbed.worker.methods.kv_transfer.selection.sparse_attention import Dense, Quest, RecentWindow, SparQ
 
 # Moving everything once: the whole cache travels before the first step, and all of it is near from then on.
 

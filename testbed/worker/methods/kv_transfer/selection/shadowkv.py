@@ -11,8 +11,8 @@ from testbed.core.parameters import number, whole
 from testbed.worker.methods.kv_transfer.cache.messages import Parts
 from testbed.worker.methods.kv_transfer.cache.store import Coding, Link
 from testbed.worker.methods.kv_transfer.model.transformer import Asked, rotated
-from testbed.worker.methods.kv_transfer.selection.base import Attended, Near, Rows, Selector, highest
 from testbed.worker.methods.kv_transfer.selection.low_dimension import main_directions
+from testbed.worker.methods.kv_transfer.selection.selector import Attended, Near, Rows, Selector, highest
 
 
 class ShadowKV(Selector):

@@ -26,7 +26,6 @@ from torch import Tensor
 from compressors.base.chunks import root_mean_square
 from compressors.base.payload import PayloadError
 from testbed.worker.methods.parameter_server.messages import lossless
-from testbed.worker.methods.parameter_server.messages.codecs import OfCompressor, Origin
 from testbed.worker.methods.parameter_server.messages.entries import (
     Encoded,
     Entry,
@@ -40,6 +39,7 @@ from testbed.worker.methods.parameter_server.messages.lossless import UNCHANGED
 from testbed.worker.methods.parameter_server.messages.lossy import Lossy
 from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.schema import DISCRETE, PARAMETER, Item, Schema
+from testbed.worker.methods.parameter_server.messages.tensor_codecs import OfCompressor, Origin
 
 # What a lossy message has left out of each tensor, to be sent with the next.
 

@@ -9,11 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from testbed.worker.methods.parameter_server.bounds.break_even import Gate
-from testbed.worker.methods.parameter_server.messages.codecs import Origin
 from testbed.worker.methods.parameter_server.messages.coder import Coder, Measured
 from testbed.worker.methods.parameter_server.messages.entries import Encoded
 from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.methods.parameter_server.messages.tensor_codecs import Origin
 from testbed.worker.methods.parameter_server.messages.wire import coded_bytes
 from testbed.worker.methods.parameter_server.transport.connection import Connection
 from testbed.worker.methods.parameter_server.transport.elapsed import Spent

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from compressors.base.chunks import chunks
 from compressors.base.payload import PayloadError
-from testbed.worker.methods.parameter_server.messages.codecs import Codec, Origin
 from testbed.worker.methods.parameter_server.messages.schema import Item
+from testbed.worker.methods.parameter_server.messages.tensor_codecs import Codec, Origin
 
 _HEAD = struct.Struct("<fff")
 _ROUNDING = 2.0**-22

@@ -9,10 +9,10 @@ from compressors.base.compressor import Compressor
 from compressors.sz3 import ALGORITHMS
 from testbed.core.errors import InputError
 from testbed.core.parameters import choice, flag, inner_feedback, raise_all, shown, whole
-from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
-from testbed.worker.interfaces.factory import build
 from testbed.worker.methods.parameter_server.messages import lossless
-from testbed.worker.methods.parameter_server.messages.codecs import Codec, Fp16, Int8Zstd, OfCompressor, Sz3
+from testbed.worker.methods.parameter_server.messages.tensor_codecs import Codec, Fp16, Int8Zstd, OfCompressor, Sz3
+from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.plugins.factory import build
 
 PAYLOADS = {"up": ("params", "delta", "grad"), "down": ("params", "delta")}
 LOSSLESS = ("zstd", "raw")

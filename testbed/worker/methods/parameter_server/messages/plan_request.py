@@ -9,10 +9,10 @@ from typing import Any
 from compressors.base.compressor import Compressor
 from compressors.none import Uncompressed
 from compressors.sz3 import SZ3
-from testbed.worker.interfaces import compressor_catalogue as catalogue_compressor_catalogue
 from testbed.worker.methods.parameter_server.bounds.error_bounds import RANGE
 from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule
 from testbed.worker.methods.parameter_server.messages.plan import BOUNDED, CODECS, Plan
+from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
 
 _DEFAULT_BOUND = SZ3().error_bound
 _RUNS_OWN = "compressor"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from testbed.worker.methods.parameter_server.messages import lossless
-from testbed.worker.methods.parameter_server.messages.codecs import Origin
 from testbed.worker.methods.parameter_server.messages.entries import Encoded, Entry
 from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.methods.parameter_server.messages.tensor_codecs import Origin
 from testbed.worker.methods.parameter_server.transport.frame_parser import Expected
 from testbed.worker.methods.parameter_server.transport.frames import SERVER, Buffer, Coded, Frame, Kind, Payload
 from testbed.worker.methods.parameter_server.transport.tensor_schema import Schema as ListedSchema

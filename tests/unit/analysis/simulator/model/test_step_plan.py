@@ -13,11 +13,11 @@ import pytest
 
 from testbed.analysis.simulator import calibration
 from testbed.analysis.simulator.calibration import Calibration, Emulated, fit
-from testbed.analysis.simulator.command import answer, text
 from testbed.analysis.simulator.model.constants import Constants
 from testbed.analysis.simulator.model.network import Network
 from testbed.analysis.simulator.model.step_plan import BucketPlan, StepPlan, plan
 from testbed.analysis.simulator.model.traffic import traffic
+from testbed.analysis.simulator.predict_command import answer, text
 from testbed.analysis.simulator.timeline.steps import follow
 from testbed.analysis.simulator.validation import Standing, Validation, traits
 from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile

@@ -9,7 +9,7 @@ from experiments.common.papers.declaration import load
 from experiments.common.papers.kfac import ARMS, FACTOR_ELEMENTS, MODELS
 from testbed.core.costs.kfac_plan import in_order
 from testbed.core.models.catalogue import find_model
-from testbed.worker.methods.kfac.replay import ReplayedCurvature
+from testbed.worker.methods.kfac.replayed_curvature import ReplayedCurvature
 from testbed.worker.workloads.replay import Replay
 
 ITERATION_S = {"ResNet-50": 0.8525, "ResNet-152": 1.5807, "DenseNet-201": 1.4964, "Inception-v4": 1.1857}

@@ -10,7 +10,8 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from testbed.core.errors import RunError
 from testbed.core.spec.run_spec import TCP_PROFILES
 from testbed.orchestrator.config.config import compose
-from testbed.orchestrator.emulation.kernel import requests, tcp
+from testbed.orchestrator.emulation.kernel import netlink_requests as requests
+from testbed.orchestrator.emulation.kernel import tcp
 from testbed.orchestrator.emulation.links import wires as routes
 
 PINNED = {

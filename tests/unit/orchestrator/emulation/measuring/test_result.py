@@ -16,8 +16,8 @@ from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.emulation.links.port import Port
 from testbed.orchestrator.emulation.measuring.prober import Prober
 from testbed.orchestrator.emulation.measuring.result import Measured
-from testbed.orchestrator.emulation.shapers.base import Hop, Shaper, asked_of
 from testbed.orchestrator.emulation.shapers.delay import Delay, spread_at
+from testbed.orchestrator.emulation.shapers.shaper import Hop, Shaper, asked_of
 
 
 def wan(**fields: Any) -> Link:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from testbed.core.spec.link_profile import JITTER_DISTRIBUTIONS, LinkProfile
 from testbed.orchestrator.emulation.kernel.netlink import attributes
 from testbed.orchestrator.emulation.shapers import netem_options as netem
-from testbed.orchestrator.emulation.shapers.base import FIELDS, _agree, asked_of
+from testbed.orchestrator.emulation.shapers.shaper import FIELDS, _agree, asked_of
 
 ratios = st.floats(0, 0.99)
 

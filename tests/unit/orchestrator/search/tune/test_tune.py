@@ -21,7 +21,8 @@ from testbed.orchestrator.search.sweep import retry as making
 from testbed.orchestrator.search.sweep import specs
 from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
 from testbed.orchestrator.search.sweep.specs import Asked
-from testbed.orchestrator.search.tune import command, trials
+from testbed.orchestrator.search.tune import trials
+from testbed.orchestrator.search.tune import tune_command as command
 from tests.unit.sweep.made import Place
 
 SEARCHED = (

@@ -12,9 +12,9 @@ from torch import Tensor
 from compressors.base.compressor import Exchange
 from testbed.core.costs import collective as costs
 from testbed.core.spec.topology import Link, Node, Topology, symmetric
+from testbed.worker.communication.collectives import algorithm_selection as pairwise
 from testbed.worker.communication.collectives import chain, ring, two_shot
-from testbed.worker.communication.collectives import selection as pairwise
-from testbed.worker.communication.collectives.selection import COLLECTIVES, Collectives
+from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives
 from testbed.worker.communication.communicator import Communicator
 from tests.unit.worker.memory_peers import MemoryPeers, on_all
 

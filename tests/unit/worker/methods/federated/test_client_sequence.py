@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from testbed.worker.device.clock import PhaseClock
-from testbed.worker.interfaces.samples import NumberedWorkload
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.methods.federated.aggregation.attacks import SignFlip
 from testbed.worker.methods.federated.aggregation.methods import Method

@@ -16,6 +16,7 @@ from testbed.worker.device.clock import PhaseClock
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.methods.federated.aggregation.methods import Method
 from testbed.worker.methods.federated.aggregation.state import NOBODY
+from testbed.worker.methods.federated.client_selection import Choosing
 from testbed.worker.methods.federated.clients.availability import Alternating, Availability
 from testbed.worker.methods.federated.clients.oort import Oort
 from testbed.worker.methods.federated.clients.population import Population
@@ -25,7 +26,6 @@ from testbed.worker.methods.federated.deadline import Terms
 from testbed.worker.methods.federated.fleet import MOST_EMPTY, Fleet
 from testbed.worker.methods.federated.local_client import alone_s
 from testbed.worker.methods.federated.presence import Presence, RunTime
-from testbed.worker.methods.federated.selection import Choosing
 
 SIZES = [2, 4, 6, 8, 10, 20]
 FEDAVG = Method(name="fedavg", server={})

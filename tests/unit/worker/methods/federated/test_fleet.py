@@ -12,7 +12,7 @@ from torch import nn
 
 from testbed.core.errors import InputError, RunError
 from testbed.core.record.notes import checked_message
-from testbed.worker.interfaces.partitions import Iid
+from testbed.worker.data.partitions import Iid
 from testbed.worker.methods.federated.aggregation.methods import Method
 from testbed.worker.methods.federated.aggregation.state import NOBODY, FederatedState, Report
 from testbed.worker.methods.federated.clients.division import divided, normalises_batches

@@ -17,7 +17,7 @@ from testbed.worker.methods.federated.aggregation.robust import Krum, Median
 from testbed.worker.methods.federated.aggregation.rules import FedDyn, Scaffold
 from testbed.worker.methods.federated.clients.availability import Alternating
 from testbed.worker.methods.federated.clients.oort import Oort
-from testbed.worker.methods.federated.secure_aggregation.settings import Secure
+from testbed.worker.methods.federated.secure_aggregation.secure import Secure
 from testbed.worker.strategies.federated import Federated
 from testbed.worker.training.parts import build_parts
 from testbed.worker.workloads.digits import Digits

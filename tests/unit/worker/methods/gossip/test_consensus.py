@@ -12,10 +12,10 @@ from torch import Tensor
 from compressors.base.compressor import Compressor, Context, Layout
 from testbed.worker.communication.pending import CollectiveError
 from testbed.worker.device.clock import PhaseClock
-from testbed.worker.interfaces.factory import build
 from testbed.worker.methods.gossip import mixing_matrix as mixing
 from testbed.worker.methods.gossip.consensus import Averaging, Choco, Consensus
 from testbed.worker.methods.gossip.neighbors import Neighbourhood
+from testbed.worker.plugins.factory import build
 from tests.distributed.harness import part
 from tests.unit.worker.communication.collectives.test_collectives import Direct, topology
 from tests.unit.worker.memory_peers import MemoryPeers, on_all

@@ -17,7 +17,7 @@ import yaml
 from torch import Tensor, nn
 
 from testbed.core.costs.kfac_variants import DEFAULTS
-from testbed.core.device.kfac_factors import Factor
+from testbed.core.device.factored_layer import Factor
 from testbed.core.device.profile import Profile, WorkTimes
 from testbed.core.errors import InputError, RunError
 from testbed.core.spec.run_spec import RunSpec
@@ -27,7 +27,7 @@ from testbed.worker.device.compute_times import ComputeTimes
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.methods.kfac.curvature import Curvature
 from testbed.worker.methods.kfac.factor_collector import Observer
-from testbed.worker.methods.kfac.replay import ReplayedCurvature
+from testbed.worker.methods.kfac.replayed_curvature import ReplayedCurvature
 from testbed.worker.profile.step_times import measure
 from testbed.worker.reduction.rehearsal import Echo
 from testbed.worker.strategies.kfac import KFAC

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import RunError
-from testbed.worker.methods.kfac import inverses, statistics
-from testbed.worker.methods.kfac.statistics import Layer
+from testbed.worker.methods.kfac import inverses
+from testbed.worker.methods.kfac import kronecker_factors as statistics
+from testbed.worker.methods.kfac.kronecker_factors import Layer
 
 LAYERS: dict[str, tuple[Callable[[], Layer], tuple[int, ...]]] = {
     "linear": (lambda: nn.Linear(5, 3), (12, 5)),

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from testbed.worker.methods.kv_transfer.cache.codecs import CacheGen, Floats, Uniform
+from testbed.worker.methods.kv_transfer.cache.kv_codecs import CacheGen, Floats, Uniform
 from testbed.worker.methods.kv_transfer.cache.store import Coding
 from testbed.worker.methods.kv_transfer.model.needle import FIRST_KEY, FIRST_VALUE, Stage, Task, accuracy, losses, train
 from testbed.worker.methods.kv_transfer.model.transformer import Asked, DenseCache, KVTransformer, Shape
 from testbed.worker.methods.kv_transfer.quality import Decoder, Report, compare, generate, likeness, needle_recall
-from testbed.worker.methods.kv_transfer.selection.base import Attended, Selector
 from testbed.worker.methods.kv_transfer.selection.low_dimension import InfiniGen, Loki
-from testbed.worker.methods.kv_transfer.selection.selectors import Dense, Quest, RecentWindow, SparQ
+from testbed.worker.methods.kv_transfer.selection.selector import Attended, Selector
 from testbed.worker.methods.kv_transfer.selection.shadowkv import ShadowKV
+from testbed.worker.methods.kv_transfer.selection.sparse_attention import Dense, Quest, RecentWindow, SparQ
 
 SHAPE = Shape(layers=2, heads=1, head_width=32)
 NEAR = {"recent": 4, "sinks": 2}

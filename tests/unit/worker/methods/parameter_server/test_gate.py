@@ -16,10 +16,10 @@ from compressors.base.compressor import Context
 from testbed.core.errors import RunError
 from testbed.worker.device import clock as clock_module
 from testbed.worker.methods.parameter_server.bounds.break_even import MEASURING, NO_GAIN, PAYS, PROBE, Gate
-from testbed.worker.methods.parameter_server.messages.codecs import Fp16
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.entries import Encoded
 from testbed.worker.methods.parameter_server.messages.gated_coder import GatedCoder, can_gate
+from testbed.worker.methods.parameter_server.messages.tensor_codecs import Fp16
 from testbed.worker.methods.parameter_server.messages.wire import coded_bytes
 from testbed.worker.methods.parameter_server.transport import elapsed as spent_module
 from testbed.worker.methods.parameter_server.transport import transfer_meter

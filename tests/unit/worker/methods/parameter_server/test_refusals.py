@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from compressors.base.payload import NonFiniteError, PayloadError
-from testbed.worker.methods.parameter_server.messages.codecs import Sz3
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.entries import BoundError
 from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.schema import Schema
+from testbed.worker.methods.parameter_server.messages.tensor_codecs import Sz3
 from tests.unit.worker.server_models import ORIGIN, net, one, plan_up, sent
 
 NOTHING = torch.empty(0, dtype=torch.uint8)

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from testbed.core.device.profile import CodecTimes
-from testbed.worker.methods.pipeline.freeze_policy import frozen_profile
+from testbed.worker.methods.freezing.freeze_policy import frozen_profile
 from tests.unit.worker.interfaces.test_switched_profile import layer, profile
 
 

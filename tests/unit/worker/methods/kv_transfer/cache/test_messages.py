@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from compressors.base.payload import PayloadError
-from testbed.worker.methods.kv_transfer.cache.codecs import Floats, Kivi, Uniform
+from testbed.worker.methods.kv_transfer.cache.kv_codecs import Floats, Kivi, Uniform
 from testbed.worker.methods.kv_transfer.cache.messages import (
     HEADER_BYTES,
     Kind,

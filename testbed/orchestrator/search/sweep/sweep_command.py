@@ -1,0 +1,167 @@
+"""`longhaul sweep`: every run of a grid that is not there already is made, then one table over all of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INVALID, InputError, raise_input_faults
+from testbed.core.files import printable
+from testbed.orchestrator.config.grammar.overrides import parse_overrides
+from testbed.orchestrator.executors import executor as executors
+from testbed.orchestrator.executors import registry as executors_registry
+from testbed.orchestrator.run.seal import seal_killed_or_say as seal_killed
+from testbed.orchestrator.run_store.ended import KeptRuns
+from testbed.orchestrator.search.sweep import files, results
+from testbed.orchestrator.search.sweep.display import Display
+from testbed.orchestrator.search.sweep.estimates import Estimate, estimates, spoken
+from testbed.orchestrator.search.sweep.grid import Grid, Point
+from testbed.orchestrator.search.sweep.scheduler import Course
+from testbed.orchestrator.search.sweep.specs import Asked, ask_all
+from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, Standing, counts, standing
+from testbed.orchestrator.terminal.terminal import say, tell
+
+
+def sweep(
+    words: Sequence[str],
+    runs_root: Path,
+    *,
+    executor: str = executors.LOCAL,
+    options: Sequence[str] = (),
+    max_hours: float | None = None,
+    plan: bool = False,
+    retry: bool = False,
+    as_json: bool = False,
+    share: bool = False,
+) -> int:
+    """Make what lacks, write and tell the table, and return the exit status.
+
+    Args:
+        words: a sweep's name and axes, or axes alone.
+        options: of the executor, as key=value; a key given here replaces the file's.
+        max_hours: of this call, in place of the file's.
+        plan: make nothing: say what would be made.
+        retry: what failed or was invalid before this call does not count.
+
+    Raises:
+        InputError, MachineError: before anything was built, with every fault at once; or where no more can be made.
+        Interrupted: it was stopped; what was made is there, the table too.
+    """
+    began_s = time.monotonic()
+    place, grid, points = _asked(words, executor, options, runs_root, share=share)
+    grid = grid.within(max_hours)
+    say(f"sweep {grid.name}: looking at {len(points)} runs")
+    asked = ask_all(points, runs_root, here=place.is_here and not plan)
+    kept = KeptRuns(runs_root)
+    if plan:
+        found = _standings(asked, kept, _forgotten(asked, kept, retry=retry))
+        _tell_plan(grid, found, _expected(found, runs_root, place), as_json=as_json)
+        return EXIT_COMPLETED
+    with place:
+        seal_killed(runs_root)
+        # read under the lock: another sweep may have made some of them until now
+        forgotten = _forgotten(asked, kept, retry=retry)
+        found = _standings(asked, kept, forgotten)
+        expected = _expected(found, runs_root, place)
+        say(_plan_line(grid, found, expected) + (f"; {place.room}" if place.room else ""))
+        with Display(grid.name, found, on_error_stream=as_json) as display:
+            course = Course(kept, expected, display, grid.most_s, began_s, forgotten)
+            course.follow(found, place)
+    return _end(grid, course, _standings(asked, kept), runs_root, as_json=as_json)
+
+
+def _expected(standings: Sequence[Standing], runs_root: Path, place: executors.Executor) -> dict[str, Estimate]:
+    return estimates([one.asked for one in _to_make(standings)], runs_root, say, here=place.is_here)
+
+
+def _asked(
+    words: Sequence[str], executor: str, options: Sequence[str], runs_root: Path, *, share: bool
+) -> tuple[executors.Executor, Grid, list[Point]]:
+    faults: list[str] = []
+    of_file: Mapping[str, object] = {}
+    try:
+        grid = files.asked(words)
+        of_file = grid.executors.get(executor, {})
+        points = grid.points()
+    except InputError as error:
+        faults += error.faults
+    given, unread = parse_overrides(options)
+    faults += [f"--executor-option {fault}" for fault in unread]
+    try:
+        merged = {**of_file, **{one.key: one.value for one in given}}
+        place = executors_registry.executor(executor, runs_root, share=share, options=merged)
+    except InputError as error:
+        faults += error.faults
+    raise_input_faults(faults)
+    return place, grid, points
+
+
+def _standings(asked: Sequence[Asked], kept: KeptRuns, forgotten: frozenset[str] = frozenset()) -> list[Standing]:
+    return [standing(one, kept, forgotten) for one in asked]
+
+
+def _forgotten(asked: Sequence[Asked], kept: KeptRuns, *, retry: bool) -> frozenset[str]:
+    return frozenset(run.run_id for one in _standings(asked, kept) for run in one.missed if retry)
+
+
+def _to_make(standings: Sequence[Standing]) -> list[Standing]:
+    return [one for one in standings if one.state not in (DONE, GIVEN_UP)]
+
+
+def _plan_line(grid: Grid, standings: Sequence[Standing], expected: Mapping[str, Estimate]) -> str:
+    """What is there, then runs times seconds, before anything is begun."""
+    number = counts(standings)
+    there = f"sweep {grid.name}: {number[DONE]} of {len(standings)} runs are there"
+    if number[GIVEN_UP]:
+        there += f", {number[GIVEN_UP]} given up (--retry tries them again)"
+    if not (to_make := _to_make(standings)):
+        return f"{there}; nothing to make"
+    line = f"{there}; to make: {spoken([expected[one.asked.spec.hash] for one in to_make])}"
+    most = "" if grid.max_hours is None else f"; none is begun that would end after {grid.max_hours:g} h"
+    return line + most
+
+
+def _tell_plan(grid: Grid, standings: Sequence[Standing], expected: Mapping[str, Estimate], *, as_json: bool) -> None:
+    if as_json:
+        tell(json.dumps({"name": grid.name, "runs": results.rows(standings, expected)}, indent=2, allow_nan=False))
+        return
+    for one in standings:
+        for point in one.asked.points:
+            found = f", {one.run.run_id}" if one.run else ""
+            tell(f"{printable(point.label)}: {one.state}{found}")
+    tell(_plan_line(grid, standings, expected))
+
+
+def _end(grid: Grid, course: Course, standings: Sequence[Standing], runs_root: Path, *, as_json: bool) -> int:
+    with results.beside(course.error):
+        folder, table, content = results.write(grid, standings, runs_root)
+    if as_json:
+        tell(json.dumps(content, indent=2, allow_nan=False))
+    else:
+        tell(table)
+    for line in _remarks(course, standings):
+        say(printable(line))
+    say(f"table, figures and data: {folder}")
+    if course.error is not None:
+        raise course.error
+    return _exit_status(standings)
+
+
+def _remarks(course: Course, standings: Sequence[Standing]) -> Iterator[str]:
+    for one in standings:
+        if one.state == GIVEN_UP:
+            yield f"{one.asked.label}: given up after {len(one.missed)} attempts, --retry tries again: {one.why}"
+        for reason in course.unrecorded.get(one.asked.spec.hash, ()):
+            yield f"{one.asked.label}: failed: {reason}"
+    if course.left:
+        yield f"left for the next call: {len(course.left)} runs, which would have ended too late"
+
+
+def _exit_status(standings: Sequence[Standing]) -> int:
+    if all(one.state == DONE for one in standings):
+        return EXIT_COMPLETED
+    lacking = [one for one in standings if one.state != DONE]
+    are_invalid = all(one.state == GIVEN_UP and one.run is not None and one.run.is_completed for one in lacking)
+    return EXIT_INVALID if are_invalid else EXIT_FAILED

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import heapq
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+from testbed.core.parameters import raise_all, whole
+
+
+class Partition(ABC):
+    """
+    Args:
+        least: samples that each client has at least. Where a way of dividing leaves one with fewer, the client with the
+            most gives one that is drawn at random, again and again: at most clients * least times.
+
+    Raises:
+        ValueError: a parameter is out of its range; all of them, one a line.
+    """
+
+    def __init__(self, *, least: int = 1) -> None:
+        raise_all(*self._faults(least))
+        self.least = least
+
+    def divide(self, labels: Sequence[int], clients: int, seed: int) -> list[list[int]]:
+        """
+        Args:
+            labels: of all samples, in the order of their indices.
+            seed: the same one divides the same labels in the same way.
+
+        Returns:
+            For each client the indices of its samples, ascending. Each sample has one client.
+
+        Raises:
+            ValueError: there are too few samples for so many clients, or fewer than one client.
+        """
+        raise_all(whole("clients", clients, 1), whole("seed", seed, 0))
+        if len(labels) < clients * self.least:
+            raise ValueError(
+                f"clients={clients}: {len(labels)} samples are too few for at least {self.least} each;"
+                f" use at most {len(labels) // self.least} clients, or a lower least"
+            )
+        chance = random.Random(f"partition {seed}")
+        parts = self._divide(labels, clients, chance)
+        _repair(parts, self.least, chance)
+        return [sorted(part) for part in parts]
+
+    def _faults(self, least: int) -> Iterator[str | None]:
+        yield whole("least", least, 1)
+
+    @abstractmethod
+    def _divide(self, labels: Sequence[int], clients: int, chance: random.Random) -> list[list[int]]:
+        """For each client indices, in any order; some may have too few."""
+
+
+def _repair(parts: list[list[int]], least: int, chance: random.Random) -> None:
+    """While a client has too few, somebody has more than `least`, since there are enough for all."""
+    largest = [(-len(part), client) for client, part in enumerate(parts)]
+    heapq.heapify(largest)
+    for part in parts:
+        while len(part) < least:
+            _, giver = largest[0]
+            given = parts[giver]
+            index = chance.randrange(len(given))
+            given[index], given[-1] = given[-1], given[index]
+            part.append(given.pop())
+            heapq.heapreplace(largest, (-len(given), giver))

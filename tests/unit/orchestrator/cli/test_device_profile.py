@@ -1,0 +1,25 @@
+"""`longhaul profile`: where its file may lie is known before anything is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from testbed.core.errors import EXIT_INPUT
+from testbed.orchestrator.cli import device_profile as profile_command
+from testbed.orchestrator.cli.main import main
+
+
+@pytest.mark.parametrize("output", ["file/p.json", "file/deeper/p.json", "."])
+def test_a_place_that_cannot_be_written_is_refused_before_the_measurement(
+    output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def measured(*_: object) -> NoReturn:
+        raise AssertionError("it was measured")
+
+    monkeypatch.setattr(profile_command, "ask_worker", measured)
+    (tmp_path / "file").write_text("a file")
+    assert main(["profile", "topo=lan", "-o", str(tmp_path / output)]) == EXIT_INPUT
+    assert f"-o {tmp_path / output}: " in capfd.readouterr().err

@@ -1,0 +1,190 @@
+"""`longhaul dashboard`: every fault at once and before anything is made; served until it is stopped; nothing stays."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from testbed.core.errors import InputError, MachineError, RunError
+from testbed.orchestrator.cli import main as cli
+from testbed.orchestrator.dashboard import dashboard_command
+from testbed.orchestrator.dashboard.dashboard_command import dashboard
+from testbed.orchestrator.dashboard.pages import make_pages
+from testbed.orchestrator.dashboard.prometheus_server import Server
+from tests.unit.analysis.archived import ask, finished_run, require_prometheus, value
+
+pytestmark = pytest.mark.timeout(300)
+LIMIT_S = 90.0
+
+
+@pytest.fixture(autouse=True)
+def _prometheus() -> None:
+    require_prometheus()
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Path:
+    return tmp_path / "build"
+
+
+def until(there: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + LIMIT_S
+    while not there():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+@contextmanager
+def serving(runs: Path, build: Path, **options: object) -> Iterator[tuple[subprocess.Popen[str], list[Server]]]:
+    """The command in a process of its own, and its servers as it tells their addresses."""
+    asked = {"port": 0, "live_port": 0, **options}
+    call = "from pathlib import Path; from testbed.orchestrator.dashboard.dashboard_command import dashboard as d;"
+    call += f"raise SystemExit(d(Path({str(runs)!r}), build=Path({str(build)!r}), **{asked!r}))"
+    log = (build.parent / "said").open("w+")
+    process = subprocess.Popen([sys.executable, "-c", call], stdout=log, stderr=log, text=True, start_new_session=True)
+    said = Path(log.name)
+    try:
+        until(lambda: "Ctrl-C ends it" in said.read_text() or process.poll() is not None)
+        ports = re.findall(r"http://127\.0\.0\.1:(\d+)", said.read_text())
+        assert process.poll() is None, said.read_text()
+        yield process, [Server("told", build, build, int(port), build) for port in ports]
+    finally:
+        process.kill()
+        process.wait()
+        log.close()
+
+
+def is_open(server: Server) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", server.port)) == 0
+
+
+def children(pid: int) -> set[int]:
+    return {int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_all_runs_until_it_is_stopped(runs: Path, build: Path, number: signal.Signals) -> None:
+    for index in range(3):
+        finished_run(runs, index)
+    with serving(runs, build) as (process, servers):
+        (server,) = servers
+        assert value(server, "count(longhaul_run_info)", 2.0) == 3
+        process.send_signal(number)
+        assert process.wait(LIMIT_S) == 0
+        assert not is_open(server)
+    said = (build.parent / "said").read_text()
+    assert "archive: 3 runs (3 new)" in said and "dashboards/provisioning" in said and "docker compose" in said
+
+
+def test_a_kill_takes_the_servers_with_it(runs: Path, build: Path) -> None:
+    finished_run(runs)
+    with serving(runs, build, live=True) as (process, servers):
+        assert len(servers) == 2 and all(is_open(server) for server in servers)
+        pids = children(process.pid)
+        assert len(pids) == 2
+        process.kill()
+        process.wait()
+        until(lambda: not any(is_open(server) for server in servers))
+        until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids))
+    with serving(runs, build) as (_, servers):
+        assert value(servers[0], "count(longhaul_run_info)", 2.0) == 1
+
+
+def test_live_has_data_of_its_own(runs: Path, build: Path) -> None:
+    """Before the first run too: there is a first time."""
+    with serving(runs, build, live=True) as (_, servers):
+        archive, live = servers
+        until(lambda: bool(ask(live, 'up{job!=""}')))
+        assert ask(archive, 'up{job!=""}') == []
+    assert {path.name for path in build.iterdir()} == {"archive", "live"}
+
+
+def test_a_server_that_ends_by_itself_ends_the_command(runs: Path, build: Path) -> None:
+    finished_run(runs)
+    with serving(runs, build) as (process, _):
+        (pid,) = children(process.pid)
+        os.kill(pid, signal.SIGKILL)
+        assert process.wait(LIMIT_S) != 0
+    assert "archive: Prometheus ended with -9" in (build.parent / "said").read_text()
+
+
+def test_a_configuration_that_cannot_be_read_is_told(
+    runs: Path, build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished_run(runs)
+    monkeypatch.setattr(dashboard_command, "DASHBOARDS", tmp_path / "nowhere")
+    with pytest.raises(RunError, match=r"archive: Prometheus ended with \d+: .*archive\.yml"):
+        dashboard(runs, port=0, build=build)
+
+
+def test_every_fault_at_once_and_nothing_made(runs: Path, build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished_run(runs)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(InputError) as caught:
+            dashboard(runs, live=True, port=port, live_port=70_000, build=build)
+    taken, beyond, promtool, prometheus = caught.value.faults
+    assert taken == f"--port {port}: in use by another process; choose another, or 0 for any free one"
+    assert beyond.startswith("--live-port 70000: must be from 0 to 65535")
+    assert promtool.startswith("promtool: not found") and promtool.endswith("apt-get install prometheus")
+    assert prometheus.startswith("prometheus: not found")
+    assert not build.exists()
+
+
+def test_without_prometheus_the_status_is_3(runs: Path, build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(MachineError) as caught:
+        dashboard(runs, serve=False, build=build)
+    assert len(caught.value.faults) == 1 and not build.exists()
+
+
+def test_one_port_for_both_is_refused(runs: Path, build: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(InputError, match="must be two different ports"):
+        dashboard(runs, live=True, port=port, live_port=port, build=build)
+
+
+def test_an_archive_that_is_served_is_not_served_twice(runs: Path, build: Path) -> None:
+    finished_run(runs)
+    with serving(runs, build):
+        with pytest.raises(InputError, match=r"another Prometheus serves .* already; end that one first"):
+            dashboard(runs, port=0, build=build)
+        finished_run(runs, 1)
+        assert dashboard(runs, serve=False, build=build) == 0, "new runs are added beside it"
+
+
+def test_where_there_are_no_runs_it_says_so(runs: Path, build: Path) -> None:
+    with pytest.raises(InputError, match=r"no finished runs in .*make experiment"):
+        dashboard(runs, port=0, build=build)
+
+
+def test_the_analysis_s_fault_is_the_status(runs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    finished_run(runs)
+    (tmp_path / "file").write_text("")
+    assert dashboard(runs, serve=False, build=tmp_path / "file") == 4
+    assert "cannot be written" in capfd.readouterr().err
+
+
+def test_the_command_line_knows_it(
+    runs: Path, build: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {}
+    monkeypatch.setattr(dashboard_command, "dashboard", lambda root, **options: asked.update(root=root, **options) or 0)
+    assert cli.main(["dashboard", "--runs", str(runs), "--live", "--port", "0"]) == 0
+    assert asked.pop("when_served") is make_pages
+    assert asked == {"root": runs, "live": True, "serve": True, "port": 0, "live_port": dashboard_command.LIVE_PORT}
+    assert cli.main(["dashboard", "--no-serve"]) == 0
+    assert (asked["serve"], asked["port"]) == (False, dashboard_command.ARCHIVE_PORT)
