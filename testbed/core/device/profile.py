@@ -16,6 +16,7 @@ from typing import Any
 
 from testbed.core.device.factored_layer import FactoredLayer
 from testbed.core.errors import InputError
+from testbed.core.spec.redirects import in_part_text
 
 SCHEMA_VERSION = 1
 MOMENTS_SHARE = 0.25
@@ -186,7 +187,8 @@ class Profile:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Profile:
-        """
+        """Read one; parts are named as they are now, so that those of older profiles compare equal.
+
         Raises:
             ValueError: it is no profile, or of another version.
         """
@@ -195,6 +197,10 @@ class Profile:
             raise ValueError(f"not a profile of version {SCHEMA_VERSION}, found {found}")
         fields = {key: value for key, value in data.items() if key != "schema_version"}
         try:
+            fields |= {part: in_part_text(fields[part]) for part in ("workload", "compressor")}
+            provenance = fields.get("provenance", {})
+            if "strategy" in provenance:
+                fields["provenance"] = provenance | {"strategy": in_part_text(provenance["strategy"])}
             fields["layers"] = tuple(LayerTimes(**layer) for layer in fields["layers"])
             fields["codec"] = tuple(
                 CodecTimes(elements=b["elements"], rounds=tuple((str(p), float(s)) for p, s in b["rounds"]))
@@ -207,7 +213,7 @@ class Profile:
                 fields["switched"] = cls.from_json({"schema_version": SCHEMA_VERSION, **fields["switched"]})
             fields["work"] = tuple(WorkTimes(**piece) for piece in fields.get("work", ()))
             return cls(**fields)
-        except (KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"not a profile: {error}") from error
 
 

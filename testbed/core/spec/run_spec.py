@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from testbed.core.errors import raise_input_faults
+from testbed.core.spec import redirects
 from testbed.core.spec.schedule import Background, Change, outermost
 from testbed.core.spec.topology import Topology
 from testbed.core.units import format_size
@@ -37,12 +38,28 @@ DEFAULT_METRICS_PORT = 9464
 
 @dataclass(frozen=True)
 class Part:
-    """A plug-in by name: its class as "package.module.Class" and its parameters."""
+    """A plug-in by name: its class as "package.module.Class" and its parameters.
+
+    Targets may be given by any name they have had, those among parameters too; a part holds the present ones, so that
+    whoever compares or imports them sees no others.
+    """
 
     name: str
     target: str
     params: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "target", redirects.present(self.target))
+        object.__setattr__(self, "params", redirects.in_params(self.params, redirects.present))
+
+    def first_published(self) -> dict[str, Any]:
+        """Return its data with targets by the names they were first published under, as hashes have them."""
+        first = redirects.first_published
+        return {"name": self.name, "target": first(self.target), "params": redirects.in_params(self.params, first)}
+
+
+PARTS = ("workload", "strategy", "compressor", "device", "transform")
+"""The fields of a spec that are parts."""
 
 UNCHANGED = Part("none", "testbed.worker.transforms.none.Unchanged")
 """The transform of a model that keeps its layers."""
@@ -220,8 +237,11 @@ class RunSpec:
 
     @property
     def hash(self) -> str:
-        """Of everything that can change a result: port and patience cannot, and a chosen dilation is not to."""
-        data = dataclasses.asdict(self)
+        """Of everything that can change a result: port and patience cannot, and a chosen dilation is not to.
+
+        Where a class lies cannot either, so targets count by the names they were first published under.
+        """
+        data = dataclasses.asdict(self) | {part: getattr(self, part).first_published() for part in PARTS}
         del data["metrics_port"], data["max_wall_s"], data["checkpoint"]
         if self.auto_dilation:
             del data["dilation"]
@@ -246,7 +266,7 @@ class RunSpec:
         known = {f.name for f in dataclasses.fields(cls)}
         fields = {key: value for key, value in data.items() if key in known}
         fields["topology"] = Topology.from_json(fields["topology"])
-        for part in ("workload", "strategy", "compressor", "device", "transform"):
+        for part in PARTS:
             if part in fields:
                 fields[part] = Part(**fields[part])
         fields["events"] = tuple(Change(**change) for change in fields.get("events", ()))

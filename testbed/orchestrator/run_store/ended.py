@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from testbed.core.files import read_object
 from testbed.core.record.run_directory import RUN_ID, RunDir
 from testbed.core.record.summary import form_fault, version_fault
-from testbed.core.spec.run_spec import RunSpec
+from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.orchestrator.machine import provenance
 
 
@@ -102,9 +102,17 @@ class KeptRuns:
                 yield kept
 
     def _newest_data_hash(self, spec: RunSpec, kind: str) -> str | None:
-        workload = json.loads(json.dumps(spec.to_json()["workload"]))
+        workload = _workload_of(json.loads(json.dumps(spec.to_json())))
         found = None
         for kept in ended_runs(self.runs_root, known=self._known):
-            if kept.summary.get("kind") == kind and kept.spec.get("workload") == workload:
+            if kept.summary.get("kind") == kind and _workload_of(kept.spec) == workload:
                 found = kept.spec.get("data_hash")
         return found
+
+
+def _workload_of(spec: Mapping[str, Any]) -> Part | None:
+    """As a part, since older records name classes as they were called then; None where there is none to be read."""
+    try:
+        return Part(**spec["workload"])
+    except (AttributeError, KeyError, TypeError):
+        return None

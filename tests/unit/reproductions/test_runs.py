@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import time
@@ -56,6 +57,17 @@ def test_runs_of_other_data_than_the_newest_are_not_there(runs: Path) -> None:
     make_run(runs, trial(case="resnet34"), data_hash="of another model", now_s=1.9e9)
     assert Kept(runs).find(asked()) is None and Kept(runs).is_done(asked(arm="slow"))
     assert Kept(runs).is_done(asked(case="resnet34"))
+
+
+def test_data_are_those_of_the_newest_run_by_whichever_name_its_workload_has_its_parts(runs: Path) -> None:
+    """A record keeps the names that classes had when it was made."""
+    old, new = "testbed.core.federated.partitions.Iid", "testbed.worker.data.partitions.Iid"
+    made = trial()
+    partitioned = dataclasses.replace(made, overrides=(*made.overrides, f"workload.partition={{_target_: {new}}}"))
+    run = make_run(runs, partitioned, data_hash="this")
+    run.spec.write_text(run.spec.read_text().replace(new, old))
+    (one,) = ask_all([partitioned])
+    assert old in run.spec.read_text() and Kept(runs).is_done(one)
 
 
 def test_a_run_that_was_killed_or_is_damaged_is_not_there(runs: Path) -> None:

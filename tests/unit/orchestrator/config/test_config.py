@@ -41,6 +41,31 @@ def faults(conf: Path, *overrides: str) -> tuple[str, ...]:
     return caught.value.faults
 
 
+@pytest.mark.parametrize(
+    ("strategy", "key", "old", "new"),
+    [
+        (
+            *("federated", "strategy.secure"),
+            "{_target_: testbed.worker.federated.secure.Secure, privacy: 1, dropouts: 1}",
+            "{_target_: testbed.worker.methods.federated.secure_aggregation.secure.Secure, privacy: 1, dropouts: 1}",
+        ),
+        (
+            *("parameter_server", "strategy.bound._target_"),
+            "testbed.core.bound_baselines.Fixed",
+            "testbed.worker.methods.parameter_server.bounds.baselines.Fixed",
+        ),
+        (
+            *("ddp", "workload.partition"),
+            "{_target_: testbed.core.federated.partitions.Iid}",
+            "{_target_: testbed.worker.data.partitions.Iid}",
+        ),
+    ],
+)
+def test_a_class_that_moved_may_be_given_by_the_name_it_had(strategy: str, key: str, old: str, new: str) -> None:
+    by_old, by_new = (compose([f"strategy={strategy}", f"{key}={value}"]) for value in (old, new))
+    assert by_old == by_new and by_old.hash == by_new.hash
+
+
 def test_defaults_of_the_clone_compose() -> None:
     spec = compose([])
     parts = (spec.workload.name, spec.strategy.name, spec.compressor.name, spec.device.name)

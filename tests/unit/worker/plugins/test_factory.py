@@ -100,6 +100,37 @@ def test_faults_of_all_parts_come_at_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "params"),
+    [
+        ("testbed.core.bound_baselines.Fixed", {"alpha": 0.01}),
+        ("testbed.core.bound_schedules.AdaptiveBound", {}),
+        ("testbed.core.break_even.Gate", {}),
+        ("testbed.core.federated.availability.Alternating", {"present_s": 60, "absent_s": 30}),
+        ("testbed.core.federated.oort.Oort", {}),
+        ("testbed.core.federated.partitions.Iid", {}),
+        ("testbed.core.federated.partitions.Dirichlet", {"alpha": 0.3}),
+        ("testbed.core.federated.partitions.Shards", {}),
+        ("testbed.worker.federated.attacks.SignFlip", {}),
+        ("testbed.worker.federated.robust.Krum", {"most_liars": 1}),
+        ("testbed.worker.federated.secure.Secure", {"privacy": 1, "dropouts": 1}),
+    ],
+)
+def test_a_class_is_built_by_the_name_it_had_before_it_moved(target: str, params: dict[str, Any]) -> None:
+    built = build("strategy.given", Part("given", target, params), object)
+    assert type(built).__name__ == target.rpartition(".")[2]
+    assert type(built).__module__ != target.rpartition(".")[0]
+
+
+def test_a_fault_of_a_class_that_moved_has_its_present_name() -> None:
+    nested = {"partition": {"_target_": "testbed.core.federated.partitions.Dirichlett"}}
+    status, answer = _check(_spec(workload=Part("digits", "testbed.worker.workloads.digits.Digits", nested)))
+    assert status == EXIT_INPUT
+    (fault,) = answer["faults"]
+    asked = "workload.partition=Dirichlett: cannot load 'testbed.worker.data.partitions.Dirichlett'"
+    assert fault.startswith(asked)
+
+
+@pytest.mark.parametrize(
     ("target", "fault"),
     [
         ("compressors.nowhere.Nothing", "cannot load 'compressors.nowhere.Nothing'"),

@@ -1,0 +1,77 @@
+"""Targets that were published under another module: read by any name they have had, hashed by the first.
+
+A target is "package.module.Class", as specs, YAML files and users name a plug-in. When a module whose classes users
+name moves, it gets one row in `MODULES`. Specs that hold the earlier name are then read and run, and the hash of a
+recorded run stays what it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+KEY = "_target_"
+"""The key that makes a dictionary among parameters a plug-in of its own."""
+
+_FEDERATED = "testbed.worker.methods.federated"
+_BOUNDS = "testbed.worker.methods.parameter_server.bounds"
+MODULES = {
+    "testbed.core.bound_baselines": f"{_BOUNDS}.baselines",
+    "testbed.core.bound_schedules": f"{_BOUNDS}.adaptive",
+    "testbed.core.break_even": f"{_BOUNDS}.break_even",
+    "testbed.core.federated.availability": f"{_FEDERATED}.clients.availability",
+    "testbed.core.federated.oort": f"{_FEDERATED}.clients.oort",
+    "testbed.core.federated.partitions": "testbed.worker.data.partitions",
+    "testbed.worker.federated.attacks": f"{_FEDERATED}.aggregation.attacks",
+    "testbed.worker.federated.robust": f"{_FEDERATED}.aggregation.robust",
+    "testbed.worker.federated.secure": f"{_FEDERATED}.secure_aggregation.secure",
+}
+"""Present names by the names under which they were first published. A module that moves again keeps its row, with the
+new name in it."""
+_FIRST = {now: first for first, now in MODULES.items()}
+
+
+def present(target: str) -> str:
+    """Return the target under its present name; one that never moved, as a user's own, is returned as it is."""
+    return _renamed(target, MODULES)
+
+
+def first_published(target: str) -> str:
+    """Return the target under the name it was first published by."""
+    return _renamed(target, _FIRST)
+
+
+def in_params(params: Any, rename: Callable[[str], str]) -> Any:
+    """Return a copy of parameters in which `rename` was applied to every target, however deep it lies."""
+    if isinstance(params, dict):
+        return {
+            key: rename(value) if key == KEY and isinstance(value, str) else in_params(value, rename)
+            for key, value in params.items()
+        }
+    if type(params) in (list, tuple):
+        return type(params)(in_params(value, rename) for value in params)
+    return params
+
+
+def in_part_text(text: str) -> str:
+    """Return what a profile says of a part, a target and its parameters as JSON, with present names.
+
+    Text of another form, as in a profile that someone wrote, is returned as it is.
+    """
+    target, _, told = text.partition(" ")
+    try:
+        params = json.loads(told)
+    except ValueError:
+        return text
+    found = in_params(params, present)
+    return f"{present(target)} {told if found == params else json.dumps(found, sort_keys=True)}"
+
+
+def _renamed(target: str, modules: Mapping[str, str]) -> str:
+    """The longest prefix counts, in whole segments: `a.b` is no prefix of `a.bc.C`."""
+    segments = target.split(".")
+    for end in range(len(segments), 0, -1):
+        if (found := modules.get(".".join(segments[:end]))) is not None:
+            return ".".join([found, *segments[end:]])
+    return target
