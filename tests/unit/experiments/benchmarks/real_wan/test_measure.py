@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from experiments.benchmarks import document
-from experiments.benchmarks import registry as tables
-from experiments.benchmarks.real_wan import real_wan
+from experiments.benchmarks.real_wan import measure, tables
+from experiments.benchmarks.real_wan.measure import Reading
 from experiments.benchmarks.real_wan.published import (
     MODELS,
     PLACES,
@@ -21,9 +20,8 @@ from experiments.benchmarks.real_wan.published import (
     fitted,
     machines,
 )
-from experiments.benchmarks.real_wan.real_wan import Reading
-from experiments.common import harness
-from experiments.common import page as document_page
+from experiments.common.benchmark import Point
+from experiments.common.sources import of_measuring
 from testbed.analysis.simulator import calibration
 from testbed.core.models.catalogue import find_model
 from testbed.orchestrator.config.config import resolve
@@ -64,8 +62,8 @@ def test_nothing_of_runs_between_regions_goes_into_the_fit() -> None:
 
 
 def test_streams_of_all_pairs_of_machines_fill_a_link_up_to_what_it_was_seen_to_carry() -> None:
-    def rate(case: str, reading: Reading = real_wan.EACH_ITS_OWN) -> float:
-        (link,) = real_wan.network(case, reading)["links"]
+    def rate(case: str, reading: Reading = measure.EACH_ITS_OWN) -> float:
+        (link,) = measure.network(case, reading)["links"]
         return float(link["rate"].removesuffix(" Mbit/s"))
 
     assert rate("B-8") / rate("B-2") == pytest.approx(16, rel=1e-4)
@@ -74,40 +72,42 @@ def test_streams_of_all_pairs_of_machines_fill_a_link_up_to_what_it_was_seen_to_
 
 def test_what_long_transfers_reach_is_what_was_published() -> None:
     constants = calibration.known().constants
-    assert pytest.approx(constants.goodput, abs=0.005) == real_wan.GOODPUT
-    (link,) = real_wan.network("B-2")["links"]
-    reached_s = real_wan.averaging_s("NLP", "B-2")
+    assert pytest.approx(constants.goodput, abs=0.005) == measure.GOODPUT
+    (link,) = measure.network("B-2")["links"]
+    reached_s = measure.averaging_s("NLP", "B-2")
     assert reached_s == pytest.approx(8 * MODELS["NLP"].payload_bytes / 210e6, rel=0.02)
     assert link["rtt"] == "103.1000 ms"
 
 
 def test_emulations_are_as_much_faster_as_they_are_smaller() -> None:
     for model, case in (("NLP", "B-8"), ("CV", "C-3")):
-        times = real_wan.faster(model)
+        times = measure.faster(model)
         assert times * find_model(MODELS[model].stand_in).parameters == pytest.approx(MODELS[model].parameters)
-        whole, small = real_wan.network(case), real_wan.network(case, times_faster=times)
+        whole, small = measure.network(case), measure.network(case, times_faster=times)
         for a, b in zip(whole["links"], small["links"], strict=True):
             assert a["rate"] == b["rate"]
             ratio = float(a["rtt"].removesuffix(" ms")) / float(b["rtt"].removesuffix(" ms"))
             assert ratio == pytest.approx(times, rel=1e-3)
 
 
-@pytest.mark.parametrize("point", harness.points_of("real_wan"), ids=lambda point: "-".join(point.asked.values()))
-def test_each_emulation_can_be_made(point: harness.Point, tmp_path: Path) -> None:
+@pytest.mark.parametrize("point", measure.points(quick=False), ids=lambda point: "-".join(point.asked.values()))
+def test_each_emulation_can_be_made(point: Point, tmp_path: Path) -> None:
     model, case = point.asked["model"], point.asked["case"]
     topology = tmp_path / "made.yaml"
-    asked = {"_target_": "topologies.described.build", **real_wan.network(case, times_faster=real_wan.faster(model))}
+    asked = {"_target_": "topologies.described.build", **measure.network(case, times_faster=measure.faster(model))}
     topology.write_text(yaml.safe_dump(asked))
-    found = resolve(real_wan.overrides(model, case, topology))
+    found = resolve(measure.overrides(model, case, topology))
     assert not found.faults
     assert found.spec.workers == machines(case) == len(found.spec.topology.nodes)
     assert [node.region for node in found.spec.topology.nodes].count(US) == PLACES[case][US]
-    assert real_wan.local(case) in real_wan.EMULATED[model]
+    assert measure.local(case) in measure.EMULATED[model]
 
 
 def test_figures_depend_on_what_is_published_and_on_what_is_sent() -> None:
-    names = {path.name for path in real_wan.depends_on("NLP", "B-2")}
-    assert {"published.py", "described.py", "replay.py", "fp16.py", "ddp.py"} <= names
+    names = {path.name for path in measure.depends_on("NLP", "B-2")}
+    assert {"described.py", "replay.py", "fp16.py", "ddp.py"} <= names
+    own = {path.name for path in of_measuring(measure.__name__)}
+    assert own == {"measure.py", "published.py"}
 
 
 def made(case: str, step_s: float, verdict: str = "valid") -> dict[str, Any]:
@@ -116,16 +116,10 @@ def made(case: str, step_s: float, verdict: str = "valid") -> dict[str, Any]:
 
 
 def test_an_emulated_ratio_is_that_of_two_runs_and_stands_beside_the_published_one() -> None:
-    told = tables.of("real_wan", [made("A-2", 3.0), made("B-2", 4.0, "suspect")])
+    told = tables.real_wan_table([made("A-2", 3.0), made("B-2", 4.0, "suspect")])
     row = next(line for line in told.splitlines() if line.endswith("| valid, suspect |"))
     assert row.startswith("| NLP | B-2 | 0.839 |") and "| 0.750 | -10.6 |" in row
 
 
 def test_without_the_run_in_one_zone_there_is_no_emulated_ratio() -> None:
-    assert tables.of("real_wan", [made("B-2", 4.0)]).endswith("None yet.")
-
-
-def test_the_page_has_room_for_it() -> None:
-    page = document.ELSEWHERE["real_wan"]
-    assert page.name == "real-wan.md"
-    document_page.between(page.read_text(), "real_wan", "x")
+    assert tables.real_wan_table([made("B-2", 4.0)]).endswith("None yet.")

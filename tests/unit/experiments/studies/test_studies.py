@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from experiments.studies import keep, sweep_charts, sweep_tables
+from experiments.studies import __main__ as studies
+from experiments.studies import sweep_charts, sweep_tables
 from testbed.core.errors import InputError
 from testbed.core.record.run_directory import RunDir, write_json
 from testbed.orchestrator.executors.executor import FOLDER
@@ -37,7 +38,7 @@ def sweep(*rows: dict[str, Any]) -> dict[str, Any]:
     ]
     points.append({"values": {}, "hash": "cd", "outcome": "not made", "run_id": None})
     head = {"schema_version": 1, "name": "x", "interval": "95% interval", "axes": ["topo"], "common": {"workers": "4"}}
-    return keep.kept({**head, "rows": list(rows), "points": points}, "c0de", {"run0": {"time_to_target_s": 4.0}})
+    return studies.kept({**head, "rows": list(rows), "points": points}, "c0de", {"run0": {"time_to_target_s": 4.0}})
 
 
 def test_who_always_reaches_the_target_is_on_top_the_first_of_them_first() -> None:
@@ -169,10 +170,10 @@ def test_a_sweep_is_kept_from_its_own_folder_and_with_all_points_of_its_file(tmp
     name = "study-strategies"
     results(tmp_path, f"{name}-0123abcd", {"name": f"{name}-0123abcd", "points": []})
     with pytest.raises(InputError, match=f"no .*{FOLDER}/{name}/results.json"):
-        keep.results_of(tmp_path, name)
+        studies.results_of(tmp_path, name)
     whole = {"name": name, "points": [{"values": point.plain} for point in read(name).points()]}
     results(tmp_path, name, whole)
-    assert keep.results_of(tmp_path, name) == whole
+    assert studies.results_of(tmp_path, name) == whole
 
 
 def test_what_is_not_of_the_sweeps_file_is_refused_and_named() -> None:
@@ -180,7 +181,7 @@ def test_what_is_not_of_the_sweeps_file_is_refused_and_named() -> None:
     values = [dict(point.plain) for point in read(name).points()]
     found = {"points": [{"values": one} for one in (*values[2:], {**values[0], "workers": "8"})]}
     with pytest.raises(InputError) as refused:
-        keep.require_points(name, found)
+        studies.require_points(name, found)
     (said,) = refused.value.faults
     assert said.startswith(f"{name}: {len(values) - 1} points, and the sweep's file asks for {len(values)}; not asked")
     assert "not asked for: 1, such as {" in said and '"workers": "8"' in said
@@ -193,9 +194,9 @@ def test_what_is_kept_names_the_code_that_made_its_runs(tmp_path: Path) -> None:
         run.path.mkdir()
         write_json(run.spec, {"code_hash": code})
     points: list[dict[str, Any]] = [{"run_id": "run0"}, {"run_id": "run1"}, {"run_id": None}]
-    assert keep.code_of({"name": "x", "points": points}, tmp_path) == "aa"
+    assert studies.code_of({"name": "x", "points": points}, tmp_path) == "aa"
     with pytest.raises(InputError, match=r"x: runs of 2 codes \(aa, bb\)"):
-        keep.code_of({"name": "x", "points": [*points, {"run_id": "other"}]}, tmp_path)
+        studies.code_of({"name": "x", "points": [*points, {"run_id": "other"}]}, tmp_path)
 
 
 def test_of_each_run_what_it_says_of_itself_is_kept(tmp_path: Path) -> None:
@@ -205,7 +206,7 @@ def test_of_each_run_what_it_says_of_itself_is_kept(tmp_path: Path) -> None:
         sizes = {"payload": 7, "wire_wan": 8}
         write_json(run.summary, {"metric": metric, "step_time_s": {"p50": 0.5}, "bytes": sizes, "reasons": ["late"]})
     points: list[dict[str, Any]] = [{"run_id": name} for name in ("reached", "missed", "script", None)]
-    found = keep.said_by({"points": points}, tmp_path)
+    found = studies.said_by({"points": points}, tmp_path)
     assert {run_id: one["time_to_target_s"] for run_id, one in found.items()} == {
         "reached": 4.5,
         "missed": None,
@@ -223,15 +224,15 @@ def test_of_each_run_what_it_says_of_itself_is_kept(tmp_path: Path) -> None:
 
 def test_another_version_of_the_results_is_refused() -> None:
     with pytest.raises(InputError, match="schema_version 2"):
-        keep.kept({"schema_version": 2}, "c0de", {})
+        studies.kept({"schema_version": 2}, "c0de", {})
 
 
-@pytest.mark.parametrize("name", keep.STUDIES)
+@pytest.mark.parametrize("name", studies.STUDIES)
 def test_a_study_is_a_sweep_and_its_page_is_what_is_kept(name: str) -> None:
     assert read(name)
-    study = keep.STUDIES[name]
+    study = studies.STUDIES[name]
     text = study.page.read_text()
     assert text.count(f"<!-- {name}: begin -->") == text.count(f"<!-- {name}: end -->") == 1
-    assert keep.page(name) == text
-    keep.require_points(name, keep.read_kept(name))
+    assert studies.page(name) == text
+    studies.require_points(name, studies.read_kept(name))
     assert study.figure.exists() and f"figures/{study.figure.name}" in text

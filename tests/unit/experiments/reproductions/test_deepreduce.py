@@ -24,7 +24,7 @@ from experiments.reproductions.deepreduce.declaration import (
 from experiments.reproductions.runs import ask_all
 from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.record.summary import empty_summary
-from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.plugins import compressor_catalogue
 from testbed.worker.workloads.glyphs import Glyphs
 from topologies import lan
 
@@ -35,7 +35,7 @@ LAYOUT = Layout(tuple(tuple(p.shape) for p in Glyphs().model(0).parameters()))
 def codecs() -> dict[str, Compressor]:
     asked = ask_all([trial for trial in SYSTEM.trials(True) if "seed=0" in trial.overrides])
     parts = {one.trial.arm: one.spec.compressor for one in asked}
-    return {arm: catalogue_compressor_catalogue.built(part.target, part.params) for arm, part in parts.items()}
+    return {arm: compressor_catalogue.built(part.target, part.params) for arm, part in parts.items()}
 
 
 def _share(codec: Compressor) -> float:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.benchmarks.compressors import tables as compression_chart
-from experiments.benchmarks.compressors import tables as compression_tables
+from experiments.benchmarks.compression import tables
 
 
 def made(compressor: str, reached_s: float | None = 4.0, *, topo: str = "wan100m", verdict: str = "valid") -> Any:
@@ -36,7 +35,7 @@ POINTS = [
 
 
 def test_the_short_table_is_of_some_compressors_on_one_link_in_its_own_order() -> None:
-    lines = compression_tables.brief(POINTS).splitlines()
+    lines = tables.brief(POINTS).splitlines()
     assert lines[0].startswith("| `COMPRESSOR=` | accuracy | to 97% | 80 steps | step |")
     assert lines[2] == "| `none` | 98.5% | - | 20.0 s | 250 ms | 200.0 MB | 100.0 MB | 10.0 | valid |"
     assert lines[3] == "| `topk` | 98.5% | 4.0 s | 20.0 s | 250 ms | 200.0 MB | 100.0 MB | 10.0 | suspect |"
@@ -44,6 +43,6 @@ def test_the_short_table_is_of_some_compressors_on_one_link_in_its_own_order() -
 
 
 def test_the_figure_names_those_of_the_table_and_leaves_out_who_never_reached_the_target() -> None:
-    drawn = compression_chart.draw(POINTS)
+    drawn = tables.draw(POINTS)
     assert ">topk<" in drawn and not any(f">{name}<" in drawn for name in ("none", "onebit", "slow", "sz3"))
     assert drawn.count("fill: #bbbbbb") == 1, "onebit, a grey point"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from experiments.reproductions import making as module
-from experiments.reproductions.making import Making
+from experiments.reproductions import runner
+from experiments.reproductions.runner import Runner
 from experiments.reproductions.runs import Asked, ask_all
 from testbed.core.errors import Interrupted, MachineError, RunError
 from testbed.core.record.run_directory import RunDir
 from testbed.orchestrator.machine import lock
 from testbed.orchestrator.machine.lock import MachineLock, machine_lock
-from tests.unit.reproductions.made import make_run, trial
+from tests.unit.experiments.reproductions.fake_runs import make_run, trial
 
 NEW, OLD, SLOW = ask_all([trial(arm=arm) for arm in ("new", "old", "slow")])
 PREDICTED = ask_all([trial(kind="simulated", seconds=3.0)])
@@ -37,7 +37,7 @@ def ends(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Ends:
                 raise end
             return make_run(runs_root, asked.trial, verdict=end)
 
-        monkeypatch.setattr(module, "make", make)
+        monkeypatch.setattr(runner, "make", make)
         return made
 
     return put
@@ -49,48 +49,44 @@ def told() -> list[str]:
 
 
 @pytest.fixture
-def making(runs: Path, told: list[str]) -> Making:
-    return Making(runs, None, told.append)
+def held(runs: Path, told: list[str]) -> Runner:
+    return Runner(runs, None, told.append)
 
 
-def test_what_is_invalid_or_fails_is_made_once_more_after_the_others(
-    ends: Ends, making: Making, told: list[str]
-) -> None:
+def test_what_is_invalid_or_fails_is_made_once_more_after_the_others(ends: Ends, held: Runner, told: list[str]) -> None:
     made = ends("invalid", RunError("it broke"), "suspect", "valid", "valid")
-    assert making.all([NEW, OLD, SLOW], None) == []
+    assert held.all([NEW, OLD, SLOW], None) == []
     assert made == ["new", "old", "slow", "new", "old"]
     assert [line.split()[0] for line in told] == ["1/3", "2/3", "3/3", "again", "again"]
     assert told[1].endswith("(old): failed") and "suspect" in told[2]
 
 
-def test_what_fails_twice_is_a_failure_and_what_is_invalid_twice_is_a_run(ends: Ends, making: Making) -> None:
+def test_what_fails_twice_is_a_failure_and_what_is_invalid_twice_is_a_run(ends: Ends, held: Runner) -> None:
     made = ends("invalid", RunError("first"), "invalid", RunError("it broke", "badly"))
     faults = [f"{OLD.trial.label}: it broke", f"{OLD.trial.label}: badly"]
-    assert making.all([NEW, OLD], None) == faults
+    assert held.all([NEW, OLD], None) == faults
     assert made == ["new", "old", "new", "old"]
 
 
-def test_none_is_begun_that_would_end_too_late(ends: Ends, making: Making, told: list[str]) -> None:
+def test_none_is_begun_that_would_end_too_late(ends: Ends, held: Runner, told: list[str]) -> None:
     long = ask_all([trial(arm="slow", seconds=50.0)])
     made = ends("valid")
-    assert making.all([*long, NEW], 20.0) == [] and made == ["new"]
+    assert held.all([*long, NEW], 20.0) == [] and made == ["new"]
     assert told[-1] == f"left for the next call, since 20 s would not do: {long[0].trial.label}"
 
 
-def test_there_may_be_no_time_to_make_one_once_more(
-    ends: Ends, making: Making, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_there_may_be_no_time_to_make_one_once_more(ends: Ends, held: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     began_s, passed = time.monotonic(), iter((0.0, 0.0, 0.0, 15.0))
-    monkeypatch.setattr(module.time, "monotonic", lambda: began_s + next(passed))
+    monkeypatch.setattr(runner.time, "monotonic", lambda: began_s + next(passed))
     made = ends(RunError("it broke"))
-    assert making.all([NEW], 20.0) == [f"{NEW.trial.label}: it broke"] and made == ["new"]
+    assert held.all([NEW], 20.0) == [f"{NEW.trial.label}: it broke"] and made == ["new"]
 
 
 @pytest.mark.parametrize("end", [MachineError("no room"), Interrupted("stopped")])
-def test_a_machine_that_cannot_and_a_stop_end_them_all(ends: Ends, making: Making, end: RunError) -> None:
+def test_a_machine_that_cannot_and_a_stop_end_them_all(ends: Ends, held: Runner, end: RunError) -> None:
     made = ends(end)
     with pytest.raises(type(end)):
-        making.all([NEW, OLD], None)
+        held.all([NEW, OLD], None)
     assert made == ["new"]
 
 
@@ -99,20 +95,20 @@ def test_the_machine_is_held_for_all_that_is_emulated(
 ) -> None:
     for name in ("MACHINE_LOCK", "SHARED_LOCK"):
         monkeypatch.setattr(lock, name, tmp_path / name)
-    monkeypatch.setattr(module.os, "geteuid", lambda: 0)
-    with Making.of([NEW], runs, print, share=False) as making:
-        assert making.machine is not None
+    monkeypatch.setattr(runner.os, "geteuid", lambda: 0)
+    with Runner.of([NEW], runs, print, share=False) as held:
+        assert held.machine is not None
         with pytest.raises(MachineError, match="another run"), machine_lock(share=False):
             pass
-        with pytest.raises(MachineError, match="another run"), Making.of([NEW], runs, print, share=False):
+        with pytest.raises(MachineError, match="another run"), Runner.of([NEW], runs, print, share=False):
             pass
-        with Making.of(PREDICTED, runs, print, share=False) as other:
+        with Runner.of(PREDICTED, runs, print, share=False) as other:
             assert other.machine is None
     with machine_lock(share=False):
         pass
 
 
 def test_emulating_needs_root(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.os, "geteuid", lambda: 1000)
-    with pytest.raises(MachineError, match="use sudo"), Making.of([NEW], runs, print, share=False):
+    monkeypatch.setattr(runner.os, "geteuid", lambda: 1000)
+    with pytest.raises(MachineError, match="use sudo"), Runner.of([NEW], runs, print, share=False):
         pass

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.papers.declaration import System, Trial
-from experiments.reproductions.command import Places, carry_out
-from experiments.reproductions.making import Making
+from experiments.reproductions.__main__ import Places, carry_out
 from experiments.reproductions.plan import plan_of
+from experiments.reproductions.runner import Runner
 from experiments.reproductions.runs import Kept, ask_all
 from experiments.reproductions.sides import Found
 from testbed.core.record.run_directory import RunDir, new_run_id, write_json
@@ -73,14 +73,14 @@ def found(
 
 
 def reproduce(
-    asked: System, places: Places, *, making: bool = False, share: bool = False, seeds: bool = False
+    asked: System, places: Places, *, makes_runs: bool = False, share: bool = False, seeds: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
     """As a call for one system: the content of its result, and what failed."""
     kept = Kept(places.runs)
     plan = plan_of(asked, kept, seeds=seeds)
     with contextlib.ExitStack() as stack:
-        held = Making.of(plan.lacking, places.runs, print, share=share)
-        ended = carry_out(plan, places, kept, stack.enter_context(held) if making else None)
+        held = Runner.of(plan.lacking, places.runs, print, share=share)
+        ended = carry_out(plan, places, kept, stack.enter_context(held) if makes_runs else None)
     return ended.content, ended.failures
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from experiments.reproductions import command
-from experiments.reproductions import making as making_module
-from experiments.reproductions.command import Places
-from experiments.reproductions.making import Making
+from experiments.reproductions import __main__ as command
+from experiments.reproductions import runner
+from experiments.reproductions.__main__ import Places
 from experiments.reproductions.plan import MOST_S, Plan, all_plans, plan_line, plan_of
+from experiments.reproductions.runner import Runner
 from experiments.reproductions.runs import Asked, Kept, ask_all
 from testbed.core.errors import EXIT_INPUT, InputError
 from testbed.core.record.run_directory import RunDir
-from tests.unit.reproductions.made import make_run, regions, reproduce, system, trial
+from tests.unit.experiments.reproductions.fake_runs import make_run, regions, reproduce, system, trial
 
 TRIALS = [
     *(trial(arm=arm) for arm in ("new", "old", "slow")),
@@ -38,7 +38,7 @@ def test_with_all_runs_there_none_is_made_and_all_is_written(
     for one, step_s in zip(TRIALS[:5], (1.0, 1.6, 1.8, 2.0, 2.2), strict=True):
         make_run(places.runs, one, step_s=step_s)
     before = sorted(places.runs.iterdir())
-    content, failures = reproduce(system(TRIALS), places, making=True)
+    content, failures = reproduce(system(TRIALS), places, makes_runs=True)
     assert failures == [] and sorted(places.runs.iterdir()) == before
     assert json.loads((places.results / "made" / "result.json").read_text()) == content
     assert (content["emulated"], content["verdict"]) == (1.6, "reproduced")
@@ -87,15 +87,15 @@ def test_what_is_invalid_is_made_again_after_all_systems(
         verdict = "invalid" if made.count(made[-1]) < (4 if made[-1] == "resnet18 new" else 1) else "valid"
         return make_run(runs_root, one.trial, verdict=verdict)
 
-    monkeypatch.setattr(making_module, "make", make)
+    monkeypatch.setattr(runner, "make", make)
     monkeypatch.setattr(command, "_write_overview", lambda _: None)
     (tmp_path / "other.md").write_text(PAGE)
     first = system([trial(arm="new"), trial(arm="old")])
     other = dataclasses.replace(system([trial("resnet50", arm=arm) for arm in ("new", "old")]), name="other")
     kept = Kept(places.runs)
     plans = [plan_of(one, kept, most_s=None) for one in (first, other)]
-    making = Making(places.runs, None, lambda _: None)
-    ended = command.carry_out_all(plans, places, kept, making, 3)
+    held = Runner(places.runs, None, lambda _: None)
+    ended = command.carry_out_all(plans, places, kept, held, 3)
     assert made[:5] == ["resnet18 new", "resnet18 old", "resnet18 new", "resnet50 new", "resnet50 old"]
     assert made[5:] == ["resnet18 new"] * 2, "until it is well"
     assert {name: one.failures for name, one in ended.items()} == {"made": [], "other": []}

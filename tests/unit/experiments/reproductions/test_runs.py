@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 
 from experiments.common.papers.declaration import Trial
-from experiments.reproductions import runs as module
 from experiments.reproductions.runs import Asked, Kept, ask_all, make
 from experiments.reproductions.sides import found_of
 from testbed.core.errors import InputError, Interrupted, RunError
 from testbed.core.record.run_directory import RunDir
 from testbed.orchestrator.machine.signals import Stop
-from testbed.orchestrator.run import supervisor as supervise
+from testbed.orchestrator.run import supervisor
 from testbed.orchestrator.run.supervisor import Outcome
-from tests.unit.reproductions.made import BASE, make_run, system, trial
+from tests.unit.experiments.reproductions.fake_runs import BASE, make_run, system, trial
 
 
 def asked(**where: str) -> Asked:
@@ -108,8 +107,8 @@ def ends(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Ends:
             run = make_run(runs, trial(), status=status)
             return Outcome(run, run.read_json(run.summary))
 
-        monkeypatch.setattr(supervise, "supervise", supervised)
-        monkeypatch.setattr(module, "checked_spec", lambda *_: asked().spec)
+        monkeypatch.setattr(supervisor, "supervise", supervised)
+        monkeypatch.setattr("experiments.reproductions.runs.checked_spec", lambda *_: asked().spec)
 
     return put
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.benchmarks import registry as tables
+from experiments.common.benchmark import find_benchmarks
 from experiments.common.papers.declaration import FOLDER, find_systems
 from experiments.reproductions import overview
 from experiments.reproductions.outcome import verdict_of
 from experiments.reproductions.overview import Recorded, least, recorded
 from testbed.core.errors import InputError
-from tests.unit.reproductions.made import regions, system
+from tests.unit.experiments.reproductions.fake_runs import regions, system
 
 
 def rows(text: str, name: str) -> list[list[str]]:
@@ -48,7 +48,7 @@ def test_both_pages_are_as_they_would_be_written(tmp_path: Path) -> None:
 def test_every_system_and_every_benchmark_has_a_row() -> None:
     text = overview.ARTIFACT.read_text()
     assert [row[0].split(":")[0] for row in rows(text, "claims")] == [one.name for one in find_systems(None)]
-    assert [re.findall(r"only (\w+)", row[0])[0] for row in rows(text, "figures")] == list(tables.NAMES)
+    assert [re.findall(r"only (\w+)", row[0])[0] for row in rows(text, "figures")] == list(find_benchmarks())
 
 
 def test_no_call_for_one_system_is_said_to_last_more_than_ten_minutes() -> None:
