@@ -47,14 +47,8 @@ def accuracy(points: Sequence[Found]) -> str:
         rate, rtt = asked["rate_bit_s"], asked["rtt_s"]
         ms = [
             number(None if result[key] is None else result[key] - base, "+.3f", 1e3)
-            for key, base in (
-                ("rtt_p50_s", rtt),
-                ("rtt_p99_s", rtt),
-                ("forward_p50_s", rtt / 2),
-                ("forward_p99_s", rtt / 2),
-                ("backward_p50_s", rtt / 2),
-                ("backward_p99_s", rtt / 2),
-            )
+            for way, base in (("rtt", rtt), ("forward", rtt / 2), ("backward", rtt / 2))
+            for key in (f"{way}_p50_s", f"{way}_p99_s")
         ]
         tcp = ["not steady"] * 3
         if is_steady(point):
