@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: which points, in which order, until when; what is printed and written."""
+"""`make bench`: measures what docs/benchmarks.md says, and writes it. Needs root; `--help` says the rest."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.benchmarks import document
-from experiments.benchmarks import registry as tables
 from experiments.common import harness
-from experiments.common.harness import FOLDER, Point, Results
+from experiments.common.benchmark import RESULTS, Benchmark, Point, find_benchmarks
+from experiments.common.harness import Results
 from testbed.core.errors import LonghaulError
 from testbed.orchestrator.machine.clone import CLONE
 from testbed.orchestrator.machine.lock import machine_lock
@@ -28,12 +28,12 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="run.py", description="Measure the emulator and write docs/benchmarks.md.")
-    parser.add_argument("--quick", action="store_true", help="a few points of each, about an hour for all")
-    parser.add_argument(
-        "--only", action="append", choices=tables.NAMES, metavar="NAME", help=f"one of {', '.join(tables.NAMES)}"
+def _arguments(names: Sequence[str], argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.benchmarks", description="Measure the emulator and write docs/benchmarks.md."
     )
+    parser.add_argument("--quick", action="store_true", help="a few points of each, about an hour for all")
+    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
     parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help="only points asked so")
     parser.add_argument("--again", action="store_true", help="measure points that are there already, too")
     parser.add_argument("--share", action="store_true", help="beside other runs on this machine")
@@ -57,72 +57,70 @@ def _read(value: str) -> object:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    asked = _arguments(argv)
+    benchmarks = find_benchmarks()
+    asked = _arguments(list(benchmarks), argv)
     if os.geteuid() != 0 and not asked.tables:
         _say("benchmarks build networks, which root alone may do: use sudo")
         return 2
-    names = asked.only or list(tables.NAMES)
-    folder = asked.results or (QUICK_RESULTS if asked.quick else FOLDER / "results")
+    chosen = [benchmarks[name] for name in asked.only or benchmarks]
+    folder = asked.results or (QUICK_RESULTS if asked.quick else RESULTS)
     try:
         if not asked.tables:
             with machine_lock(share=asked.share):
-                failures = _measure(names, folder, asked)
+                failures = _measure(chosen, folder, asked)
         else:
             failures = []
     except LonghaulError as error:
         _say("\n".join(error.faults))
         return 1
-    for name in names:
-        results = Results(folder, name)
-        if results.points:
-            beside = list(Results(folder, "accuracy").found()) if name == "mininet_tclink" else []
-            _say("\n" + tables.of(name, list(results.found()), beside))
+    results = {name: Results(folder, name) for name in benchmarks}
+    found = {name: list(one.found()) for name, one in results.items()}
+    for benchmark in chosen:
+        if found[benchmark.name]:
+            _say("\n" + document.table_of(benchmark, found))
     if not asked.quick and not asked.results:
         subprocess.run([sys.executable, str(CLONE / "scripts" / "compressors_doc.py")], check=True, cwd=CLONE)
-        for missing in document.write({name: Results(folder, name) for name in tables.NAMES}):
+        for missing in document.write(benchmarks, results):
             _say(f"missing: {missing}")
     for failure in failures:
         _say(f"failed: {failure}")
     return 1 if failures else 0
 
 
-def _measure(names: Sequence[str], folder: Path, asked: argparse.Namespace) -> list[str]:
+def _measure(benchmarks: Sequence[Benchmark], folder: Path, asked: argparse.Namespace) -> list[str]:
     """Returns what could not be measured."""
-    waiting: list[tuple[str, Results, str, Point]] = []
-    for name in names:
-        results = Results(folder, name)
-        points = harness.points_of(name, quick=asked.quick)
+    waiting: list[tuple[Benchmark, Results, str, Point]] = []
+    for benchmark in benchmarks:
+        results = Results(folder, benchmark.name)
+        points = benchmark.points(quick=asked.quick)
         if not asked.quick:
             results.keep_only(points)
         for point in points:
-            code = harness.code_hash(name, point.asked)
+            code = harness.code_hash(benchmark, point.asked)
             is_meant = all(_is_so(point, condition) for condition in asked.where)
             if is_meant and (asked.again or not results.has(point, code)):
-                waiting.append((name, results, code, point))
+                waiting.append((benchmark, results, code, point))
     # first what is not there at all, and once before thrice
     waiting.sort(key=lambda one: (one[1].is_disturbed(one[3], one[2]), one[3].asked.get("repeat", 0)))
     total_s = harness.total_s(point for *_, point in waiting)
     _say(f"points to measure: {len(waiting)}, about {total_s:.0f} s")
     started_s = time.monotonic()
     failures: list[str] = []
-    for number, (name, results, code, point) in enumerate(waiting, 1):
+    for number, (benchmark, results, code, point) in enumerate(waiting, 1):
         if asked.seconds and time.monotonic() - started_s + point.seconds > asked.seconds:
             continue
         try:
-            measured = harness.measure(name, point)
+            measured = harness.measure(benchmark, point)
         except LonghaulError as error:
             failures += error.faults
-            _say(f"{number}/{len(waiting)} {name} {point.key}: failed")
+            _say(f"{number}/{len(waiting)} {benchmark.name} {point.key}: failed")
             continue
         is_kept = results.keep(point, code, measured)
         give_to_caller(folder)
         mark = f", DISTURBED by {measured['others_cores']:.2f} cores" if measured["is_disturbed"] else ""
         mark += "" if is_kept else ", so that the earlier one stays"
-        _say(f"{number}/{len(waiting)} {name} {point.key}: {measured['wall_s']:.0f} s{mark}")
+        _say(f"{number}/{len(waiting)} {benchmark.name} {point.key}: {measured['wall_s']:.0f} s{mark}")
     return failures
-
-
-# `make bench`: measures what docs/benchmarks.md says, and writes it. Needs root; `--help` says the rest.
 
 
 if __name__ == "__main__":

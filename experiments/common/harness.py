@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import functools
-import hashlib
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from experiments.common import sources
+from experiments.common.benchmark import Benchmark, Point
 from testbed.core.errors import RunError
 from testbed.core.record.run_directory import write_json
 from testbed.orchestrator.machine import provenance
 from testbed.orchestrator.machine.clone import CLONE, environment
 
-FOLDER = CLONE / "experiments" / "benchmarks"
 # Ends with whoever started it, however that ended; the point within is then asked to end.
 IN_NAMESPACES = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child=TERM", "--mount-proc"]
 IN_NAMESPACES += ["--net", "--mount", "--ipc", "--uts"]
@@ -34,93 +28,18 @@ DISTURBED_CORES = 0.15
 """A point beside which others used more cores than this is marked, and measured again at the next call."""
 _TIMES_PATIENCE = 4
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-_MEASURING = ("testnet.py", "flow.py", "stream.py", "point.py")
-_NETWORK = ("testbed/core/spec/topology.py", "topologies/parts.py", "topologies/two_regions.py")
-_EMULATION, _OBSERVATION = "testbed.orchestrator.emulation.", "testbed.orchestrator.observation."
-_BESIDES = {
-    "netem": tuple(f"experiments.benchmarks.mininet.{name}" for name in ("netem_inside", "offered", "mininet_tclink")),
-    "gaps": (f"{_EMULATION}measuring.tap",),
-    "set_up": (f"{_EMULATION}containers.runc_container",),
-    "monitor": (f"{_OBSERVATION}collector", f"{_EMULATION}traffic.background", "topologies.star"),
-    "observation": tuple(f"{_OBSERVATION}{name}" for name in ("collector", "recorder", "exporter")),
-    "simulator": ("testbed.analysis.simulator.model.step_plan",),
-}
-"""Modules that a benchmark needs beside its own file and the network; what they import of `_FOLLOWED` counts too."""
-_FOLLOWED = (_EMULATION, _OBSERVATION, "testbed.analysis.simulator.")
-_WHOLE_RUNS = (
-    *("start_up", "pacing", "scaling", "run_dilation", "collectives", "observation", "dear", "fusion"),
-    "simulator",
-)
-"""Benchmarks whose points are whole runs: what runs in the nodes, and what starts it, counts too."""
-_BESIDE_THE_NETWORK = ("traffic/", "containers/", "measuring/capture", "measuring/tap")
 
 
-@dataclass(frozen=True)
-class Point:
-    """One measurement: what is asked, and about how long it takes."""
-
-    asked: dict[str, Any]
-    seconds: float
-
-    @property
-    def key(self) -> str:
-        return json.dumps(self.asked, sort_keys=True)
+def code_hash(benchmark: Benchmark, asked: Mapping[str, Any]) -> str:
+    """Hash of the code and settings that a point's figures depend on."""
+    return sources.hash_of(files_of(benchmark, asked))
 
 
-def code_hash(name: str, asked: Mapping[str, Any]) -> str:
-    """Of what a point's figures depend on."""
-    return hash_of(tuple(sorted(files_of(name, asked))))
-
-
-def files_of(name: str, asked: Mapping[str, Any]) -> set[Path]:
-    """What its benchmark names in `depends_on`; where it has none, the network, what measures it, and its own file."""
-    depends_on = getattr(sources.benchmark(name), "depends_on", None)
-    return set(_of_network(name) if depends_on is None else depends_on(**asked))
-
-
-def _of_network(name: str) -> list[Path]:
-    emulation = CLONE / "testbed" / "orchestrator" / "emulation"
-    return [
-        *(
-            path
-            for path in emulation.rglob("*.py")
-            if not str(path.relative_to(emulation)).startswith(_BESIDE_THE_NETWORK)
-        ),
-        *(CLONE / name for name in _NETWORK),
-        *(_of_whole_runs() if name in _WHOLE_RUNS else ()),
-        *sources.files(_BESIDES.get(name, ()), _FOLLOWED),
-        *(FOLDER.parent / "common" / name for name in _MEASURING),
-        sources.benchmark_file(name),
-    ]
-
-
-@functools.cache
-def hash_of(paths: tuple[Path, ...]) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(f"{path.relative_to(CLONE)}\0{_meaning(path)}\0".encode())
-    return digest.hexdigest()[:16]
-
-
-def _meaning(path: Path) -> str:
-    """Without comments and format, which make no figures stale."""
-    text = path.read_text()
-    if path.suffix == ".py":
-        return ast.dump(ast.parse(text))
-    return json.dumps(yaml.safe_load(text)) if path.suffix == ".yaml" else text
-
-
-def _of_whole_runs() -> Iterator[Path]:
-    for folder in ("testbed/core", "testbed/worker", "compressors"):
-        yield from (CLONE / folder).rglob("*.py")
-    for name in ("orchestration", "workers/workers", "workers/fork_server", "calibration"):
-        yield CLONE / "testbed" / "orchestrator" / "run" / f"{name}.py"
-    yield FOLDER.parent / "common" / "whole_run.py"
-
-
-def points_of(name: str, *, quick: bool = False) -> list[Point]:
-    found: list[Point] = sources.benchmark(name).points(quick=quick)
-    return found
+def files_of(benchmark: Benchmark, asked: Mapping[str, Any]) -> set[Path]:
+    """Return the benchmark's own files and those that it depends on."""
+    depends_on = getattr(benchmark.measure, "depends_on", None)
+    others = sources.of_network() if depends_on is None else depends_on(**asked)
+    return sources.of_measuring(benchmark.measure.__name__) | set(others)
 
 
 class Results:
@@ -192,15 +111,16 @@ def machine() -> dict[str, Any]:
     return {key: found[key] for key in ("kernel", "system", "cpu", "cores", "memory_bytes", "python", "iproute2")}
 
 
-def measure(name: str, point: Point) -> dict[str, Any]:
+def measure(benchmark: Benchmark, point: Point) -> dict[str, Any]:
     """Measure a point in namespaces of its own; says how much of the machine others used meanwhile.
 
     Raises:
         RunError: with what it said, if it failed or took several times as long as expected.
     """
+    label = f"{benchmark.name} {point.key}"
     before, started_s = _cpu_times(), time.monotonic()
     process = subprocess.Popen(
-        [*IN_NAMESPACES, sys.executable, "-m", "experiments.common.point", name, point.key],
+        [*IN_NAMESPACES, sys.executable, "-m", "experiments.common.point", benchmark.measure.__name__, point.key],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -213,23 +133,18 @@ def measure(name: str, point: Point) -> dict[str, Any]:
         process.kill()  # unshare; the point is asked to end, and the pipes last as long as it does
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=_LEAVING_S)
-        raise RunError(f"{name} {point.key}: not done after {_TIMES_PATIENCE * point.seconds + 30:.0f} s") from None
+        raise RunError(f"{label}: not done after {_TIMES_PATIENCE * point.seconds + 30:.0f} s") from None
     if process.returncode != 0:
-        raise RunError(f"{name} {point.key}: failed: {complaint.strip()[-2000:]}")
+        raise RunError(f"{label}: failed: {complaint.strip()[-2000:]}")
     after, wall_s = _cpu_times(), time.monotonic() - started_s
     others = max(0.0, (after[1] - before[1]) - (after[2] - before[2])) / wall_s
     return {
         "wall_s": round(wall_s, 2),
         "idle_ratio": round((after[0] - before[0]) / wall_s / (os.cpu_count() or 1), 3),
         "others_cores": round(others, 3),
-        "is_disturbed": others > DISTURBED_CORES and not _is_timeless(name),
+        "is_disturbed": others > DISTURBED_CORES and not benchmark.is_timeless,
         "result": rounded(json.loads(said.strip().splitlines()[-1])),
     }
-
-
-def _is_timeless(name: str) -> bool:
-    """Its figures are the same however busy the machine is."""
-    return bool(getattr(sources.benchmark(name), "TIMELESS", False))
 
 
 def _cpu_times() -> tuple[float, float, float]:

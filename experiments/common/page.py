@@ -1,9 +1,11 @@
+"""Regions of pages that are generated, and what a page says of points that are missing."""
+
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from experiments.common.harness import Point
+from experiments.common.benchmark import Point
 
 _MOST_NAMED = 8
 

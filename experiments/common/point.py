@@ -1,13 +1,13 @@
-"""`python -m experiments.common.point NAME ASKED`, in fresh namespaces: measures one point, prints it as JSON."""
+"""`python -m experiments.common.point MODULE ASKED`, in fresh namespaces: measures one point, prints it as JSON."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import signal
 import sys
 from typing import NoReturn
 
-from experiments.common import sources
 from testbed.core.record.run_directory import RUNTIME_ROOT
 from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
 
@@ -23,8 +23,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _leave)
     RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
     own_sysfs()
-    benchmark = sources.benchmark(sys.argv[1])
-    sys.stdout.write(json.dumps(benchmark.measure(**json.loads(sys.argv[2]))) + "\n")
+    module = importlib.import_module(sys.argv[1])
+    sys.stdout.write(json.dumps(module.measure(**json.loads(sys.argv[2]))) + "\n")
 
 
 if __name__ == "__main__":

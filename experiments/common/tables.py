@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from testbed.analysis.comparison.intervals import student_t
@@ -48,6 +48,44 @@ def grouped(points: Iterable[Found], *keys: str) -> dict[tuple[Any, ...], list[F
 
 def median(results: Sequence[Found], key: str) -> float:
     return float(statistics.median(result[key] for result in results))
+
+
+def medians_table(
+    points: Sequence[Found],
+    key: str,
+    first: tuple[str, Callable[[Any], str]],
+    columns: Mapping[str, tuple[str, float, str]],
+) -> str:
+    """A row for each value of `key`, with the medians over its repeats.
+
+    Args:
+        first: head of the first column, and how it says a value.
+        columns: by head: the figure, the factor and the format in which it is shown.
+    """
+    groups = grouped(points, key)
+    marked = {by(key)(point) for point in points if point["is_disturbed"]}
+    head, spoken = first
+    rows = [
+        [
+            spoken(value),
+            str(len(results)),
+            *(f"{median(results, figure) * factor:{form}}" for figure, factor, form in columns.values()),
+            "yes" if (value,) in marked else "",
+        ]
+        for (value,), results in groups.items()
+    ]
+    return table((head, "of", *columns, "others disturbed"), rows)
+
+
+# Cells that tables of whole runs share.
+
+RUN_HEADS = ("k", "late: %", "waiting for cores: %", "verdict")
+
+
+def run_cells(results: Sequence[Found]) -> list[str]:
+    verdicts = sorted({result["verdict"] for result in results})
+    shares = (number(median(results, key), ".2f", 100) for key in ("late_share", "queued_share"))
+    return [f"{median(results, 'dilation'):g}", *shares, ", ".join(verdicts)]
 
 
 # Means of a few runs and what they leave open: 95 % intervals by Student's t.

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmarks import document
-from experiments.benchmarks import registry as tables
-from experiments.common import harness
-from experiments.common import page as document_page
+from experiments.common.benchmark import find_benchmarks
+from experiments.common.harness import total_s
+from experiments.common.page import between
 from experiments.common.papers.declaration import FOLDER, System, find_systems
 from experiments.common.tables import number, table
 from experiments.reproductions.outcome import LEAST_RATIO, SHARE_OF_THE_GAIN
@@ -72,7 +71,7 @@ def write(results: Path = FOLDER, readme: Path = README, artifact: Path = ARTIFA
         (artifact, FIGURES_REGION, figures_table()),
     ):
         try:
-            path.write_text(document_page.between(path.read_text(), name, content))
+            path.write_text(between(path.read_text(), name, content))
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: the table of all systems cannot be written: {error}") from error
 
@@ -145,18 +144,14 @@ def figures_table() -> str:
         [
             (
                 f'`make bench BENCH="--only {name}"`',
-                ", ".join(_link(path) for path in _pages(name)),
-                _link(document.DRAWN[name][0]) if name in document.DRAWN else "-",
-                f"{harness.total_s(harness.points_of(name)) / 60:.0f}",
+                ", ".join(_link(CLONE / page) for page in one.pages),
+                _link(CLONE / one.figure.path) if one.figure else "-",
+                f"{total_s(one.points()) / 60:.0f}",
                 f"`experiments/benchmarks/results/{name}.json`",
             )
-            for name in tables.NAMES
+            for name, one in find_benchmarks().items()
         ],
     )
-
-
-def _pages(name: str) -> list[Path]:
-    return [document.ELSEWHERE.get(name, document.PAGE), *(document.SHORT[name][:1] if name in document.SHORT else ())]
 
 
 def _link(path: Path) -> str:

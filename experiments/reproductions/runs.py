@@ -23,7 +23,7 @@ from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine.lock import MachineLock
 from testbed.orchestrator.run.run_command import checked_spec
 from testbed.orchestrator.run_store.ended import KeptRun, KeptRuns
-from testbed.orchestrator.search.plan import simulated_run as predicted_run
+from testbed.orchestrator.search.plan import simulated_run
 from testbed.orchestrator.search.plan.predict_command import question_of
 
 EMULATED_ONLY = ("metrics_port=0",)
@@ -100,7 +100,7 @@ def make(asked: Asked, runs_root: Path, *, machine: MachineLock | None, most_s: 
 def _predicted(asked: Asked, runs_root: Path) -> RunDir:
     began_s = time.monotonic()
     question = question_of(_overrides(asked.trial))
-    return predicted_run.keep(question, predicted_run.ask(question), runs_root, wall_s=time.monotonic() - began_s)
+    return simulated_run.keep(question, simulated_run.ask(question), runs_root, wall_s=time.monotonic() - began_s)
 
 
 def _emulated(asked: Asked, runs_root: Path, limit_s: float, machine: MachineLock | None) -> RunDir:

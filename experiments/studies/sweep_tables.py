@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.benchmarks.study_compressors.study_compressors import cell
+from experiments.benchmarks.study_compressors.measure import cell
 from experiments.common.tables import table
 from testbed.analysis.comparison.comparison import MISSING
 from testbed.analysis.comparison.groups import BELIEVED

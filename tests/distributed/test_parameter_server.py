@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.benchmarks.compressors.lockstep_training import LockstepTraining
+from experiments.benchmarks.learning.lockstep_training import LockstepTraining
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.transport.frames import frame_bytes

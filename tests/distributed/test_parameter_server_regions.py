@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.benchmarks.compressors.lockstep_training import LockstepTraining
+from experiments.benchmarks.learning.lockstep_training import LockstepTraining
 from testbed.core.errors import EXIT_LEFT
 from testbed.core.record.notes import checked_message
 from testbed.core.spec.run_spec import Part

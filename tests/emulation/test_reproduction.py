@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from experiments.common.papers.declaration import Trial
-from experiments.reproductions.command import Places
+from experiments.reproductions.__main__ import Places
 from testbed.core.record.summary import summary_faults
-from tests.unit.reproductions.made import reproduce, system
+from tests.unit.experiments.reproductions.fake_runs import reproduce, system
 
 _ASKED = (
     *("topo=lan", "topo.lan_rate='1 Gbit/s'", "workers=2", "steps=3", "seed=0", "evaluate_every=1000"),
@@ -24,7 +24,7 @@ _SYSTEM = system(_TRIALS)
 def test_emulated_runs_are_made_once_and_decide(machine_lock: None, tmp_path: Path) -> None:
     places = Places(runs=tmp_path / "runs", results=tmp_path / "results", pages=tmp_path)
     (tmp_path / "made.md").write_text("<!-- reproduction: begin -->\n<!-- reproduction: end -->\n")
-    content, failures = reproduce(_SYSTEM, places, making=True, share=True)
+    content, failures = reproduce(_SYSTEM, places, makes_runs=True, share=True)
     assert failures == []
     made = sorted(path.name for path in places.runs.iterdir())
     summaries = [json.loads((places.runs / name / "summary.json").read_text()) for name in made]
@@ -36,7 +36,7 @@ def test_emulated_runs_are_made_once_and_decide(machine_lock: None, tmp_path: Pa
     assert sorted(well) == sorted([*content["runs"]["candidate"], *content["runs"]["baseline"]])
     assert (content["verdict"] is None) == (content["emulated"] is None) == bool(lacking)
     assert content["verdict"] in ("reproduced", "partly", "not", None)
-    _, failures = reproduce(_SYSTEM, places, making=True, share=True)
+    _, failures = reproduce(_SYSTEM, places, makes_runs=True, share=True)
     assert failures == []
     after = {path.name for path in places.runs.iterdir()}
     assert after >= set(made) and lacking <= len(after) - len(made) <= 2 * lacking

@@ -19,7 +19,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from experiments.benchmarks.break_even.break_even import ARMS, COMPRESSED, DECODERS, RAW
+from experiments.benchmarks.break_even.measure import ARMS, COMPRESSED, DECODERS, RAW
 from experiments.common.tables import Found, disturbed, table
 from testbed.analysis.style.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
 from testbed.worker.methods.parameter_server.bounds.break_even import Codec, Crossing, ServerRound
@@ -198,9 +198,6 @@ def measured(by_clients: Mapping[int, Arms]) -> str:
         pays = gained_s(by_clients[numbers[0]]) > 0
         return f"{'always' if pays else 'never'}, with {numbers[0]} to {numbers[-1]} clients"
     return f"as long either way at {' and '.join(f'{clients:.3g}' for clients in found)} clients"
-
-
-TABLES: dict[str, Callable[[Sequence[Found]], str]] = {"break_even": break_even}
 
 
 # How many times as fast a round is with compression, drawn over clients: measured, and the formula's curves.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from experiments.benchmarks.composed.composed import AT_ONCE, IN_SEQUENCE
+from experiments.benchmarks.composed.measure import AT_ONCE, IN_SEQUENCE
 from experiments.common.tables import Found, disturbed, number, table
 
 MOST_ERROR = 0.05
@@ -69,6 +69,3 @@ def _row(case: tuple[str, float], of_case: dict[int, Found], off: float | None) 
         *(cell(AT_ONCE, "measured_s"), cell(IN_SEQUENCE, "measured_s"), made, cell(IN_SEQUENCE, "composed_s")),
         *(number(off, "+.1f", 100), verdict),
     ]
-
-
-TABLES: dict[str, Callable[[Sequence[Found]], str]] = {"composed": composed}

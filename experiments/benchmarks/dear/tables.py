@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from experiments.benchmarks.dear import dear
+from experiments.benchmarks.dear.measure import KINDS, RATIOS
+from experiments.common.papers.dear import BACKWARD_S, STEP_S, ideal_s
 from experiments.common.tables import Found, grouped, median, number, table
 from testbed.analysis.style.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
 from testbed.core.units import format_rate
 
 _LEAST, _MOST, _CURVE_POINTS = 0.3, 5.0, 200
-_TICKS = dear.RATIOS
-LOOKS = dict(zip(list(dear.KINDS)[1:], ((OKABE_ITO[0], "o"), (OKABE_ITO[1], "s"), (OKABE_ITO[2], "x")), strict=True))
+_TICKS = RATIOS
+LOOKS = dict(zip(list(KINDS)[1:], ((OKABE_ITO[0], "o"), (OKABE_ITO[1], "s"), (OKABE_ITO[2], "x")), strict=True))
 """Colour and marker of each baseline."""
 
 
@@ -23,17 +23,17 @@ def gains(points: Sequence[Found], kind: str) -> list[tuple[float, float]]:
     groups = grouped([point for point in points if point["result"]["verdict"] != "invalid"], "ratio", "kind")
     return [
         (ratio, median(groups[ratio, kind], "step_s") / median(groups[ratio, "dear"], "step_s"))
-        for ratio in dear.RATIOS
+        for ratio in RATIOS
         if (ratio, kind) in groups and (ratio, "dear") in groups
     ]
 
 
 def bound(kind: str, ratio: float) -> float:
     """Of the gain over `kind`, where communication takes what its bytes take."""
-    base_s = dear.ideal_s(kind, ratio)
+    base_s = ideal_s(kind, ratio)
     if kind != "overlapped":  # forward, backward and all-reduce after one another
-        base_s = dear.STEP_S + ratio * dear.BACKWARD_S
-    return base_s / dear.ideal_s("dear", ratio)
+        base_s = STEP_S + ratio * BACKWARD_S
+    return base_s / ideal_s("dear", ratio)
 
 
 def draw(points: Sequence[Found]) -> str:
@@ -70,29 +70,26 @@ def bell(points: Sequence[Found]) -> str:
     groups = grouped(points, "ratio", "kind")
     marked = {point["asked"]["ratio"] for point in points if point["is_disturbed"]}
     rows = []
-    for ratio in dear.RATIOS:
-        steps = {kind: median(groups[ratio, kind], "step_s") for kind in dear.KINDS if (ratio, kind) in groups}
+    for ratio in RATIOS:
+        steps = {kind: median(groups[ratio, kind], "step_s") for kind in KINDS if (ratio, kind) in groups}
         if "dear" not in steps:
             continue
-        gains = {kind: steps[kind] / steps["dear"] if kind in steps else None for kind in dear.KINDS}
-        bound = dear.ideal_s("overlapped", ratio) / dear.ideal_s("dear", ratio)
+        gains = {kind: steps[kind] / steps["dear"] if kind in steps else None for kind in KINDS}
+        bound = ideal_s("overlapped", ratio) / ideal_s("dear", ratio)
         verdicts = sorted({result["verdict"] for kind in steps for result in groups[ratio, kind]})
         rows.append(
             [
                 f"{ratio:g}",
                 format_rate(groups[ratio, "dear"][0]["rate_bit_s"]),
-                *(number(steps.get(kind), ".2f") for kind in dear.KINDS),
-                f"{dear.ideal_s('dear', ratio):.2f}",
+                *(number(steps.get(kind), ".2f") for kind in KINDS),
+                f"{ideal_s('dear', ratio):.2f}",
                 f"{bound:.3f}",
-                *(number(gains[kind], ".3f") for kind in list(dear.KINDS)[1:]),
+                *(number(gains[kind], ".3f") for kind in list(KINDS)[1:]),
                 ", ".join(verdicts) + (" (disturbed)" if ratio in marked else ""),
             ]
         )
     heads = (
-        *("t_ar / t_bp", "rate", *(f"{kind}, s" for kind in dear.KINDS), "ideal DeAR, s"),
+        *("t_ar / t_bp", "rate", *(f"{kind}, s" for kind in KINDS), "ideal DeAR, s"),
         *("bound", "overlapped / DeAR", "one bucket / DeAR", "after backward / DeAR", "verdicts"),
     )
     return table(heads, rows)
-
-
-TABLES: dict[str, Callable[[Sequence[Found]], Any]] = {"dear": bell}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from experiments.benchmarks.diloco.diloco import BASE, base_wan_bytes
+from experiments.benchmarks.diloco.measure import BASE, base_wan_bytes
 from experiments.common.tables import HALF_A_POINT, Found, disturbed, number, spread, table, within
 
 LOSS_SHARE = 0.02
@@ -90,6 +89,3 @@ def _unit(metric: str) -> str:
 
 def _within_head(metric: str) -> str:
     return f"within {LOSS_SHARE:.0%}" if metric in LOSSES else "within half a point"
-
-
-TABLES: dict[str, Callable[[Sequence[Found]], Any]] = {"diloco": diloco}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from experiments.benchmarks.freezing.freezing import ARMS, BASE, WORKLOADS
+from experiments.benchmarks.freezing.measure import ARMS, BASE, WORKLOADS
 from experiments.common.tables import HALF_A_POINT, Found, spread, table, within
 
 
@@ -56,6 +56,3 @@ def _row(
 def _layers(result: dict[str, Any]) -> list[str]:
     """After each epoch in which more froze: the epoch's number, and how many."""
     return [f"{one['epoch']}: {one['layers']}" for one in result["frozen"]]
-
-
-TABLES: dict[str, Callable[[Sequence[Found]], Any]] = {"freezing": freezing}

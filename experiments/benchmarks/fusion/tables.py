@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from experiments.benchmarks.fusion import fusion
+from experiments.benchmarks.fusion.measure import RTTS_S, RULED, RULES, SHARES, TUNED, size_bytes_of
 from experiments.common.tables import Found, disturbed, number, table
 from testbed.core.units import format_time
 
@@ -13,8 +12,8 @@ Fixed = dict[str, Found]
 
 
 def rules(points: Sequence[Found]) -> str:
-    texts = [_fixed(points, rtt_s) for rtt_s in fusion.RTTS_S]
-    tuned = [point for point in points if point["asked"]["kind"] == fusion.TUNED]
+    texts = [_fixed(points, rtt_s) for rtt_s in RTTS_S]
+    tuned = [point for point in points if point["asked"]["kind"] == TUNED]
     return "\n\n".join([*(text for text in texts if text), *(_search(point, points) for point in tuned)])
 
 
@@ -25,19 +24,19 @@ def _at(points: Sequence[Found], rtt_s: float) -> Fixed:
 def best_s(points: Sequence[Found], rtt_s: float) -> float | None:
     """Of a step, with the best fixed size; None while one of them is not measured."""
     found = _at(points, rtt_s)
-    results = [found[share]["result"] for share in fusion.SHARES if share in found]
+    results = [found[share]["result"] for share in SHARES if share in found]
     may_be_believed = [result["step_s"] for result in results if result["verdict"] != "invalid"]
-    return min(may_be_believed, default=None) if len(results) == len(fusion.SHARES) else None
+    return min(may_be_believed, default=None) if len(results) == len(SHARES) else None
 
 
 def _fixed(points: Sequence[Found], rtt_s: float) -> str:
     found, best = _at(points, rtt_s), best_s(points, rtt_s)
     rows = []
-    for kind in (*fusion.SHARES, *fusion.RULES):
+    for kind in (*SHARES, *RULES):
         if kind not in found:
             continue
         result = found[kind]["result"]
-        size = fusion.size_bytes_of(kind) / 1e6 if kind in fusion.SHARES else None
+        size = size_bytes_of(kind) / 1e6 if kind in SHARES else None
         rows.append(
             [
                 f"size: {size:.2f} MB" if size is not None else _named(kind),
@@ -53,13 +52,13 @@ def _fixed(points: Sequence[Found], rtt_s: float) -> str:
 
 def _named(rule: str) -> str:
     """With the size that it goes by, if it does."""
-    size_bytes = fusion.size_bytes_of(fusion.RULED)
+    size_bytes = size_bytes_of(RULED)
     return f"{rule}: {size_bytes / 1e6:.2f} MB" if rule == "first_small" else rule
 
 
 def _search(point: Found, points: Sequence[Found]) -> str:
     rows = []
-    for rtt_s, settled in zip(fusion.RTTS_S, point["result"]["settled"], strict=True):
+    for rtt_s, settled in zip(RTTS_S, point["result"]["settled"], strict=True):
         if settled is None:
             rows.append([format_time(rtt_s), *["-"] * 6, point["result"]["verdict"] + disturbed(point)])
             continue
@@ -82,6 +81,3 @@ def _search(point: Found, points: Sequence[Found]) -> str:
         *("to the best size", "verdict"),
     )
     return table(heads, rows)
-
-
-TABLES: dict[str, Callable[[Sequence[Found]], Any]] = {"fusion": rules}

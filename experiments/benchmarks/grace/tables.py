@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from experiments.benchmarks.grace.grace import AFTER_BACKWARD, CODECS
+from experiments.benchmarks.grace.measure import AFTER_BACKWARD, CODECS
 from experiments.benchmarks.grace.published import BY_RATE, CELLS, CELLS_WON, LEFT_OUT, RATIOS
 from experiments.common.papers.grace import DENSE, METHODS, MODELS, MPI_SAMPLES_S, WORKERS
 from experiments.common.tables import Found, number, table
@@ -153,6 +153,3 @@ def _codecs(points: Sequence[Found]) -> str:
     ]
     heads = ("method", *models, "released: ResNet-50's step beyond computing, 10 Gbit/s")
     return f"Codecs in a step, ms of a core\n\n{table(heads, rows)}"
-
-
-TABLES: dict[str, Callable[[Sequence[Found]], str]] = {"grace": grace}

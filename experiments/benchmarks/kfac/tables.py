@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from experiments.benchmarks.kfac.kfac import EMULATED, RATES_GBIT_S, SIMULATED, SIMULATED_MODELS
+from experiments.benchmarks.kfac.measure import EMULATED, RATES_GBIT_S, SIMULATED, SIMULATED_MODELS
 from experiments.common.papers.kfac import ARMS, FACTOR_ELEMENTS, MODELS
 from experiments.common.tables import Found, disturbed, number, table
 from testbed.analysis.style.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
@@ -105,9 +105,6 @@ def _crossing(points: Sequence[Found], name: str) -> str:
         for model, rates in crossings(points, SIMULATED, name).items()
     ]
     return f"{name} is 1: {', '.join(said)}."
-
-
-TABLES: dict[str, Callable[[Sequence[Found]], str]] = {"kfac": kfac}
 
 
 # How many times as fast PAD-KFAC is as SPD-KFAC, drawn over the links' rate, a line for each model.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from experiments.common.tables import Found, disturbed, grouped, table
 from testbed.orchestrator.search.plan.rank_agreement import agreement
@@ -40,6 +40,3 @@ def _agreed(topo: str, results: Sequence[Found]) -> list[list[str]]:
         order = "-" if found.spearman is None else f"{found.spearman:.2f}"
         rows.append([topo, str(len(believed)), model, order, f"{found.regret:.1%}", str(found.best_place)])
     return rows
-
-
-TABLES: dict[str, Callable[[Sequence[Found]], str]] = {"plans": plans}

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from experiments.benchmarks.real_wan import real_wan
+from experiments.benchmarks.real_wan.measure import EACH_ITS_OWN, Reading, local, machine, ratio, round_s
 from experiments.benchmarks.real_wan.published import MODELS, PEAK_BIT_S, PLACES, ROUND_SAMPLES, machines
-from experiments.benchmarks.real_wan.real_wan import Reading, local, machine, ratio, round_s
 from experiments.common.tables import Found, disturbed, number, table
 from testbed.analysis.style.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
 
 NEAR = 0.10
 """The error that was asked for."""
 READINGS = {
-    "each stream its rate": real_wan.EACH_ITS_OWN,
+    "each stream its rate": EACH_ITS_OWN,
     "and 1.1 Gbit/s a machine": Reading(zone_bit_s=PEAK_BIT_S),
     "one stream's rate for all": Reading(one_stream=True),
 }
@@ -123,9 +122,6 @@ def _emulated(points: Sequence[Found]) -> str:
             ]
         )
     return table(_EMULATED, sorted(rows)) if rows else "None yet."
-
-
-TABLES: dict[str, Callable[[Sequence[Found]], str]] = {"real_wan": real_wan_table}
 
 
 # Ratios of throughput between continents, predicted over published.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from experiments.benchmarks.secure.secure import IN_THE_CLEAR, RATE_MBIT_S
+from experiments.benchmarks.secure.measure import IN_THE_CLEAR, RATE_MBIT_S
 from experiments.common.tables import Found, disturbed, number, table
 
 _HEADS = (
@@ -35,6 +35,3 @@ def _row(point: Found, clear: Found | None) -> list[str]:
         *(number(result["payload_bytes"], ".2f", 1e-6), *megabytes),
         *(f"{result['dilation']:g}", result["verdict"]),
     ]
-
-
-TABLES: dict[str, Callable[[Sequence[Found]], str]] = {"secure": secure}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from experiments.common.tables import Found, disturbed, number, table
 
@@ -74,6 +73,3 @@ def _row(point: Found) -> list[str]:
         f"{result['dilation']:g}",
         result["verdict"],
     ]
-
-
-TABLES: dict[str, Callable[[Sequence[Found]], Any]] = {"strategies": strategies}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from experiments.benchmarks.compressors.tables import BASE
-from experiments.benchmarks.study_compressors.study_compressors import (
+from experiments.benchmarks.learning.tables import BASE
+from experiments.benchmarks.study_compressors.measure import (
     BASELINES,
     CODECS,
     NETWORKS,
@@ -17,7 +17,7 @@ from experiments.benchmarks.study_compressors.study_compressors import (
     RTTS_MS,
     cell,
 )
-from experiments.common.harness import FOLDER
+from experiments.common.benchmark import RESULTS
 from experiments.common.tables import HALF_A_POINT, Found, table, within
 from testbed.analysis.style.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
 
@@ -35,7 +35,7 @@ def steps(points: Sequence[Found]) -> dict[str, dict[str, dict[str, dict[str, fl
 
 def accurate() -> set[str]:
     """Those that the benchmark of learning found within half a point of uncompressed accuracy; `none` itself."""
-    file = FOLDER / "results" / "learning.json"
+    file = RESULTS / "learning.json"
     by_name: dict[str, dict[int, float]] = {}
     for point in json.loads(file.read_text())["points"] if file.exists() else []:
         value = point["result"]["metric"]["value"]
@@ -109,6 +109,3 @@ def _axes(axes: Axes, title: str) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set(xlabel="Mbit/s", title=title)
-
-
-TABLES: dict[str, Callable[[Sequence[Found]], str]] = {"study_compressors": study_compressors}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from experiments.benchmarks.study_scale.study_scale import KINDS, RATES_MBIT_S, WORKERS
+from experiments.benchmarks.study_scale.measure import KINDS, RATES_MBIT_S, WORKERS
 from experiments.common.tables import Found, table
 from testbed.analysis.style.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
 
@@ -86,6 +86,3 @@ def draw(points: Sequence[Found]) -> str:
         panels[0].set_ylabel("step, s (simulated)")
         legend(panels[0])
         return standalone(to_svg(figure))
-
-
-TABLES: dict[str, Callable[[Sequence[Found]], str]] = {"study_scale": study_scale}

@@ -19,7 +19,7 @@ from experiments.common.papers.low_rank import (
     trained,
     whole_run_s,
 )
-from testbed.core.models.catalogue import find_model
+from experiments.common.papers.pufferfish import scaled_overrides
 
 WARM_UP = 75
 """Steps at full rank."""
@@ -51,11 +51,7 @@ _SECONDS = {
     "PowerSGD": 110.0,
 }
 
-SCALED_RATE = "10 Gbit/s"
 SCALED_WORKERS = (4, 8, 16, 32, 64)
-BATCH_SIZE = 64
-SAMPLES_S = 253.1
-"""Of ResNet-50 on one GPU: HKBU-HPML/ddl-benchmarks, 2020-05-29."""
 MODELS = {"ResNet-18": "resnet18", "ResNet-50": "resnet50"}
 _QUICK_MODELS = {"ResNet-18": MODELS["ResNet-18"]}
 _PREDICTION_S = 8.0
@@ -78,20 +74,6 @@ def _scaled(full: bool) -> Iterator[Trial]:
             for arm, model in (("Pufferfish", f"{name}-pufferfish"), (REFERENCE, name)):
                 asked = scaled_overrides(model, workers, steps=4)
                 yield Trial(f"{case}, {workers} workers", arm, "simulated", asked, _PREDICTION_S)
-
-
-def scaled_overrides(model: str, workers: int, steps: int) -> tuple[str, ...]:
-    """Of a run in which nothing is learnt, emulated or simulated."""
-    return (
-        *("topo=lan", f"topo.lan_rate='{SCALED_RATE}'", f"workers={workers}", f"steps={steps}"),
-        *("workload=replay", f"workload.model={model}", f"batch_size={BATCH_SIZE}"),
-        *("evaluate_every=1000", "device=paced", f"device.step_s={step_s(model):.4f}"),
-    )
-
-
-def step_s(model: str) -> float:
-    """Of one GPU, by FLOPs from ResNet-50's: an assumption, kind to factors."""
-    return BATCH_SIZE / SAMPLES_S * find_model(model).forward_flop / find_model("resnet50").forward_flop
 
 
 def facts(case: str, kind: str) -> Mapping[str, str]:

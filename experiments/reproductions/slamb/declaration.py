@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from experiments.common.papers.declaration import System, Trial, metric_percent
-from experiments.reproductions.dear.declaration import MODELS
+from experiments.common.papers.slamb import ARMS, BERT, SAMPLES, SIMULATED_RATE_BIT_S, bert_overrides, worker_s
 from testbed.core.device.device import FORWARD_SHARE
 from testbed.core.models.catalogue import find_model
 from testbed.core.record.run_directory import RunDir
@@ -18,21 +18,10 @@ RATE, STEP_S, DILATION = "100 Mbit/s", 0.1, 6
 """A device that takes 0.1 s for a worker's 256 samples, in all arms: what a core of this machine takes for them differs
 from one minute to another by more than the arms do. At a smaller dilation phases of batches this large are late: both
 cores draw on one memory."""
-_SLAMB = ("strategy=slamb", "strategy.sync_every=10")
-ARMS = {
-    "SLAMB": _SLAMB,
-    "SLAMB, fp16": (*_SLAMB, "compressor=fp16"),
-    "SLAMB, averaged every 50": ("strategy=slamb", "strategy.sync_every=50"),
-    "LAMB": ("strategy=lamb",),
-    "LAMB, fp16": ("strategy=lamb", "compressor=fp16"),
-}
 _SECONDS = {"SLAMB": 125, "SLAMB, fp16": 125, "SLAMB, averaged every 50": 115, "LAMB": 175, "LAMB, fp16": 125}
 _QUICK = ("SLAMB", "LAMB", "LAMB, fp16")
 CASE = "glyphs"
 
-BERT = MODELS["BERT-large"]
-SAMPLES, SIMULATED_RATE_BIT_S = 64, 10e9
-"""Of one worker: 65,536 of 1,024 workers, the largest batch of LAMB's paper."""
 SCALES = (4, 16, 64, 256, 1024)
 _SIMULATED = ("SLAMB", "SLAMB, averaged every 50", "LAMB")
 _QUICK_SCALES, _PREDICTION_S = (64, 1024), 25
@@ -66,26 +55,8 @@ def _simulated(full: bool) -> Iterator[Trial]:
             yield Trial(_case(workers), arm, "simulated", bert_overrides(workers, arm, steps=1), _PREDICTION_S)
 
 
-def bert_overrides(workers: int, arm: str, steps: int) -> tuple[str, ...]:
-    """Of a run of BERT-large, emulated or simulated."""
-    return (
-        *("topo=lan", f"topo.lan_rate='{SIMULATED_RATE_BIT_S / 1e9:g} Gbit/s'", f"workers={workers}"),
-        *("workload=replay", f"workload.model={BERT.name}", f"workload.tokens={BERT.tokens}", f"steps={steps}"),
-        *(f"batch_size={SAMPLES}", "device=paced", f"device.step_s={worker_s():.4g}"),
-        "device.codec_speedup=100",  # copying into buckets is no work of this machine's processor there
-        *ARMS[arm],
-        *(("strategy.bucket_size='25 MiB'",) if arm == "LAMB" else ()),
-    )
-
-
 def _case(workers: int) -> str:
     return f"BERT-large, {workers} workers"
-
-
-def worker_s() -> float:
-    """Forward and backward of one worker's samples, at the rate of one GPU."""
-    assert BERT.samples_s is not None
-    return SAMPLES / BERT.samples_s
 
 
 def overlapped_s(workers: int) -> float:

@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 
-from experiments.benchmarks import registry as tables
-from experiments.benchmarks.break_even import break_even
-from experiments.benchmarks.break_even import tables as break_even_chart
-from experiments.benchmarks.break_even import tables as break_even_tables
-from experiments.benchmarks.break_even.break_even import ARMS, COMPRESSED, RAW
-from experiments.common import harness
+from experiments.benchmarks.break_even import measure, tables
+from experiments.benchmarks.break_even.measure import ARMS, COMPRESSED, RAW
 from experiments.common.whole_run import WholeRun
 from testbed.orchestrator.config.config import resolve
 from testbed.worker.methods.parameter_server.bounds.break_even import Codec, ServerRound
@@ -60,10 +56,10 @@ def points(rate_gbit_s: float, *numbers: int) -> list[dict[str, Any]]:
 
 def test_the_formula_is_found_again_in_rounds_made_by_it() -> None:
     # by hand: S / B is 2 ms, so that each client gains 4 - 0.8 - 2 = 1.2 ms and 14 ms once are made up for by 11.67
-    ((rate, by_clients),) = break_even_tables.pairs(points(5, 4, 8, 16)).items()
-    found = break_even_tables.formula(rate, by_clients)
+    ((rate, by_clients),) = tables.pairs(points(5, 4, 8, 16)).items()
+    found = tables.formula(rate, by_clients)
     assert found.codecs.crossing.clients == pytest.approx(14 / 1.2)
-    assert break_even_tables.crossings(by_clients) == [pytest.approx(14 / 1.2)]
+    assert tables.crossings(by_clients) == [pytest.approx(14 / 1.2)]
     for arm in ARMS:
         assert found.round_s(arm, 8) == pytest.approx(by_clients[8][arm]["result"]["round_s"])
     # handled while others arrive: raw 4 ms a client (the link is slower), else 0.4 + 3; 20 + 0.4 once against 6 + 1
@@ -73,7 +69,7 @@ def test_the_formula_is_found_again_in_rounds_made_by_it() -> None:
 
 
 def test_the_table_says_from_how_many_clients_on_it_pays() -> None:
-    near, always = tables.of("break_even", points(5, 4, 16) + points(0.5, 2, 4)).split("**The server's link at ")[:0:-1]
+    near, always = tables.break_even(points(5, 4, 16) + points(0.5, 2, 4)).split("**The server's link at ")[:0:-1]
     assert near.startswith("5 Gbit/s**") and always.startswith("0.5 Gbit/s**")
     assert "as measured: **as long either way at 11.7 clients**; by the formula: **from 12 clients on**" in near
     assert "from 23 clients on" in near, "where updates are handled while others arrive"
@@ -84,20 +80,20 @@ def test_the_table_says_from_how_many_clients_on_it_pays() -> None:
 
 def test_what_is_measured_need_not_be_what_the_formula_says() -> None:
     slower = [point(5, clients, arm, slower_s=0.1 * (arm == COMPRESSED)) for clients in (4, 16) for arm in ARMS]
-    text = tables.of("break_even", slower)
+    text = tables.break_even(slower)
     assert "**never, with 4 to 16 clients**; by the formula: **from 12 clients on**" in text
 
 
 def test_a_run_that_may_not_be_believed_and_an_arm_alone_are_left_out() -> None:
     found = [*points(5, 4, 16), point(5, 32, RAW), point(5, 64, RAW), point(5, 64, COMPRESSED, "invalid")]
-    assert list(break_even_tables.pairs(found)[5]) == [4, 16]
-    assert break_even_tables.pairs([point(1, 2, RAW)]) == {}
+    assert list(tables.pairs(found)[5]) == [4, 16]
+    assert tables.pairs([point(1, 2, RAW)]) == {}
 
 
 def test_the_figure_is_the_same_for_the_same_points() -> None:
     found = points(5, 4, 16, 32) + points(0.5, 2, 4)
-    drawn = break_even_chart.draw(found)
-    assert drawn == break_even_chart.draw(found) != break_even_chart.draw(found[:4])
+    drawn = tables.draw(found)
+    assert drawn == tables.draw(found) != tables.draw(found[:4])
     assert "0.5 Gbit/s, measured" in drawn and "raw round / compressed round" in drawn
 
 
@@ -119,7 +115,7 @@ def test_a_round_is_the_servers_step_without_training_and_without_the_mean() -> 
         for number, seconds in ((2, 5.0), (3, 7.0), (4, 6.0))
     }
     summary = {"verdict": "valid", "reasons": [], "dilation": 4.0, "bytes": {"wire_total": 110.0, "payload": 100.0}}
-    found = break_even.figures(WholeRun({}, summary, {}, by_step, {}, []))
+    found = measure.figures(WholeRun({}, summary, {}, by_step, {}, []))
     assert found["round_s"] == pytest.approx(6 - 3.5 - 0.25)
     assert (found["least_round_s"], found["most_round_s"]) == (pytest.approx(1.25), pytest.approx(3.25))
     assert (found["training_s"], found["client_compress_s"]) == (3.5, pytest.approx(0.2))
@@ -129,21 +125,21 @@ def test_a_round_is_the_servers_step_without_training_and_without_the_mean() -> 
 
 
 def test_every_case_is_a_run_that_can_be_asked_for() -> None:
-    asked = [one.asked for one in harness.points_of("break_even")]
-    assert len(asked) == len(ARMS) * sum(map(len, break_even.CLIENTS.values()))
+    asked = [one.asked for one in measure.points(quick=False)]
+    assert len(asked) == len(ARMS) * sum(map(len, measure.CLIENTS.values()))
     for one in (asked[0], asked[-1]):
-        found = resolve(break_even.overrides(**one))
+        found = resolve(measure.overrides(**one))
         assert not found.faults
         assert found.spec.workers == one["clients"] + 1
         assert {link.forward.rate_bit_s for link in found.spec.topology.wan_links} == {1e9 * one["rate_gbit_s"]}
         assert found.spec.strategy.params["uplink"]["codec"] == one["arm"]
     for one in asked:
-        assert one["clients"] / break_even.dilation(one["rate_gbit_s"], one["clients"]) <= 4 / 3
+        assert one["clients"] / measure.dilation(one["rate_gbit_s"], one["clients"]) <= 4 / 3
 
 
 def test_figures_depend_on_the_server_and_those_of_what_is_compressed_on_the_codec() -> None:
     def files(arm: str) -> set[Path]:
-        return set(break_even.depends_on(1, 2, arm))
+        return set(measure.depends_on(1, 2, arm))
 
     assert {"server.py", "client.py", "decoders.py", "baselines.py", "star.yaml"} <= {one.name for one in files(RAW)}
     assert {"codec_child.py", "sz3.yaml"} <= {one.name for one in files(COMPRESSED) - files(RAW)}

@@ -7,13 +7,8 @@ from typing import Any
 
 import pytest
 
-from experiments.benchmarks import document
-from experiments.benchmarks import registry as tables
-from experiments.benchmarks.composed import composed
-from experiments.benchmarks.composed import tables as composed_tables
-from experiments.benchmarks.composed.composed import AT_ONCE, IN_SEQUENCE
-from experiments.common import harness
-from experiments.common import page as document_page
+from experiments.benchmarks.composed import measure, tables
+from experiments.benchmarks.composed.measure import AT_ONCE, IN_SEQUENCE
 from testbed.orchestrator.config.config import resolve
 from tests.unit.analysis.in_sequence import make
 
@@ -37,11 +32,11 @@ def point(workers: int, **result: Any) -> dict[str, Any]:
 
 def test_the_composed_time_is_held_against_that_of_clients_at_once() -> None:
     found = [point(AT_ONCE, composed_s=1.0), point(IN_SEQUENCE, measured_s=6.0, as_made_s=6.06)]
-    text = tables.of("composed", found)
+    text = tables.composed(found)
     assert text.splitlines()[2] == "| glyphs | 20 | 10.000 | 6.000 | +1.0 | 10.400 | +4.0 | yes |"
     assert text.endswith("Worst error: 4.0%, of 1 cases.")
     found[1]["result"]["composed_s"] = 9.4
-    assert "| -6.0 | no |" in tables.of("composed", found)
+    assert "| -6.0 | no |" in tables.composed(found)
 
 
 @pytest.mark.parametrize(
@@ -56,14 +51,14 @@ def test_the_composed_time_is_held_against_that_of_clients_at_once() -> None:
 )
 def test_what_cannot_be_compared_has_no_error(points: list[dict[str, Any]], why: str) -> None:
     of_case = {one["asked"]["workers"]: one for one in points}
-    assert composed_tables.error(of_case) is None
-    text = tables.of("composed", points)
+    assert tables.error(of_case) is None
+    text = tables.composed(points)
     assert why in text.splitlines()[2] and "| - |" in text.splitlines()[2]
     assert text.endswith("No case could be judged.")
 
 
 def test_figures_are_means_over_rounds_but_the_first(tmp_path: Path) -> None:
-    found = composed.figures(make(tmp_path, rounds=4))
+    found = measure.figures(make(tmp_path, rounds=4))
     assert (found["rounds"], found["clients"], found["clients_s"], found["longest_client_s"]) == (3, 4, 7.0, 3.0)
     assert found["measured_s"] == pytest.approx(8.0)
     assert found["composed_s"] == pytest.approx(8.98)
@@ -71,25 +66,18 @@ def test_figures_are_means_over_rounds_but_the_first(tmp_path: Path) -> None:
 
 
 def test_both_runs_of_a_case_are_the_same_but_for_their_workers() -> None:
-    asked = [one.asked for one in harness.points_of("composed")]
-    assert len(asked) == 2 * sum(map(len, composed.RATES_MBIT_S.values()))
+    asked = [one.asked for one in measure.points(quick=False)]
+    assert len(asked) == 2 * sum(map(len, measure.RATES_MBIT_S.values()))
     for one in asked[:2]:
-        found = resolve(composed.overrides(**one))
+        found = resolve(measure.overrides(**one))
         assert not found.faults
         assert found.spec.workers == one["workers"]
-        assert found.spec.strategy.params["participants"] == composed.PARTICIPANTS
+        assert found.spec.strategy.params["participants"] == measure.PARTICIPANTS
         assert {link.forward.rate_bit_s for link in found.spec.topology.wan_links} == {1e6 * one["rate_mbit_s"]}
-    words = [[word for word in composed.overrides(**one) if not word.startswith("workers=")] for one in asked[:2]]
+    words = [[word for word in measure.overrides(**one) if not word.startswith("workers=")] for one in asked[:2]]
     assert words[0] == words[1]
 
 
 def test_figures_depend_on_what_clients_do_and_on_what_composes_them() -> None:
-    names = {path.name for path in composed.depends_on("blocks", 20, AT_ONCE)}
+    names = {path.name for path in measure.depends_on("blocks", 20, AT_ONCE)}
     assert {"local_client.py", "fleet.py", "server.py", "blocks.yaml", "server_model.py", "rounds.py"} <= names
-
-
-def test_the_page_has_room_for_it() -> None:
-    page = document.ELSEWHERE["composed"]
-    assert page.name == "federated.md"
-    document_page.between(page.read_text(), "composed", "x")
-    document_page.between(page.read_text(), "machine", "x")

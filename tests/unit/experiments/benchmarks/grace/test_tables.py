@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from experiments.benchmarks import registry as tables
-from experiments.benchmarks.grace import grace
-from experiments.benchmarks.grace import tables as grace_tables
+from experiments.benchmarks.grace import measure, tables
+from experiments.benchmarks.grace.declaration import BENCHMARK
 from experiments.benchmarks.grace.published import BY_RATE, CELLS, CELLS_WON, COLUMNS, LEFT_OUT, RATIOS
-from experiments.common import harness
+from experiments.common.harness import code_hash
 from experiments.common.papers.declaration import load
 from experiments.common.papers.grace import DENSE, METHODS, MODELS
 
@@ -64,32 +63,32 @@ def test_released_ratios_are_those_that_are_spoken_of() -> None:
 
 
 def test_a_ratio_is_over_the_faster_dense_step() -> None:
-    found = grace_tables.ratios(LSTM, "a core")
+    found = tables.ratios(LSTM, "a core")
     assert found["LSTM", 1] == pytest.approx({"randomk 1 %": 2.0, "topk 1 %": 1 / 1.2, "powersgd": 2.5})
     assert found["LSTM", 10]["randomk 1 %"] == pytest.approx(0.1 / 0.3)
-    late = grace_tables.ratios(LSTM, "a core", grace.AFTER_BACKWARD)
+    late = tables.ratios(LSTM, "a core", measure.AFTER_BACKWARD)
     assert late["LSTM", 1]["randomk 1 %"] == pytest.approx(3.0)
-    assert grace_tables.ratios(LSTM[1:], "a core") == {}
+    assert tables.ratios(LSTM[1:], "a core") == {}
 
 
 def test_rank_correlation_is_that_of_ranks() -> None:
     ours = {"a": 1.0, "b": 2.0, "c": 30.0, "d": 4.0, "e": 9.0}
-    assert grace_tables.rank_correlation(ours, {"a": 5, "b": 6, "c": 9, "d": 7}) == pytest.approx(1.0)
-    assert grace_tables.rank_correlation(ours, {"a": 9, "b": 7, "c": 5, "d": 6}) == pytest.approx(-1.0)
+    assert tables.rank_correlation(ours, {"a": 5, "b": 6, "c": 9, "d": 7}) == pytest.approx(1.0)
+    assert tables.rank_correlation(ours, {"a": 9, "b": 7, "c": 5, "d": 6}) == pytest.approx(-1.0)
     # ranks 1 2 4 3 against 1.5 1.5 3 4
-    assert grace_tables.rank_correlation(ours, {"a": 1, "b": 1, "c": 2, "d": 3}) == pytest.approx(0.7379, abs=1e-4)
-    assert grace_tables.rank_correlation(ours, {"a": 1, "b": 2}) is None
-    assert grace_tables.rank_correlation(ours, {"a": 1, "b": 1, "c": 1}) is None
+    assert tables.rank_correlation(ours, {"a": 1, "b": 1, "c": 2, "d": 3}) == pytest.approx(0.7379, abs=1e-4)
+    assert tables.rank_correlation(ours, {"a": 1, "b": 2}) is None
+    assert tables.rank_correlation(ours, {"a": 1, "b": 1, "c": 1}) is None
 
 
 def test_what_released_steps_leave_for_codecs_is_none_of_the_fastest() -> None:
-    assert grace_tables.beyond_computing_s("randomk 1 %") == pytest.approx(0, abs=1e-4)
+    assert tables.beyond_computing_s("randomk 1 %") == pytest.approx(0, abs=1e-4)
     # 96 images of each worker at 0.68 of 275 images/s
-    assert grace_tables.beyond_computing_s("topk 1 %") == pytest.approx(96 / (0.68 * 275) - 96 / 385, abs=1e-4)
+    assert tables.beyond_computing_s("topk 1 %") == pytest.approx(96 / (0.68 * 275) - 96 / 385, abs=1e-4)
 
 
 def test_wins_are_counted_on_the_cells_that_both_have() -> None:
-    text = tables.of("grace", LSTM)
+    text = tables.grace(LSTM)
     # released: 1.79, 1.52, 1.88 at 1 Gbit/s; 0.65, 0.98, 2.68 at 10
     assert "wins 2 of 6 cells with codecs as fast as a core, 3 with codecs ten times as fast, 6 with codecs" in text
     assert "3 against dense gradients that are sent after backward" in text
@@ -98,14 +97,15 @@ def test_wins_are_counted_on_the_cells_that_both_have() -> None:
     assert rows == ["| LSTM | 1 | 3 | 3 | 2 | 3 | 3 | 3 | 2 | 1.00 | 0.87 | 0.87 | powersgd (1.88) | powersgd (2.50) |"]
     assert "| randomk 1 % | 2.00 / 5.00 (1.79) | 0.33 / 2.00 (0.65) |" in text
     assert "| natural | - | - |" in text
-    assert tables.of("grace", LSTM[1:]).startswith("Nothing to compare yet")
+    assert tables.grace(LSTM[1:]).startswith("Nothing to compare yet")
 
 
 def test_every_method_is_asked_of_every_model_at_the_rates_of_the_released_data() -> None:
-    asked = [one.asked for one in grace.points(quick=False)]
+    asked = [one.asked for one in measure.points(quick=False)]
     assert {(one["model"], one["method"]) for one in asked} == {(m, a) for m in MODELS for a in (DENSE, *METHODS)}
-    assert {(model, rate) for model in MODELS for rate in grace.rates_of(model)} == {
+    assert {(model, rate) for model in MODELS for rate in measure.rates_of(model)} == {
         column for column in COLUMNS if column[0] not in LEFT_OUT
     }
-    hashes = {method: harness.code_hash("grace", {"model": "LSTM", "method": method}) for method in (DENSE, *METHODS)}
+    asked = [{"model": "LSTM", "method": method} for method in (DENSE, *METHODS)]
+    hashes = {one["method"]: code_hash(BENCHMARK, one) for one in asked}
     assert hashes["topk 1 %"] == hashes["topk 10 %"] and len(set(hashes.values())) == len(METHODS) + 1 - 2

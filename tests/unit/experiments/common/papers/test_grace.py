@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.benchmarks.grace import published as grace_published
+from experiments.benchmarks.grace import published
 from experiments.common.papers.declaration import load
 from experiments.common.papers.grace import BEST_RATIO, DENSE, METHODS, MODELS, WORKERS, Model
 from experiments.reproductions.grace import declaration as grace
@@ -15,7 +15,7 @@ RESNET_50 = MODELS["ResNet-50"]
 
 
 def test_one_gpu_is_as_fast_as_the_best_run_of_the_released_data() -> None:
-    assert max(grace_published.RATIOS["ResNet-50", 10].values()) == BEST_RATIO
+    assert max(published.RATIOS["ResNet-50", 10].values()) == BEST_RATIO
     assert WORKERS * RESNET_50.batch_size / RESNET_50.step_s == pytest.approx(2200 * 1.40, rel=1e-3)
     vgg, vgg_16 = MODELS["VGG-19"], find_model("vgg16").forward_flop
     slower = (219 / 154) * find_model("vgg19").forward_flop / vgg_16

@@ -11,8 +11,9 @@ import pytest
 
 from experiments.common.papers.declaration import Trial
 from experiments.common.papers.low_rank import STEPS, accuracy_percent, whole_run_s
+from experiments.common.papers.pufferfish import step_s
 from experiments.reproductions.cuttlefish.declaration import SYSTEM as CUTTLEFISH
-from experiments.reproductions.pufferfish.declaration import ARMS, MODELS, SCALED_WORKERS, WARM_UP, step_s
+from experiments.reproductions.pufferfish.declaration import ARMS, MODELS, SCALED_WORKERS, WARM_UP
 from experiments.reproductions.pufferfish.declaration import SYSTEM as PUFFERFISH
 from testbed.core.record.run_directory import RunDir, write_json
 

@@ -1,0 +1,8 @@
+"""Declares the benchmark `collectives`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.collectives import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.collectives, order=150)

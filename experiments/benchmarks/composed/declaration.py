@@ -1,0 +1,8 @@
+"""Declares the benchmark `composed`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.composed import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.composed, order=300, page="docs/federated.md")

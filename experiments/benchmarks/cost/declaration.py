@@ -1,0 +1,8 @@
+"""Declares the benchmark `cost`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.cost import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.cost, order=80)

@@ -1,0 +1,8 @@
+"""Declares the benchmark `dilation`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.dilation import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.dilation, order=110)

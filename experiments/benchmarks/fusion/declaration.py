@@ -1,0 +1,8 @@
+"""Declares the benchmark `fusion`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.fusion import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.rules, order=210, page="docs/reproductions/dear.md")

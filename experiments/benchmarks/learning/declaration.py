@@ -1,0 +1,8 @@
+"""Declares the benchmark `learning`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.learning import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.learning, order=180, page="docs/compressors.md")

@@ -1,0 +1,8 @@
+"""Declares the benchmark `loss`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.loss import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.loss, order=30)

@@ -1,0 +1,8 @@
+"""Declares the benchmark `monitor`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.monitor import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.monitor, order=90)

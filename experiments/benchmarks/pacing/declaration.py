@@ -1,0 +1,8 @@
+"""Declares the benchmark `pacing`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.pacing import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.pacing, order=120)

@@ -1,0 +1,8 @@
+"""Declares the benchmark `plans`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.plans import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.plans, order=330, page="docs/plans.md")

@@ -1,0 +1,8 @@
+"""Declares the benchmark `run_dilation`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.run_dilation import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.run_dilation, order=140)

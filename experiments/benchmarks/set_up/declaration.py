@@ -1,0 +1,8 @@
+"""Declares the benchmark `set_up`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.set_up import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.set_up, order=60)

@@ -1,0 +1,14 @@
+"""Declares the benchmark `study_scale`: where its table and figure go."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.study_scale import measure, tables
+from experiments.common.benchmark import Benchmark, Figure
+
+BENCHMARK = Benchmark(
+    measure,
+    tables.study_scale,
+    order=360,
+    page="docs/studies/scale.md",
+    figure=Figure("docs/figures/study-scale.svg", tables.draw),
+)
