@@ -65,7 +65,7 @@ DRAWN: Mapping[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {
 """Figures of a benchmark's points."""
 SHORT: dict[str, tuple[Path, Callable[[Sequence[tables.Found]], str]]] = {
     "compression": (CLONE / "README.md", compression_tables.brief),
-    "strategies": (CLONE / "README.md", strategies_tables.brief),
+    "strategies": (CLONE / "docs" / "strategies.md", strategies_tables.brief),
 }
 """Tables that stand on a second page too, in a shorter form."""
 
