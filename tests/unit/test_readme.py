@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -47,9 +48,12 @@ def test_the_first_block_of_the_readme_is_the_two_commands() -> None:
 
 
 def test_numbers_of_choices_are_those_of_the_files() -> None:
-    rows = re.findall(r"^\| \[\w+\]\(docs/[^)]+\), `([A-Z]+)=` \| (\d+) \|", README, re.MULTILINE)
+    rows = re.findall(r"^\| \[\w+\]\(docs/[^)]+\), `([A-Z]+)=` \| (\d+) \| `?(\w+)`? \|", README, re.MULTILINE)
     assert len(rows) == 5
-    for group, number in rows:
+    parts = yaml.safe_load((CONF / "config.yaml").read_text())["defaults"]
+    defaults = {group: name for entry in parts if isinstance(entry, dict) for group, name in entry.items()}
+    for group, number, default in rows:
+        assert default == defaults[group.lower()], group
         files = {path.stem for path in (CONF / group.lower()).glob("*.yaml")}
         no_choice = NO_CHOICE.get(group, set())
         assert no_choice <= files and int(number) == len(files - no_choice), group
@@ -57,7 +61,7 @@ def test_numbers_of_choices_are_those_of_the_files() -> None:
         re.findall(r"(\d+) strategies and (\d+) compressor", README)[0],
         re.findall(r"(\d+) topologies, or your own", README),
     )
-    numbers = dict(rows)
+    numbers = {group: number for group, number, _ in rows}
     assert (strategies, compressors, topologies) == (numbers["STRATEGY"], numbers["COMPRESSOR"], numbers["TOPO"])
 
 
