@@ -4,7 +4,8 @@ A compressor turns a 1-D tensor into a payload (a 1-D uint8 tensor of real packe
 in `traits`. How ranks agree on a mean follows from that: `Route` is derived, never chosen by a user. A compressor does
 no I/O: `rounds` yields an `Exchange` for each collective and is resumed with its result, so that the runtime can time,
 count and order all that is sent. Point to point (parameter servers, activations), a strategy calls `encode` and
-`decode` itself, with a `Context` whose route is None and whose `stream` names the receiver. The README has an example.
+`decode` itself, with a `Context` whose route is None and whose `stream` names the receiver. An example is in
+docs/compressors.md.
 """
 
 from __future__ import annotations

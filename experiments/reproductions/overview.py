@@ -20,7 +20,7 @@ from testbed.core.errors import InputError
 from testbed.core.files import read_object
 from testbed.orchestrator.machine.clone import CLONE
 
-README = CLONE / "README.md"
+README = CLONE / "docs" / "reproductions.md"
 ARTIFACT = CLONE / "docs" / "artifact.md"
 README_REGION, CLAIMS_REGION, FIGURES_REGION = "reproductions", "claims", "figures"
 
@@ -82,7 +82,7 @@ def readme_table(all_of: Sequence[Recorded]) -> str:
         ("system", "the paper's claim", "claimed", "emulated", "verdict", "about, min", "command"),
         [
             (
-                f"[{one.system.name}](docs/reproductions/{one.system.name}.md)",
+                f"[{one.system.name}](reproductions/{one.system.name}.md)",
                 one.system.claim,
                 number(one.system.claimed),
                 number(one.emulated),

@@ -1,4 +1,4 @@
-"""The plug-ins that CONTRIBUTING.md shows work as they stand there, all of them in one run."""
+"""The plug-ins that CONTRIBUTING.md and docs/plug-ins.md show work as they stand there, all of them in one run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import yaml
 from testbed.core.spec.run_spec import Part, RunSpec
 from tests.distributed.harness import ROOT, part, run
 
+PAGES = ("CONTRIBUTING.md", "docs/plug-ins.md")
 KINDS = ("compressor", "strategy", "workload", "topology")
 _BLOCK = re.compile(r"^```(?:python|yaml)\n# (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def _shown() -> dict[str, str]:
-    return dict(_BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text()))
+    return {name: text for page in PAGES for name, text in _BLOCK.findall((ROOT / page).read_text())}
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A command as it is typed, in this tree or in a clone of it, and what the README says to type."""
+"""A command as it is typed, in this tree or in a clone of it, and what the pages for newcomers say to type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERRUPTED = 130
-FIRST_SECTION = "Two runs overlaid, in three commands"
+PAGES = ("README.md", "docs/commands.md")
+"""Every command in their blocks of `sh` is run."""
+FIRST_SECTION = "Compare two runs"
 """Of the README: its first block is a newcomer's path."""
 _OF_THESE_TESTS = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHONPATH", "VIRTUAL_ENV")
 """In the environment: who types a command has no make around it, and no other tree's modules."""
@@ -112,12 +114,12 @@ def processes_with(argument: str) -> list[int]:
     return found
 
 
-def readme_blocks(heading: str = "") -> list[list[str]]:
-    """The commands of the README, block by block; of one section alone if its heading is given."""
-    text = (ROOT / "README.md").read_text()
+def blocks_of(page: str, heading: str = "") -> list[list[str]]:
+    """The commands of a page, block by block; of one section alone if its heading is given."""
+    text = (ROOT / page).read_text()
     if heading:
         _, is_there, rest = text.partition(f"\n## {heading}\n")
-        assert is_there, f"the README has no section {heading!r}"
+        assert is_there, f"{page} has no section {heading!r}"
         text = rest.partition("\n## ")[0]
     blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return [list(_commands(block)) for block in blocks]

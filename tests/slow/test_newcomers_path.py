@@ -1,4 +1,4 @@
-"""From a clone to two runs overlaid: the README's first three commands, and what they lead to."""
+"""From a clone to two runs overlaid: the three commands with which the README compares two, and what they lead to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testbed.core.server_lock import is_served
 from testbed.core.spec.run_spec import DEFAULT_METRICS_PORT
 from testbed.orchestrator.dashboard.dashboard_command import ARCHIVE_PORT, LIVE_PORT
 from tests.slow.newcomer import Clone
-from tests.slow.support import FIRST_SECTION, processes_with, readme_blocks, serving, status_of
+from tests.slow.support import FIRST_SECTION, blocks_of, processes_with, serving, status_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
 MOST_TRIES = 3
@@ -55,7 +55,7 @@ def _panel(page: str, title: str) -> str:
 
 @pytest.mark.timeout(3000, func_only=True)
 def test_three_commands_lead_to_two_runs_overlaid(clone: Clone) -> None:
-    first, second, dashboard = readme_blocks(FIRST_SECTION)[0]
+    first, second, dashboard = blocks_of("README.md", FIRST_SECTION)[0]
     assert dashboard == "make dashboard"
     _require_free_ports()
     made = [_make_run(clone, first), _make_run(clone, second)]

@@ -1,4 +1,4 @@
-"""Every command of the README, in its order, as it stands there, in a clone that was set up for it."""
+"""Every command of the README and of docs/commands.md, in their order, as it stands there, in a clone set up for it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import pytest
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INVALID
 from tests.slow.newcomer import SETUP, Clone
-from tests.slow.support import FIRST_SECTION, readme_blocks, status_of
+from tests.slow.support import FIRST_SECTION, PAGES, blocks_of, status_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.timeout(700, func_only=True)]
 NOT_HERE = ("make test", "make bench", "make reproduce", "git clone", "cd ")
 """Tests do not run tests; benchmarks and reproductions have hours."""
-NEWCOMERS = readme_blocks(FIRST_SECTION)[0]
+NEWCOMERS = blocks_of("README.md", FIRST_SECTION)[0]
 """Which test_newcomers_path.py runs, and looks at what they lead to."""
 MOST_S = 1200.0
 LONGEST = 5
 
 
 def commands() -> list[str]:
-    found = [command for block in readme_blocks() for command in block if command not in NEWCOMERS]
-    return [command for command in found if not command.startswith(NOT_HERE)]
+    found = [command for page in PAGES for block in blocks_of(page) for command in block]
+    return [command for command in found if command not in NEWCOMERS and not command.startswith(NOT_HERE)]
 
 
 @pytest.mark.parametrize("command", commands())

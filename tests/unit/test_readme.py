@@ -1,43 +1,88 @@
-"""The README's commands exist: each is a target, a subcommand that parses, or named here with the test that runs it."""
+"""README and docs/commands.md: commands exist, or are named here with the test that runs them; figures are recorded."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
+PAGES = (README, (ROOT / "docs" / "commands.md").read_text())
 MAKEFILE = (ROOT / "Makefile").read_text()
 CONF = ROOT / "experiments" / "conf"
+NO_CHOICE = {"WORKLOAD": {"hand"}, "TRANSFORM": {"none"}}
+"""Files that the README does not count: chosen by `longhaul up` alone, and no change."""
 GROUPS = ("topo", "strategy", "compressor", "workload", "device", "transform")
 
 TOUR = "tests/slow/test_readme_tour.py::test_a_command_of_the_readme_works"
 EXECUTED: dict[str, str] = {
     ".venv/bin/torchrun --nproc-per-node 2 -m testbed.worker torchrun workload=digits topo=lan steps=20": TOUR,
 }
-"""Other commands of the README, with the test (file::name) that executes them."""
+"""Other commands, with the test (file::name) that executes them."""
 
 
 def commands() -> Iterator[str]:
-    for block in re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL):
-        for line in block.replace("\\\n", " ").splitlines():
-            command = shlex.split(line.removeprefix("$ "), comments=True)
-            if command:
-                yield shlex.join(command)
+    for page in PAGES:
+        for block in re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                command = shlex.split(line.removeprefix("$ "), comments=True)
+                if command:
+                    yield shlex.join(command)
 
 
 COMMANDS = sorted(set(commands()))
 
 
-def test_the_readme_has_commands() -> None:
-    assert any(command.startswith("make experiment") for command in COMMANDS)
-    assert any(command.startswith("make test") for command in COMMANDS)
+def test_the_first_block_of_the_readme_is_the_two_commands() -> None:
+    first = README.partition("```sh\n")[2].partition("```")[0].splitlines()
+    assert [line.partition("#")[0].strip() for line in first] == ["make experiment TOPO=wan1g", "make test"]
+
+
+def test_numbers_of_choices_are_those_of_the_files() -> None:
+    rows = re.findall(r"^\| \[\w+\]\(docs/[^)]+\), `([A-Z]+)=` \| (\d+) \| `?(\w+)`? \|", README, re.MULTILINE)
+    assert len(rows) == 5
+    parts = yaml.safe_load((CONF / "config.yaml").read_text())["defaults"]
+    defaults = {group: name for entry in parts if isinstance(entry, dict) for group, name in entry.items()}
+    for group, number, default in rows:
+        assert default == defaults[group.lower()], group
+        files = {path.stem for path in (CONF / group.lower()).glob("*.yaml")}
+        no_choice = NO_CHOICE.get(group, set())
+        assert no_choice <= files and int(number) == len(files - no_choice), group
+    (strategies, compressors), (topologies,) = (
+        re.findall(r"(\d+) strategies and (\d+) compressor", README)[0],
+        re.findall(r"(\d+) topologies, or your own", README),
+    )
+    numbers = {group: number for group, number, _ in rows}
+    assert (strategies, compressors, topologies) == (numbers["STRATEGY"], numbers["COMPRESSOR"], numbers["TOPO"])
+
+
+def test_numbers_of_reproduced_systems_are_those_recorded() -> None:
+    results = (ROOT / "experiments" / "reproductions").glob("*/result.json")
+    verdicts = Counter(json.loads(path.read_text())["verdict"] for path in results)
+    said = re.findall(r"(\d+) systems from papers .*: (\d+) reproduced, (\d+) partly, (\d+) not\.", README)
+    assert [tuple(map(int, numbers)) for numbers in said] == [
+        (verdicts.total(), verdicts["reproduced"], verdicts["partly"], verdicts["not"])
+    ]
+
+
+def test_what_the_readme_says_of_the_table_stands_in_it() -> None:
+    rows = {
+        cells[0].strip("`"): cells[1:]
+        for line in README.splitlines()
+        if re.match(r"\| `[a-z]", line) and len(cells := line.strip("| ").split(" | ")) == 9
+    }
+    assert set(rows) == {"none", "fp16", "int8", "topk", "powersgd", "sz3"}
+    assert f"`topk` reaches 97 % accuracy in {rows['topk'][1]}, uncompressed training in {rows['none'][1]}." in README
+    assert f"`powersgd` sends {float(rows['powersgd'][6]):.0f}x less payload" in README
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -92,7 +137,18 @@ def check_choice(group: str, value: str) -> None:
         assert (CONF / group / f"{choice}.yaml").exists(), f"{group}={choice} does not exist"
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "LIMITATIONS.md", "CHANGELOG.md"])
+ROOT_PAGES = ["README.md", "CONTRIBUTING.md", "LIMITATIONS.md"]
+DOCS = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")]
+_PATH = re.compile(r"`((?:testbed|compressors|topologies|dashboards|experiments|scripts|tests|docs)/[\w/.-]+)`")
+
+
+@pytest.mark.parametrize("name", sorted([*ROOT_PAGES, *DOCS]))
+def test_paths_in_text_are_there(name: str) -> None:
+    said = [path for path in _PATH.findall((ROOT / name).read_text()) if "NAME" not in path]
+    assert [path for path in said if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", [*ROOT_PAGES, "CHANGELOG.md"])
 def test_links_lead_somewhere(name: str) -> None:
     text = (ROOT / name).read_text()
     for target in re.findall(r"\]\(([^)#\s]+)", text):
