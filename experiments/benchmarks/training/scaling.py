@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from compressors.base import alpha_beta as costs
 from experiments.common.harness import Point
 from experiments.common.whole_run import perform
-from testbed.core.costs import alpha_beta as costs
 
 WORKERS = (2, 4, 8, 16, 32, 64)
 _SECONDS = {2: 20, 4: 20, 8: 25, 16: 35, 32: 60, 64: 100}

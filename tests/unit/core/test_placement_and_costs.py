@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.core.costs import alpha_beta as costs
+from compressors.base import alpha_beta as costs
 from testbed.core.spec.topology import workers_per_region
 
 WORLDS = st.integers(min_value=1, max_value=512)
