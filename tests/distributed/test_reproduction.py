@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments.common.papers.declaration import Trial
 from experiments.reproductions.command import Places
-from tests.unit.experiments.reproductions.made import reproduce, system
+from tests.unit.experiments.reproductions.made_up import reproduce, system
 
 ASKED = (
     *("topo=lan", "workers=16", "steps=2", "seed=0", "workload=replay", "workload.model=mobilenet_v2"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments.common.papers.declaration import Trial
 from experiments.reproductions.command import Places
 from testbed.core.record.summary import summary_faults
-from tests.unit.experiments.reproductions.made import reproduce, system
+from tests.unit.experiments.reproductions.made_up import reproduce, system
 
 _ASKED = (
     *("topo=lan", "topo.lan_rate='1 Gbit/s'", "workers=2", "steps=3", "seed=0", "evaluate_every=1000"),

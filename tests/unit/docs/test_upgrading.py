@@ -16,7 +16,7 @@ from testbed.core.record.summary import SCHEMA_VERSION
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.run_store.ended import ended_runs
 from testbed.orchestrator.run_store.listing import read_runs
-from tests.unit.experiments.reproductions.made import make_run, trial
+from tests.unit.experiments.reproductions.made_up import make_run, trial
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "upgrading.md").read_text()

@@ -16,7 +16,7 @@ from experiments.reproductions.plan import MOST_S, Plan, all_plans, plan_line, p
 from experiments.reproductions.runs import Asked, Kept, ask_all
 from testbed.core.errors import EXIT_INPUT, InputError
 from testbed.core.record.run_directory import RunDir
-from tests.unit.experiments.reproductions.made import make_run, regions, reproduce, system, trial
+from tests.unit.experiments.reproductions.made_up import make_run, regions, reproduce, system, trial
 
 TRIALS = [
     *(trial(arm=arm) for arm in ("new", "old", "slow")),

@@ -15,7 +15,7 @@ from testbed.core.errors import Interrupted, MachineError, RunError
 from testbed.core.record.run_directory import RunDir
 from testbed.orchestrator.machine import lock
 from testbed.orchestrator.machine.lock import MachineLock, machine_lock
-from tests.unit.experiments.reproductions.made import make_run, trial
+from tests.unit.experiments.reproductions.made_up import make_run, trial
 
 NEW, OLD, SLOW = ask_all([trial(arm=arm) for arm in ("new", "old", "slow")])
 PREDICTED = ask_all([trial(kind="simulated", seconds=3.0)])

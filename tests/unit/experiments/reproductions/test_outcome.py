@@ -8,7 +8,7 @@ import pytest
 
 from experiments.reproductions import outcome, sides
 from experiments.reproductions.page import cases_table
-from tests.unit.experiments.reproductions.made import found, system
+from tests.unit.experiments.reproductions.made_up import found, system
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from experiments.reproductions import overview
 from experiments.reproductions.outcome import verdict_of
 from experiments.reproductions.overview import Recorded, least, recorded
 from testbed.core.errors import InputError
-from tests.unit.experiments.reproductions.made import regions, system
+from tests.unit.experiments.reproductions.made_up import regions, system
 
 
 def rows(text: str, name: str) -> list[list[str]]:

@@ -19,7 +19,7 @@ from testbed.core.record.run_directory import RunDir
 from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.run import supervisor as supervise
 from testbed.orchestrator.run.supervisor import Outcome
-from tests.unit.experiments.reproductions.made import BASE, make_run, system, trial
+from tests.unit.experiments.reproductions.made_up import BASE, make_run, system, trial
 
 
 def asked(**where: str) -> Asked:
