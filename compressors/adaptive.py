@@ -118,7 +118,7 @@ class Adaptive(Compressor):
 
 
 def _messages(traits: Traits, route: Route, world_size: int) -> int:
-    """After one another, in a reduction by the algorithms of `core.costs.alpha_beta`."""
+    """After one another, in a reduction by the algorithms of `compressors.base.alpha_beta`."""
     after = world_size - 1
     asks = 1 if traits.fixed_size else 2  # for sizes first
     if route is Route.REDUCE_SUM:

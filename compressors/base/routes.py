@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from torch import Tensor
 
-from compressors.base.context import Context, Exchange, Layout, Rounds, Route
+from compressors.base import alpha_beta as costs
+from compressors.base.context import Context, Exchange, Layout, Rounds, Route, Traits
 from compressors.base.payload import from_bytes, to_bytes
-from testbed.core.costs import alpha_beta as costs
-
-if TYPE_CHECKING:
-    from compressors.base.compressor import Compressor
 
 SIZE_BYTES = 8
 """What one rank tells another where sizes are not known beforehand."""
+
+
+class Codec(Protocol):
+    """The part of a compressor that the routes use. `Compressor` documents the methods."""
+
+    @property
+    def traits(self) -> Traits: ...
+
+    def payload_bytes(self, layout: Layout, context: Context) -> int: ...
+
+    def encode(self, tensor: Tensor, context: Context) -> Tensor: ...
+
+    def decode(
+        self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0
+    ) -> None: ...
 
 
 def part_layouts(layout: Layout, world_size: int) -> list[Layout]:
@@ -26,7 +38,7 @@ def part_layouts(layout: Layout, world_size: int) -> list[Layout]:
 
 
 def choose_route(
-    compressor: Compressor, layout: Layout, world_size: int, *, alpha_s: float, beta_s_byte: float, step: int = 0
+    compressor: Codec, layout: Layout, world_size: int, *, alpha_s: float, beta_s_byte: float, step: int = 0
 ) -> Route:
     """The cheapest route that `compressor.traits` allow; a function of what all ranks know, so equal on all of them."""
     traits = compressor.traits
@@ -48,7 +60,7 @@ def choose_route(
     return Route.GATHER if gather_s(size) <= scatter_s + gather_s(size / world_size) else Route.TWO_SHOT
 
 
-def route_sent_bytes(codec: Compressor, layout: Layout, world_size: int, route: Route, step: int) -> int:
+def route_sent_bytes(codec: Codec, layout: Layout, world_size: int, route: Route, step: int) -> int:
     """Bytes all ranks together send to reduce one bucket by a route that is not OWN."""
     context = planning(layout, world_size, step)
     size = codec.payload_bytes(layout, context)
@@ -67,7 +79,7 @@ def planning(layout: Layout, world_size: int, step: int) -> Context:
     return Context(layout=layout, route=None, seed=0, step=step, rank=0, world_size=world_size)
 
 
-def _reduce_sum(codec: Compressor, tensor: Tensor, context: Context, out: Tensor, error: Tensor | None) -> Rounds:
+def _reduce_sum(codec: Codec, tensor: Tensor, context: Context, out: Tensor, error: Tensor | None) -> Rounds:
     dtype = codec.traits.sum_dtype
     assert dtype is not None, f"{type(codec).__name__}: its payloads may not be summed"
     if codec.traits.verbatim and out is tensor and tensor.dtype is dtype and tensor.is_contiguous():
@@ -80,7 +92,7 @@ def _reduce_sum(codec: Compressor, tensor: Tensor, context: Context, out: Tensor
     codec.decode(to_bytes(total), out, context, scale=1 / context.world_size)
 
 
-def _gather(codec: Compressor, tensor: Tensor, context: Context, out: Tensor, error: Tensor | None) -> Rounds:
+def _gather(codec: Codec, tensor: Tensor, context: Context, out: Tensor, error: Tensor | None) -> Rounds:
     payload = codec.encode(tensor, context)
     _leave_error(codec, tensor, payload, context, error)
     sizes = [len(payload)] * context.world_size if codec.traits.fixed_size else None
@@ -89,7 +101,7 @@ def _gather(codec: Compressor, tensor: Tensor, context: Context, out: Tensor, er
         codec.decode(theirs, out, replace(context, rank=rank), add=rank > 0, scale=1 / context.world_size)
 
 
-def _two_shot(codec: Compressor, tensor: Tensor, context: Context, out: Tensor, error: Tensor | None) -> Rounds:
+def _two_shot(codec: Codec, tensor: Tensor, context: Context, out: Tensor, error: Tensor | None) -> Rounds:
     world_size, rank = context.world_size, context.rank
     layouts = part_layouts(context.layout, world_size)
     numels = [layout.numel for layout in layouts]
@@ -122,7 +134,7 @@ def _two_shot(codec: Compressor, tensor: Tensor, context: Context, out: Tensor, 
         codec.decode(theirs, part_out, second(source))
 
 
-def _leave_error(codec: Compressor, tensor: Tensor, payload: Tensor, context: Context, error: Tensor | None) -> None:
+def _leave_error(codec: Codec, tensor: Tensor, payload: Tensor, context: Context, error: Tensor | None) -> None:
     if error is None:
         return
     if error is not tensor:
@@ -130,7 +142,7 @@ def _leave_error(codec: Compressor, tensor: Tensor, payload: Tensor, context: Co
     codec.decode(payload, error, context, add=True, scale=-1.0)
 
 
-ROUTES: dict[Route, Callable[[Compressor, Tensor, Context, Tensor, Tensor | None], Rounds]] = {
+ROUTES: dict[Route, Callable[[Codec, Tensor, Context, Tensor, Tensor | None], Rounds]] = {
     Route.REDUCE_SUM: _reduce_sum,
     Route.GATHER: _gather,
     Route.TWO_SHOT: _two_shot,

@@ -74,7 +74,12 @@ def test_the_import_contracts_hold(tree: Path) -> None:
         ),
         ("testbed/analysis/record/record.py", "import dashboards.generate", "afterwards: reads records"),
         ("compressors/topk.py", "import compressors.fp16", "one compressor never leans on another"),
-        ("testbed/worker/strategies/ddp.py", "import testbed.worker.strategies.torch_ddp", "one strategy never leans"),
+        (
+            "testbed/worker/strategies/ddp.py",
+            "import testbed.worker.strategies.torch_ddp",
+            "one strategy, ",
+        ),
+        ("testbed/worker/strategies/ddp.py", "import testbed.worker.workloads.replay", "one strategy, "),
     ],
 )
 def test_a_planted_import_breaks_its_contract(tree: Path, file: str, line: str, contract: str) -> None:
@@ -84,6 +89,44 @@ def test_a_planted_import_breaks_its_contract(tree: Path, file: str, line: str, 
     assert done.returncode == 1, done.stdout + done.stderr
     broken = [text for text in done.stdout.splitlines() if " BROKEN" in text]
     assert any(text.startswith(contract) for text in broken), broken
+
+
+UPWARDS = {
+    "core: folders": ("testbed/core/device/device.py", "testbed.core.costs.fusion"),
+    "orchestrator: folders": ("testbed/orchestrator/emulation/kernel/tc.py", "testbed.orchestrator.config.config"),
+    "emulation: folders": (
+        "testbed/orchestrator/emulation/shapers/delay.py",
+        "testbed.orchestrator.emulation.links.network",
+    ),
+    "config: reads": (
+        "testbed/orchestrator/config/grammar/overrides.py",
+        "testbed.orchestrator.config.events.compiler",
+    ),
+    "search: folders": ("testbed/orchestrator/search/sweep/grid.py", "testbed.orchestrator.search.tune.trials"),
+    "worker: folders": ("testbed/worker/model/pieces.py", "testbed.worker.reduction.buckets"),
+    "methods: folders": ("testbed/worker/methods/pipeline/autopipe.py", "testbed.worker.methods.planner.model_profile"),
+    "methods: the planner": ("testbed/worker/methods/kfac/curvature.py", "testbed.worker.training.loop"),
+    "analysis: folders": ("testbed/analysis/style/swatch.py", "testbed.analysis.comparison.groups"),
+}
+"""Per contract of folders, by the beginning of its name, an import from a lower folder of a higher one."""
+
+
+def test_an_import_upwards_breaks_the_contract_of_its_folders(tree: Path) -> None:
+    for file, module in UPWARDS.values():
+        assert (tree / file).exists(), f"{file} has gone; plant the line in another file of its folder"
+        assert (tree / f"{module.replace('.', '/')}.py").exists(), f"{module} has gone; name another one of its folder"
+        plant(tree / file, f"def late():\n    import {module}")
+    broken = [text for text in lint_imports(tree).stdout.splitlines() if " BROKEN" in text]
+    for name in UPWARDS:
+        assert any(text.startswith(name) for text in broken), f"{name}: {broken}"
+
+
+def test_a_folder_that_no_contract_places_breaks_it(tree: Path) -> None:
+    (tree / "testbed" / "worker" / "extra").mkdir()
+    plant(tree / "testbed" / "worker" / "extra" / "__init__.py", "")
+    done = lint_imports(tree)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "testbed.worker.extra" in done.stdout
 
 
 @pytest.mark.parametrize(

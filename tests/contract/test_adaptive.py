@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from compressors.adaptive import Adaptive
+from compressors.base import alpha_beta as costs
 from compressors.base.compressor import Compressor, Layout, Route
 from compressors.base.feedback import ErrorFeedback
 from compressors.bf16 import BFloat16
@@ -16,7 +17,6 @@ from compressors.int8 import Int8
 from compressors.none import Uncompressed
 from compressors.powersgd import PowerSGD
 from compressors.topk import TopK
-from testbed.core.costs import alpha_beta as costs
 from testbed.worker.laws.cases.lockstep import contexts, drive
 from tests.contract.catalogue import make
 

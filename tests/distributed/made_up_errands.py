@@ -16,7 +16,7 @@ from testbed.orchestrator.executors import ray_executor as ray_nodes
 from testbed.orchestrator.executors import slurm_executor as slurm_jobs
 from testbed.orchestrator.executors.run_archive import pack
 from testbed.orchestrator.search.sweep import specs
-from tests.unit.sweep.made import make_run
+from tests.unit.orchestrator.made_runs import make_run
 
 AXES = ("compressor=none,topk", "topo=lan,wan1g", "seed=range(6)", "workers=2", "steps=4", "metrics_port=0")
 RUNS = 24

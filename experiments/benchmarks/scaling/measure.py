@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from compressors.base import alpha_beta
 from experiments.common import sources
 from experiments.common.benchmark import Point
 from experiments.common.whole_run import perform
-from testbed.core.costs import alpha_beta
 
 WORKERS = (2, 4, 8, 16, 32, 64)
 _SECONDS = {2: 20, 4: 20, 8: 25, 16: 35, 32: 60, 64: 100}

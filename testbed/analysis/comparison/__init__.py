@@ -1,0 +1,1 @@
+"""Runs compared: grouped by configuration, over seeds, as tables, figures and pages."""

@@ -1,0 +1,1 @@
+"""A run directory as the analysis reads it: events, curves, samples. Imports no other folder of the analysis."""

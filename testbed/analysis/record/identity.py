@@ -1,3 +1,5 @@
+"""Identity of a run by its record: kind, code, verdict, seed."""
+
 from __future__ import annotations
 
 import contextlib

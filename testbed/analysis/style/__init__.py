@@ -1,0 +1,1 @@
+"""The look of figures, tables and pages, the same wherever a method is shown."""

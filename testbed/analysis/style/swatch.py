@@ -1,3 +1,5 @@
+"""Colour and marker of a method as a small SVG, for tables in pages."""
+
 from __future__ import annotations
 
 from matplotlib.markers import MarkerStyle

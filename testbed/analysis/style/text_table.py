@@ -1,3 +1,5 @@
+"""Tables as plain text, with aligned columns."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

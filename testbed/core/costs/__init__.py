@@ -1,0 +1,1 @@
+"""Closed-form costs of collectives, fusion, K-FAC and low-rank layers. Arithmetic alone."""

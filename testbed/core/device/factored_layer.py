@@ -1,3 +1,5 @@
+"""Layers and Kronecker factors as K-FAC sees them: dimensions, and elements sent."""
+
 from __future__ import annotations
 
 import math

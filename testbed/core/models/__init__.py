@@ -1,0 +1,1 @@
+"""Tables of big models: shapes and FLOPs of their layers."""

@@ -1,3 +1,5 @@
+"""Form of `summary.json`: its keys, the allowed values, and checks of a file that was read."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,0 +1,1 @@
+"""The specification of a run: topology, link profiles, paths, schedule, scale."""

@@ -1,3 +1,5 @@
+"""Executors by name. The modules for Ray and Slurm are imported here alone, and only on request."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

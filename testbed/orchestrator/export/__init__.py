@@ -1,0 +1,1 @@
+"""Topologies written for other tools, as text and as pictures."""

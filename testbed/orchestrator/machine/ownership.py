@@ -1,3 +1,5 @@
+"""Ownership of files made under sudo: they are given to the user who called it."""
+
 from __future__ import annotations
 
 import contextlib

@@ -1,0 +1,1 @@
+"""One run, from the checks before anything is built to the finalized record."""

@@ -1,0 +1,1 @@
+"""Ended runs in the directory of runs: found, read, filtered and listed."""

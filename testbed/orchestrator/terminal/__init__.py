@@ -1,0 +1,1 @@
+"""Output on the terminal: live display, progress, and the final table."""

@@ -63,8 +63,8 @@ class Communicator:
     """Collectives among all workers of a run, over gloo; of tensors on an accelerator, over NCCL.
 
     `payload_bytes` is what this rank sent of the algorithm's data. Of gloo's own collectives it is counted by the ring
-    formulas of `core.costs.alpha_beta`, as whole bytes whose sum over ranks is exact; of ours (`submit`) it is what was
-    sent.
+    formulas of `compressors.base.alpha_beta`, as whole bytes whose sum over ranks is exact; of ours (`submit`) it is
+    what was sent.
     `control_bytes` is everything else. Neither counts rendezvous.
     """
 

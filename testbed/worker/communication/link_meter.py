@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from compressors.base import alpha_beta as costs
 from compressors.base.compressor import Exchange
-from testbed.core.costs import alpha_beta as costs
 from testbed.worker.communication.communicator import Communicator
 
 EVERY_STEPS = 10
@@ -107,7 +107,7 @@ class LinkMeter:
 
 
 def _cost(exchange: Exchange, world_size: int) -> tuple[int, float]:
-    """(messages after one another, bytes a rank sends), by the formulas of `core.costs.alpha_beta`."""
+    """(messages after one another, bytes a rank sends), by the formulas of `compressors.base.alpha_beta`."""
     if exchange.kind == "all_reduce":
         return 2 * (world_size - 1), costs.all_reduce_sent_bytes(exchange.data[0].nbytes, world_size)
     if exchange.kind == "all_gather":

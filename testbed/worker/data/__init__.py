@@ -1,0 +1,1 @@
+"""Corpora and images that are made here, and how samples are divided among ranks or clients."""

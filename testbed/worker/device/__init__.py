@@ -1,0 +1,1 @@
+"""Time on the emulated device: the virtual clock, compute times, accelerators, stopwatches."""

@@ -1,3 +1,5 @@
+"""Base class of workloads whose samples have numbers, and the order in which these are drawn."""
+
 from __future__ import annotations
 
 from abc import abstractmethod

@@ -1,3 +1,5 @@
+"""Base class of partitions: ways to divide numbered samples among clients."""
+
 from __future__ import annotations
 
 import heapq

@@ -7,12 +7,13 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import InputError
+from testbed.core.models.catalogue import Layer
 from testbed.worker.model.pieces import Piece
 
 Batch = Any
@@ -150,6 +151,21 @@ class Workload(ABC):
 
         Called for a copy of the model, in a thread beside training: it must change nothing that `batch` or `loss` use,
         and draw nothing from torch's global generator.
+        """
+
+
+@runtime_checkable
+class Modelled(Protocol):
+    """Workload whose layers come from a table and are not computed.
+
+    A workload has this capability if it has the method below. Strategies that need more of a layer than its gradient
+    (K-FAC) ask for it.
+    """
+
+    def modelled_layers(self) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
+        """Return (layers of the whole model, the same layers at the size in which they are sent).
+
+        Both are in the order of forward; entry i is the module `layers.i` of the model.
         """
 
 

@@ -1,0 +1,1 @@
+"""What methods need beyond one file, a folder each. They import no strategy, transform or workload."""

@@ -1,4 +1,4 @@
-"""Seconds of each layer's forward and backward, measured by hooks on the model."""
+"""Layers of a model: their names, and the sizes of their trainable parameters."""
 
 from __future__ import annotations
 

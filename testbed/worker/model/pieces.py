@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from torch import nn
 
-if TYPE_CHECKING:
-    from testbed.worker.methods.pipeline.tensor_parallel import Sharing
+
+class Sharing(Protocol):
+    """Makes one shard's layers from a piece's layers, for ranks that share the piece out (tensor parallelism)."""
+
+    degree: int
+    """Number of ranks that share the piece."""
+
+    def columns(self, layer: nn.Linear, runs: int = 1) -> nn.Module:
+        """Return a module that computes this shard's outputs of `layer`.
+
+        Args:
+            runs: number of equal groups of outputs, each of which is divided, as queries, keys and values.
+        """
+
+    def rows(self, layer: nn.Linear) -> nn.Module:
+        """Return a module that computes all outputs of `layer` from this shard's inputs."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +33,7 @@ class Piece:
         name: for messages.
         module: takes one tensor and returns one, of floats; its parameters are the model's own.
         is_block: one of the like blocks that make most of the model, as embeddings and the head are not.
-        shared: what one of several ranks has that share this piece out
-        (`testbed.worker.methods.pipeline.tensor_parallel`); None: each
-            of them computes all of it.
+        shared: what one of several ranks has that share this piece out; None: each of them computes all of it.
         divisible: by what it is called, each number that the ranks which share it must divide.
     """
 

@@ -1,3 +1,5 @@
+"""Compressors by the names of their YAML files, built with given parameters."""
+
 from __future__ import annotations
 
 import importlib

@@ -1,0 +1,1 @@
+"""Gradients reduced in buckets: how they are fused, compressed and averaged over ranks."""

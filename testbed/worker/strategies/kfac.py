@@ -15,7 +15,7 @@ from testbed.core.device.factored_layer import CHOLESKY, FORMS
 from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives
 from testbed.worker.device.layer_pace import LayerPace
 from testbed.worker.interfaces.strategy import Beside, StepStats, WorkerContext
-from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.interfaces.workload import Batch, Modelled, Workload
 from testbed.worker.methods.kfac import kronecker_factors as statistics
 from testbed.worker.methods.kfac.curvature import Curvature
 from testbed.worker.methods.kfac.exchange import Nowhere, Sums, ToAll, ToOwners, UncalibratedReducer
@@ -24,7 +24,6 @@ from testbed.worker.methods.kfac.second_order import SecondOrder
 from testbed.worker.reduction.buckets import Bucket
 from testbed.worker.reduction.data_parallel import BucketedStrategy, size_fault
 from testbed.worker.reduction.reducer import Reducer
-from testbed.worker.workloads.replay import Replay
 
 COMPRESS = ("gradients", "factors", "all")
 
@@ -182,7 +181,7 @@ class KFAC(BucketedStrategy):
 
     def _curvature(self, context: WorkerContext) -> Curvature:
         form, damping, decay, kl_clip = self._numerics
-        if isinstance(context.workload, Replay):
+        if isinstance(context.workload, Modelled):
             return ReplayedCurvature(context.workload, context.model, context.spec.batch_size, form)
         owners: dict[torch.nn.Parameter, int] = {}
         for module in context.model.modules():

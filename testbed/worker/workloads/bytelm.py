@@ -11,8 +11,7 @@ from testbed.worker.data.library_corpus import CONTEXT, corpus, corpus_faults, l
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
 from testbed.worker.interfaces.partition import Partition
 from testbed.worker.interfaces.workload import Metric
-from testbed.worker.methods.pipeline.tensor_parallel import Sharing
-from testbed.worker.model.pieces import Piece
+from testbed.worker.model.pieces import Piece, Sharing
 
 _WIDTH, _HEADS = 128, 4
 WIDENING = (4, 4, 4)

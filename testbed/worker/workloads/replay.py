@@ -112,6 +112,9 @@ class Replay(Workload):
         """From the table: nothing is computed that could be counted."""
         return {f"layers.{index}": batch.samples * layer.forward_flop for index, layer in enumerate(self.layers)}
 
+    def modelled_layers(self) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
+        return self.table.layers, self.layers
+
     def evaluate(self, model: nn.Module) -> float:
         raise NotImplementedError("a replay has no metric, so there is nothing to evaluate")
 

@@ -1,0 +1,1 @@
+"""The inputs of the simulator: step plan, buckets, traffic, network, and fitted constants."""

@@ -1,3 +1,5 @@
+"""Link profiles as they change during a run, per direction of each WAN link."""
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,0 +1,1 @@
+"""Containers of nodes: runc or Docker, their root filesystem and exit status."""

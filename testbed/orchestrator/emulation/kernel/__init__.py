@@ -1,0 +1,1 @@
+"""The kernel's interfaces: namespaces, netlink, traffic control, TCP settings, queue counters."""

@@ -1,0 +1,1 @@
+"""The emulated network: nodes, addresses, wires and the ports that shape each direction of a link."""

@@ -1,0 +1,1 @@
+"""Delay and rate of each link measured against its target, and packets captured."""

@@ -1,0 +1,1 @@
+"""Background traffic: flows that share the emulated links with the training."""

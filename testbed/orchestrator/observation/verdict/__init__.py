@@ -1,0 +1,1 @@
+"""The verdict of a run: rules over what was observed, and the judge that applies them."""

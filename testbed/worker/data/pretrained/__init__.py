@@ -1,0 +1,1 @@
+"""Weights trained here beforehand, which workloads of fine-tuning begin with."""

@@ -1,0 +1,1 @@
+"""The cases that the laws are checked on: compressors, gradients, malformed payloads."""

@@ -1,0 +1,1 @@
+"""The laws, by subject. Each is a function of one compressor."""

@@ -1,0 +1,1 @@
+"""Policies that freeze layers during training."""

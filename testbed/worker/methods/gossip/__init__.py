@@ -1,0 +1,1 @@
+"""Gossip: averaging with neighbours on a graph, without a server."""

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from testbed.core.device.factored_layer import Factor, FactoredLayer
 from testbed.core.models.catalogue import Layer
+from testbed.worker.interfaces.workload import Modelled
 from testbed.worker.methods.kfac.curvature import Curvature
-from testbed.worker.workloads.replay import Replay
 
 _LOOKED_UP = ("embeddings", "tied_embeddings")
 """Layers whose weights are rows to choose from; K-FAC leaves them to the optimizer."""
@@ -22,13 +22,13 @@ class ReplayedCurvature(Curvature):
     """Dimensions are those of the whole model; what is sent is smaller by the replay's scale. Nothing is learnt, and
     the device says how long all of it takes."""
 
-    def __init__(self, workload: Replay, model: nn.Module, batch_size: int, form: str) -> None:
-        whole = workload.table.layers
+    def __init__(self, workload: Modelled, model: nn.Module, batch_size: int, form: str) -> None:
+        whole, sent = workload.modelled_layers()
         named = {f"layers.{index}": layer for index, layer in enumerate(whole) if _weight(layer) is not None}
         modules = {name: model.get_submodule(name) for name in named}
         super().__init__(modules, form=form, damping=1.0, decay=1.0, kl_clip=None)
         self._layers, self._batch_size = named, batch_size
-        self._scale = sum(layer.numel for layer in whole) / sum(layer.numel for layer in workload.layers)
+        self._scale = sum(layer.numel for layer in whole) / sum(layer.numel for layer in sent)
 
     def layer(self, name: str) -> FactoredLayer:
         weight = _weight(self._layers[name])

@@ -1,0 +1,1 @@
+"""Optimizers of strategies that torch has not: LAMB and SLAMB."""

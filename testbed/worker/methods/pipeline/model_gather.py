@@ -17,7 +17,7 @@ from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import trained
 from testbed.worker.methods.pipeline.stages import Stage
-from testbed.worker.methods.pipeline.tensor_parallel import Shards, Sharing, Split
+from testbed.worker.methods.pipeline.tensor_parallel import ShardedLayers, Shards, Split
 from testbed.worker.model.pieces import Piece
 
 
@@ -150,7 +150,7 @@ def _splits(pieces: Sequence[Piece], degree: int, shards: Shards | None) -> dict
     """Of all parameters that are shared out, on whatever rank."""
     if shards is None:
         return {}
-    sharing = Sharing(degree, 0, shards)
+    sharing = ShardedLayers(degree, 0, shards)
     for piece in pieces:
         if piece.shared is not None:
             piece.shared(sharing)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.parallelism.plan import Plan
-from testbed.worker.methods.pipeline.tensor_parallel import Part, Shards, Sharing
+from testbed.worker.methods.pipeline.tensor_parallel import Part, ShardedLayers, Shards
 from testbed.worker.model.activation_cache import ActivationCache
 from testbed.worker.model.chain import Chain
-from testbed.worker.model.pieces import Piece
+from testbed.worker.model.pieces import Piece, Sharing
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def stages_of(plan: Plan, rank: int, pieces: Sequence[Piece], shards: Shards | N
     made = []
     for number in plan.stages_of(rank):
         layers = plan.layers_of_stage(number, len(pieces))
-        sharing = None if shards is None else Sharing(plan.tp, plan.coordinates(rank)[2], shards)
+        sharing = None if shards is None else ShardedLayers(plan.tp, plan.coordinates(rank)[2], shards)
         modules = [_of_shard(pieces[layer], sharing) for layer in layers]
         parts = () if sharing is None else tuple(sharing.parts)
         shared_out = {part.split.whole for part in parts}

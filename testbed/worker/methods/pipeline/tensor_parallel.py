@@ -18,6 +18,7 @@ from testbed.worker.communication.collectives import two_shot
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.transport import Subset
 from testbed.worker.device.clock import WAITING, PhaseClock
+from testbed.worker.model.pieces import Sharing
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Shards:
         return total
 
 
-class Sharing:
+class ShardedLayers(Sharing):
     """Makes one shard's layers, and keeps which parts of which parameters they have."""
 
     def __init__(self, degree: int, shard: int, shards: Shards) -> None:

@@ -15,7 +15,7 @@ from testbed.core.parallelism.links import straight
 from testbed.core.parallelism.model import MeasuredLayer
 from testbed.worker.device.median import repeated
 from testbed.worker.interfaces.workload import Batch, Workload
-from testbed.worker.methods.pipeline.tensor_parallel import Shards, Sharing
+from testbed.worker.methods.pipeline.tensor_parallel import ShardedLayers, Shards
 from testbed.worker.model.pieces import Piece
 
 BUDGET_S = 1.0
@@ -107,7 +107,7 @@ def optimizer_states(optimizer: torch.optim.Optimizer) -> int:
 
 
 def _shard(piece: Piece, tp: int, alone: Shards) -> nn.Module:
-    return piece.module if piece.shared is None else piece.shared(Sharing(tp, 0, alone))
+    return piece.module if piece.shared is None else piece.shared(ShardedLayers(tp, 0, alone))
 
 
 def _lines(chain: _Chain, batches: Mapping[int, Batch], budget_s: float) -> dict[str, tuple[float, float]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from testbed.core.errors import InputError
 from testbed.core.spec.link_profile import LinkProfile
-from testbed.core.spec.topology import Link, Node, Topology, symmetric
+from testbed.core.spec.topology import Link, Node, Topology, symmetric, workers_per_region
 from topologies import two_regions
 
 NODES = (Node(name="a-0", region="a"), Node(name="b-0", region="b"))
@@ -134,3 +134,18 @@ def test_two_regions_holds_every_worker_and_the_round_trip(workers: int, rtt_ms:
     assert built.wan_links[0].rtt_s == pytest.approx(rtt_ms / 1000)
     regions = [node.region for node in built.nodes]
     assert regions == sorted(regions, key=built.regions.index), "ranks lie in blocks"
+
+
+@given(regions=st.integers(min_value=1, max_value=32), more=st.integers(min_value=0, max_value=200))
+def test_workers_are_spread_evenly_the_first_regions_larger(regions: int, more: int) -> None:
+    blocks = workers_per_region(regions + more, regions)
+    assert sum(blocks) == regions + more
+    assert len(blocks) == regions
+    assert max(blocks) - min(blocks) <= 1
+    assert list(blocks) == sorted(blocks, reverse=True)
+
+
+@pytest.mark.parametrize(("workers", "regions"), [(1, 2), (0, 1), (3, 0), (-1, 1)])
+def test_an_empty_region_is_refused(workers: int, regions: int) -> None:
+    with pytest.raises(ValueError, match=f"workers={workers}"):
+        workers_per_region(workers, regions)

@@ -37,7 +37,7 @@ from testbed.orchestrator.search.sweep.scheduler import Course
 from testbed.orchestrator.search.sweep.specs import Asked
 from testbed.orchestrator.search.sweep.status import DONE, standing
 from tests.distributed.ray_cluster import needs
-from tests.unit.sweep.made import asked_of, grid, make_run
+from tests.unit.orchestrator.made_runs import asked_of, grid, make_run
 
 Answer = Callable[[int, Mapping[str, Any]], Mapping[str, Any]]
 

@@ -12,7 +12,7 @@ import pytest
 from testbed.core.errors import RunError
 from testbed.core.record.run_directory import RunDir
 from testbed.orchestrator.executors.run_archive import ARRIVING, pack, remove_halves, unpack
-from tests.unit.sweep.made import asked_of, grid, make_run
+from tests.unit.orchestrator.made_runs import asked_of, grid, make_run
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from testbed.core.costs import alpha_beta as costs
+from compressors.base import alpha_beta as costs
 from testbed.core.models.catalogue import find_model
 from testbed.orchestrator.run.replay_needs import WORKER_BYTES, ReplayNeeds
 

@@ -17,7 +17,7 @@ from testbed.orchestrator.machine.lock import MachineLock
 from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.run import supervisor as module
 from testbed.orchestrator.run.supervisor import supervise
-from tests.unit.sweep.supervised import shared_machine, stand_ins
+from tests.unit.orchestrator.supervised import shared_machine, stand_ins
 
 SPEC = ("topo=lan", "workers=2", "steps=4", "metrics_port=0")
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from compressors.adaptive import Adaptive
+from compressors.base import alpha_beta as costs
 from compressors.base.compressor import Exchange, Layout
 from compressors.base.feedback import ErrorFeedback
 from compressors.none import Uncompressed
 from compressors.policy import Policy
 from compressors.topk import TopK
-from testbed.core.costs import alpha_beta as costs
 from testbed.core.spec.topology import Topology
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.link_meter import EVERY_STEPS, LinkMeter

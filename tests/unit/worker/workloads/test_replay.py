@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from testbed.core.models.catalogue import find_model
 from testbed.worker.data.gradient_pool import BAND_NUMEL, BANDS, DENSE, POOL_BYTES, ROW_NUMEL, TEXTURES, gradient_pool
-from testbed.worker.interfaces.workload import parameters_crc32
+from testbed.worker.interfaces.workload import Modelled, parameters_crc32
 from testbed.worker.reduction.buckets import Bucket, Buckets
 from testbed.worker.reduction.fusion import grouped
+from testbed.worker.workloads.digits import Digits
 from testbed.worker.workloads.replay import WARM_UP_NUMEL, Replay, ReplayModel
 
 
@@ -220,3 +221,12 @@ def test_buckets_know_nothing_of_a_replay() -> None:
     replay = Replay(model="vgg16")
     buckets = Buckets(grouped(replay.model(0).parameters(), 4 * 2**20), seen.append)
     assert max(bucket.flat.numel() for bucket in buckets.buckets) == 4096 * 25088
+
+
+def test_a_replay_has_its_layers_from_a_table_and_a_model_that_computes_has_not() -> None:
+    assert not isinstance(Digits(), Modelled)
+    replay = Replay(model="resnet18", scale=16)
+    assert isinstance(replay, Modelled)
+    whole, sent = replay.modelled_layers()
+    assert [layer.name for layer in whole] == [layer.name for layer in sent]
+    assert sum(layer.numel for layer in sent) == pytest.approx(sum(layer.numel for layer in whole) / 16, rel=0.01)

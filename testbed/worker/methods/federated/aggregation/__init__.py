@@ -1,0 +1,1 @@
+"""Aggregation on the server: rules, weights, corrections, and robustness against attacks."""

@@ -1,0 +1,1 @@
+"""Clients of federated learning: their samples, availability, speed, selection and placement."""

@@ -1,0 +1,1 @@
+"""Keys and values on their way: stored, coded and put into messages."""

@@ -1,0 +1,1 @@
+"""The model and the texts whose keys and values are transferred."""

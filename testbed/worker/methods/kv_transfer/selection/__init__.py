@@ -1,0 +1,1 @@
+"""Methods that select which keys and values a decode step fetches."""

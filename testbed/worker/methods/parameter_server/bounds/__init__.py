@@ -1,0 +1,1 @@
+"""Error bounds of lossy compression, and schedules that change them over rounds."""

@@ -1,0 +1,1 @@
+"""Clients that join a server, leave it and come back."""

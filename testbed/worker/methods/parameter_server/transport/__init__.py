@@ -1,0 +1,1 @@
+"""Frames over TCP between server and clients. What arrives is not trusted."""

@@ -20,7 +20,7 @@ from testbed.orchestrator.search.budget import pairs
 from testbed.orchestrator.search.sweep import retry as making
 from testbed.orchestrator.search.sweep import specs
 from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
-from tests.unit.sweep.made import Place
+from tests.unit.orchestrator.made_runs import Place
 
 ELEMENTS = 250_000
 EPOCH_STEPS = 50

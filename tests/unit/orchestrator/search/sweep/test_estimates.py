@@ -13,8 +13,8 @@ from testbed.orchestrator.search.plan import simulated_run as predicted_run
 from testbed.orchestrator.search.sweep import estimates
 from testbed.orchestrator.search.sweep.estimates import EARLIER, PREDICTED, TRAINING, UNKNOWN, Estimate, spoken
 from testbed.orchestrator.search.sweep.specs import Asked
+from tests.unit.orchestrator.made_runs import asked_of, grid, make_run
 from tests.unit.orchestrator.run.test_calibration import PROFILE
-from tests.unit.sweep.made import asked_of, grid, make_run
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from testbed.orchestrator.search.sweep.estimates import EARLIER, UNKNOWN, Estima
 from testbed.orchestrator.search.sweep.scheduler import Course
 from testbed.orchestrator.search.sweep.specs import Asked
 from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, TO_MAKE, TO_RETRY, standing
-from tests.unit.sweep.made import Place, asked_of, grid, make_run
+from tests.unit.orchestrator.made_runs import Place, asked_of, grid, make_run
 
 GOOD: dict[str, Any] = {}
 BAD: dict[str, Any] = {"verdict": "invalid"}

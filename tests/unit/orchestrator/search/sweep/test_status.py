@@ -10,7 +10,7 @@ from testbed.orchestrator.config.config import compose
 from testbed.orchestrator.run_store.ended import KeptRuns
 from testbed.orchestrator.search.sweep.specs import Asked, _together
 from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, TO_MAKE, TO_RETRY, Standing, counts, standing
-from tests.unit.sweep.made import asked_of, grid, make_run
+from tests.unit.orchestrator.made_runs import asked_of, grid, make_run
 
 
 @pytest.fixture(scope="module")

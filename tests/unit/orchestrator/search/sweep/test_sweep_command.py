@@ -19,7 +19,7 @@ from testbed.orchestrator.search.sweep import estimates, specs
 from testbed.orchestrator.search.sweep import sweep_command as command
 from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
 from testbed.orchestrator.search.sweep.specs import Asked
-from tests.unit.sweep.made import FIXED, Place, asked_of, grid, make_run
+from tests.unit.orchestrator.made_runs import FIXED, Place, asked_of, grid, make_run
 
 AXES = ("compressor=none,topk", *FIXED)
 End = dict[str, Any] | LonghaulError

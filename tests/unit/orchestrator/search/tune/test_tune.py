@@ -23,7 +23,7 @@ from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
 from testbed.orchestrator.search.sweep.specs import Asked
 from testbed.orchestrator.search.tune import trials
 from testbed.orchestrator.search.tune import tune_command as command
-from tests.unit.sweep.made import Place
+from tests.unit.orchestrator.made_runs import Place
 
 SEARCHED = (
     "topo=wan100m",

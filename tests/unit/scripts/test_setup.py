@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = (ROOT / "scripts" / "setup.sh").read_text()
 
 pytestmark = pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="not a Debian system")

@@ -12,7 +12,7 @@ import yaml
 
 import testbed
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CITATION: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text())
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from scripts import make_site as site
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def translated(text: str, page: str) -> tuple[str, site.Copies]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text()
 PAGES = (README, (ROOT / "docs" / "commands.md").read_text())
 MAKEFILE = (ROOT / "Makefile").read_text()

@@ -16,7 +16,7 @@ import pytest
 import testbed
 from testbed.core.packages import OTHER_SIDE
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PINS = sorted({pin for extra in PROJECT["project"]["optional-dependencies"].values() for pin in extra})
 LOCK = (ROOT / "requirements" / "lock.txt").read_text()

@@ -21,8 +21,8 @@ from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
 from testbed.orchestrator.search.sweep.scheduler import Course
 from testbed.orchestrator.search.sweep.specs import Asked
 from testbed.orchestrator.search.sweep.status import DONE, TO_MAKE, standing
-from tests.unit.sweep.made import asked_of, grid
-from tests.unit.sweep.supervised import stand_ins
+from tests.unit.orchestrator.made_runs import asked_of, grid
+from tests.unit.orchestrator.supervised import stand_ins
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "traps.md"
 TRAPS = [f"T{number}" for number in range(1, 26)]
 LEAST_REASON_CHARACTERS = 20

@@ -18,7 +18,7 @@ from testbed.orchestrator.run_store.ended import ended_runs
 from testbed.orchestrator.run_store.listing import read_runs
 from tests.unit.experiments.reproductions.fake_runs import make_run, trial
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "upgrading.md").read_text()
 
 

@@ -11,7 +11,7 @@ import yaml
 from testbed.orchestrator.cli.main import _parser
 from testbed.orchestrator.observation.verdict import judge as fidelity
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DOCS, CONF = ROOT / "docs", ROOT / "experiments" / "conf"
 NOT_LISTED = {"workload": {"hand"}}  # chosen by `longhaul up` alone
 

@@ -27,7 +27,7 @@ from testbed.worker.workloads.glyphs import Glyphs
 from testbed.worker.workloads.replay import Replay
 from tests.unit.worker.factorable import context, small, trained
 
-CONF = Path(__file__).resolve().parents[3] / "experiments" / "conf" / "transform"
+CONF = Path(__file__).resolve().parents[4] / "experiments" / "conf" / "transform"
 
 
 def _parameters(model: nn.Module) -> int:

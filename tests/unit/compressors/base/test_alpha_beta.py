@@ -4,26 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.core.costs import alpha_beta as costs
-from testbed.core.spec.topology import workers_per_region
+from compressors.base import alpha_beta as costs
 
 WORLDS = st.integers(min_value=1, max_value=512)
 SIZES = st.floats(min_value=0, max_value=1e12)
-
-
-@given(regions=st.integers(min_value=1, max_value=32), more=st.integers(min_value=0, max_value=200))
-def test_workers_are_spread_evenly_the_first_regions_larger(regions: int, more: int) -> None:
-    blocks = workers_per_region(regions + more, regions)
-    assert sum(blocks) == regions + more
-    assert len(blocks) == regions
-    assert max(blocks) - min(blocks) <= 1
-    assert list(blocks) == sorted(blocks, reverse=True)
-
-
-@pytest.mark.parametrize(("workers", "regions"), [(1, 2), (0, 1), (3, 0), (-1, 1)])
-def test_an_empty_region_is_refused(workers: int, regions: int) -> None:
-    with pytest.raises(ValueError, match=f"workers={workers}"):
-        workers_per_region(workers, regions)
 
 
 @given(size=SIZES)

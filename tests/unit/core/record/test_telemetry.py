@@ -4,39 +4,7 @@ import socket
 
 import pytest
 
-from testbed.core.errors import (
-    EXIT_FAILED,
-    EXIT_INPUT,
-    EXIT_MACHINE,
-    InputError,
-    Interrupted,
-    LonghaulError,
-    MachineError,
-    RunError,
-    raise_input_faults,
-)
 from testbed.core.record.telemetry import Channel, Welcome
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [(InputError, EXIT_INPUT), (MachineError, EXIT_MACHINE), (RunError, EXIT_FAILED), (Interrupted, EXIT_FAILED)],
-)
-def test_every_error_ends_in_the_status_of_the_interface(error: type[LonghaulError], status: int) -> None:
-    assert error("a").exit_status == status
-    assert issubclass(error, LonghaulError)
-
-
-def test_an_error_holds_one_line_for_each_fault() -> None:
-    error = InputError("first", "second")
-    assert error.faults == ("first", "second")
-    assert str(error) == "first\nsecond"
-
-
-def test_no_faults_raise_nothing() -> None:
-    raise_input_faults(iter(()))
-    with pytest.raises(InputError, match="a"):
-        raise_input_faults(["a"])
 
 
 def test_messages_arrive_whole_and_in_order() -> None:
