@@ -25,7 +25,7 @@ from experiments.common.harness import Point
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine.cleanup import remove_leftovers
 from testbed.orchestrator.machine.clone import CLONE, environment
-from testbed.orchestrator.machine.signals import RunStop as Stop
+from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.collector import Collector
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.run import orchestration as conductor

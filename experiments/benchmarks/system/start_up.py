@@ -19,7 +19,7 @@ from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine.cleanup import remove_leftovers
-from testbed.orchestrator.machine.signals import RunStop as Stop
+from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.run.__main__ import Run
 from testbed.orchestrator.run.orchestration import Conductor
