@@ -119,9 +119,9 @@ def longest_first(samples: Sequence[int], times: Sequence[ClientTime]) -> list[i
     the lowest.
 
     With no `start_s` workers are uniform machines, and this is the rule of Gonzalez, Ibarra and Sahni, "Bounds for LPT
-    Schedules on Uniform Processors", SIAM J. Comput. 6(1), 1977. The last of m workers then ends at most min(2m / (m + 1),
-    1 + 1 / √3) times as late as with the best placement; the second bound is that of Kovács, "New Approximation Bounds
-    for LPT Scheduling", Algorithmica 57, 2010.
+    Schedules on Uniform Processors", SIAM J. Comput. 6(1), 1977. The last of m workers then ends at most
+    min(2m / (m + 1), 1 + 1 / √3) times as late as with the best placement; the second bound is that of Kovács, "New
+    Approximation Bounds for LPT Scheduling", Algorithmica 57, 2010.
 
     Raises:
         ValueError: there is no client or no worker, or a client has no sample; all of it, one a line.
