@@ -8,7 +8,6 @@ from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route, Traits, choose_route
 from compressors.base.feedback import with_feedback
-from compressors.base.memory import of_each
 from testbed.core.parameters import inner_feedback, number, shown
 
 _KEYS = ("compressor", "codec_s_element")
@@ -96,12 +95,6 @@ class Adaptive(Compressor):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for index, candidate in enumerate(self.candidates):
             candidate.compressor.load_state_dict(state.get(str(index), {}))
-
-    def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            str(index): candidate.compressor.merge_states(of_each(states, str(index)))
-            for index, candidate in enumerate(self.candidates)
-        }
 
     def move_state(self, state: dict[str, Any], old: Sequence[Layout], new: Sequence[Layout]) -> dict[str, Any]:
         return {

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -153,9 +153,6 @@ class CountSketch(Compressor):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._sketches = {key: sketch.clone() for key, sketch in state.items()}
-
-    def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        return states[0]  # of means over ranks, so that it serves a group of any size
 
 
 def _split(hashes: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from compressors.base.chunks import chunks
 from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route, Traits
-from compressors.base.memory import Memory, mean_of, moved, of_each
+from compressors.base.memory import Memory, moved
 from compressors.base.payload import PayloadError, from_bytes, put, require_size, to_bytes
 from compressors.base.routes import ROUTES, route_sent_bytes
 from compressors.parts.optimizers import plain_sgd
@@ -32,8 +32,7 @@ class DeMo(Compressor):
     NaN and infinity count as large, and spread over their chunk as NaN.
     Wire: components (c, kept) float32, then their positions (c, kept) uint8, with c = ceil(n / chunk_size);
     5 * c * kept bytes. The last bits of a component, and which of equals are kept, may differ between kinds of device.
-    Keeps one float32 tensor per bucket, the momentum; 4 bytes per parameter. In a group of another size every rank
-    starts from the mean of all.
+    Keeps one float32 tensor per bucket, the momentum; 4 bytes per parameter.
 
     Args:
         chunk_size: entries transformed together, 2 to 256.
@@ -124,9 +123,6 @@ class DeMo(Compressor):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._momentum.load_state_dict(state.get("momentum", {}))
-
-    def merge_states(self, states: Any) -> dict[str, Any]:
-        return {"momentum": mean_of(of_each(states, "momentum"))}
 
     def move_state(self, state: dict[str, Any], old: Any, new: Any) -> dict[str, Any]:
         return {"momentum": moved(state.get("momentum", {}), old, new)}

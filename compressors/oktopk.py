@@ -152,10 +152,6 @@ class OkTopK(Compressor):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._plans = {key: _Plan(**{**plan, "boundaries": plan["boundaries"].clone()}) for key, plan in state.items()}
 
-    def merge_states(self, states: Any) -> dict[str, Any]:
-        """Regions are those of one number of ranks: all is estimated anew."""
-        return {}
-
 
 def _select(tensor: Tensor, k: int, threshold: float | None, context: Context) -> tuple[Tensor, Tensor, float]:
     """(indices, values, threshold used): what reaches the threshold, or the k largest where that has gone astray."""

@@ -23,8 +23,8 @@ class OneBitAdam(CompressedAdam):
     Wire: in the warm-up gradients, (n,) float32, summed. Then signs and scales of blocks, 4 ceil(n / block_size) +
     ceil(n / 8) bytes, gathered among two ranks, in two shots among more. Scales may differ in their last bits between
     kinds of device.
-    Keeps m, v and residuals, 12 bytes a parameter, and 4 for those of the part it averages. In a group of another size
-    each rank starts from the mean of all residuals; in other buckets all follow their parameters.
+    Keeps m, v and residuals, 12 bytes a parameter, and 4 for those of the part it averages. In other buckets all follow
+    their parameters.
 
     Args:
         warm_up_steps: steps of Adam with gradients sent as they are. The paper has 15 to 25 % of all steps, until v is

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route, Traits, choose_route
 from compressors.base.feedback import ErrorFeedback, with_feedback
-from compressors.base.memory import of_each
 from compressors.parts.merging import in_lockstep
 from testbed.core.parameters import shown, whole
 
@@ -125,12 +124,6 @@ class Policy(Compressor):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for index, compressor in enumerate(self.compressors):
             compressor.load_state_dict(state.get(str(index), {}))
-
-    def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            str(index): compressor.merge_states(of_each(states, str(index)))
-            for index, compressor in enumerate(self.compressors)
-        }
 
     def move_state(self, state: dict[str, Any], old: Sequence[Layout], new: Sequence[Layout]) -> dict[str, Any]:
         def parts(index: int, layouts: Sequence[Layout]) -> list[Layout]:

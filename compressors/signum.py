@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from compressors.base.compressor import Context, Layout, Traits
-from compressors.base.memory import Memory, mean_of, moved
+from compressors.base.memory import Memory, moved
 from compressors.parts.optimizers import plain_sgd
 from compressors.parts.votes import MajorityVote
 from testbed.core import parameters as faults
@@ -27,8 +27,7 @@ class Signum(MajorityVote):
     Not point to point. NaN and infinity are refused by name.
     Wire: 1 if there are votes, else 0, uint8; then signs (ceil(n / 8),) packed; 1 + ceil(n / 8) bytes, gathered among
     two ranks, in two shots among more.
-    Keeps the momentum of this rank, 4 bytes a parameter. In a group of another size each rank starts from the mean of
-    all; in other buckets momenta follow their parameters.
+    Keeps the momentum of this rank, 4 bytes a parameter. In other buckets momenta follow their parameters.
 
     Args:
         momentum: m; None takes that of the workload's SGD.
@@ -79,9 +78,6 @@ class Signum(MajorityVote):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._momenta.load_state_dict(state.get("momenta", {}))
-
-    def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        return {"momenta": mean_of([state.get("momenta", {}) for state in states])}
 
     def move_state(self, state: dict[str, Any], old: Sequence[Layout], new: Sequence[Layout]) -> dict[str, Any]:
         return {"momenta": moved(state.get("momenta", {}), old, new)}

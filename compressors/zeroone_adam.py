@@ -31,8 +31,8 @@ class ZeroOneAdam(CompressedAdam):
     Wire: where the variance is renewed gradients, (n,) float32, summed; where momenta are averaged signs and scales of
     blocks, 4 ceil(n / block_size) + ceil(n / 8) bytes, gathered among two ranks, in two shots among more. Scales may
     differ in their last bits between kinds of device.
-    Keeps m, v, u and residuals, 16 bytes a parameter, and 4 for those of the part it averages. In a group of another
-    size each rank starts from the mean of all m, u and residuals; in other buckets all follow their parameters.
+    Keeps m, v, u and residuals, 16 bytes a parameter, and 4 for those of the part it averages. In other buckets all
+    follow their parameters.
 
     Args:
         variance_renewals: kappa of the paper.

@@ -22,11 +22,6 @@ def all_to_all_sent_bytes(size_bytes: float, world_size: int) -> float:
     return (world_size - 1) / world_size * size_bytes
 
 
-def broadcast_sent_bytes(size_bytes: float, world_size: int) -> float:
-    """Mean over ranks: P-1 copies in all."""
-    return (world_size - 1) / world_size * size_bytes
-
-
 def all_reduce_s(size_bytes: float, world_size: int, alpha_s: float, beta_s_byte: float) -> float:
     """Ring: 2(P-1) messages after one another."""
     return 2 * (world_size - 1) * alpha_s + all_reduce_sent_bytes(size_bytes, world_size) * beta_s_byte

@@ -158,13 +158,6 @@ class Compressor(ABC):
         if state:
             raise ValueError(f"{type(self).__name__} keeps no state, found {', '.join(state)}")
 
-    def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """What each rank of a new group starts from, whatever its size, given the states of all ranks of the old one.
-
-        Here: what the first had, since most states are equal on all ranks.
-        """
-        return states[0]
-
     def move_state(self, state: dict[str, Any], old: Sequence[Layout], new: Sequence[Layout]) -> dict[str, Any]:
         """`state` for the same parameters in other buckets; layouts have names. Here: it begins anew."""
         return {}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, Layout, Rounds
-from compressors.base.memory import Memory, mean_of, moved, of_each
+from compressors.base.memory import Memory, moved
 from compressors.base.payload import PointToPointError
 from compressors.base.wrapper import Wrapper
 
@@ -32,11 +32,6 @@ class _Remembering(Wrapper):
             memory.load_state_dict(state.get(name, {}))
         self.inner.load_state_dict(state.get("inner", {}))
 
-    def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        return {name: mean_of(of_each(states, name)) for name in self._memories} | {
-            "inner": self.inner.merge_states(of_each(states, "inner"))
-        }
-
     def move_state(self, state: dict[str, Any], old: Sequence[Layout], new: Sequence[Layout]) -> dict[str, Any]:
         return {name: moved(state.get(name, {}), old, new) for name in self._memories} | {
             "inner": self.inner.move_state(state.get("inner", {}), old, new)
@@ -51,8 +46,8 @@ class ErrorFeedback(_Remembering):
     gradients are corrected before the optimizer sees them).
 
     Nothing is lost: the sum of what came in equals the sum of what was applied plus the mean residual.
-    Keeps one float32 residual per bucket and stream; 4 bytes per parameter. In a group of another size each rank starts
-    from the mean of all residuals; in other buckets residuals follow their parameters.
+    Keeps one float32 residual per bucket and stream; 4 bytes per parameter. In other buckets residuals follow their
+    parameters.
     """
 
     def __init__(self, inner: Compressor) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,18 +41,6 @@ class Memory:
         self._kept = {key: kept.clone() for key, kept in state.items()}
 
 
-def mean_of(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Of what ranks kept, the mean: whatever is owed to the mean over ranks stays owed, in a group of any size."""
-    total: dict[str, Tensor] = {}
-    for state in states:
-        for key, kept in state.items():
-            if key in total:
-                total[key].add_(kept)
-            else:
-                total[key] = kept.clone()
-    return {key: kept.div_(len(states)) for key, kept in total.items()}
-
-
 def moved(state: dict[str, Tensor], old: Sequence[Layout], new: Sequence[Layout]) -> dict[str, Tensor]:
     """What was kept for each parameter, by its name, in other buckets; parameters that are new start from zero.
 
@@ -80,7 +67,3 @@ def moved(state: dict[str, Tensor], old: Sequence[Layout], new: Sequence[Layout]
             ]
             result[f"{layout.bucket}/0/{stream}"] = torch.cat(parts)
     return result
-
-
-def of_each(states: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    return [state.get(name, {}) for state in states]

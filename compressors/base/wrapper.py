@@ -29,9 +29,6 @@ class Around(Compressor):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.inner.load_state_dict(state)
 
-    def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        return self.inner.merge_states(states)
-
     def move_state(self, state: dict[str, Any], old: Sequence[Layout], new: Sequence[Layout]) -> dict[str, Any]:
         return self.inner.move_state(state, old, new)
 

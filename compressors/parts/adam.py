@@ -10,10 +10,10 @@ from torch import Tensor
 
 from compressors.base.chunks import chunks
 from compressors.base.compressor import Compressor, Context, Layout, Traits
-from compressors.base.memory import Memory, mean_of, moved, of_each
+from compressors.base.memory import Memory, moved
 from compressors.parts.block_signs import block_size_fault
 from compressors.parts.optimizers import plain_sgd
-from compressors.parts.sign_mean import SignMean, merged, moved_mean
+from compressors.parts.sign_mean import SignMean, moved_mean
 from testbed.core import parameters as checks
 
 
@@ -108,13 +108,6 @@ class CompressedAdam(Compressor):
             memory.load_state_dict(state.get(name, {}))
         self.mean.load_state_dict(state.get("mean", {}))
         self._means = {}
-
-    def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        result: dict[str, Any] = {"mean": merged(of_each(states, "mean"))}
-        # Variances are the same on every rank.
-        for name, _ in self._memories():
-            result[name] = states[0].get(name, {}) if name == "variances" else mean_of(of_each(states, name))
-        return result
 
     def move_state(self, state: dict[str, Any], old: Sequence[Layout], new: Sequence[Layout]) -> dict[str, Any]:
         result: dict[str, Any] = {"mean": moved_mean(state.get("mean", {}), old, new)}

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from compressors.base.compressor import Context, Exchange, Layout, Rounds, part_layouts
-from compressors.base.memory import Memory, mean_of, moved
+from compressors.base.memory import Memory, moved
 from compressors.parts.block_signs import BlockSigns
 
 
@@ -83,11 +83,6 @@ class SignMean:
         self._ours.load_state_dict(state.get("ours", {}))
         self._parts.load_state_dict(state.get("parts", {}))
         self._world_size = state.get("world_size", 0)
-
-
-def merged(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of all ranks of an old group, what each of a new one starts from."""
-    return {"ours": mean_of([_settled(state) for state in states])}
 
 
 def moved_mean(state: dict[str, Any], old: Sequence[Layout], new: Sequence[Layout]) -> dict[str, Any]:

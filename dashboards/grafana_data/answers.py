@@ -63,16 +63,6 @@ def misfits(paths: Iterable[Path]) -> list[str]:
     return done.stdout.splitlines()
 
 
-def asked_of(kept: Mapping[str, Any]) -> Json:
-    """The questions that kept answers are to."""
-    cases = [{key: case[key] for key in ("steps", "frames")} for case in kept["transformations"]]
-    return {
-        "units": [case[:-1] for case in kept["units"]],
-        "reducers": [case[:-1] for case in kept["reducers"]],
-        "transformations": cases,
-    }
-
-
 def text(kept: Mapping[str, Any]) -> str:
     """A line for each unit, series and column: what differs is seen in a diff."""
     parts = [f' "made_with": {json.dumps(kept["made_with"])}']

@@ -1,6 +1,8 @@
 """`python -m testbed.worker run`: one rank of a run, told over the telemetry socket what to do.
 `torchrun … -m testbed.worker torchrun key=value …`: one rank on a machine that is there, with nothing emulated.
 `python -m testbed.worker check`: are the parts of this spec possible? Reads the spec on stdin.
+`python -m testbed.worker calibrate`: how long a step of the spec takes that it reads on stdin.
+`python -m testbed.worker profile`: what `longhaul profile` writes of the spec and the device that it reads on stdin.
 `python -m testbed.worker pieces`: what planning needs of the model of a spec, which it reads on stdin.
 `python -m testbed.worker laws`: the law book and the throughput of the compressor told on stdin, as lines of JSON.
 `python -m testbed.worker fuzz --seconds 60`: hostile bytes for every decoder.
@@ -56,7 +58,8 @@ def main(arguments: list[str]) -> int:
         from testbed.worker.process import fork_server as zygote
 
         return zygote.main(int(arguments[1]), sys.stdin)
-    sys.stderr.write("usage: python -m testbed.worker run|torchrun|check|laws|fuzz|zygote FD\n")
+    commands = "run|torchrun|check|calibrate|profile|pieces|laws|fuzz|zygote FD"
+    sys.stderr.write(f"usage: python -m testbed.worker {commands}\n")
     return EXIT_INPUT
 
 

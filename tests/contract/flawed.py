@@ -194,7 +194,7 @@ class PointToPointAfterAll(OwnRounds):
 
 
 class Repeats(Sound):
-    """What it sent last, again; no stream, bucket, checkpoint or other group makes a difference."""
+    """What it sent last, again; no stream, bucket or checkpoint makes a difference."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -211,11 +211,6 @@ class RepeatsAfterAnEmptyState(Repeats):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.last = state.get("last", self.last)
-
-
-class CannotMerge(Sound):
-    def merge_states(self, states: Any) -> dict[str, Any]:
-        return {"what": "is this"}
 
 
 class CannotMove(Sound):

@@ -7,7 +7,7 @@ import torch
 
 from compressors.base.compressor import Layout, Route
 from compressors.base.feedback import EF21, ErrorFeedback, MomentumFeedback, with_feedback
-from compressors.base.memory import mean_of, moved
+from compressors.base.memory import moved
 from compressors.none import Uncompressed
 from compressors.topk import TopK
 from tests.contract.catalogue import LAYOUT, gradients, make
@@ -65,19 +65,6 @@ def test_ef21_comes_to_the_gradient_if_that_stands_still() -> None:
         contributed = torch.stack([t - e for t, e in zip(tensors, errors, strict=True)]).mean(dim=0)
         assert torch.allclose(contributed, means[0], atol=1e-5)
     assert off[-1] < 0.01 < off[0]
-
-
-def test_what_is_owed_stays_owed_in_a_group_of_another_size() -> None:
-    ranks = [ErrorFeedback(TopK(density=0.01)) for _ in range(2)]
-    reduce_all(ranks, gradients(LAYOUT, 2), LAYOUT, Route.GATHER)
-    merged = ranks[0].merge_states([rank.state_dict() for rank in ranks])
-    owed = torch.stack([r for rank in ranks if (r := rank.residual(0)) is not None]).mean(dim=0)
-    grown = [ErrorFeedback(TopK(density=0.01)) for _ in range(3)]
-    for rank in grown:
-        rank.load_state_dict(merged)
-    now = torch.stack([r for rank in grown if (r := rank.residual(0)) is not None]).mean(dim=0)
-    assert torch.allclose(now, owed, rtol=1e-6, atol=0)
-    assert mean_of([{}, {}]) == {}
 
 
 def test_residuals_follow_their_parameters_into_other_buckets() -> None:

@@ -11,12 +11,14 @@ import torch
 
 from compressors.base.compressor import Compressor
 from testbed.worker.laws import judge
-from testbed.worker.laws.cases.registry import BOOK, EXEMPT, MOST_EXEMPT, Case, Law
+from testbed.worker.laws.cases.registry import BOOK, EXEMPT, Case, Law
 from testbed.worker.laws.cases.steps import ranks_of, take_step
 from testbed.worker.laws.cases.variants import LATER
 from tests.contract.catalogue import CASES, CONF, LAYOUT, NAMES, gradients, make
 
 LAWS = judge.laws()
+MOST_EXEMPT = 5
+"""Members."""
 
 
 def _cases() -> list[object]:

@@ -13,7 +13,6 @@ from testbed.worker.laws.cases.variants import LATER, Later, variants
 from tests.contract.flawed import (
     AlwaysFeedback,
     BlindToStrides,
-    CannotMerge,
     CannotMove,
     ChangesItsInput,
     ClearsFirst,
@@ -91,8 +90,6 @@ FLAWS: list[tuple[str, Callable[..., Compressor]]] = [
     ("refusals", RefusesNothing),
     ("resume", Repeats),
     ("beginning", RepeatsAfterAnEmptyState),
-    ("other-world", CannotMerge),
-    ("other-world-alone", CannotMerge),
     ("other-buckets", CannotMove),
     ("payload", AView),
     ("decode", IgnoresScale),

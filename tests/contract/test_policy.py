@@ -18,8 +18,9 @@ from compressors.policy import Policy
 from compressors.powersgd import PowerSGD
 from compressors.topk import TopK
 from compressors.zstd import Zstd
-from testbed.worker.laws.cases.lockstep import contexts, drive, reduce_all, reductions, tallied
+from testbed.worker.laws.cases.lockstep import contexts, drive, reductions, tallied
 from tests.contract.catalogue import make
+from tests.contract.lockstep import reduce_all
 
 LAYOUT = Layout(
     ((30, 40), (30,), (8, 8), (50, 60), (60,)),

@@ -193,14 +193,6 @@ def test_signum_takes_the_momentum_of_sgd_if_it_has_none() -> None:
         make("signum", momentum=None).adopt(torch.optim.Adam(parameters))
 
 
-def test_signum_keeps_the_mean_of_momenta_in_another_group() -> None:
-    layout = Layout(((4,),))
-    ranks = [make("signum") for _ in range(2)]
-    reduce_all(ranks, [torch.full((4,), 10.0), torch.full((4,), 30.0)], layout, Route.OWN)
-    merged = ranks[0].merge_states([rank.state_dict() for rank in ranks])
-    assert merged["momenta"]["0/0/"].tolist() == pytest.approx([2.0] * 4)  # a tenth of each, then the mean
-
-
 def test_bad_parameters_are_named_all_at_once() -> None:
     with pytest.raises(ValueError, match=r"^momentum=1: must be in \[0, 1\), or null\nlearning_rate=0: must be"):
         make("signum", momentum=1, learning_rate=0)

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from testbed.core.errors import InputError
-from testbed.core.units import parse_size_bytes
 from testbed.worker.reduction.data_parallel import FUSIONS
 from testbed.worker.reduction.fusion_tuner import MEASURED, SKIPPED, TRIALS
 from testbed.worker.training.parts import build_parts
@@ -39,26 +37,6 @@ def test_two_ranks_train_alike_by_every_rule(tmp_path: Path) -> None:
     for answer in answers:
         assert len({tuple(one["losses"]) for one in answer.values()}) == 1
     assert len({one["crc32"] for answer in answers for one in answer.values()}) == 1
-
-
-def test_a_search_goes_on_from_the_buckets_of_a_checkpoint(tmp_path: Path) -> None:
-    """With a search of its own, from the size that there is."""
-    spec = {"strategy": "dear", "strategy_params": {"fusion": "tuned"} | RING}
-    plain = {"strategy": "ddp", "strategy_params": RING}
-    kept = WINDOW + 1
-    cases = [
-        Case(name="begun", spec=spec, end=kept, save="kept"),
-        Case(name="whole", spec=plain, end=kept + WINDOW + 1),
-    ]
-    whole = play(cases, 2, tmp_path)[0]["whole"]
-    sizes = [
-        torch.load(tmp_path / f"kept of rank {rank}.pt", weights_only=True)["strategy"]["bucket_size_bytes"]
-        for rank in range(2)
-    ]
-    assert sizes[0] == sizes[1] != parse_size_bytes(RING["bucket_size"])
-    resumed = [Case(name="resumed", spec=spec, begin=kept, end=kept + WINDOW + 1, load="kept")]
-    for answer in play(resumed, 2, tmp_path):
-        assert answer["resumed"]["crc32"] == whole["crc32"]
 
 
 @pytest.mark.parametrize(("strategy", "compressor"), [("dear", "none"), ("ddp", "topk")])

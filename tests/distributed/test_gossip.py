@@ -42,13 +42,13 @@ def _given(strategy: str = "gossip", workload: dict[str, Any] = SMALL, **given: 
 CASES = [
     Case(name="ddp", spec=_given("ddp", PLAIN), end=STEPS),
     Case(name="complete", spec=_given(workload=PLAIN, graph="complete"), end=STEPS),
-    Case(name="ring", spec=_given(graph="ring"), end=STEPS, save="ring kept"),
+    Case(name="ring", spec=_given(graph="ring"), end=STEPS, finishes=False),
     Case(name="ring to the end", spec=_given(graph="ring"), end=STEPS),
     Case(name="regions", spec=_given(graph="regions"), end=STEPS),
     Case(name="rarely", spec=_given(graph="ring", local_steps=4), end=STEPS),
-    Case(name="apart", spec=_given(graph="regions", local_steps=5), end=4, save="apart kept"),
-    Case(name="mixed", spec=_given(graph="regions", local_steps=4), end=4, save="mixed kept"),
-    Case(name="all entries", spec=_given(consensus_step_size=1.0, **ALL_ENTRIES), end=STEPS, save="all entries kept"),
+    Case(name="apart", spec=_given(graph="regions", local_steps=5), end=4, finishes=False),
+    Case(name="mixed", spec=_given(graph="regions", local_steps=4), end=4, finishes=False),
+    Case(name="all entries", spec=_given(consensus_step_size=1.0, **ALL_ENTRIES), end=STEPS, finishes=False),
     Case(
         name="topk",
         spec=_given(graph="regions", compressor="topk", compressor_params={"density": 0.05}),

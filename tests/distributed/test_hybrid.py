@@ -66,8 +66,6 @@ CASES = [
     *(Case(name=name, spec=_given(pp=4, activations=codec), end=1) for name, codec in CODECS.items()),
     Case(name="ddp", spec=_given(ADAM, "ddp"), end=STEPS),
     Case(name="adam", spec=_given(ADAM, **TO_THE_END), end=STEPS),
-    Case(name="begun", spec=_given(ADAM, **TO_THE_END), end=2, save="kept"),
-    Case(name="resumed", spec=_given(ADAM, **TO_THE_END), begin=2, end=STEPS, load="kept"),
     Case(name="topk gradients", spec=_given(ADAM, pp=2, tp=2) | {"compressor": "topk"}, end=STEPS),
     Case(name="lora, ddp", spec=_given(ADAM, "ddp") | LORA, end=2),
     Case(name="lora", spec=_given(ADAM, pp=2) | LORA, end=2),
@@ -181,9 +179,6 @@ def test_training_goes_as_that_of_ddp_and_goes_on_from_a_checkpoint(played: Answ
     told = [answer["adam"]["losses"] for answer in played if answer["adam"]["losses"][0] is not None]
     assert [sum(each) / len(told) for each in zip(*told, strict=True)] == pytest.approx(mean, rel=1e-3)
     assert mean[-1] < 0.9 * mean[0]
-    for answer in played:
-        assert answer["begun"]["losses"] + answer["resumed"]["losses"] == answer["adam"]["losses"]
-        assert answer["resumed"]["crc32"] == answer["adam"]["crc32"]
     (note,) = played[0]["adam"]["notes"]
     assert (note["event"], note["pp"], note["dp"], note["tp"]) == ("pipeline", 2, 2, 2)
     assert (note["cuts"], note["micro_batches"], note["placement"]) == ([0, 3], 4, list(range(RANKS)))

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from torch import nn
 
-from testbed.core.costs.kfac_plan import all_reduced_bytes, broadcast_bytes, in_order, owned_elements, reduced_bytes
+from testbed.core.costs.kfac_plan import broadcast_bytes, in_order
 from testbed.core.costs.kfac_variants import GRADIENTS, INVERSES
 from testbed.core.device.factored_layer import FactoredLayer
 from testbed.core.errors import InputError
@@ -131,34 +130,34 @@ STEPPED = {
 
 
 @pytest.fixture(scope="module")
-def stepped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answers]:
+def stepped(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     """One step of each, and of `ddp`, by three ranks."""
-    folder = tmp_path_factory.mktemp("stepped")
     cases = [Case(name="ddp", spec={"strategy": "ddp", "workload_params": SMALL}, end=1)]
     for name, (variant, results) in STEPPED.items():
         params = {"results": results} if variant == "pad" else {}
         spec = {"strategy": NAMES[variant], "strategy_params": params, "workload_params": SMALL}
-        cases.append(Case(name=name, spec=spec, end=1, save=f"{name} kept"))
-    return folder, play(cases, 3, folder)
+        cases.append(Case(name=name, spec=spec, end=1))
+    return play(cases, 3, tmp_path_factory.mktemp("stepped"))
 
 
 @pytest.mark.parametrize("name", STEPPED)
-def test_bytes_of_a_step_are_those_of_the_closed_forms(name: str, stepped: tuple[Path, Answers]) -> None:
+def test_bytes_of_a_step_are_those_of_the_closed_forms(name: str, stepped: Answers) -> None:
     """Beside `ddp`'s: all-reduced or reduced triangles, and what comes back."""
-    ranks, (variant, results), (folder, answers) = 3, STEPPED[name], stepped
-    plan = torch.load(folder / f"{name} kept of rank 0.pt", weights_only=True)["strategy"]["second_order"]
-    found, plain = (sum(answer[case]["sent"] for answer in answers) for case in (name, "ddp"))
+    ranks, (variant, results) = 3, STEPPED[name]
+    (plan,) = (note for note in stepped[0][name]["notes"] if note["event"] == "plan")
+    found, plain = (sum(answer[case]["sent"] for answer in stepped) for case in (name, "ddp"))
     model = build_parts(make_spec(workload_params=SMALL)).workload.model(0)
     layers = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)}
     sizes = {name: dimensions(module) for name, module in layers.items()}
-    assert plan["layers"] == list(sizes)
     factors = in_order([FactoredLayer(name, *size) for name, size in sizes.items()])
-    sums = {"d": all_reduced_bytes, "mpd": all_reduced_bytes, "spd": all_reduced_bytes, "pad": reduced_bytes}
-    expected = sums[variant](factors, ranks) if variant in sums else 0
+    assert [factor["name"] for factor in plan["factors"]] == [factor.name for factor in factors]
+    ways = {"d": 2, "mpd": 2, "spd": 2, "pad": 1}  # a sum that comes back, and one that stays with the owner
+    expected = ways.get(variant, 0) * broadcast_bytes(sum(factor.elements for factor in factors), ranks)
     if results == GRADIENTS:
         expected += broadcast_bytes(sum(a * g for a, g in sizes.values()), ranks)
     elif results == INVERSES:
-        expected += broadcast_bytes(owned_elements(factors, plan["owners"]), ranks)
+        owned = [one.elements for one, told in zip(factors, plan["factors"], strict=True) if told["owner"] is not None]
+        expected += broadcast_bytes(sum(owned), ranks)
     traces = 2 * (ranks - 1) * 4 * len(factors) if name == "pad" else 0
     assert found - plain == expected + traces
 

@@ -159,37 +159,22 @@ def _served(**given: Any) -> dict[str, Any]:
     return _spec(strategy_params=params, compressor="sz3", workload_params=workload, batch_size=16, **given)
 
 
-INTERRUPTED: dict[str, tuple[dict[str, Any], int]] = {
-    "in a round": (_served(strategy_params={"downlink": {"cutoff": 100}, "uplink": FED | {"importance": True}}), 5),
-    "gradients": (_served(strategy_params={"local_steps": 3, "uplink": FED | {"payload": "grad"}}), 4),
-    "before it goes back": (_served(workload_params={"jumps": JUMPS}), 12),
-    "gone back": (_served(workload_params={"jumps": JUMPS}), 13),
-}
-"""Trainings, and the step before which they are."""
-
-
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answers, Answers]:
-    """A server and two clients; then what was interrupted, in other processes."""
-    folder = tmp_path_factory.mktemp("two")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """A server and two clients."""
+    coded = _served(strategy_params={"downlink": {"cutoff": 100}, "uplink": FED | {"importance": True}})
     objecting = _served(workload_params={"objects": True}, strategy_params={"downlink": {"cutoff": 100}})
     cases = [
         Case(name="jumps", spec=_served(workload_params={"jumps": JUMPS}), end=18),
         Case(name="objects", spec=objecting, end=8),
+        Case(name="coded", spec=coded, end=8),
     ]
-    later = []
-    for name, (spec, at) in INTERRUPTED.items():
-        cases += [
-            Case(name=name, spec=spec, end=18),
-            Case(name=f"{name} begun", spec=spec, end=at, save=f"{name} kept"),
-        ]
-        later.append(Case(name=name, spec=spec, begin=at, end=18, load=f"{name} kept"))
-    return play(cases, 3, folder), play(later, 3, folder)
+    return play(cases, 3, tmp_path_factory.mktemp("two"))
 
 
-def test_after_a_divergence_a_run_goes_on_from_where_it_was_good(two: tuple[Answers, Answers]) -> None:
+def test_after_a_divergence_a_run_goes_on_from_where_it_was_good(two: Answers) -> None:
     """The jump is seen in rounds 4 and 5; the last round that was good is 3, and it began with what is gone back to."""
-    answers = [answer["jumps"] for answer in two[0]]
+    answers = [answer["jumps"] for answer in two]
     *notes, _ = answers[0]["notes"]
     assert [note["bound"]["why"] == "divergence" for note in notes] == [False] * 5 + [True] + [False] * 3
     assert [note["whole"] for note in notes] == [False] * 6 + [True] + [False] * 2
@@ -202,22 +187,12 @@ def test_after_a_divergence_a_run_goes_on_from_where_it_was_good(two: tuple[Answ
         assert losses[17] < losses[12]
 
 
-def test_what_held_out_samples_object_to_goes_down_exactly(two: tuple[Answers, Answers]) -> None:
-    *notes, _ = two[0][0]["objects"]["notes"]
+def test_what_held_out_samples_object_to_goes_down_exactly(two: Answers) -> None:
+    *notes, _ = two[0]["objects"]["notes"]
     assert [note["bound"]["violations"] for note in notes] == [0, 3, 3, 3]
     assert all(note["bound"]["lossless"] for note in notes)
-    loose = two[0][0]["in a round"]["notes"]
+    loose = two[0]["coded"]["notes"]
     assert notes[1]["model_bytes"] > 2 * loose[1]["model_bytes"]
-
-
-@pytest.mark.parametrize("name", INTERRUPTED)
-def test_a_checkpoint_of_server_and_clients_changes_no_bit(name: str, two: tuple[Answers, Answers]) -> None:
-    at = INTERRUPTED[name][1]
-    for first, then in zip(*two, strict=True):
-        whole, begun, resumed = first[name], first[f"{name} begun"], then[name]
-        assert begun["losses"] == whole["losses"][:at] and resumed["losses"] == whole["losses"][at:]
-        assert resumed["crc32"] == whole["crc32"] != begun["crc32"]
-        assert resumed["notes"] == whole["notes"], "those that were not taken are kept, too"
 
 
 def test_a_round_goes_on_without_a_client_that_died(tmp_path: Path) -> None:

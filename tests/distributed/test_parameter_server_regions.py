@@ -25,7 +25,7 @@ from tests.distributed.trainings import Answers, Case, parameters, play
 REGIONS = [2, 3]
 SERVER, TRAINERS = 2, (1, 3, 4)
 """Ranks: of the second region, and those that train."""
-RANKS, STEPS, AT = 5, 6, 3
+RANKS, STEPS = 5, 6
 LOCAL_STEPS, ROUNDS = 2, 6
 PARAMS = {"payload": "params"}
 FED = {"local_steps": 2, "uplink": {"cutoff": 100, "feedback": True}, "downlink": {"cutoff": 100}}
@@ -38,8 +38,6 @@ CASES: dict[str, dict[str, Any]] = {
     "sz3": {"strategy_params": FED, "compressor": "sz3"},
     "groups": {"strategy_params": FED | {"group_rounds": 2}, "compressor": "sz3"},
 }
-RESUMED = ("sz3", "groups")
-"""In the midst of a round, of the region's as of rank 0's."""
 
 
 def _spec(**given: Any) -> dict[str, Any]:
@@ -54,13 +52,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def five(folder: Path) -> Answers:
-    """A server and its client; a region's server and two clients. Some are interrupted, too."""
+    """A server and its client; a region's server and two clients."""
     torch.set_num_threads(1)
     cases = [Case(name=name, spec=_spec(**given), end=STEPS) for name, given in CASES.items()]
-    for name in RESUMED:
-        fed = _spec(**CASES[name])
-        cases.append(Case(name=f"{name} begun", spec=fed, end=AT, save=f"{name} kept"))
-        cases.append(Case(name=f"{name} resumed", spec=fed, begin=AT, end=STEPS, load=f"{name} kept"))
     return play(cases, RANKS, folder)
 
 
@@ -128,15 +122,6 @@ def test_a_region_with_rounds_of_its_own_tells_rank_0_of_every_second(five: Answ
     ], "the last one is cut short, and sent as it is"
     assert [(note["event"], note["round"]) for note in above] == [("round", 0), ("round", 1), ("last_model", 2)]
     assert all(checked_message({"t_s": 0.0, "step": 1, "rank": SERVER, **note}, SERVER) for note in notes)
-
-
-@pytest.mark.parametrize("name", RESUMED)
-def test_a_checkpoint_in_the_midst_of_a_round_changes_no_bit(name: str, five: Answers) -> None:
-    for answer in five:
-        whole, begun, resumed = answer[name], answer[f"{name} begun"], answer[f"{name} resumed"]
-        assert begun["losses"] + resumed["losses"] == whole["losses"]
-        assert resumed["crc32"] == whole["crc32"] != begun["crc32"]
-        assert resumed["notes"] == whole["notes"]
 
 
 def test_a_region_goes_on_without_a_client_and_takes_it_in_again(tmp_path: Path) -> None:

@@ -54,15 +54,15 @@ RARELY = {"density": DENSITY, "sync_every": 1000}
 CASES = [
     Case(name="slamb", spec=_given("slamb", **SPARSELY), end=STEPS),
     Case(name="slamb by a ring", spec=_given("slamb", collective="ring", **SPARSELY), end=STEPS),
-    Case(name="slamb until it averages", spec=_given("slamb", **SPARSELY), end=STEPS, save="until it averages"),
+    Case(name="slamb until it averages", spec=_given("slamb", **SPARSELY), end=STEPS, finishes=False),
     Case(name="lamb", spec=_given("lamb"), end=STEPS),
     Case(name="lamb, in parts", spec=_given("lamb", accumulate=3, clip_norm=1e6, bucket_size="8 KiB"), end=STEPS),
     Case(name="lamb, clipped", spec=_given("lamb", clip_norm=0.01, epsilon=0.1), end=STEPS),
     Case(name="densely", spec=_given("slamb", **DENSELY), end=STEPS),
     Case(name="lamb, alike", spec=_given("lamb", alike=True), end=STEPS),
     Case(name="densely, alike", spec=_given("slamb", alike=True, **DENSELY), end=STEPS),
-    Case(name="one step", spec=_given("slamb", **RARELY), end=1, save="one step kept"),
-    Case(name="one cycle", spec=_given("slamb", **RARELY), end=TURNS, save="one cycle kept"),
+    Case(name="one step", spec=_given("slamb", **RARELY), end=1, finishes=False),
+    Case(name="one cycle", spec=_given("slamb", **RARELY), end=TURNS, finishes=False),
 ]
 
 

@@ -1,5 +1,5 @@
-"""What every strategy owes: it trains with compressors or refuses them, and goes on from a checkpoint as if there had
-been none. Strategies are those of `experiments/conf/strategy`."""
+"""What every strategy owes: it trains with compressors or refuses them. Strategies are those of
+`experiments/conf/strategy`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from tests.distributed.harness import STRATEGIES, make_spec
 from tests.distributed.trainings import Answers, Case, play
 
 COMPRESSORS = ("none", "int8", "topk", "powersgd")
-SMALL = {"_target_": "tests.distributed.small_model.SmallModel"}
-ODD = {"_target_": "tests.distributed.odd_model.OddModel"}
-"""Under Adam, where `digits` has SGD with momentum."""
 PARAMS: dict[str, dict[str, Any]] = {
     "local_sgd": {"sync_every": 2},
     "diloco": {"sync_every": 2},
@@ -31,13 +28,10 @@ PARAMS: dict[str, dict[str, Any]] = {
     **{name: {"factor_every": 2, "inverse_every": 2} for name in STRATEGIES if name.endswith("kfac")},
 }
 """So that a short training has exchanges, and `dear` the sums of `ddp`."""
-STEPS, KEPT = 8, 5
 WHOLE = ("fedbuff",)
-"""Of which half of what is sent, models, goes down uncompressed; they leave no checkpoint."""
+"""Of which half of what is sent, models, goes down uncompressed."""
 OF_ONE_CLASS = ("dkfac", "mpd_kfac", "spd_kfac", "dp_kfac")
 """With `pad_kfac`, which stands for them where what they differ in does not matter."""
-REFUSE_ODD = ("torch_ddp", "federated", "hybrid")
-"""Parameters that take no part, a workload without samples that could be divided, and one that is no chain."""
 
 
 @pytest.fixture(autouse=True)
@@ -91,53 +85,3 @@ def test_every_strategy_trains_with_a_compressor_or_refuses_it(
     beside = max(0, uncompressed - dense)  # what second-order methods send is not compressed
     share = 0.8 if strategy in WHOLE else 0.6
     assert beside < sent <= beside + (dense if compressor == "none" else share * dense)
-
-
-def _kept() -> dict[str, dict[str, Any]]:
-    """What is interrupted, by name: momentum and Adam, and compressors that keep a residual or a subspace."""
-    small = {strategy: {"workload_params": SMALL} for strategy in OF_ONE_CLASS}
-    kept = [strategy for strategy in STRATEGIES if strategy not in WHOLE]
-    found = {f"{strategy} momentum": _given(strategy, batch_size=8, **small.get(strategy, {})) for strategy in kept}
-    for strategy in kept:
-        if strategy not in (*OF_ONE_CLASS, *REFUSE_ODD):
-            found[f"{strategy} adam"] = _given(strategy, workload_params=ODD)
-        for compressor in ("topk", "powersgd"):
-            if strategy not in OF_ONE_CLASS and not _refusal(strategy, compressor):
-                found[f"{strategy} {compressor}"] = _given(strategy, compressor, batch_size=8)
-    overlapping = {"sync_every": KEPT, "fragments": 1, "overlap_steps": 2, "mix": 0.5}
-    found["streaming_diloco under way"] = _given("streaming_diloco", strategy_params=overlapping, batch_size=8)
-    return found
-
-
-@pytest.fixture(scope="module")
-def resumed(tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """The same trainings in one go, up to a checkpoint, and from there on in other processes."""
-    folder, trainings = tmp_path_factory.mktemp("resumed"), _kept()
-    cases = [Case(name=name, spec=spec, end=STEPS) for name, spec in trainings.items()]
-    cases += [Case(name=f"{name} begun", spec=spec, end=KEPT, save=f"{name} kept") for name, spec in trainings.items()]
-    before = play(cases, 2, folder)
-    after = play(
-        [
-            Case(name=f"{name} resumed", spec=spec, begin=KEPT, end=STEPS, load=f"{name} kept")
-            for name, spec in trainings.items()
-        ],
-        2,
-        folder,
-    )
-    return [one | other for one, other in zip(before, after, strict=True)]
-
-
-@pytest.mark.parametrize("name", _kept())
-def test_a_checkpoint_in_the_middle_changes_no_bit(name: str, resumed: Answers) -> None:
-    for answer in resumed:
-        whole = answer[name]
-        assert answer[f"{name} begun"]["losses"] + answer[f"{name} resumed"]["losses"] == whole["losses"]
-        assert answer[f"{name} resumed"]["crc32"] == whole["crc32"]
-        assert answer[f"{name} begun"]["crc32"] != whole["crc32"]
-
-
-@pytest.mark.parametrize("kind", ["momentum", "adam", "topk", "powersgd"])
-def test_dear_goes_on_from_a_checkpoint_as_ddp_does(kind: str, resumed: Answers) -> None:
-    for answer in resumed:
-        assert answer[f"dear {kind} resumed"]["losses"] == answer[f"ddp {kind} resumed"]["losses"]
-        assert answer[f"dear {kind} resumed"]["crc32"] == answer[f"ddp {kind}"]["crc32"]

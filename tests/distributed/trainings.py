@@ -30,18 +30,15 @@ Answers = list[dict[str, dict[str, Any]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A training, or a part of one."""
+    """A training."""
 
     name: str
     spec: dict[str, Any] = field(default_factory=dict)
     """Arguments of `make_spec`."""
-    begin: int = 0
     end: int = 6
-    """The first step, and the one after the last."""
-    load: str = ""
-    """Name of the checkpoint to go on from."""
-    save: str = ""
-    """Name of the checkpoint to end with; without one the training is complete."""
+    """How many steps it takes."""
+    finishes: bool = True
+    """Whether the strategy completes what is in flight after the last of them."""
     profile: dict[str, Any] | None = None
     """Of the device that paces it, as JSON."""
 
@@ -74,13 +71,9 @@ def train(case: Case, comm: Communicator, folder: Path) -> dict[str, Any]:
     training = Training(spec, parts, comm, lambda message: None, profile)
     strategy, context = parts.strategy, training.context
     strategy.bind(context)
-    holders: dict[str, Any] = {"model": context.model, "optimizer": context.optimizer, "strategy": strategy}
-    if case.load:
-        for name, state in torch.load(_file(folder, case.load, comm.rank), weights_only=True).items():
-            holders[name].load_state_dict(state)
     comm.payload_bytes, losses = 0, []
     context.clock.restart(time.monotonic())
-    for step in range(case.begin, case.end):
+    for step in range(case.end):
         comm.step = step + 1
         batch, part = None, strategy.part(comm.rank, comm.world_size)
         if part is not None:
@@ -89,10 +82,7 @@ def train(case: Case, comm: Communicator, folder: Path) -> dict[str, Any]:
             )
         losses.append(strategy.step(batch, step).loss)
     strategy.settle()
-    if case.save:
-        state = {name: holder.state_dict() for name, holder in holders.items()}
-        torch.save(state, _file(folder, case.save, comm.rank))
-    else:
+    if case.finishes:
         strategy.finish()
     torch.save(_flat(context.model), _file(folder, case.name, comm.rank))
     torch.save(_gradient(context.model), _file(folder, f"{case.name}, gradient", comm.rank))

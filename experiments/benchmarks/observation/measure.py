@@ -25,7 +25,7 @@ from experiments.common.benchmark import Point
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine.cleanup import remove_leftovers
 from testbed.orchestrator.machine.clone import CLONE, environment
-from testbed.orchestrator.machine.signals import RunStop
+from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.collector import Collector
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.run import orchestration
@@ -75,7 +75,7 @@ def measure(repeat: int) -> dict[str, Any]:
         orchestration.Collector = Pausing  # type: ignore[misc]  # in this process alone, which measures this point
         try:
             with Display(spec, quiet=True) as display, _scraper(metrics.getsockname()[1]):
-                observed = Run(run, spec, display, metrics, RunStop(), shared=True)
+                observed = Run(run, spec, display, metrics, Stop(), shared=True)
                 observed.perform()
         finally:
             left = remove_leftovers(run.run_id)

@@ -20,7 +20,7 @@ from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine.cleanup import remove_leftovers
-from testbed.orchestrator.machine.signals import RunStop
+from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.run.__main__ import Run
 from testbed.orchestrator.run.orchestration import Conductor
@@ -57,7 +57,7 @@ class Noted(Run):
 
     def __init__(self, run: RunDir, spec: RunSpec, display: Display, began_s: float) -> None:
         with bind(0) as metrics:
-            super().__init__(run, spec, display, metrics, RunStop(), shared=True)
+            super().__init__(run, spec, display, metrics, Stop(), shared=True)
         self.began_s = began_s
         self.stages_s: dict[str, float] = {}
         self.held: dict[str, Any] = {}

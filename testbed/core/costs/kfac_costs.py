@@ -73,20 +73,18 @@ def plan_for(
     settings: Settings,
     layers: Sequence[FactoredLayer],
     device: Profile | None,
-    known: Sequence[int | None] | None = None,
 ) -> Plan:
     """Who inverts which factor of `layers`, and which travel together.
 
     Args:
         device: how long layers and work take; None: not known, so that all factors are there at once.
-        known: as of `make_plan`.
     """
     seconds = {} if device is None else {piece.name: piece.seconds for piece in device.work}
     times = () if device is None else device.layers
     factors = with_readiness(in_order(layers), times, seconds.get, settings.micro_batches)
     costs = costs_of(spec, settings, factors, seconds.get)
     scaled = dataclasses.replace(settings, group_bytes=scaled_size_bytes(settings.group_bytes, spec.scale))
-    return make_plan(scaled, factors, len(spec.topology.nodes), costs, known)
+    return make_plan(scaled, factors, len(spec.topology.nodes), costs)
 
 
 def planned(spec: RunSpec, cpu: Profile, device: Profile) -> tuple[Profile, Profile]:

@@ -6,13 +6,13 @@ order of readiness (`in_order`); their owners, and whatever else is said of them
 What all P workers together send in a second-order step, besides gradients; K elements in all factors' triangles, G in
 the gradients of their layers:
 
-| variant  | factors                  | results                            |
+| variant  | factors                        | results                                           |
 |---|---|---|
-| D-KFAC   | `all_reduced_bytes` of K | none: everyone inverts everything  |
-| MPD-KFAC | `all_reduced_bytes` of K | `broadcast_bytes` of K             |
-| SPD-KFAC | `all_reduced_bytes` of K | `broadcast_bytes` of `owned_elements` |
-| PAD-KFAC | `reduced_bytes` of K     | `broadcast_bytes` of K; or of G, where a layer's factors have one owner |
-| DP-KFAC  | none: the owner's own    | `broadcast_bytes` of G             |
+| D-KFAC   | summed everywhere: 2 (P - 1) K | none: everyone inverts everything                 |
+| MPD-KFAC | summed everywhere: 2 (P - 1) K | (P - 1) K                                         |
+| SPD-KFAC | summed everywhere: 2 (P - 1) K | (P - 1) times the elements of factors with an owner |
+| PAD-KFAC | summed at the owner: (P - 1) K | (P - 1) K; or G for K, where a layer's factors have one owner |
+| DP-KFAC  | none: the owner's own          | (P - 1) G                                         |
 
 An inverse travels as its triangle, as it is symmetric; an eigenbasis would not.
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from testbed.core.costs.fusion import Cost, Gradient, cut, merged
 from testbed.core.device.factored_layer import ELEMENT_BYTES, Factor, FactoredLayer
@@ -156,21 +156,6 @@ def _runs(counts: Sequence[int]) -> list[list[int]]:
     """So many indices each, in order."""
     indices = itertools.count()
     return [list(itertools.islice(indices, count)) for count in counts]
-
-
-def owned_elements(factors: Sequence[Factor], owners: Owners) -> int:
-    """Of the factors whose inverse one worker computes for all."""
-    return sum(f.elements for f, owner in zip(factors, owners, strict=True) if owner is not EVERYWHERE)
-
-
-def all_reduced_bytes(factors: Iterable[Factor], workers: int) -> int:
-    """What all workers together send to sum `factors` everywhere, by whichever algorithm that sends nothing twice."""
-    return 2 * reduced_bytes(factors, workers)
-
-
-def reduced_bytes(factors: Iterable[Factor], workers: int) -> int:
-    """What all workers together send to sum `factors` at one worker each."""
-    return broadcast_bytes(sum(factor.elements for factor in factors), workers)
 
 
 def broadcast_bytes(elements: int, workers: int) -> int:

@@ -135,19 +135,12 @@ class Plan:
         return [index for index, owner in enumerate(self.owners) if owner is None]
 
 
-def make_plan(
-    settings: Settings,
-    factors: Sequence[Factor],
-    workers: int,
-    costs: Costs,
-    known: Sequence[int | None] | None = None,
-) -> Plan:
+def make_plan(settings: Settings, factors: Sequence[Factor], workers: int, costs: Costs) -> Plan:
     """
     Args:
         factors: in the order in which they are there. Those of different workers never travel together.
-        known: the owners, where they were chosen before, as in a checkpoint.
     """
-    owners = tuple(known) if known is not None else _owners(settings, factors, workers, costs)
+    owners = _owners(settings, factors, workers, costs)
     to = VARIANTS[settings.variant].factors_to
     if to == "nobody":
         return Plan(tuple(factors), owners, ())

@@ -73,12 +73,6 @@ class LowRankPlan:
     kept: Mapping[str, str]
     """Why others stay full."""
 
-    @property
-    def saved_elements(self) -> int:
-        """So many parameters fewer has the model; without what an extra norm adds."""
-        of = {layer.name: layer for layer in self.layers}
-        return sum(of[name].elements - of[name].factor_elements(rank) for name, rank in self.ranks.items())
-
 
 def make_plan(layers: Sequence[WeightLayer], keep_first: int, rank_of: Callable[[WeightLayer], int]) -> LowRankPlan:
     """Factorise what `standing` leaves to, where factors are smaller than the weight.
@@ -131,11 +125,6 @@ def standing(layers: Sequence[WeightLayer], keep_first: int) -> dict[str, str]:
 def ratio_rank(layer: WeightLayer, ratio: float) -> int:
     """Pufferfish's: the same part of every layer's full rank, rounded down, at least 1."""
     return max(1, math.floor(ratio * layer.full_rank + _ROUNDING))
-
-
-def most_speedup(warm_up_share: float, speedup: float) -> float:
-    """Of a whole run whose steps are `speedup` times as fast after this share of them: 1 / (w + (1 - w) / q)."""
-    return 1 / (warm_up_share + (1 - warm_up_share) / speedup)
 
 
 def re_warm_up(steps_since: int, steps: int) -> float:

@@ -25,25 +25,17 @@ _Point = tuple[float, float, Cuts]
 """The longest stage or exchange, the sum of messages one way, and the cuts."""
 
 
-def pipeline_s(times_s: Sequence[float], messages: Messages, micro_batches: int, cuts: Cuts) -> float:
-    """The corrected model's time of a pipeline: what `best_cuts` makes least.
-
-    Args:
-        times_s: forward and backward of one micro-batch, of each layer.
-    """
-    stages = [sum(times_s[a:b]) for a, b in itertools.pairwise((*cuts, len(times_s)))]
-    sent = [messages[stage][cut] for stage, cut in enumerate(cuts[1:])]
-    longest = max(*stages, *(2 * each for each in sent), 0.0)
-    return (micro_batches - 1) * longest + sum(stages) + 2 * sum(sent)
-
-
 def best_cuts(
     times_s: Sequence[float], messages: Messages, micro_batches: int, fits: Fits | None = None
 ) -> Cuts | None:
-    """Of all cuts those of least `pipeline_s`; of equal ones those with the shortest longest stage or exchange, then
-    the earliest.
+    """The cuts with which a pipeline takes least time by the corrected model; of equal ones those with the shortest
+    longest stage or exchange, then the earliest.
+
+    The time: (micro_batches - 1) * longest + the sum of stages + twice the sum of messages one way, where `longest` is
+    the longest stage, or twice the longest message.
 
     Args:
+        times_s: forward and backward of one micro-batch, of each layer.
         messages: of one boundary fewer than there are stages.
         fits: None: all do.
 

@@ -79,12 +79,6 @@ class Plan:
         return range(self.cuts[stage], self.cuts[stage + 1] if stage + 1 < self.stages else layers)
 
     @property
-    def pipeline_groups(self) -> Groups:
-        """Each in the order of positions; by replica, then shard."""
-        pairs = itertools.product(range(self.dp), range(self.tp))
-        return tuple(tuple(self.rank(p, d, t) for p in range(self.pp)) for d, t in pairs)
-
-    @property
     def data_groups(self) -> Groups:
         """Those whose gradients are summed, each in the order of its ring; by position, then shard."""
         pairs = itertools.product(range(self.pp), range(self.tp))

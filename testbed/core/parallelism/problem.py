@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -110,19 +109,6 @@ class LinkMatrix:
             return tuple(tuple(entry(a, b) for b in regions) for a in regions)
 
         return cls(tuple(regions), matrix(alpha_s), matrix(rate_bit_s))
-
-    def smoothed(self) -> LinkMatrix:
-        """With the median of all pairs of ranks from one region to another in the place of each: without the noise of
-        probes ranks of a region are alike, and a search has far fewer placements to look at."""
-        alpha_s, rate_bit_s = self._medians(self.alpha_s), self._medians(self.rate_bit_s)
-        return self.of_regions(self.regions, lambda a, b: alpha_s[a, b], lambda a, b: rate_bit_s[a, b])
-
-    def _medians(self, matrix: Matrix) -> dict[tuple[str, str], float]:
-        found: dict[tuple[str, str], float] = {}
-        for (a, inside), (b, others) in itertools.product(self.members.items(), repeat=2):
-            values = [matrix[i][j] for i in inside for j in others if i != j]
-            found[a, b] = statistics.median(values) if values else matrix[inside[0]][inside[0]]
-        return found
 
     def _entry_faults(self) -> Iterator[str | None]:
         for i, j in itertools.permutations(range(self.ranks), 2):

@@ -6,7 +6,7 @@ By the corrected model of `costs`. Cuts of the fastest pipeline alone, which is 
 cuts with smaller largest stages are tried too. Placements are all tried up to eight ranks, but for those that equal
 links and memory, or a ring's rotation, make alike; beyond that a seeded local search improves two starts, as Li et al.
 do with simulated annealing. Tensor groups lie inside a region. Links as probed are all unlike, which makes eight ranks
-a matter of minutes; of `LinkMatrix.smoothed` it is one of a second.
+a matter of minutes; where only regions count it is one of a second.
 """
 
 from __future__ import annotations

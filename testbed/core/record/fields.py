@@ -24,10 +24,6 @@ def phases(value: object) -> bool:
     return isinstance(value, dict) and set(value) == set(PHASES) and all(number(v) for v in value.values())
 
 
-def anything(_: object) -> bool:
-    return True
-
-
 def counts(value: object) -> bool:
     return isinstance(value, list) and all(map(count, value))
 

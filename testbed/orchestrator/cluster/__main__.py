@@ -14,7 +14,7 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.cluster.measured_spec import measured_spec
 from testbed.orchestrator.cluster.orchestration import conduct, new_run
 from testbed.orchestrator.cluster.ranks import Ranks
-from testbed.orchestrator.machine.signals import RunStop as Stop
+from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.run.calibration import calibrate
 from testbed.orchestrator.run.seal import exit_status
 from testbed.orchestrator.terminal.summary_table import final_table
@@ -23,7 +23,7 @@ from testbed.orchestrator.terminal.terminal import say, show
 
 def main(arguments: list[str]) -> int:
     address, port, workers, job, runs, told, accelerator, *overrides = arguments
-    stop = Stop()
+    stop = Stop(at_once=True)
     stop.watch()
     try:
         is_accelerated = accelerator != PROCESSOR

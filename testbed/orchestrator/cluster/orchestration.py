@@ -18,7 +18,7 @@ from testbed.core.record.run_directory import RunDir, new_run_id, write_json
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.cluster.ranks import Ranks
 from testbed.orchestrator.machine import provenance
-from testbed.orchestrator.machine.signals import RunStop as Stop
+from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.recorder import Recorder
 from testbed.orchestrator.observation.verdict.judge import CLUSTER, Judge
 from testbed.orchestrator.run.seal import seal

@@ -1,4 +1,4 @@
-"""Signals that ask a command to end, noted from its first line to its last."""
+"""Signals that ask a command to end: noted until it heeds them, or raised at once where that cuts nothing short."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ from collections.abc import Iterator
 
 from testbed.core.errors import Interrupted
 
-_entered: list[Stop] = []
-"""By this process, the outermost first."""
+_watching: list[Stop] = []
+"""In this process, the outermost first."""
 
 
 class Stop:
-    """Signals from the first line to the last: before and during the run they end it, while sealing they are noted.
+    """Hears of signals from the first line of a `with` block to its last; after `watch`, until the process ends.
+
+    They are noted until `heed`. With `at_once` the first one raises wherever the process is, except inside `noted`,
+    and the process ignores all others from then on, so that they do not cut short the end that it began.
 
     One inside another takes nothing away from it: both hear of every signal, the inner one also of those before it.
     """
 
     NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_once: bool = False) -> None:
         self.signals: list[signal.Signals] = []
+        self.at_once = at_once
+        self.raises = at_once
 
     @property
     def asked(self) -> signal.Signals | None:
@@ -36,60 +41,38 @@ class Stop:
         if self.asked is not None:
             raise Interrupted(f"stopped by {self.asked.name}")
 
-    def __enter__(self) -> Stop:
-        _entered.append(self)  # before it looks, so that no signal falls between
-        self.signals = list(_entered[0].signals)
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Inside, a signal raises nothing until `heed` or the end; if something else is raised, that goes first."""
+        self.raises = False
+        try:
+            yield
+        finally:
+            self.raises = self.at_once
+        self.heed()
+
+    def watch(self) -> None:
+        """Hear of signals from now on."""
+        _watching.append(self)  # before it looks, so that no signal falls between
+        self.signals = list(_watching[0].signals)
         self._before = {number: signal.signal(number, _ask) for number in self.NUMBERS}
+
+    def __enter__(self) -> Stop:
+        self.watch()
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        _entered.remove(self)
+        _watching.remove(self)
 
 
 def _ask(number: int, _frame: object) -> None:
-    for stop in _entered:
-        stop.signals.append(signal.Signals(number))
-
-
-# How signals end a run: in order, and where nothing is left half done.
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class RunStop:
-    """What a signal asks for: an orderly end, begun once, at once or where it is safe."""
-
-    def __init__(self) -> None:
-        self._asked: str | None = None
-        self._is_noted = False
-
-    def watch(self) -> None:
-        for number in _SIGNALS:
-            signal.signal(number, self._ask)
-
-    @contextlib.contextmanager
-    def noted(self) -> Iterator[None]:
-        """Inside, a signal raises nothing until `heed` or the end; if something else is raised, that goes first."""
-        self._is_noted = True
-        try:
-            yield
-        finally:
-            self._is_noted = False
-        self.heed()
-
-    def heed(self) -> None:
-        """
-        Raises:
-            Interrupted: it was asked for.
-        """
-        if self._asked is not None:
-            raise Interrupted(self._asked)
-
-    def _ask(self, number: int, _frame: object) -> None:
-        for other in _SIGNALS:
+    if any(stop.at_once for stop in _watching):
+        for other in Stop.NUMBERS:
             signal.signal(other, signal.SIG_IGN)
-        self._asked = f"stopped by {signal.Signals(number).name}"
-        if not self._is_noted:
-            raise Interrupted(self._asked)
+    for stop in _watching:
+        stop.signals.append(signal.Signals(number))
+    for stop in _watching:
+        if stop.raises:
+            stop.heed()

@@ -33,7 +33,7 @@ from testbed.orchestrator.emulation.kernel.dilation import emulated
 from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
 from testbed.orchestrator.machine.limits import raise_limit
 from testbed.orchestrator.machine.rights import OF_ROOT, ROOTLESS, Rights
-from testbed.orchestrator.machine.signals import RunStop as Stop
+from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.exporter import Exporter
 from testbed.orchestrator.observation.recorder import Recorder
 from testbed.orchestrator.observation.verdict.judge import Judge
@@ -160,7 +160,7 @@ class Run:
 def main() -> int:
     os.umask(0o022)  # the caller's may hide from the workers what is made for them
     raise_limit()
-    stop = Stop()
+    stop = Stop(at_once=True)
     stop.watch()
     run, options = RunDir(Path(sys.argv[1])), json.loads(sys.argv[2])
     spec = RunSpec.from_json(json.loads(run.spec.read_text()))

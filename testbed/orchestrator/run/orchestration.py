@@ -25,7 +25,7 @@ from testbed.orchestrator.emulation.traffic.background import BackgroundTraffic
 from testbed.orchestrator.machine import clone, provenance
 from testbed.orchestrator.machine.docker_client import remember_host
 from testbed.orchestrator.machine.rights import OF_ROOT, Rights
-from testbed.orchestrator.machine.signals import RunStop as Stop
+from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.collector import Collector
 from testbed.orchestrator.observation.recorder import Recorder
 from testbed.orchestrator.run.calibration import usable_cores

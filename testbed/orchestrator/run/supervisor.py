@@ -7,7 +7,7 @@ namespaces and a session of its own; it dies with the supervisor, and a watcher 
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import functools
 import json
 import os
 import signal
@@ -28,6 +28,7 @@ from testbed.core.errors import (
     MachineError,
     RunError,
 )
+from testbed.core.processes import end_with
 from testbed.core.record.run_directory import RUN_ID, RunDir, new_run_id, write_json
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.machine import clone, provenance
@@ -45,7 +46,6 @@ RESERVE_BYTES = 1 << 20
 """Given back before the record is sealed, so that a full disk still takes a summary."""
 STOP_TIMEOUT_S = 15.0
 _POLL_S = 0.5
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -201,10 +201,6 @@ def _host_proc(spec: RunSpec) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _perform(
     run: RunDir, stop: Stop, machine: MachineLock, rights: Rights, options: dict[str, Any], *, display_fd: int
 ) -> tuple[str, list[str]]:
@@ -225,7 +221,7 @@ def _perform(
             cwd=clone.CLONE,
             # its own session: a terminal's signals come by way of this process, which knows what was asked
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=functools.partial(end_with, os.getpid()),
         )
     os.close(write_fd)
     said: list[str] = []

@@ -1,11 +1,10 @@
-"""Who has which samples: labelled ones divided among clients, evenly or in skewed ways, and a measure of the skew."""
+"""Who has which samples: labelled ones divided among clients, evenly or in skewed ways."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import random
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
@@ -104,28 +103,6 @@ def dirichlet(alpha: float, count: int, chance: random.Random) -> list[float]:
     weights = [math.exp(log - most) for log in logs]
     total = math.fsum(weights)
     return [weight / total for weight in weights]
-
-
-def label_skew(labels: Sequence[int], parts: Sequence[Sequence[int]]) -> float:
-    """How far clients' labels are from everyone's: the total variation distance (half the sum of the absolute
-    differences) between the shares of labels of a client and of all clients together, on average of the clients, each
-    of which counts alike. 0: all are alike; 1 - 1/L where each has one of L labels that are equally frequent.
-
-    Raises:
-        ValueError: a client has no sample, or there is none.
-    """
-    if not parts or not all(parts):
-        raise ValueError("skew of clients without samples: give each at least one")
-    counts = [Counter(labels[index] for index in part) for part in parts]
-    everyone: Counter[int] = Counter()
-    for count in counts:
-        everyone.update(count)
-    samples = everyone.total()
-    distances = [
-        sum(abs(count[label] / count.total() - known / samples) for label, known in everyone.items()) / 2
-        for count in counts
-    ]
-    return math.fsum(distances) / len(distances)
 
 
 def _shuffled(items: Sequence[T], chance: random.Random) -> list[T]:

@@ -191,10 +191,3 @@ class Strategy(ABC):
     def hand_over(self) -> None:  # noqa: B027 - most have all of it on every rank
         """After `finish`, where a changed model goes on: give every rank what optimizers keep of parameters that the
         next binding may have it train."""
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state:
-            raise ValueError(f"{type(self).__name__} keeps no state, found {', '.join(state)}")

@@ -184,9 +184,6 @@ class Transform(ABC):
         """Events for the record since the last call, which comes after every step."""
         return []
 
-    def shape(self, model: nn.Module) -> None:  # noqa: B027 - most models keep their layers
-        """Give a model of initial layers those that it has by now, for a checkpoint's parameters to be loaded."""
-
     def kept(self, model: nn.Module) -> Mapping[str, Any]:
         """The state of a model after the last step, as another run may begin with it."""
         return model.state_dict()
@@ -201,11 +198,3 @@ class Transform(ABC):
     def undecayed(self, model: nn.Module) -> list[str]:
         """Parameters by name that ordinary weight decay must leave alone."""
         return []
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there, after `bind`; `shape` then makes the model fit."""
-        if state:
-            raise ValueError(f"{type(self).__name__} keeps no state, found {', '.join(state)}")

@@ -27,12 +27,6 @@ class Counts:
     """What fewer make, of a time when fewer were frozen."""
     none: int = 0
 
-    @property
-    def hit_ratio(self) -> float | None:
-        """Of those of which something was found; None: none was looked up."""
-        total = self.whole + self.part + self.none
-        return (self.whole + self.part) / total if total else None
-
 
 class ActivationCache:
     """Keys are a sample's number and how many pieces of the model it has been through.

@@ -10,15 +10,15 @@ import ctypes
 import os
 import resource
 import select
-import signal
 from dataclasses import dataclass
 from typing import Any
 
 from testbed.core import seccomp
+from testbed.core.processes import end_with_parent
 
 _NEW_NAMESPACE = seccomp.NEW_NAMESPACES
 _JOINED = sum(_NEW_NAMESPACE[f"CLONE_NEW{kind}"] for kind in ("NS", "NET", "IPC", "UTS"))
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NAME, _PR_SET_SECCOMP = 1, 4, 15, 22
+_PR_SET_DUMPABLE, _PR_SET_NAME, _PR_SET_SECCOMP = 4, 15, 22
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 24, 38, 47, 4
 _SECCOMP_MODE_FILTER = 2
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -81,8 +81,7 @@ def confine(place: Place, parent: int, container: int, log: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, place.open_files)
     os.umask(0o022)
     _give_up_privileges(place, capabilities)
-    # a change of the user clears what is asked here
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()  # not before: a change of the user takes it back
     _prctl(_PR_SET_DUMPABLE, 1)  # or its own /proc would be root's; nobody but the container's processes sees it
     poll = select.poll()
     poll.register(3, select.POLLIN)

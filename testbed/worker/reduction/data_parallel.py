@@ -125,16 +125,6 @@ class BucketedStrategy(Strategy):
         notes = [] if self._tuner is None else self._tuner.take_notes()
         return [{"event": "tuning", **note, "buckets": len(self._groups(note["size_bytes"]))} for note in notes]
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"compressor": self.compressor.state_dict(), "bucket_size_bytes": self.bucket_size_bytes}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["bucket_size_bytes"] != self.bucket_size_bytes:
-            self._regroup(state["bucket_size_bytes"])
-            if self._tuner is not None:
-                self._tuner = self._new_tuner()
-        self.compressor.load_state_dict(state["compressor"])
-
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         try:
             with_feedback(compressor).adopt(workload.optimizer([torch.nn.Parameter(torch.zeros(1))]))

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -107,15 +106,6 @@ class DeAR(BucketedStrategy):
     def settle(self) -> None:
         while self._unapplied:
             self._apply_next()
-
-    def state_dict(self) -> dict[str, Any]:
-        self.settle()
-        return {**super().state_dict(), "optimizers": [optimizer.state_dict() for optimizer in self._optimizers]}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        for optimizer, kept in zip(self._optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(kept)
 
     def _hook(self, model: nn.Module) -> None:
         """By functions, not methods: a copy of the model would copy what methods are bound to."""

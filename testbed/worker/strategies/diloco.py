@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -184,32 +183,6 @@ class DiLoCo(Strategy):
 
     def _contexts(self) -> list[Context]:
         return [self._reducer.context(layout, step=0) for layout in self.layouts()]
-
-    def state_dict(self) -> dict[str, Any]:
-        """With the mean of an exchange that is under way, for which it waits."""
-        self._reducer.finish()
-        under_way = self._under_way
-        return {
-            "step": self._step,
-            "compressor": self.compressor.state_dict(),
-            "outer": [
-                {"anchor": fragment.anchor, "momentum": fragment.momentum, "agreed": fragment.agreed}
-                for fragment in self.fragments
-            ],
-            "under_way": None if under_way is None else {"index": under_way.layout.bucket, "mean": under_way.outer},
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._step = state["step"]
-        self.compressor.load_state_dict(state["compressor"])
-        for fragment, kept in zip(self.fragments, state["outer"], strict=True):
-            fragment.anchor.copy_(kept["anchor"])
-            fragment.momentum.copy_(kept["momentum"])
-            fragment.agreed = kept["agreed"]
-        self._under_way = None
-        if (under_way := state["under_way"]) is not None:
-            self._under_way = self.fragments[under_way["index"]]
-            self._under_way.outer = under_way["mean"].clone()
 
     def _inside(self) -> tuple[Reducer, Buckets]:
         """What averages gradients in the region of this rank."""

@@ -194,13 +194,6 @@ class FedBuff(Strategy):
     def take_notes(self) -> list[dict[str, Any]]:
         return [] if self._server is None else self._server.take_notes()
 
-    def state_dict(self) -> dict[str, Any]:
-        """
-        Raises:
-            RunError: workers are never at rest all at once.
-        """
-        raise RunError("strategy=fedbuff: leaves no checkpoint, since its workers are never all at rest")
-
     def _new_server(self, state: AssignedState) -> BufferedServer:
         context, comm, clock = self._context, self._context.comm, self._context.clock
         wait_s, message_s = self._wall_s(context.spec.timeout_s), self._wall_s(self.round_timeout_s)

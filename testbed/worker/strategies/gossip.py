@@ -145,12 +145,6 @@ class Gossip(Strategy):
         notes, self._notes = self._notes, []
         return notes
 
-    def state_dict(self) -> dict[str, Any]:
-        return self._consensus.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._consensus.load_state_dict(state)
-
     def _made(self, weights: dict[int, float]) -> Consensus:
         context = self._context
         compressor, clock = context.compressor, context.clock

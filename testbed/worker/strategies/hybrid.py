@@ -214,15 +214,6 @@ class Hybrid(Strategy):
         notes, self._notes = self._notes, []
         return notes
 
-    def state_dict(self) -> dict[str, Any]:
-        parts = [] if self._rank is None else self._rank.state_dict()
-        return {"compressor": self.compressor.state_dict(), "parts": parts}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.compressor.load_state_dict(state["compressor"])
-        if self._rank is not None:
-            self._rank.load_state_dict(state["parts"])
-
     def _contexts(self) -> list[Context]:
         reducer = None if self._rank is None else self._rank.reducer
         return [] if reducer is None else [reducer.context(layout, step=0) for layout in self._layouts]

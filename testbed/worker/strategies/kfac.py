@@ -172,13 +172,6 @@ class KFAC(BucketedStrategy):
     def take_notes(self) -> list[dict[str, Any]]:
         return [*super().take_notes(), *self._second.take_notes()]
 
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "second_order": self._second.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._second.load_state_dict(state["second_order"])
-
     def _curvature(self, context: WorkerContext) -> Curvature:
         form, damping, decay, kl_clip = self._numerics
         if isinstance(context.workload, Modelled):

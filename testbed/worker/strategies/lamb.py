@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.feedback import with_feedback
@@ -99,13 +98,6 @@ class LAMB(BucketedStrategy):
         self._reducer = Reducer(
             self.compressor, context.comm, context.clock, spec.topology, spec.seed, self._collectives
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "optimizer": self._optimizer.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._optimizer.load_state_dict(state["optimizer"])
 
     def _start(self, bucket: Bucket) -> None:
         self._reducer.start(bucket.flat, bucket.layout, self._step)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any
 
 import torch
 
@@ -184,20 +183,6 @@ class SLAMB(Strategy):
 
     def _contexts(self) -> list[Context]:
         return [self._reducer.context(layout, step=0) for layout in self.layouts()]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "step": self._step,
-            "momentum": self._momenta.momentum,
-            "variance": self._momenta.variance,
-            "compressor": self.compressor.state_dict(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._step = state["step"]
-        self._momenta.momentum.copy_(state["momentum"])
-        self._momenta.variance.copy_(state["variance"])
-        self.compressor.load_state_dict(state["compressor"])
 
     def _updating(self, share: float) -> AbstractContextManager[None]:
         """A part of the optimizer's work."""

@@ -151,16 +151,6 @@ class Cuttlefish(LowRankTransform):
     def undecayed(self, model: nn.Module) -> list[str]:
         return factor_names(model) if self.frobenius_decay else []
 
-    def state_dict(self) -> dict[str, Any]:
-        own = {"initial": dict(self.initial), "detector": self.detector.state_dict(), "kept_first": self.kept_first}
-        return super().state_dict() | own
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._observe_beyond(state["kept_first"])
-        self.initial = dict(state["initial"])
-        self.detector.load_state_dict(state["detector"])
-
     def _observe_beyond(self, first: int) -> None:
         self.kept_first = first
         """What `keep_first` comes to."""

@@ -147,9 +147,6 @@ class Freeze(Transform):
             **self._found,
         }
 
-    def shape(self, model: nn.Module) -> None:
-        _chain(model).freeze(self._policy().frozen)
-
     def profile_after(self, profile: Profile, model: nn.Module) -> Profile:
         return frozen_profile(profile, layer_sizes(model))
 
@@ -183,12 +180,6 @@ class Freeze(Transform):
     def take_notes(self) -> list[dict[str, Any]]:
         notes, self._notes = self._notes, []
         return notes
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"frozen": self._policy().frozen}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._policy().frozen = state["frozen"]
 
     def _policy(self) -> FreezePolicy:
         assert self._freezing is not None, "it is bound"

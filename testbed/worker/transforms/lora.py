@@ -87,9 +87,6 @@ class LoRA(Transform):
     def plan_after(self, model: nn.Module, step: int) -> None:
         return None
 
-    def shape(self, model: nn.Module) -> None:
-        self.begin(model, seed=0)
-
     def kept(self, model: nn.Module) -> Mapping[str, Any]:
         return merged(model)
 

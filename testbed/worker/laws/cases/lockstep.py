@@ -119,17 +119,3 @@ def reductions(
         )
     ]
     return means, errors, tallied(rounds)
-
-
-def reduce_all(
-    compressors: Sequence[Compressor],
-    tensors: Sequence[Tensor],
-    layout: Layout,
-    route: Route,
-    *,
-    step: int = 0,
-    seed: int = 0,
-) -> tuple[list[Tensor], list[Tensor], int]:
-    """(mean of each rank, error of each rank, bytes sent)."""
-    means, errors, tally = reductions(compressors, tensors, layout, route, step=step, seed=seed)
-    return means, errors, tally.sent_bytes

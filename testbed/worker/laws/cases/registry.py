@@ -210,5 +210,3 @@ EXEMPT: dict[tuple[str, str], str] = {
 }
 """(class, law) -> why; by class, since anyone may take any name. A test sees to it that each of these fails as things
 are, so that none outlives its reason."""
-MOST_EXEMPT = 5
-"""Members."""

@@ -1,4 +1,4 @@
-"""Laws of state: what a compressor keeps survives a checkpoint, another group, other buckets."""
+"""Laws of state: what a compressor keeps survives a checkpoint and other buckets."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from testbed.worker.laws.cases.registry import (
     gradients,
     law,
     require,
-    require_close,
     require_equal,
 )
 from testbed.worker.laws.cases.steps import ranks_of, take_step, wrapped_ranks
-from testbed.worker.laws.properties.feedback import Account
 
 NAMES = ("stem", "bias", "wide", "head", "last")
 SHAPES = dict(zip(NAMES, LAYOUT.shapes, strict=True))
@@ -92,64 +90,6 @@ def beginning(case: Case) -> None:
     found, sent_again = _next(case, ranks, 0)
     require_equal(found, expected, "after load_state_dict({})")
     require(sent == sent_again, f"sent {sent_again} bytes after load_state_dict({{}}), at first {sent}")
-
-
-@law("other-world", "A group of another size goes on: what was owed stays owed.", "averages", per_route=True)
-def other_world(case: Case) -> None:
-    for before, after in ((2, 3), (4, 2)):
-        account = Account()
-        old = wrapped_ranks(case, before, ErrorFeedback)
-        for step in range(3):
-            account.step(case, old, step)
-        states = [saved(rank.state_dict()) for rank in old]
-        new = [ErrorFeedback(case.make()) for _ in range(after)]
-        for rank in new:
-            rank.load_state_dict(saved(rank.merge_states(states)))
-        account.settle(case, new, f"{before} -> {after} ranks")
-        for step in range(3, 5):
-            account.step(case, new, step)
-        account.settle(case, new, f"two steps after {before} -> {after} ranks")
-
-
-@law(
-    "other-world-alone",
-    "Without plain feedback too, a group of another size goes on from merged states.",
-    per_route=True,
-)
-def other_world_alone(case: Case) -> None:
-    for word, wrap in wraps(case):
-        if wrap is ErrorFeedback:
-            continue
-        old = wrapped_ranks(case, 2, wrap)
-        for step in range(2):
-            _next(case, old, step)
-        states = [saved(rank.state_dict()) for rank in old]
-        new = [wrap(case.make()) for _ in range(3)]
-        for rank in new:
-            rank.load_state_dict(saved(rank.merge_states(states)))
-            if word:
-                _require_mean(states, rank.state_dict(), word)
-        tensors = gradients(LAYOUT, 3, seed=2)
-        means, errors, _ = take_step(case, new, tensors, step=2)
-        require(means[0].isfinite().all(), "the next mean is not finite")
-        for mean in means:
-            require_equal(mean, means[0], "ranks of the new group")
-        if wrap is EF21:
-            estimates = torch.stack([t.double() - e.double() for t, e in zip(tensors, errors, strict=True)])
-            scale = 3 * torch.stack([t.abs() for t in [*tensors, *errors]]).amax(dim=0)
-            require_close(means[0], estimates.mean(dim=0), scale, LAYOUT, case.precision, "ef21, after 2 -> 3 ranks")
-
-
-def _require_mean(states: list[dict[str, Any]], state: dict[str, Any], word: str) -> None:
-    """What feedback keeps in memories of its own is, on each rank of a new group, the mean of what the old ones had."""
-    for memory in states[0].keys() - {"inner"}:
-        for key in states[0][memory]:
-            expected = torch.stack([old[memory][key].double() for old in states]).mean(dim=0)
-            require(key in state[memory], f"{word}: nothing is left of {memory}")
-            off = float((state[memory][key].double() - expected).abs().max())
-            require(
-                off <= 1e-6 * float(expected.abs().max()), f"{word}: {memory} of a new rank are {off:g} off the mean"
-            )
 
 
 def _layouts(*buckets: tuple[str, ...]) -> list[Layout]:

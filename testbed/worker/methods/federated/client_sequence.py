@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -122,14 +121,6 @@ class ClientSequence:
     def at(self, round_: int) -> None:
         """The round to be trained next is this one: of a worker that comes back."""
         self._round = round_
-
-    def state_dict(self) -> dict[str, Any]:
-        reports = [tuple(one) for one in self._reports]
-        return {"round": self._round, "reports": reports, "correction": self._local.correction.state_dict()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._round, self._reports = state["round"], [Report(*one) for one in state["reports"]]
-        self._local.correction.load_state_dict(state["correction"])
 
 
 class _Total:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,11 +18,6 @@ from testbed.worker.methods.gossip.neighbors import Neighbourhood
 class Consensus(Protocol):
     def mix(self, replica: Tensor, context: Context) -> None:
         """Exchange once with all neighbours, and change `replica`, float32, 1-D, in place."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """What the next exchange depends on besides its arguments."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 class Averaging:
@@ -42,13 +37,6 @@ class Averaging:
             for rank, payload in arrived.items():
                 mean.add_(from_bytes(payload, torch.float32), alpha=self._weights[rank])
             replica.lerp_(mean, self._gamma)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state:
-            raise ValueError(f"parameters that travel as they are leave no state, found {', '.join(state)}")
 
 
 class Choco:
@@ -92,11 +80,3 @@ class Choco:
                     self._copy.add_(sent)
         with self._clock.phase("optimizer"):
             replica.add_(self._around - self._copy, alpha=self._gamma)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"copy": self._copy, "around": self._around, "compressor": self._compressor.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._copy.copy_(state["copy"])
-        self._around.copy_(state["around"])
-        self._compressor.load_state_dict(state["compressor"])

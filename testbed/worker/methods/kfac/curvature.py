@@ -138,16 +138,6 @@ class Curvature:
         for layer, matrix in matrices.items():
             statistics.write_gradient(self._module(layer), matrix * scale)
 
-    def state_dict(self) -> dict[str, Any]:
-        inverses_ = {name: list(found) for name, found in self._inverses.items()}
-        averages = {name: average.clone() for name, average in self._averages.items()}
-        return {"averages": averages, "traces": dict(self._traces), "inverses": inverses_}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._averages = {name: average.clone() for name, average in state["averages"].items()}
-        self._traces = dict(state["traces"])
-        self._inverses = {name: tuple(found) for name, found in state["inverses"].items()}
-
     def _module(self, name: str) -> statistics.Layer:
         module = self.modules[name]
         assert statistics.supports(module), f"{name} has no factors"

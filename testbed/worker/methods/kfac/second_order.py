@@ -99,21 +99,11 @@ class SecondOrder:
         ]
         return [*raised, {"event": "plan", "factors": factors, "groups": [len(group) for group in self._plan.groups]}]
 
-    def state_dict(self) -> dict[str, Any]:
-        if self._plan is None:
-            return {}
-        return {"layers": self._layers, "owners": list(self._plan.owners), "curvature": self._curvature.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state:
-            self._adopt(state["layers"], state["owners"])
-            self._curvature.load_state_dict(state["curvature"])
-
-    def _adopt(self, layers: list[str], owners: list[int | None] | None = None) -> None:
+    def _adopt(self, layers: list[str]) -> None:
         """Make the plan for these layers, which all ranks must have alike."""
         context, profile = self._context, self._context.clock.times.profile
         factored = [self._curvature.layer(name) for name in layers]
-        plan = plan_for(context.spec, self._settings, factored, profile, owners)
+        plan = plan_for(context.spec, self._settings, factored, profile)
         context.clock.mark()
         with context.clock.phase(WAITING):
             checksum = zlib.crc32(repr(plan).encode())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,9 +43,6 @@ class Report:
     """Of each step's next byte, D(exact || approximate), the approximation's own outputs going on to later layers."""
     matches: list[bool] = field(default_factory=list)
     """Of each step: the same most likely byte."""
-    exact_nats: list[float] = field(default_factory=list)
-    """Of each step but the last: what the text's next byte costs with exact attention."""
-    approximate_nats: list[float] = field(default_factory=list)
     set_up_bytes: int = 0
     traffic: Traffic = field(default_factory=Traffic)
     """Of the approximation that went on."""
@@ -57,12 +54,6 @@ class Report:
     @property
     def mean_kl_nats(self) -> float:
         return sum(self.kl_nats) / len(self.kl_nats)
-
-    @property
-    def perplexity_ratio(self) -> float:
-        """Approximate / exact."""
-        excess = sum(self.approximate_nats) - sum(self.exact_nats)
-        return float(torch.tensor(excess / len(self.exact_nats)).exp())
 
     def mean(self, name: str) -> float:
         """Of one figure of `Likeness`."""
@@ -120,46 +111,8 @@ def compare(model: KVTransformer, text: Tensor, prefill: int, make: Callable[[],
         byte, before = int(text[position]), int(text[position - 1])
         exact = model.step(byte, before, position, _measured(dense, beside, report.likenesses))
         found = own.step(byte, before, position)
-        _judge(report, exact, found, int(text[position + 1]) if position + 1 < len(text) else None)
+        _judge(report, exact, found)
     return report
-
-
-def generate(step: Callable[[int, int, int], Tensor], text: Sequence[int], count: int) -> list[int]:
-    """The `count` most likely bytes, one after another; all of `text` but its last byte is known already.
-
-    Args:
-        step: of byte, the one before, and position, as `Decoder.step`.
-    """
-    written = list(text)
-    for position in range(len(text) - 1, len(text) - 1 + count):
-        before = written[position - 1] if position else 0
-        written.append(int(step(written[position], before, position).argmax()))
-    return written[len(text) :]
-
-
-def answers(step: Callable[[int, int, int], Tensor], text: Tensor, asked_at: Tensor) -> Tensor:
-    """What is most likely after each byte at `asked_at`, ascending, right answers given in between: [questions].
-
-    All before the first of them is known already.
-    """
-    found = []
-    for position in range(int(asked_at[0]), int(asked_at[-1]) + 1):
-        logits = step(int(text[position]), int(text[position - 1]), position)
-        if position in asked_at:
-            found.append(logits.argmax())
-    return torch.stack(found)
-
-
-def needle_recall(model: KVTransformer, text: Tensor, asked_at: Tensor, make: Callable[[], Selector]) -> float:
-    """Share of right answers: the haystack is prefilled, questions and answers are decoded.
-
-    Args:
-        text: [length], of one sample of `needle.Needles`.
-        asked_at: [questions].
-    """
-    decoder = Decoder(model, model.prefill(text[: int(asked_at[0])]), make)
-    found = answers(decoder.step, text, asked_at)
-    return float((found == text[asked_at + 1]).double().mean())
 
 
 def _measured(dense: DenseCache, beside: Decoder, likenesses: list[Likeness]) -> Attend:
@@ -171,10 +124,7 @@ def _measured(dense: DenseCache, beside: Decoder, likenesses: list[Likeness]) ->
     return attend
 
 
-def _judge(report: Report, exact: Tensor, found: Tensor, following: int | None) -> None:
+def _judge(report: Report, exact: Tensor, found: Tensor) -> None:
     exact, found = (logits.double().log_softmax(dim=0) for logits in (exact, found))
     report.kl_nats.append(float((exact.exp() * (exact - found)).sum()))
     report.matches.append(bool(exact.argmax() == found.argmax()))
-    if following is not None:
-        report.exact_nats.append(float(-exact[following]))
-        report.approximate_nats.append(float(-found[following]))

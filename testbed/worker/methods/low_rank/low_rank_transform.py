@@ -1,4 +1,4 @@
-"""What transforms to low rank have in common: the switch itself, the learning rate after it, their state."""
+"""What transforms to low rank have in common: the switch itself, and the learning rate after it."""
 
 from __future__ import annotations
 
@@ -73,21 +73,8 @@ class LowRankTransform(Transform):
             "kept": dict(plan.kept),
         }
 
-    def shape(self, model: nn.Module) -> None:
-        """
-        Raises:
-            ValueError: the model has other layers, or factors already.
-        """
-        factorise(model, self.ranks or {}, extra_norm=self.extra_norm)
-
     def rate_factor(self, step: int) -> float:
         return 1.0 if self.ranks is None else re_warm_up(step - self._switched_after - 1, self.rewarm_steps)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"ranks": None if self.ranks is None else dict(self.ranks), "switched_after": self._switched_after}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.ranks, self._switched_after = state["ranks"], state["switched_after"]
 
     @abstractmethod
     def _is_due(self, step: int) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 _ROUNDING = 1e-9
 LAST_TWO, LAST = 2.5, 5.0
@@ -88,13 +87,6 @@ class Detector:
             if has_settled(self.history[name], self._window, self._tail, scale * self._epsilon):
                 self.settled.add(name)
         return len(self.settled) == len(self.history)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"history": {name: list(seen) for name, seen in self.history.items()}, "settled": sorted(self.settled)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.history = {name: list(seen) for name, seen in state["history"].items()}
-        self.settled = set(state["settled"])
 
 
 @dataclass(frozen=True)

@@ -176,16 +176,6 @@ class Client:
     def take_notes(self) -> list[dict[str, Any]]:
         return [] if self._gate is None else self._gate.take_notes()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Between rounds. Not in it: the update that a server started anew would want once more."""
-        own = {"reference": list(self.reference), "epoch": self._epoch, "alpha": self._alpha}
-        return own | {"up": self._up.state_dict(), "training": self._training.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.reference, self._epoch, self._alpha = state["reference"], state["epoch"], state["alpha"]
-        self._up.load_state_dict(state["up"])
-        self._training.load_state_dict(state["training"])
-
     def _receive(self, round_: int | None) -> Frame:
         expected, end = self._wire.expected(Kind.MODEL, round_, self._epoch), self._stopwatch.start()
 

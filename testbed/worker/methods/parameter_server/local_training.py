@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor
 
@@ -77,18 +76,6 @@ class LocalTraining:
             return schema.take_gradients(self._context.model, 1 / len(self._losses))
         values = schema.take(self._context.model)
         return schema.delta(values, reference) if self.payload == "delta" else values
-
-    def state_dict(self) -> dict[str, Any]:
-        """But for model and optimizer."""
-        gradients = {name: p.grad.clone() for name, p in self._context.model.named_parameters() if p.grad is not None}
-        kept = {"losses": list(self._losses), "squares": list(self._squares)}
-        return kept | {"gradients": gradients if self.payload == "grad" else {}}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._losses, self._squares = state["losses"], state["squares"]
-        for name, parameter in self._context.model.named_parameters():
-            gradient = state["gradients"].get(name)
-            parameter.grad = None if gradient is None else gradient.clone()
 
     def _add(self, squares: list[float]) -> None:
         before = self._squares or [0.0] * len(squares)

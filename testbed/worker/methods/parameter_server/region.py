@@ -125,13 +125,6 @@ class Region:
         assert self._told is not None, "asked for once all is there"
         return self._mean
 
-    def state_dict(self) -> dict[str, Any]:
-        """Between rounds and in the midst of one: nothing is gathered before its end."""
-        return {"left": dict(self.seats.left)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.seats.left = dict(state["left"])
-
     @property
     def _gathered(self) -> Told:
         assert self._told is not None, "asked for once all is there"
@@ -181,13 +174,6 @@ class ServingClient(Client):
     def take_notes(self) -> list[dict[str, Any]]:
         taken, self._notes = self._notes, []
         return [*super().take_notes(), *taken]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "note": dict(self._note), "notes": list(self._notes)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._note, self._notes = dict(state["note"]), list(state["notes"])
 
     def _ended(self, told: Told, sent_bytes: int) -> None:
         """A round of the region's has."""

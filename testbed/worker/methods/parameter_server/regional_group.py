@@ -127,18 +127,6 @@ class Group(Region):
         values = self._model.values
         return schema.delta(values, reference) if self._payload == "delta" else list(values)
 
-    def state_dict(self) -> dict[str, Any]:
-        own = {"model": self._model.state_dict(), "downlink": self._downlink.state_dict(), "alpha": self._bound.alpha}
-        own |= {"is_whole": self._is_whole, "update_rms": self._update_rms}
-        return super().state_dict() | own | {"samples": self._all_samples, "losses": self._all_losses}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._model.load_state_dict(state["model"])
-        self._downlink.load_state_dict(state["downlink"])
-        self._bound.alpha, self._is_whole, self._update_rms = state["alpha"], state["is_whole"], state["update_rms"]
-        self._all_samples, self._all_losses = state["samples"], state["losses"]
-
 
 class GroupServer(ServingClient):
     """The client whose updates are what a group's rounds have come to. Rounds are the group's, `group_rounds` of which
@@ -210,13 +198,6 @@ class GroupServer(ServingClient):
         self._group.follow(self.reference, 0.0)
         self._group.send(round_, lets_in=False)
         self.close()
-
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "open": self._open}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._open = state["open"]
 
     def _send_update(self) -> None:
         assert self._open is not None, "a model came first"

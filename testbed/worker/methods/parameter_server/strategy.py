@@ -215,16 +215,6 @@ class Served(Strategy):
         role = self._server or self._client
         return [] if role is None else role.take_notes()
 
-    def state_dict(self) -> dict[str, Any]:
-        role = self._server or self._client
-        return {"step": self._step, "role": None if role is None else role.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._step = state["step"]
-        role = self._server or self._client
-        if role is not None:
-            role.load_state_dict(state["role"])
-
     def _service(self) -> Service:
         """Of this run."""
         context = self._context

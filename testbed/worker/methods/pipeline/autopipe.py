@@ -17,8 +17,6 @@ from dataclasses import dataclass
 
 from testbed.core.parameters import number, raise_all, whole
 
-PUBLISHED_WEIGHT = 1 / 6
-"""Of the frozen part's memory, in the paper's pseudo-code (lambda_frozen)."""
 MICRO_BATCHES_PER_STAGE: Mapping[int, int] = {8: 2, 4: 4, 2: 8, 1: 4}
 """By the length of the pipeline; profiled once by the authors, on ViT-B/16 and eight GPUs."""
 _ROUNDING = 1e-9

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from compressors.base.compressor import Compressor, Layout
 from testbed.core.parallelism.plan import Plan
@@ -91,12 +91,6 @@ class WaitingRank:
         """See `PipelineRank.told`."""
         return []
 
-    def state_dict(self) -> list[Tensor]:
-        return []
-
-    def load_state_dict(self, parts: Sequence[Tensor]) -> None:
-        """It has none."""
-
 
 class PipelineRank:
     """
@@ -172,16 +166,6 @@ class PipelineRank:
     def finish(self) -> None:
         self.settle()
         self._gathering.spread()
-
-    def state_dict(self) -> list[Tensor]:
-        """The parts that this shard has."""
-        return [part.part.detach().clone() for part in self._parts]
-
-    @torch.no_grad()
-    def load_state_dict(self, parts: Sequence[Tensor]) -> None:
-        for part, kept in zip(self._parts, parts, strict=True):
-            part.part.copy_(kept)
-        self._settled = False
 
     def _call_waiting(self) -> None:
         """The step is over, as ranks that wait are told by rank 0, a byte each."""

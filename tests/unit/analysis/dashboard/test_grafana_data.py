@@ -31,7 +31,8 @@ def kinds(asked: Json) -> dict[str, set[Any]]:
 
 def missing(boards: list[Json]) -> dict[str, set[Any]]:
     """What dashboards use and no kept answer is about."""
-    kept = kinds(answers.asked_of(KEPT))
+    asked = {key: [case[:-1] for case in KEPT[key]] for key in ("units", "reducers")}
+    kept = kinds({**asked, "transformations": KEPT["transformations"]})
     return {name: lacking for name, used in kinds(questions(boards)).items() if (lacking := used - kept[name])}
 
 

@@ -15,7 +15,6 @@ def test_alone_nothing_is_sent(size: float) -> None:
     assert costs.all_reduce_sent_bytes(size, 1) == 0
     assert costs.all_gather_sent_bytes(size, 1) == 0
     assert costs.all_to_all_sent_bytes(size, 1) == 0
-    assert costs.broadcast_sent_bytes(size, 1) == 0
     assert costs.all_reduce_s(size, 1, 0.1, 1e-9) == 0
     assert costs.all_gather_s(size, 1, 0.1, 1e-9) == 0
     assert costs.all_to_all_s(size, 1, 0.1, 1e-9) == 0
@@ -25,7 +24,6 @@ def test_four_ranks_send_what_the_ring_sends() -> None:
     assert costs.all_reduce_sent_bytes(1000, 4) == 1500
     assert costs.all_gather_sent_bytes(1000, 4) == 3000
     assert costs.all_to_all_sent_bytes(1000, 4) == 750
-    assert costs.broadcast_sent_bytes(1000, 4) == 750
 
 
 @given(size=SIZES, world_size=WORLDS)

@@ -65,12 +65,6 @@ def test_every_factor_travels_once(variant: str, fusion: str) -> None:
         assert all(len({plan.owners[index] for index in group}) == 1 for group in plan.groups)
 
 
-def test_owners_that_are_known_are_kept() -> None:
-    known = [1, 1, 0, 0, 1, 0]
-    costs = Costs(lambda factor: 1.0, lambda factor: 1.0, Cost(1.0, 0.1))
-    assert list(make_plan(Settings.of({"variant": "mpd"}), FACTORS, WORKERS, costs, known).owners) == known
-
-
 def test_a_layer_whose_gradients_come_back_has_one_owner() -> None:
     for variant, results in (("pad", GRADIENTS), ("dp", GRADIENTS)):
         plan = _plan(variant, results)

@@ -204,9 +204,3 @@ def test_links_and_problems_say_all_that_is_wrong() -> None:
         _problem("aa", (LayerProfile("", {1: 1.0}, 0, 0), LayerProfile("", {2: 1.0}, 0, 0)))
     with pytest.raises(ValueError, match="forward_s is empty"):
         LayerProfile("head", {}, 0, 0)
-
-
-def test_smoothed_links_have_the_medians_of_regions() -> None:
-    rates = ((0.0, 10.0, 1.0), (20.0, 0.0, 3.0), (5.0, 7.0, 0.0))
-    links = LinkMatrix(("a", "a", "b"), rates, rates).smoothed()
-    assert [links.rate_bit_s[i][j] for i, j in ((0, 1), (1, 0), (0, 2), (1, 2), (2, 0))] == [15, 15, 2, 2, 6]

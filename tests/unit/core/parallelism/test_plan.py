@@ -15,9 +15,15 @@ def _plan(**changes: Any) -> Plan:
     return Plan(**{**values, **changes})
 
 
+def _pipelines(plan: Plan) -> tuple[tuple[int, ...], ...]:
+    """The ranks of each in the order of positions; by replica, then shard."""
+    pairs = itertools.product(range(plan.dp), range(plan.tp))
+    return tuple(tuple(plan.rank(p, d, t) for p in range(plan.pp)) for d, t in pairs)
+
+
 def test_groups_of_a_plan_whose_ranks_are_not_in_order() -> None:
     plan = _plan(placement=(7, 6, 5, 4, 3, 2, 1, 0))
-    assert plan.pipeline_groups == ((7, 3), (6, 2), (5, 1), (4, 0))
+    assert _pipelines(plan) == ((7, 3), (6, 2), (5, 1), (4, 0))
     assert plan.data_groups == ((7, 5), (6, 4), (3, 1), (2, 0))
     assert plan.tensor_groups == ((7, 6), (5, 4), (3, 2), (1, 0))
     assert plan.position_ranks(1) == (3, 2, 1, 0)
@@ -29,7 +35,7 @@ def test_groups_of_a_plan_whose_ranks_are_not_in_order() -> None:
 def test_each_kind_of_group_has_every_rank_once(pp: int, dp: int, tp: int) -> None:
     size = pp * dp * tp
     plan = _plan(pp=pp, dp=dp, tp=tp, cuts=tuple(range(pp)), placement=tuple(reversed(range(size))))
-    for groups, length in ((plan.pipeline_groups, pp), (plan.data_groups, dp), (plan.tensor_groups, tp)):
+    for groups, length in ((_pipelines(plan), pp), (plan.data_groups, dp), (plan.tensor_groups, tp)):
         assert sorted(itertools.chain(*groups)) == list(range(size))
         assert all(len(group) == length for group in groups)
     for rank in range(size):

@@ -9,28 +9,23 @@ from collections.abc import Iterator
 import pytest
 
 from testbed.core.errors import Interrupted
-from testbed.orchestrator.machine.signals import RunStop as Stop
-
-NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from testbed.orchestrator.machine.signals import Stop
 
 
 @pytest.fixture
 def stop() -> Iterator[Stop]:
-    before = {number: signal.getsignal(number) for number in NUMBERS}
-    made = Stop()
-    made.watch()
-    yield made
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    with Stop(at_once=True) as made:
+        yield made
 
 
 def test_outside_it_is_raised_at_once_and_only_once(stop: Stop) -> None:
     with pytest.raises(Interrupted, match="stopped by SIGTERM"):
         os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGINT)
+    assert stop.signals == [signal.SIGTERM]
 
 
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("number", Stop.NUMBERS)
 def test_where_it_is_noted_it_waits_until_it_is_heeded(stop: Stop, number: signal.Signals) -> None:
     done = []
 

@@ -18,7 +18,7 @@ from testbed.core.record.metric_samples import Totals
 from testbed.core.record.metrics import METRICS
 from testbed.core.record.run_directory import RunDir, write_json
 from testbed.orchestrator.dashboard.prometheus_server import Server
-from testbed.orchestrator.machine.signals import RunStop as Stop
+from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation import exporter as scrapes_module
 from testbed.orchestrator.observation.exporter import ENOUGH, Exporter, Scrapes, bind
 from testbed.orchestrator.run import __main__ as run_module

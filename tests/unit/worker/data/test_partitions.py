@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.worker.data.partitions import Dirichlet, Iid, Shards, dirichlet, label_skew
+from testbed.worker.data.partitions import Dirichlet, Iid, Shards, dirichlet
 from testbed.worker.interfaces.partition import Partition
 
 LABELS = [index % 10 for index in range(1000)]
+
+
+def label_skew(labels: Sequence[int], parts: Sequence[Sequence[int]]) -> float:
+    """The total variation distance between the labels of a client and of all clients, on average of the clients.
+
+    0: all are alike; 1 - 1/L where each has one of L labels that are equally frequent.
+    """
+    counts = [Counter(labels[index] for index in part) for part in parts]
+    everyone = Counter(labels[index] for part in parts for index in part)
+    distances = [
+        sum(abs(count[label] / count.total() - known / everyone.total()) for label, known in everyone.items()) / 2
+        for count in counts
+    ]
+    return sum(distances) / len(distances)
 
 
 @given(
@@ -92,19 +108,6 @@ def test_shares_sum_to_one_and_are_spread_as_dirichlets_are(alpha: float) -> Non
     expected = 0.25 * 0.75 / (4 * alpha + 1)
     assert mean == pytest.approx(0.25, abs=5 * math.sqrt(expected / len(drawn)) + 1e-7)
     assert variance == pytest.approx(expected, rel=0.2, abs=1e-12)
-
-
-def test_skew_told_by_hand() -> None:
-    labels = [0, 0, 0, 1]
-    # of all: 3/4 and 1/4. One with {0, 0}: (1/4 + 1/4) / 2 = 1/4; one with {0, 1}: (1/4 + 1/4) / 2 = 1/4
-    assert label_skew(labels, [[0, 1], [2, 3]]) == pytest.approx(0.25)
-    # {0, 0, 0}: 1/4, {1}: 3/4
-    assert label_skew(labels, [[0, 1, 2], [3]]) == pytest.approx(0.5)
-    assert label_skew(labels, [[0, 1, 2, 3]]) == 0
-    with pytest.raises(ValueError, match="without samples"):
-        label_skew(labels, [[0, 1, 2, 3], []])
-    with pytest.raises(ValueError, match="without samples"):
-        label_skew(labels, [])
 
 
 def test_bad_parameters_are_refused_together() -> None:

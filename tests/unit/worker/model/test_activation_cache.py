@@ -40,9 +40,8 @@ def test_what_was_seen_is_not_computed_again() -> None:
     assert through(cache, chain, 5, 7) == [16.0, 18.0]
     assert through(cache, chain, 7, 9, 5) == [18.0, 20.0, 16.0]
     assert [piece.seen for piece in chain] == [3, 3]
-    counts = cache.take_counts()
-    assert counts == Counts(whole=2, part=0, none=3) and counts.hit_ratio == 2 / 5
-    assert cache.take_counts() == Counts() and Counts().hit_ratio is None
+    assert cache.take_counts() == Counts(whole=2, part=0, none=3)
+    assert cache.take_counts() == Counts()
 
 
 def test_what_was_kept_of_fewer_pieces_goes_through_the_others_alone() -> None:

@@ -38,7 +38,7 @@ from testbed.worker.methods.kv_transfer.model import weights as trained
 from testbed.worker.methods.kv_transfer.model.needle import Stage, Task
 from testbed.worker.methods.kv_transfer.model.texts import Sample
 from testbed.worker.methods.kv_transfer.model.transformer import DenseCache, KVTransformer, Shape
-from testbed.worker.methods.kv_transfer.quality import Decoder, generate
+from testbed.worker.methods.kv_transfer.quality import Decoder
 from testbed.worker.methods.kv_transfer.roles import decode
 from testbed.worker.methods.kv_transfer.selection import methods
 from testbed.worker.methods.kv_transfer.selection.methods import CODECS, SELECTORS, WHOLE, Method, Once
@@ -71,7 +71,7 @@ def test_every_selector_is_made_by_its_name_with_each_of_its_parameters(selector
 def test_a_strategy_and_its_configuration_know_the_parameters_of_all_selectors() -> None:
     settings = yaml.safe_load((CONF / "strategy" / "kv_transfer.yaml").read_text())
     settings.pop("_target_")
-    known = {"selector", "codec", "compared", *methods.PARAMETERS}
+    known = {"selector", "codec", "compared"}.union(*map(methods.parameters, SELECTORS))
     assert set(settings) == set(inspect.signature(KVTransfer.__init__).parameters) - {"self"} == known
 
 
@@ -230,8 +230,11 @@ def test_a_decoder_that_writes_generates() -> None:
     cache = DenseCache(MODEL.prefill(torch.tensor(TEXT[:39])))
     written = decode(MODEL, sample, lambda: cache)
     other = DenseCache(MODEL.prefill(torch.tensor(TEXT[:39])))
-    expected = generate(lambda byte, before, position: MODEL.step(byte, before, position, other), TEXT[:40], 12)
-    assert written.text[40:] == written.found[:12] == expected[:12]
+    expected = TEXT[:40]
+    for position in range(39, 51):
+        byte, before = expected[position], expected[position - 1]
+        expected.append(int(MODEL.step(byte, before, position, other).argmax()))
+    assert written.text[40:] == written.found[:12] == expected[40:]
     given = decode(MODEL, sample._replace(writes=False), lambda: DenseCache(MODEL.prefill(torch.tensor(TEXT[:39]))))
     assert given.text == sample.text
 

@@ -158,20 +158,6 @@ def test_forward_of_what_is_cached_takes_no_time() -> None:
     assert times.forward_s == known.forward_s
 
 
-def test_a_run_goes_on_from_a_checkpoint() -> None:
-    model = chain()
-    transform = bound(Freeze(alpha=1 / 2), model)
-    plan = transform.plan_after(model, EPOCH - 1)
-    assert plan == 3
-    transform.switch(model, plan, EPOCH - 1)
-    other = chain()
-    again = bound(Freeze(alpha=1 / 2), other)
-    again.load_state_dict(transform.state_dict())
-    again.shape(other)
-    assert other.frozen == 3
-    assert again.plan_after(other, 2 * EPOCH - 1) == transform.plan_after(model, 2 * EPOCH - 1) == 4
-
-
 def test_an_example_has_frozen_what_ever_may_be() -> None:
     for keep, expected in ((0, LAYERS), (2, LAYERS - 2)):
         model = chain()

@@ -181,17 +181,6 @@ def test_of_a_trained_model_merging_leaves_the_metric_as_it_is() -> None:
     assert all(torch.equal(p, frozen[name]) for name, p in model.named_parameters() if name in frozen)
 
 
-def test_it_goes_on_from_a_state() -> None:
-    transform, model = LoRA(rank=2, train=["*.bias"]), small()
-    transform.begin(model, 7)
-    again, other = LoRA(rank=2, train=["*.bias"]), small()
-    again.load_state_dict(transform.state_dict())
-    again.shape(other)
-    other.load_state_dict(_drawn(model).state_dict())
-    assert torch.equal(other(torch.ones(2, 24)), model(torch.ones(2, 24)))
-    assert _learning(other) == _learning(model)
-
-
 def test_names_of_nothing_and_layers_that_cannot_are_refused_all_at_once() -> None:
     model = Awkward()
     with pytest.raises(InputError) as caught:

@@ -161,31 +161,17 @@ def test_ranks_compare_what_they_have_factorised() -> None:
 
 
 @pytest.mark.parametrize("kind", [Pufferfish, Cuttlefish])
-def test_a_transform_goes_on_from_its_state_before_and_after_the_switch(kind: Any) -> None:
-    transform = kind(keep_first=0, rewarm_steps=3)
-    model = small()
+def test_a_transform_switches_once_and_warms_up_again(kind: Any) -> None:
+    transform, model = kind(keep_first=0, rewarm_steps=3), small()
     transform.bind(context(model))
-    plan = None
     for step in range(40):
         trained(model, step)
         plan = transform.plan_after(model, step)
-        if step == 7 or plan is not None:
-            if plan is not None:
-                transform.switch(model, plan, step)
-            state, weights = copy.deepcopy(transform.state_dict()), copy.deepcopy(model.state_dict())
-            again, other = kind(keep_first=0, rewarm_steps=3), small()
-            trained(other, 0)  # what it finds must not count
-            again.bind(context(other))
-            again.load_state_dict(state)
-            again.shape(other)
-            other.load_state_dict(weights)
-            assert again.state_dict() == state
-            inputs = torch.ones(2, 24)
-            assert torch.equal(other(inputs), model(inputs))
         if plan is not None:
-            assert list(low_rank_layers(other)) == list(plan.ranks) != []
-            assert again.plan_after(other, 38) is None
-            assert 0.0 < again.rate_factor(step + 1) == transform.rate_factor(step + 1) < 1.0
+            transform.switch(model, plan, step)
+            assert list(low_rank_layers(model)) == list(plan.ranks) != []
+            assert transform.plan_after(model, 38) is None
+            assert 0.0 < transform.rate_factor(step + 1) < transform.rate_factor(step + 2) < 1.0
             return
     pytest.fail("it never switched")
 
@@ -194,10 +180,7 @@ def test_none_leaves_everything_as_it_is() -> None:
     transform, model = Unchanged(), small()
     transform.bind(context(model))
     assert _switched(transform, model, 40) is None
-    assert transform.rate_factor(39) == 1.0 and transform.undecayed(model) == [] and transform.state_dict() == {}
-    transform.load_state_dict({})
-    with pytest.raises(ValueError, match="Unchanged keeps no state, found ranks"):
-        transform.load_state_dict({"ranks": {}})
+    assert transform.rate_factor(39) == 1.0 and transform.undecayed(model) == []
 
 
 _BAD: list[tuple[type[Transform], dict[str, Any]]] = [

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from torch import Tensor
 
@@ -72,13 +70,3 @@ class FedBuff:
         fold, self._fold = self._fold, Fold(self._weighting)
         self.version += 1
         return self.rule.move(fold.total(), len(fold.sent))
-
-    def state_dict(self) -> dict[str, Any]:
-        """With what waits for more."""
-        return {"version": self.version, "waiting": self._fold.state_dict(), "rule": self.rule.state_dict()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Of one with the same parameters."""
-        self.version = state["version"]
-        self._fold.load_state_dict(state["waiting"])
-        self.rule.load_state_dict(state["rule"])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -58,13 +57,6 @@ class Fold:
             raise ValueError("no client has sent anything; there is nothing to combine")
         scale = self._weighting.scale(self.sent)
         return [total * scale for total in self._sums]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"sums": [total.clone() for total in self._sums], "sent": [asdict(one) for one in self.sent]}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._sums = [total.clone() for total in state["sums"]]
-        self.sent = [Sent(**one) for one in state["sent"]]
 
 
 def in_order(updates: Iterable[Update]) -> list[Update]:

@@ -156,12 +156,6 @@ class Correction:
     def forget(self) -> None:
         """The model is another one."""
 
-    def state_dict(self) -> dict[str, Any]:
-        """Between rounds."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
-
 
 class Proximal(Correction):
     """See `proximal`."""
@@ -195,12 +189,6 @@ class Remembering(Correction):
 
     def forget(self) -> None:
         self.kept.clear()
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"kept": {client: [one.clone() for one in tensors] for client, tensors in self.kept.items()}}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.kept = {client: [one.clone() for one in tensors] for client, tensors in state["kept"].items()}
 
 
 class Drift(Remembering):

@@ -119,10 +119,12 @@ def longest_first(samples: Sequence[int], times: Sequence[ClientTime]) -> list[i
     the lowest.
 
     With no `start_s` workers are uniform machines, and this is the rule of Gonzalez, Ibarra and Sahni, "Bounds for LPT
-    Schedules on Uniform Processors", SIAM J. Comput. 6(1), 1977: see `longest_first_factor`.
+    Schedules on Uniform Processors", SIAM J. Comput. 6(1), 1977. The last of m workers then ends at most
+    min(2m / (m + 1), 1 + 1 / √3) times as late as with the best placement; the second bound is that of Kovács, "New
+    Approximation Bounds for LPT Scheduling", Algorithmica 57, 2010.
 
     Raises:
-        ValueError: see `makespan_s`.
+        ValueError: there is no client or no worker, or a client has no sample; all of it, one a line.
     """
     raise_all(*_faults(samples, times))
     owners, loads = [0] * len(samples), [0.0] * len(times)
@@ -144,71 +146,8 @@ def equal_split(clients: int, workers: int) -> list[int]:
     return [worker for worker, count in enumerate(counts) for _ in range(count)]
 
 
-def loads_s(samples: Sequence[int], times: Sequence[ClientTime], owners: Sequence[int]) -> list[float]:
-    """Seconds that each worker takes for its clients, one after another.
-
-    Raises:
-        ValueError: see `makespan_s`.
-    """
-    raise_all(*_faults(samples, times), *_owner_faults(samples, times, owners))
-    loads = [0.0] * len(times)
-    for client, worker in enumerate(owners):
-        loads[worker] += times[worker].of(samples[client])
-    return loads
-
-
-def makespan_s(samples: Sequence[int], times: Sequence[ClientTime], owners: Sequence[int]) -> float:
-    """Seconds until the last worker is done.
-
-    Raises:
-        ValueError: there is no client or no worker, a client has no sample, or owners are not one worker for each
-            client; all of it, one a line.
-    """
-    return max(loads_s(samples, times, owners))
-
-
-def least_makespan_s(samples: Sequence[int], times: Sequence[ClientTime]) -> float:
-    """A bound that no placement is below: the longest client where it is fastest, or all work on all workers at once.
-
-    The second, for shares y of workers that sum to 1: a makespan M is at least sum over w of y_w * load of w, so at
-    least the sum over clients of min over w of y_w * time on w. Shares are as workers are fast with a client of the
-    mean size; where there is no `start_s` this is all samples over the sum of 1 / sample_s.
-
-    Raises:
-        ValueError: see `makespan_s`.
-    """
-    raise_all(*_faults(samples, times))
-    longest_s = max(min(time.of(one) for time in times) for one in samples)
-    mean = sum(samples) / len(samples)
-    speeds = [1 / (time.start_s + time.sample_s * mean) for time in times]
-    shares = [speed / sum(speeds) for speed in speeds]
-    together_s = sum(min(y * time.of(one) for y, time in zip(shares, times, strict=True)) for one in samples)
-    return max(longest_s, together_s)
-
-
-def longest_first_factor(workers: int) -> float:
-    """How many times the best makespan `longest_first` takes at most, with no `start_s`: min(2m / (m + 1), 1 + 1 / √3).
-
-    Of the best, not of `least_makespan_s`, which may lie below it: two clients of 1 on workers of speeds 1, 0.4, 0.4
-    take 2 at best, with a bound of 1.1.
-
-    The first: Gonzalez, Ibarra and Sahni, 1977. The second: Kovács, "New Approximation Bounds for LPT Scheduling",
-    Algorithmica 57, 2010.
-    """
-    raise_all(whole("workers", workers, 1))
-    return min(2 * workers / (workers + 1), 1 + 1 / math.sqrt(3))
-
-
 def _faults(samples: Sequence[int], times: Sequence[ClientTime]) -> Iterator[str | None]:
     yield None if samples else "samples: there is no client; give one or more"
     yield None if times else "times: there is no worker; give one or more"
     for client, one in enumerate(samples):
         yield whole(f"samples[{client}]", one, 1)
-
-
-def _owner_faults(samples: Sequence[int], times: Sequence[ClientTime], owners: Sequence[int]) -> Iterator[str | None]:
-    if len(owners) != len(samples):
-        yield f"owners: {len(owners)} for {len(samples)} clients; give one for each"
-    if times:
-        for client, worker in enumerate(owners):
-            yield whole(f"owners[{client}]", worker, 0, len(times) - 1)

@@ -147,21 +147,9 @@ class MaskCode:
         """From one client to one other, before the round: 4 L, and a key where clients vouch."""
         return ELEMENT_BYTES * self.share_elements(size) + (KEY_BYTES if self.server == DEVIATING else 0)
 
-    def masked_bytes(self, size: int) -> int:
-        """From one client to the server: 4 d."""
-        return ELEMENT_BYTES * size
-
     def survivors_bytes(self) -> int:
         """From the server to one client: a bit for each client."""
         return math.ceil(self.clients / 8)
-
-    def vouchers_bytes(self, survivors: int) -> int:
-        """From one survivor to the server, one for each other; and at most as many from the server to it."""
-        return KEY_BYTES * (survivors - 1) if self.server == DEVIATING else 0
-
-    def answer_bytes(self, size: int) -> int:
-        """From one client to the server: 4 L."""
-        return ELEMENT_BYTES * self.share_elements(size)
 
     def _row_points(self) -> Elements:
         return np.arange(self.needed, dtype=np.int64)

@@ -24,7 +24,6 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -166,13 +165,6 @@ class SecureClient:
             self._require_vouchers(now, asked, vouchers or {})
         now.answered = True
         return self.code.field.sum([now.shares[client].elements for client in asked])
-
-    def state_dict(self) -> dict[str, Any]:
-        """Which round was begun last. Without its secrets: a client that comes back begins another one."""
-        return {"round": self._last}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._last, self._round = state["round"], None
 
     def _now(self) -> _Round:
         if self._round is None:

@@ -122,13 +122,6 @@ def losses(model: KVTransformer, batch: Needles) -> tuple[Tensor, Tensor]:
     return nats.gather(1, batch.asked_at).mean(), nats[is_text].mean()
 
 
-@torch.no_grad()
-def accuracy(model: KVTransformer, batch: Needles) -> float:
-    """Share of answers that have the highest logit, all bytes before them given."""
-    found = model(batch.text).argmax(-1).gather(1, batch.asked_at)
-    return float((found == batch.answers).float().mean())
-
-
 def _some(rows: int, among: int, count: int, generator: torch.Generator) -> Tensor:
     """[rows, count] different numbers below `among` in any order."""
     return torch.rand(rows, among, generator=generator).topk(count).indices

@@ -98,10 +98,6 @@ def parameters(selector: str) -> list[str]:
     return [name for name in names if name not in _OF_THE_MODEL]
 
 
-PARAMETERS = tuple(dict.fromkeys(name for selector in SELECTORS for name in parameters(selector)))
-"""Of all selectors."""
-
-
 class Method:
     """A selector and a codec.
 

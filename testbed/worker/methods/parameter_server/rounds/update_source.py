@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from torch import Tensor
 
@@ -34,10 +34,6 @@ class Source(Protocol):
 
     def result(self, schema: Schema, reference: Sequence[Tensor]) -> list[Tensor]:
         """What the round has come to, as the uplink's payload says; `reference` is what the server has sent."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 class Training(Source, Protocol):

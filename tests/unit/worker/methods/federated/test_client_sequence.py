@@ -140,15 +140,6 @@ def test_scaffolds_variates_are_mean_gradients_and_what_is_sent_is_their_change(
     assert set(worker.correction.kept) == {0}
 
 
-def test_it_goes_on_from_a_state_as_if_it_had_not_stopped() -> None:
-    method = Method(name="feddyn", server={}, alpha=0.1, learning_rate=0.1)
-    worker, other = Worker(method), Worker(method)
-    worker.run(0, 1)
-    other.sequence.load_state_dict(worker.sequence.state_dict())
-    other.state.load_state_dict(worker.state.state_dict())
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(worker.run(0), other.run(0), strict=True))
-
-
 @pytest.mark.parametrize("round_", [0, 1])
 def test_another_round_has_another_order(round_: int) -> None:
     worker, late = Worker(), Worker()

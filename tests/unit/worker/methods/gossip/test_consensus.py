@@ -168,38 +168,3 @@ def test_a_size_that_no_payload_has_is_refused() -> None:
             near.swap(lying, LAYOUT, fixed_size=False)
 
     on_all(RANKS, swap)
-
-
-def test_a_state_goes_on_where_it_was_put_down() -> None:
-    def interrupted(near: Neighbourhood, weights: dict[int, float], clock: PhaseClock) -> Consensus:
-        return _Interrupted(lambda: _choco(0.3, "topk", density=0.1)(near, weights, clock))
-
-    whole, _ = _mixed(mixing.RING, _choco(0.3, "topk", density=0.1), exchanges=4)
-    pieces, _ = _mixed(mixing.RING, interrupted, exchanges=4)
-    assert torch.equal(torch.stack(whole), torch.stack(pieces))
-
-
-def test_parameters_as_they_are_take_no_state() -> None:
-    clock = PhaseClock()
-    near = Neighbourhood(Direct(MemoryPeers(0, RANKS, {})), clock, topology(REGIONS), [1])
-    with pytest.raises(ValueError, match="leave no state, found copy"):
-        Averaging(near, {0: 0.5, 1: 0.5}, 1.0, clock).load_state_dict({"copy": torch.zeros(1)})
-
-
-class _Interrupted:
-    """Another object for each exchange, with the state of the one before."""
-
-    def __init__(self, make: Callable[[], Consensus]) -> None:
-        self._make, self._state = make, make().state_dict()
-
-    def mix(self, replica: Tensor, context: Context) -> None:
-        consensus = self._make()
-        consensus.load_state_dict(self._state)
-        consensus.mix(replica, context)
-        self._state = consensus.state_dict()
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return self._state
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        raise NotImplementedError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -11,9 +12,9 @@ from torch import Tensor
 
 from testbed.worker.methods.kv_transfer.cache.kv_codecs import CacheGen, Floats, Uniform
 from testbed.worker.methods.kv_transfer.cache.store import Coding
-from testbed.worker.methods.kv_transfer.model.needle import FIRST_KEY, FIRST_VALUE, Stage, Task, accuracy, losses, train
-from testbed.worker.methods.kv_transfer.model.transformer import Asked, DenseCache, KVTransformer, Shape
-from testbed.worker.methods.kv_transfer.quality import Decoder, Report, compare, generate, likeness, needle_recall
+from testbed.worker.methods.kv_transfer.model.needle import FIRST_KEY, FIRST_VALUE, Needles, Stage, Task, losses, train
+from testbed.worker.methods.kv_transfer.model.transformer import Asked, KVTransformer, Shape
+from testbed.worker.methods.kv_transfer.quality import Decoder, Report, compare, likeness
 from testbed.worker.methods.kv_transfer.selection.low_dimension import InfiniGen, Loki
 from testbed.worker.methods.kv_transfer.selection.selector import Attended, Selector
 from testbed.worker.methods.kv_transfer.selection.shadowkv import ShadowKV
@@ -38,6 +39,22 @@ def model() -> KVTransformer:
 def _needles(samples: int, task: Task = TASK, seed: int = 9) -> tuple[Tensor, Tensor]:
     needles = task.draw(samples, CORPUS, torch.Generator().manual_seed(seed))
     return needles.text, needles.asked_at
+
+
+@torch.no_grad()
+def _accuracy(model: KVTransformer, batch: Needles) -> float:
+    """Share of answers that have the highest logit, all bytes before them given."""
+    found = model(batch.text).argmax(-1).gather(1, batch.asked_at)
+    return float((found == batch.answers).float().mean())
+
+
+def _recall(model: KVTransformer, text: Tensor, asked_at: Tensor, make: Callable[[], Selector]) -> float:
+    """Share of right answers: the haystack is prefilled, questions and answers are decoded, the latter as given."""
+    decoder, right = Decoder(model, model.prefill(text[: int(asked_at[0])]), make), 0
+    for position in range(int(asked_at[0]), int(asked_at[-1]) + 1):
+        logits = decoder.step(int(text[position]), int(text[position - 1]), position)
+        right += position in asked_at and int(logits.argmax()) == int(text[position + 1])
+    return right / len(asked_at)
 
 
 def test_needles_lie_whole_in_the_text_and_questions_ask_for_some_of_them() -> None:
@@ -74,7 +91,7 @@ def test_a_haystack_that_is_too_short_is_refused() -> None:
 def test_an_untrained_model_knows_nothing_and_training_teaches_it(model: KVTransformer) -> None:
     needles = TASK.draw(64, CORPUS, torch.Generator().manual_seed(9))
     untrained = KVTransformer(SHAPE, seed=0)
-    assert accuracy(untrained, needles) < 0.1 and accuracy(model, needles) > 0.95
+    assert _accuracy(untrained, needles) < 0.1 and _accuracy(model, needles) > 0.95
     answers, text = losses(untrained, needles)
     assert float(answers.detach()) == pytest.approx(math.log(256), rel=0.25)
     assert float(text.detach()) == pytest.approx(math.log(256), rel=0.25)
@@ -99,9 +116,8 @@ def test_figures_of_one_layer_by_hand() -> None:
 
 
 def test_figures_of_a_report_by_hand() -> None:
-    report = Report(kl_nats=[1.0, 0.5], matches=[True, False], exact_nats=[1.0, 1.0], approximate_nats=[1.5, 2.5])
+    report = Report(kl_nats=[1.0, 0.5], matches=[True, False])
     assert (report.mean_kl_nats, report.token_match) == (0.75, 0.5)
-    assert report.perplexity_ratio == pytest.approx(math.e)
 
 
 def test_everything_is_exact_by_every_figure_and_the_window_is_not(model: KVTransformer) -> None:
@@ -116,10 +132,10 @@ def test_everything_is_exact_by_every_figure_and_the_window_is_not(model: KVTran
     dense, window = reports["dense"], reports["window"]
     assert dense.token_match == 1.0 and dense.mean_kl_nats == pytest.approx(0, abs=1e-6)
     assert (dense.mean("mass_recall"), dense.mean("overlap")) == pytest.approx((1, 1))
-    assert dense.mean("relative_error") < 1e-5 and dense.perplexity_ratio == pytest.approx(1, abs=1e-4)
-    assert len(dense.kl_nats) == 16 and len(dense.likenesses) == 32 and len(dense.exact_nats) == 15
+    assert dense.mean("relative_error") < 1e-5
+    assert len(dense.kl_nats) == 16 and len(dense.likenesses) == 32
     assert window.mean("mass_recall") < 0.9 and window.mean("relative_error") > 0.1
-    assert window.mean_kl_nats > 0.1 and window.token_match < 0.8 and window.perplexity_ratio > 1.1
+    assert window.mean_kl_nats > 0.1 and window.token_match < 0.8
     at = int(asked_at[0, 0])
     near = Decoder(model, model.prefill(text[0, :at]), partial(RecentWindow, **NEAR, block=4, coding=EXACT))
     logits = near.step(int(text[0, at]), int(text[0, at - 1]), at)
@@ -143,23 +159,12 @@ def test_needles_are_found_by_selection_and_lost_in_a_window(model: KVTransforme
     }
     texts, asked_at = _needles(3)
     recall = {
-        name: sum(needle_recall(model, *one, make) for one in zip(texts, asked_at, strict=True)) / 3
+        name: sum(_recall(model, *one, make) for one in zip(texts, asked_at, strict=True)) / 3
         for name, make in makes.items()
     }
     assert recall.pop("window") < 0.4
     assert recall.pop("dense") > 0.9
     assert min(recall.values()) > 0.8
-
-
-def test_an_answer_that_is_generated_goes_on_from_its_own_bytes(model: KVTransformer) -> None:
-    text = _needles(1)[0][0].tolist()
-    cache = DenseCache(model.prefill(torch.tensor(text[:50])))
-    found = generate(lambda *step: model.step(*step, cache), text[:51], 4)
-    whole = text[:51]
-    for _ in range(4):
-        with torch.no_grad():
-            whole.append(int(model(torch.tensor([whole]))[0, -1].argmax()))
-    assert found == whole[51:]
 
 
 def test_a_decoder_counts_what_the_set_up_takes(model: KVTransformer) -> None:

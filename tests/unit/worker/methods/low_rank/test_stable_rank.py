@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from testbed.worker.methods.low_rank.stable_rank import (
@@ -84,14 +82,6 @@ def test_relaxed_the_last_layers_may_change_more() -> None:
         ({"a": 0.0, "b": 0.0, "c": 0.65}, True, False),
     ):
         assert (_first_settled(_detector(relaxed), falls) is not None) is settles, (falls, relaxed)
-
-
-def test_a_detector_goes_on_from_its_state() -> None:
-    one, two = _detector(), _detector()
-    for _ in range(4):
-        one.observe({"a": 9.0, "b": 9.0, "c": 9.0})
-    two.load_state_dict(json.loads(json.dumps(one.state_dict())))
-    assert two.observe({"a": 9.0, "b": 9.0, "c": 9.0})
 
 
 def test_a_detector_refuses_other_layers() -> None:

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.worker.methods.pipeline.autopipe import (
-    PUBLISHED_WEIGHT,
     balanced,
     initial_pipeline,
     next_frozen,
@@ -103,10 +102,11 @@ def test_how_long_the_pipeline_is_as_the_code_has_it(
 
 
 def test_how_long_the_pipeline_is_where_frozen_memory_counts() -> None:
-    assert _lengths(_sizes(768, 12), 8, 1 / 3, weight=PUBLISHED_WEIGHT)[:5] == [8, 8, 8, 4, 4]
+    published = 1 / 6  # lambda_frozen of the paper's pseudo-code
+    assert _lengths(_sizes(768, 12), 8, 1 / 3, weight=published)[:5] == [8, 8, 8, 4, 4]
     large = _sizes(1024, 24)  # BERT-large's blocks
     # never because it fits: from epoch 5 on 6, 4, 2 and 0 sub-layers are active, too few for as many stages
-    assert _lengths(large, 8, 1 / 3, weight=PUBLISHED_WEIGHT) == [8, 8, 8, 8, 8, 4, 4, 2, 1, 1]
+    assert _lengths(large, 8, 1 / 3, weight=published) == [8, 8, 8, 8, 8, 4, 4, 2, 1, 1]
 
 
 def test_cuts_and_micro_batches_of_a_shorter_pipeline() -> None:

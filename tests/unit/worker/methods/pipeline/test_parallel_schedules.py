@@ -91,12 +91,12 @@ def test_pipelines_cross_regions_or_stay_inside() -> None:
         pp=2, dp=2, tp=2, micro_batch=1, cuts=(0, 1), placement=placed("across", regions, 2, 2), schedule="1f1b"
     )
     assert across.data_groups == ((0, 2), (1, 3), (4, 6), (5, 7))
-    assert across.pipeline_groups == ((0, 4), (1, 5), (2, 6), (3, 7))
+    assert [across.position_ranks(position) for position in (0, 1)] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     inside = Plan(
         pp=2, dp=2, tp=2, micro_batch=1, cuts=(0, 1), placement=placed("inside", regions, 2, 2), schedule="1f1b"
     )
     assert inside.data_groups == ((0, 4), (1, 5), (2, 6), (3, 7))
-    assert inside.pipeline_groups == ((0, 2), (1, 3), (4, 6), (5, 7))
+    assert [inside.position_ranks(position) for position in (0, 1)] == [(0, 1, 4, 5), (2, 3, 6, 7)]
     assert across.tensor_groups == ((0, 1), (2, 3), (4, 5), (6, 7))
 
 

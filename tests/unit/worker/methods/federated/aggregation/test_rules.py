@@ -186,25 +186,6 @@ def test_a_rule_goes_on_from_its_state_to_the_bit_and_in_any_order(
         }
 
 
-def test_a_buffer_goes_on_from_its_state_to_the_bit() -> None:
-    sent = [_update(index % 4, 0.1 * index, staleness=index % 3) for index in range(20)]
-
-    def play(buffer: FedBuff, updates: list[Update]) -> list[list[float] | None]:
-        return [None if change is None else _of(change) for change in map(buffer.add, updates)]
-
-    def new() -> FedBuff:
-        return FedBuff(size=3, rule=FedAdam())
-
-    expected = play(new(), sent)
-    assert sum(change is not None for change in expected) == 6
-    for cut in range(20):
-        first, second = new(), new()
-        begun = play(first, sent[:cut])
-        second.load_state_dict(first.state_dict())
-        play(first, sent[:cut])  # what was kept does not change with what it was taken of
-        assert begun + play(second, sent[cut:]) == expected
-
-
 def test_updates_that_cannot_be_used_change_nothing() -> None:
     good = _update(0, 1.0)
     odd = Update(client=1, delta=[torch.zeros(2)])
