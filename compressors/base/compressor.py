@@ -55,7 +55,8 @@ class Compressor(ABC):
     def __init__(self, *, feedback: str | bool = "auto", faults: Iterable[str | None] = ()) -> None:
         """
         Args:
-            faults: those of other parameters, one line each (see `parts.faults`), to be raised with one of `feedback`.
+            faults: Errors of other parameters, one line each (see `testbed.core.parameters`); raised with that of
+                `feedback`.
         """
         if isinstance(feedback, bool):  # YAML reads a bare on or off as one
             feedback = "on" if feedback else "off"

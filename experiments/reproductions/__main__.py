@@ -36,7 +36,7 @@ class Places:
     runs: Path = RUNS_ROOT
     results: Path = FOLDER
     pages: Path = PAGES
-    readme: Path = overview.README
+    table: Path = overview.PAGE
     artifact: Path = overview.ARTIFACT
 
 
@@ -50,7 +50,7 @@ class Ended:
 
 def main(argv: Sequence[str] | None = None) -> int:
     asked = _arguments(argv)
-    places = Places(asked.runs, asked.results, asked.pages, asked.readme, asked.artifact)
+    places = Places(asked.runs, asked.results, asked.pages, asked.table, asked.artifact)
     try:
         kept = Kept(places.runs)
         systems = find_systems(asked.system)
@@ -99,7 +99,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--runs", type=Path, default=RUNS_ROOT, metavar="DIR", help="where runs are kept")
     parser.add_argument("--results", type=Path, default=FOLDER, metavar="DIR", help="takes NAME/result.json")
     parser.add_argument("--pages", type=Path, default=PAGES, metavar="DIR", help="has NAME.md")
-    parser.add_argument("--readme", type=Path, default=overview.README, metavar="FILE", help="has the table of all")
+    parser.add_argument("--table", type=Path, default=overview.PAGE, metavar="FILE", help="has the table of all")
     parser.add_argument(
         "--artifact", type=Path, default=overview.ARTIFACT, metavar="FILE", help="has the map of claims"
     )
@@ -175,8 +175,8 @@ def _why_none(left: Sequence[Trial]) -> str:
 
 
 def _write_overview(places: Places) -> None:
-    overview.write(places.results, places.readme, places.artifact)
-    for path in (places.readme, places.artifact):
+    overview.write(places.results, places.table, places.artifact)
+    for path in (places.table, places.artifact):
         give_to_caller(path)
 
 

@@ -28,8 +28,6 @@ from typing import Any
 from experiments.common.papers.declaration import System, Trial
 from experiments.reproductions.sides import Found, Ratio, Side, holds, is_claimed, largest, ratios, sides_of
 
-RESULT_KEYS = ("system", "claim", "source", "baseline", "runs", "emulated", "verdict", "condition")
-"""Of `result.json`, in order; missing is null."""
 VERDICTS = ("reproduced", "partly", "not")
 SHARE_OF_THE_GAIN = 0.9
 LEAST_RATIO = 1.05
@@ -61,7 +59,7 @@ def verdict_of(claimed: float, emulated: float | None, *, too_low: bool = False)
 
 
 def result(system: System, found: Sequence[Found]) -> dict[str, Any]:
-    """The content of `result.json`, with exactly `RESULT_KEYS`."""
+    """Return the content of `result.json`: exactly these keys, in this order; what is missing is null."""
     is_complete = not left(system, found)
     best = largest(system, found, "emulated") if is_complete else None
     too_low = _largest_too_low(system, found) if best is None and is_complete else None

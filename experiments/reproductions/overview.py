@@ -1,5 +1,5 @@
-"""All systems in one table, from the results that are recorded: the README's, and the map of docs/artifact.md from
-claims to what makes their figures."""
+"""The table of all systems in docs/reproductions.md, and the map of docs/artifact.md from claims to the commands that
+make their figures; both from the recorded results."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from testbed.core.errors import InputError
 from testbed.core.files import read_object
 from testbed.orchestrator.machine.clone import CLONE
 
-README = CLONE / "docs" / "reproductions.md"
+PAGE = CLONE / "docs" / "reproductions.md"
 ARTIFACT = CLONE / "docs" / "artifact.md"
-README_REGION, CLAIMS_REGION, FIGURES_REGION = "reproductions", "claims", "figures"
+TABLE_REGION, CLAIMS_REGION, FIGURES_REGION = "reproductions", "claims", "figures"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def recorded(systems: Sequence[System], results: Path = FOLDER) -> list[Recorded
     return found
 
 
-def write(results: Path = FOLDER, readme: Path = README, artifact: Path = ARTIFACT) -> None:
+def write(results: Path = FOLDER, page: Path = PAGE, artifact: Path = ARTIFACT) -> None:
     """Rewrite the regions of both pages from what is recorded.
 
     Raises:
@@ -66,7 +66,7 @@ def write(results: Path = FOLDER, readme: Path = README, artifact: Path = ARTIFA
     """
     all_of = recorded(find_systems(None), results)
     for path, name, content in (
-        (readme, README_REGION, readme_table(all_of)),
+        (page, TABLE_REGION, systems_table(all_of)),
         (artifact, CLAIMS_REGION, claims_table(all_of)),
         (artifact, FIGURES_REGION, figures_table()),
     ):
@@ -76,7 +76,7 @@ def write(results: Path = FOLDER, readme: Path = README, artifact: Path = ARTIFA
             raise InputError(f"{path}: the table of all systems cannot be written: {error}") from error
 
 
-def readme_table(all_of: Sequence[Recorded]) -> str:
+def systems_table(all_of: Sequence[Recorded]) -> str:
     """A row for each system."""
     return table(
         ("system", "the paper's claim", "claimed", "emulated", "verdict", "about, min", "command"),

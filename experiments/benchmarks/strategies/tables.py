@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from experiments.common.tables import Found, disturbed, number, table
 
-README_WORKLOAD = "digits"
+BRIEF_WORKLOAD = "digits"
 """Whose tables stand in the README too, with fewer columns."""
 _BRIEF = ("s to {}%", "accuracy", "step", "over the WAN", "verdict")
 
@@ -23,8 +23,8 @@ def strategies(points: Sequence[Found]) -> str:
 
 
 def brief(points: Sequence[Found]) -> str:
-    """Of `README_WORKLOAD` a table for each topology: a row a strategy, the first to reach the target on top."""
-    chosen = [point for point in points if point["asked"]["workload"] == README_WORKLOAD]
+    """Of `BRIEF_WORKLOAD` a table for each topology: a row a strategy, the first to reach the target on top."""
+    chosen = [point for point in points if point["asked"]["workload"] == BRIEF_WORKLOAD]
     sections = []
     for topo in sorted({point["asked"]["topo"] for point in chosen}):
         here = sorted((point for point in chosen if point["asked"]["topo"] == topo), key=_reached_s)

@@ -22,7 +22,7 @@ class FactoredLayer:
     outputs: int
     """Dimension of "g"."""
     scale: float = 1.0
-    """What is sent is so many times smaller, as the links are: see core.scaling."""
+    """What is sent is so many times smaller, as the links are: see core.spec.scale."""
 
     @property
     def gradient_elements(self) -> int:

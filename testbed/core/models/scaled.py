@@ -1,4 +1,4 @@
-"""A model S times smaller in bytes, for links S times slower: see core.scaling."""
+"""A model S times smaller in bytes, for links S times slower: see core.spec.scale."""
 
 from __future__ import annotations
 

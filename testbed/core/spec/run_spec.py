@@ -104,7 +104,7 @@ class RunSpec:
     auto_dilation: bool = False
     """`dilation` was, or is still to be, chosen for the machine the run is made on; it is not part of the hash then."""
     scale: float = 1.0
-    """S: a replay's bytes and the topology's rates are S times smaller than those they stand for, see core.scaling."""
+    """S: a replay's bytes and the topology's rates are divided by S; see core.spec.scale."""
     runtime: str = "runc"
     shaper: str = "auto"
     tcp: str = "tuned"

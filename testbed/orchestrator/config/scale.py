@@ -1,5 +1,5 @@
 """`workload.scale=S` of a replay: its bytes are S times fewer, so the links are S times slower and the buckets S times
-smaller; see core.scaling."""
+smaller; see core.spec.scale."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Replay(Workload):
     Args:
         model: a name of core.models.
         tokens: of a sequence, for language models; None takes the model's own.
-        scale: S: all tensors are S times smaller, where the links are too; see core.scaling.
+        scale: S: all tensors are S times smaller, where the links are too; see core.spec.scale.
         epoch_samples: what counts as an epoch.
 
     Raises:

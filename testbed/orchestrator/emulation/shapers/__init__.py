@@ -1,4 +1,4 @@
-"""Ways to give a link its delay: one file each, behind `base.Shaper`."""
+"""Ways to give a link its delay: one file each, behind `shaper.Shaper`."""
 
 from __future__ import annotations
 

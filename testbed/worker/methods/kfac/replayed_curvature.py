@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -70,12 +69,6 @@ class ReplayedCurvature(Curvature):
         return torch.zeros(self.layer(name).gradient_elements)
 
     def write(self, preconditioned: Mapping[str, Tensor], optimizer: torch.optim.Optimizer) -> None:
-        return
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
         return
 
 

@@ -1,4 +1,4 @@
-"""The table of all systems says what is recorded, in the README and on the artifact's page."""
+"""The table of all systems says what is recorded, on the page of reproductions and on the artifact's page."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def rows(text: str, name: str) -> list[list[str]]:
     return [line.strip("| ").split(" | ") for line in found.splitlines()[2:]]
 
 
-def test_the_readme_says_what_is_recorded() -> None:
-    found = {re.findall(r"\[(.*?)\]", row[0])[0]: row for row in rows(overview.README.read_text(), "reproductions")}
+def test_the_page_says_what_is_recorded() -> None:
+    found = {re.findall(r"\[(.*?)\]", row[0])[0]: row for row in rows(overview.PAGE.read_text(), "reproductions")}
     results = {path.parent.name: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*/result.json"))}
     assert sorted(found) == sorted(result["system"] for result in results.values())
     for result in results.values():
@@ -36,12 +36,12 @@ def test_the_readme_says_what_is_recorded() -> None:
 
 
 def test_both_pages_are_as_they_would_be_written(tmp_path: Path) -> None:
-    readme, artifact = tmp_path / "README.md", tmp_path / "artifact.md"
-    readme.write_text(overview.README.read_text())
+    page, artifact = tmp_path / "reproductions.md", tmp_path / "artifact.md"
+    page.write_text(overview.PAGE.read_text())
     artifact.write_text(overview.ARTIFACT.read_text())
-    overview.write(readme=readme, artifact=artifact)
+    overview.write(page=page, artifact=artifact)
     again = "run `make reproduce REPRODUCE=--tables`, or overview.write()"
-    assert readme.read_text() == overview.README.read_text(), again
+    assert page.read_text() == overview.PAGE.read_text(), again
     assert artifact.read_text() == overview.ARTIFACT.read_text(), again
 
 
@@ -71,7 +71,7 @@ def test_the_way_to_the_next_verdict_is_the_shorter_one(emulated: float | None, 
 
 def test_what_was_never_measured_has_a_row_without_figures(tmp_path: Path) -> None:
     (one,) = recorded([system()], tmp_path)
-    assert "| 1.50 | - | - |" in overview.readme_table([one])
+    assert "| 1.50 | - | - |" in overview.systems_table([one])
     assert overview.claims_table([one]).endswith("| -, - | - | - |")
 
 
@@ -80,7 +80,7 @@ def test_a_damaged_result_and_a_page_without_its_region_are_named(tmp_path: Path
     (tmp_path / "made" / "result.json").write_text("{")
     with pytest.raises(InputError, match=r"made/result\.json"):
         recorded([system()], tmp_path)
-    page = tmp_path / "README.md"
+    page = tmp_path / "reproductions.md"
     page.write_text(regions("something"))
-    with pytest.raises(InputError, match=r"README\.md.*reproductions"):
+    with pytest.raises(InputError, match=r"reproductions\.md.*reproductions"):
         overview.write(tmp_path / "none", page, page)
