@@ -15,7 +15,7 @@ from compressors.parts.selection import largest
 from compressors.parts.sparse import kept_of
 from testbed.core.parameters import choice, number, share
 
-_MOST_HASHED = 512
+_MAX_HASHED_CHUNKS = 512
 """Stretches of 256 KiB: 128 MiB at most."""
 
 
@@ -144,7 +144,7 @@ class CountSketch(Compressor):
             stream = replace(context, step=0).random(f"count sketch row {row}", shared=True)
             bits = stream.bits(piece.start, piece.stop - piece.start, device).to(torch.int64).bitwise_and_(0xFFFFFFFF)
             found = ((bits >> 1).mul_(columns).bitwise_right_shift_(31).mul_(2) + (bits & 1)).to(torch.int32)
-            if len(self._hashed) < _MOST_HASHED:
+            if len(self._hashed) < _MAX_HASHED_CHUNKS:
                 self._hashed[key] = found
         return found
 

@@ -18,7 +18,7 @@ from compressors.parts.deepreduce_fits import FitDExp, FitPoly
 from compressors.parts.deepreduce_index import Bitmap, EliasFano, Huffman, IndexCodec, Raw, Rice
 from compressors.parts.deepreduce_values import QSGD, Deflate, RawValues, ValueCodec
 from compressors.parts.sparse import Sparsifier, require_indices, scatter
-from testbed.core.parameters import MOST_BLOCK, choice, inner_feedback, number, whole
+from testbed.core.parameters import MAX_BLOCK, choice, inner_feedback, number, whole
 
 INDEX_CODECS = ("raw", "bitmap", "rice", "elias_fano", "huffman", "bloom")
 VALUE_CODECS = ("raw", "deflate", "qsgd", "fit_poly", "fit_dexp")
@@ -81,7 +81,7 @@ class DeepReduce(Around):
                 choice("value", value, VALUE_CODECS),
                 choice("policy", policy, POLICIES),
                 whole("levels", levels, 1, 127),
-                whole("bucket_size", bucket_size, 8, MOST_BLOCK),
+                whole("bucket_size", bucket_size, 8, MAX_BLOCK),
                 whole("segments", segments, 1, 1000),
                 number("false_positive_rate", false_positive_rate, least=1e-6, below=1),
             ],

@@ -19,7 +19,7 @@ _CELLS = 4096
 """Of a table that tells the nearest centroid, so that no value is compared with each."""
 _REACH = 4.0
 """Standard deviations on either side that the table spans."""
-_LEAST_WIDTH = 16
+_MIN_WIDTH = 16
 """Blocks narrower than this are sent as they are: the rotation mixes too few entries there to be right on average."""
 _TINY = 1e-30
 """A norm below this is taken for zero."""
@@ -56,7 +56,7 @@ class EDEN(Compressor):
     """
 
     def __init__(self, *, bits: int = 4, block_size: int = 1024, feedback: str | bool = "auto") -> None:
-        faults = [choice("bits", bits, (1, 2, 4)), block_fault(block_size, least=_LEAST_WIDTH)]
+        faults = [choice("bits", bits, (1, 2, 4)), block_fault(block_size, least=_MIN_WIDTH)]
         super().__init__(feedback=feedback, faults=faults)
         self.bits, self.block_size = bits, block_size
         # In two shots the noise of the second encoding is the same on all ranks: 13 % of the energy is too much there.
@@ -64,11 +64,11 @@ class EDEN(Compressor):
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
         width, blocks = Rotation.sizes(layout.numel, self.block_size)
-        return 4 * layout.numel if width < _LEAST_WIDTH else 4 * blocks + packed_bytes(blocks * width, self.bits)
+        return 4 * layout.numel if width < _MIN_WIDTH else 4 * blocks + packed_bytes(blocks * width, self.bits)
 
     def encode(self, tensor: Tensor, context: Context) -> Tensor:
         rotation = self._rotation(tensor, context)
-        if rotation.width < _LEAST_WIDTH:
+        if rotation.width < _MIN_WIDTH:
             return to_bytes(tensor.float()).clone()
         payload = torch.empty(self._size(rotation), dtype=torch.uint8, device=tensor.device)
         scales = payload[: 4 * rotation.blocks].view(torch.float32)
@@ -94,7 +94,7 @@ class EDEN(Compressor):
 
     def decode(self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0) -> None:
         width, blocks = Rotation.sizes(out.numel(), self.block_size)
-        raw = width < _LEAST_WIDTH
+        raw = width < _MIN_WIDTH
         size = 4 * out.numel() if raw else 4 * blocks + packed_bytes(blocks * width, self.bits)
         require_size(payload, size, type(self).__name__, out.numel())
         if raw:

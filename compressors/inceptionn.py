@@ -13,15 +13,15 @@ from testbed.core.parameters import number
 
 _EXPECTED_BITS = 10
 """Of a value, for choosing the route: a tag and 8 bits."""
-_MOST = 15
+_MAX_POWERS = 15
 """Powers of two from the error bound to the unit: 16 bits then suffice for what is below the unit."""
 _ABOVE = 4
 """Powers of two from the root mean square to the unit, or about; few gradients are above 16 times theirs."""
-_LEAST = 2.0**-100
+_MIN_BOUND = 2.0**-100
 """A bucket whose error bound is below this is sent as it is."""
 _RAW = -128
 """In place of the error bound's power of two: no value is coded."""
-_FINEST = 2.0 ** (_ABOVE - _MOST)
+_FINEST = 2.0 ** (_ABOVE - _MAX_POWERS)
 """The least error bound."""
 _KINDS = (torch.int8, torch.int16, torch.float32)
 _BYTES = (0, 1, 2, 4)
@@ -119,7 +119,7 @@ class Inceptionn(Compressor):
     def _power(self, rms: float) -> int:
         """Of the error bound: the largest power of two that is not above it."""
         bound = self.error_bound * rms
-        whole = not bound < math.inf or 0 < bound < _LEAST  # or NaN
+        whole = not bound < math.inf or 0 < bound < _MIN_BOUND  # or NaN
         return _RAW if whole else math.frexp(bound)[1] - 1
 
     def _table(self, power: int) -> Tensor:
@@ -130,7 +130,7 @@ class Inceptionn(Compressor):
 
     def _units(self, power: int) -> tuple[float, float, float]:
         """What values of each class are multiples of."""
-        return 2.0 ** (power + self._unit - self._half - 7), 2.0 ** (power + self._unit - _MOST), 1.0
+        return 2.0 ** (power + self._unit - self._half - 7), 2.0 ** (power + self._unit - _MAX_POWERS), 1.0
 
 
 def _counts(tags: Tensor) -> Tensor:

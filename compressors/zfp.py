@@ -15,7 +15,7 @@ _BLOCK = 4
 """Values that share an exponent, in one dimension."""
 _STREAM_HEADER_BITS, _WORD_BITS = 96, 64
 _ROOM = 4096
-_LEAST_TOLERANCE = 1e-27
+_MIN_TOLERANCE = 1e-27
 """The codec scales a block to 30 bits by a float32, which overflows where a block has nothing above 2^-97."""
 MODES = ("accuracy", "precision", "rate")
 
@@ -94,7 +94,7 @@ class ZFP(Compressor):
         rms = finite_root_mean_square(values, "zfp")
         if rms == 0.0 and self.mode != "rate":
             return pack("zfp", ZERO, len(values)).to(tensor.device)
-        if self.mode == "accuracy" and self.error_bound * rms < _LEAST_TOLERANCE:
+        if self.mode == "accuracy" and self.error_bound * rms < _MIN_TOLERANCE:
             return pack("zfp", RAW, len(values), values).to(tensor.device)
         mode, value = {
             "accuracy": ("tolerance", self.error_bound * rms),

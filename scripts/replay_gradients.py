@@ -27,10 +27,10 @@ from compressors.topk import TopK  # noqa: E402
 from testbed.worker.workloads.digits import Digits  # noqa: E402
 from testbed.worker.workloads.replay import Replay  # noqa: E402
 
-LEAST_NUMEL = 4096
+MIN_NUMEL = 4096
 BUCKET_NUMEL = 2**20
-MOST_NUMEL = 2**25
-MOST_BUCKETS = 16
+MAX_NUMEL = 2**25
+MAX_BUCKETS = 16
 WIDTH, TOKENS = 256, 128
 OTHER_RANK = 10_000
 """Batches from here on are another rank's."""
@@ -158,10 +158,10 @@ def byte_loss(model: nn.Module, data: Tensor, step: int) -> Tensor:
 
 
 def measure(gradients: Gradients, others: Gradients) -> Row:
-    large = [g for g in gradients if LEAST_NUMEL <= g.numel() <= MOST_NUMEL]
+    large = [g for g in gradients if MIN_NUMEL <= g.numel() <= MAX_NUMEL]
     flat, other = (torch.cat([g.reshape(-1) for g in rank]) for rank in (gradients, others))
     buckets = [b for b in flat.split(BUCKET_NUMEL) if float(b.norm()) > 0]
-    buckets = buckets[:: math.ceil(len(buckets) / MOST_BUCKETS)]
+    buckets = buckets[:: math.ceil(len(buckets) / MAX_BUCKETS)]
     energy = [float(decoded(TopK(density=0.01), b).square().sum() / b.square().sum()) for b in buckets]
     logs = [math.log(float(g.square().mean().sqrt())) for g in large]
     return Row(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from testbed.core.errors import InputError
-from testbed.core.spec.link_profile import LEAST_RATE_BIT_S, LinkProfile
+from testbed.core.spec.link_profile import MIN_RATE_BIT_S, LinkProfile
 from testbed.core.spec.topology import Link, Topology, symmetric
 from topologies.parameters import Impairments, Parameters
 from topologies.parts import LAN_RATE, access_links, nodes_in
@@ -94,7 +94,7 @@ def _link(
         if key not in link and not all(own in values for values in ways.values()):
             read.add([f"{where}.{key}: must be given, or {own} in both forward and backward"])
     rtt_s = read.time(f"{where}.rtt", link.get("rtt", 0))
-    rate_bit_s = read.rate(f"{where}.rate", link["rate"]) if "rate" in link else LEAST_RATE_BIT_S
+    rate_bit_s = read.rate(f"{where}.rate", link["rate"]) if "rate" in link else MIN_RATE_BIT_S
     shared = symmetric(
         str(link.get("name", f"{a}-{b}")), a, b, wan=True, rtt_s=rtt_s, rate_bit_s=rate_bit_s, source="-"
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypedDict
 
 from testbed.core.errors import InputError
-from testbed.core.spec.link_profile import LEAST_RATE_BIT_S
+from testbed.core.spec.link_profile import MIN_RATE_BIT_S
 from testbed.core.spec.topology import symmetric, workers_per_region
 from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_size_bytes, parse_time_s
 
@@ -65,7 +65,7 @@ class Parameters:
             raise InputError(*self.faults)
 
     def rate(self, key: str, value: Any) -> float:
-        return self._read(key, value, parse_rate_bit_s, LEAST_RATE_BIT_S)
+        return self._read(key, value, parse_rate_bit_s, MIN_RATE_BIT_S)
 
     def cap(self, rate: str) -> float | None:
         """What no WAN link may exceed; None where nothing readable was given."""

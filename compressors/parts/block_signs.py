@@ -10,7 +10,7 @@ from torch import Tensor
 from compressors.base.chunks import CHUNK, chunks
 from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import SignBits, packed_bytes
-from testbed.core.parameters import MOST_BLOCK, whole
+from testbed.core.parameters import MAX_BLOCK, whole
 
 
 class BlockSigns:
@@ -108,4 +108,4 @@ class BlockSigns:
 
 
 def block_size_fault(block_size: object) -> str | None:
-    return whole("block_size", block_size, 8, MOST_BLOCK, multiple_of=8)
+    return whole("block_size", block_size, 8, MAX_BLOCK, multiple_of=8)

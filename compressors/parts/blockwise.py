@@ -15,7 +15,7 @@ from compressors.base.chunks import CHUNK, chunks
 from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import Packer, packed_bytes
-from testbed.core.parameters import MOST_BLOCK, whole
+from testbed.core.parameters import MAX_BLOCK, whole
 
 _LARGEST = torch.finfo(torch.float32).max
 _SMALLEST = torch.finfo(torch.float32).tiny
@@ -37,7 +37,7 @@ class Blockwise(Compressor):
     """Of a value over its scale, the largest magnitude."""
 
     def __init__(self, *, block_size: int, feedback: str | bool = "auto", faults: Iterable[str | None] = ()) -> None:
-        super().__init__(feedback=feedback, faults=[*faults, whole("block_size", block_size, 8, MOST_BLOCK)])
+        super().__init__(feedback=feedback, faults=[*faults, whole("block_size", block_size, 8, MAX_BLOCK)])
         self.block_size = block_size
 
     @functools.cached_property

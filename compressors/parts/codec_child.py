@@ -28,7 +28,7 @@ from collections.abc import Callable
 from typing import Any
 
 _LARGEST_REQUEST = 1 << 16
-_ZFP_HEADER_BYTES, _ZFP_MOST_BYTES = 24, 6
+_ZFP_HEADER_BYTES, _ZFP_MAX_BYTES = 24, 6
 """Of a stream's header, and of one value in any mode, with room."""
 
 Operation = Callable[..., int]
@@ -62,7 +62,7 @@ def zfp_encode(source: memoryview, out: memoryview, *, mode: str, value: float) 
 def zfp_decode(source: memoryview, out: memoryview) -> int:
     numpy, zfpy = _load("numpy"), _load("zfpy")
     # The decoder reads on where a stream ends too early: into zeros, which are ours.
-    padded = numpy.zeros(len(source) + _ZFP_HEADER_BYTES + _ZFP_MOST_BYTES * (len(out) // 4 + 4), numpy.uint8)
+    padded = numpy.zeros(len(source) + _ZFP_HEADER_BYTES + _ZFP_MAX_BYTES * (len(out) // 4 + 4), numpy.uint8)
     padded[: len(source)] = source
     header = zfpy.header(padded)
     found = (header["nx"], header["ny"], header["nz"], header["nw"], numpy.dtype(header["type"]).str)

@@ -25,7 +25,7 @@ ZERO, RAW, CODED = 0, 1, 2
 _HEADER = struct.Struct("<3sB8sIIII")
 HEADER_BYTES = _HEADER.size
 _MAGIC, _VERSION = b"LHF", 1
-_MOST = 2**32 - 1
+_MAX_COUNT = 2**32 - 1
 
 
 def pack(codec: str, kind: int, numel: int, body: Tensor | None = None) -> Tensor:
@@ -39,8 +39,8 @@ def pack(codec: str, kind: int, numel: int, body: Tensor | None = None) -> Tenso
         ValueError: there are more elements or bytes than a frame can count.
     """
     body = torch.empty(0, dtype=torch.uint8) if body is None else to_bytes(body).cpu()
-    if max(numel, len(body)) > _MOST:
-        raise ValueError(f"{codec}: {numel} elements in {len(body)} bytes; a frame counts to {_MOST}")
+    if max(numel, len(body)) > _MAX_COUNT:
+        raise ValueError(f"{codec}: {numel} elements in {len(body)} bytes; a frame counts to {_MAX_COUNT}")
     payload = torch.empty(HEADER_BYTES + len(body), dtype=torch.uint8)
     payload[HEADER_BYTES:] = body
     fields = (_MAGIC, _VERSION, _tag(codec), kind, numel, len(body))

@@ -12,7 +12,7 @@ from compressors.base.chunks import chunks
 from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import WIDTHS, Packer, packed_bytes
-from testbed.core.parameters import MOST_BLOCK, whole
+from testbed.core.parameters import MAX_BLOCK, whole
 
 _SMALLEST = 1e-36
 """A scale below this is sent as zero: its reciprocal, times levels, would not be finite."""
@@ -35,7 +35,7 @@ class RandomLevels(Compressor):
     ) -> None:
         super().__init__(
             feedback=feedback,
-            faults=[whole("levels", levels, 1, 127), whole("bucket_size", bucket_size, 8, MOST_BLOCK), *faults],
+            faults=[whole("levels", levels, 1, 127), whole("bucket_size", bucket_size, 8, MAX_BLOCK), *faults],
         )
         self.levels, self.bucket_size = levels, bucket_size
         self.bits = next(width for width in WIDTHS if 2 * levels + 2 <= 2**width)

@@ -13,7 +13,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 KEPT = HERE.parents[1] / "tests" / "unit" / "analysis" / "grafana_values.json"
 TIME_LIMIT_S = 120.0
-LEAST_NODE = (20, 19)
+MIN_NODE_VERSION = (20, 19)
 """What jsdom asks for."""
 
 Json = dict[str, Any]
@@ -23,8 +23,8 @@ def lacking() -> str | None:
     """Why @grafana/data cannot be asked here; None if it can."""
     node = shutil.which("node")
     version = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout if node else ""
-    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < LEAST_NODE:
-        return f"Node {LEAST_NODE[0]}.{LEAST_NODE[1]} or later is not installed"
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < MIN_NODE_VERSION:
+        return f"Node {MIN_NODE_VERSION[0]}.{MIN_NODE_VERSION[1]} or later is not installed"
     if not (HERE / "node_modules" / "@grafana" / "data").is_dir():
         return "its packages are not installed (npm ci --prefix dashboards/grafana_data)"
     return None

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from experiments.common.benchmark import Point
 
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 
 
 def missing_line(missing: Sequence[Point], measured: int) -> str:
-    named = ", ".join(f"`{point.key}`" for point in missing[:_MOST_NAMED])
-    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+    named = ", ".join(f"`{point.key}`" for point in missing[:_MAX_NAMED])
+    more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
     return f"{len(missing)} of {measured + len(missing)} points were never measured: {named}{more}"
 
 

@@ -13,7 +13,7 @@ import sys
 
 _PORT = 62_100
 _NUMBER = struct.Struct("!I")
-_MOST_BYTES = 2048
+_MAX_BYTES = 2048
 _RECEIVE_BUFFER_BYTES = 32 << 20
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _FIRST_TIMEOUT_S, _TIMEOUT_S = 10.0, 1.0
@@ -29,7 +29,7 @@ def receive() -> None:
         sys.stdout.flush()
         try:
             while True:
-                (number,) = _NUMBER.unpack_from(end.recv(_MOST_BYTES))
+                (number,) = _NUMBER.unpack_from(end.recv(_MAX_BYTES))
                 end.settimeout(_TIMEOUT_S)
                 if runs and runs[-1][1] == number - 1:
                     runs[-1][1] = number

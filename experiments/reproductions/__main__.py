@@ -15,7 +15,7 @@ from typing import Any
 from experiments.common.papers.declaration import FOLDER, PAGES, System, Trial, find_systems
 from experiments.common.tables import number, table
 from experiments.reproductions import outcome, overview, page
-from experiments.reproductions.plan import MOST_S, Plan, all_plans, beyond, plan_line, plan_of
+from experiments.reproductions.plan import MAX_S, Plan, all_plans, beyond, plan_line, plan_of
 from experiments.reproductions.runner import Runner
 from experiments.reproductions.runs import Kept
 from experiments.reproductions.sides import found_of
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         kept = Kept(places.runs)
         systems = find_systems(asked.system)
         extent = {"full": asked.full, "seeds": asked.seeds}
-        most_s = MOST_S if asked.system else None  # who asks for all has the time for it
+        most_s = MAX_S if asked.system else None  # who asks for all has the time for it
         plans = [plan_of(one, kept, **extent, again=asked.again, most_s=most_s) for one in systems]
         if len(plans) > 1 or asked.plan:
             _say(all_plans(plans))

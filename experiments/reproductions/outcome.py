@@ -30,8 +30,8 @@ from experiments.reproductions.sides import Found, Ratio, Side, holds, is_claime
 
 VERDICTS = ("reproduced", "partly", "not")
 SHARE_OF_THE_GAIN = 0.9
-LEAST_RATIO = 1.05
-_MOST_NAMED = 6
+MIN_RATIO = 1.05
+_MAX_NAMED = 6
 
 
 def _largest_too_low(system: System, found: Sequence[Found]) -> Ratio | None:
@@ -55,7 +55,7 @@ def verdict_of(claimed: float, emulated: float | None, *, too_low: bool = False)
         return "not" if too_low else None
     if emulated >= 1 + SHARE_OF_THE_GAIN * (claimed - 1):
         return "reproduced"
-    return "partly" if emulated > LEAST_RATIO else "not"
+    return "partly" if emulated > MIN_RATIO else "not"
 
 
 def result(system: System, found: Sequence[Found]) -> dict[str, Any]:
@@ -123,8 +123,8 @@ def _remarks(system: System, best: Ratio | None, too_low: Ratio | None, found: S
 def _named(labels: Counter[str]) -> str:
     """The first few, and of how many seeds each, if of several."""
     named = [f"{label}, {runs} seeds" if runs > 1 else label for label, runs in labels.items()]
-    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-    return ("; " if max(labels.values()) > 1 else ", ").join(named[:_MOST_NAMED]) + more
+    more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
+    return ("; " if max(labels.values()) > 1 else ", ").join(named[:_MAX_NAMED]) + more
 
 
 def _uncounted(system: System, found: Sequence[Found]) -> tuple[list[str], list[str]]:

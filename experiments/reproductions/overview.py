@@ -14,8 +14,8 @@ from experiments.common.harness import total_s
 from experiments.common.page import between
 from experiments.common.papers.declaration import FOLDER, System, find_systems
 from experiments.common.tables import number, table
-from experiments.reproductions.outcome import LEAST_RATIO, SHARE_OF_THE_GAIN
-from experiments.reproductions.plan import MOST_S
+from experiments.reproductions.outcome import MIN_RATIO, SHARE_OF_THE_GAIN
+from experiments.reproductions.plan import MAX_S
 from testbed.core.errors import InputError
 from testbed.core.files import read_object
 from testbed.orchestrator.machine.clone import CLONE
@@ -97,7 +97,7 @@ def systems_table(all_of: Sequence[Recorded]) -> str:
 
 def usual_s(system: System) -> float:
     """Of wall time that a call without FULL and SEEDS takes where no run is there yet, about."""
-    return min(sum(trial.seconds for trial in system.trials(False)), MOST_S)
+    return min(sum(trial.seconds for trial in system.trials(False)), MAX_S)
 
 
 def claims_table(all_of: Sequence[Recorded]) -> str:
@@ -133,7 +133,7 @@ def _room(one: Recorded) -> str:
     """By how many per cent the recorded ratio would have to move for another verdict."""
     if one.emulated is None:
         return "-"
-    nearest = min((least(one.system), LEAST_RATIO), key=lambda bound: abs(bound / one.emulated - 1))
+    nearest = min((least(one.system), MIN_RATIO), key=lambda bound: abs(bound / one.emulated - 1))
     return f"{(nearest / one.emulated - 1) * 100:+.0f} %"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from experiments.common.papers.declaration import System, Trial
 from experiments.reproductions.runs import Asked, Kept, ask_all
 
-MOST_S = 600.0
+MAX_S = 600.0
 """Of wall time, for a system that is asked for by its name, unless all of it is."""
 
 
@@ -37,7 +37,7 @@ def plan_of(
     full: bool = False,
     seeds: bool = False,
     again: bool = False,
-    most_s: float | None = MOST_S,
+    most_s: float | None = MAX_S,
 ) -> Plan:
     """
     Args:

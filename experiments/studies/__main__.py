@@ -54,7 +54,7 @@ STUDIES = {
     ),
 }
 _POINT = ("values", "hash", "outcome", "run_id")
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
 def kept(found: Mapping[str, Any], code_hash: str, said: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def require_points(name: str, found: Mapping[str, Any]) -> None:
 
 
 def _named(points: Counter[str]) -> str:
-    some = ", ".join(list(points)[:_MOST_NAMED])
+    some = ", ".join(list(points)[:_MAX_NAMED])
     return f"{points.total()}, such as {some}" if points else "none"
 
 

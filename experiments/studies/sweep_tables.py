@@ -17,7 +17,7 @@ from testbed.orchestrator.machine.clone import CLONE
 
 _SIMULATED = CLONE / "experiments" / "benchmarks" / "results" / "study_compressors.json"
 _SCALE = _SIMULATED.with_name("study_scale.json")
-_MOST_EMULATED = 64
+_MAX_EMULATED = 64
 _BASE = "ddp"
 """The strategy that others are held against, run by run of one seed: seeds differ by more than strategies do."""
 Row = Mapping[str, Any]
@@ -94,7 +94,7 @@ def simulated_scale_s(common: Mapping[str, str]) -> dict[tuple[str, int], float]
     return {
         (asked["kind"], asked["workers"]): point["result"]["by_rate"][rate]["step_s"]
         for point in json.loads(_SCALE.read_text())["points"]
-        if rate in point["result"].get("by_rate", {}) and (asked := point["asked"])["workers"] <= _MOST_EMULATED
+        if rate in point["result"].get("by_rate", {}) and (asked := point["asked"])["workers"] <= _MAX_EMULATED
     }
 
 

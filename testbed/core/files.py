@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-MOST_OBJECT_BYTES = 50_000_000
+MAX_OBJECT_BYTES = 50_000_000
 """A summary is some kilobytes, a spec with traces in it some megabytes; a larger file is something else."""
-MOST_LINE_CHARACTERS = 10_000_000
+MAX_LINE_CHARACTERS = 10_000_000
 
 
 def open_regular(path: Path) -> TextIO:
@@ -57,7 +57,7 @@ def is_regular(path: Path) -> bool:
         return False
 
 
-def read_object(path: Path, most_bytes: int = MOST_OBJECT_BYTES) -> dict[str, Any]:
+def read_object(path: Path, most_bytes: int = MAX_OBJECT_BYTES) -> dict[str, Any]:
     """A file's one JSON object; what JSON calls NaN and Infinity is None.
 
     Raises:
@@ -80,7 +80,7 @@ def read_object(path: Path, most_bytes: int = MOST_OBJECT_BYTES) -> dict[str, An
 
 def whole_lines(file: TextIO) -> Iterator[str]:
     """Every line that ends in a newline; one beyond all measure comes in pieces, of which the last one ends so."""
-    while line := file.readline(MOST_LINE_CHARACTERS):
+    while line := file.readline(MAX_LINE_CHARACTERS):
         if line.endswith("\n"):
             yield line
 

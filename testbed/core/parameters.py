@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TypeGuard
 
-MOST_BLOCK = 2**20
+MAX_BLOCK = 2**20
 """Values that share a scale: what is short is filled up to as many."""
-_MOST = 2**63 - 1
+_MAX_INTEGER = 2**63 - 1
 """Elements of a tensor, or steps of a run."""
-_MOST_SHOWN = 80
+_MAX_SHOWN = 80
 
 
 def raise_all(*faults: str | None) -> None:
@@ -22,14 +22,14 @@ def raise_all(*faults: str | None) -> None:
 
 
 def whole(name: str, value: object, least: int, most: int | None = None, *, multiple_of: int = 1) -> str | None:
-    if _is_whole(value, least, _MOST if most is None else most) and value % multiple_of == 0:
+    if _is_whole(value, least, _MAX_INTEGER if most is None else most) and value % multiple_of == 0:
         return None
     kind = "whole number" if multiple_of == 1 else f"multiple of {multiple_of}"
     return f"{name}={shown(value)}: must be a {kind}, {_bounds(value, least, most)}"
 
 
 def power_of_two(name: str, value: object, least: int, most: int | None = None) -> str | None:
-    if _is_whole(value, least, _MOST if most is None else most) and value & (value - 1) == 0:
+    if _is_whole(value, least, _MAX_INTEGER if most is None else most) and value & (value - 1) == 0:
         return None
     return f"{name}={shown(value)}: must be a power of two, {_bounds(value, least, most)}"
 
@@ -108,7 +108,7 @@ def shown(value: object) -> str:
         text = " ".join(str(value).split())
     except ValueError:  # of integers of thousands of digits Python makes no text
         return f"{type(value).__name__} too long to show"
-    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
 
 
 def _is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
@@ -118,7 +118,7 @@ def _is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
 def _bounds(value: object, least: int, most: int | None) -> str:
     if most is not None:
         return f"at least {least} and at most {most}"
-    over = isinstance(value, int) and value > _MOST
+    over = isinstance(value, int) and value > _MAX_INTEGER
     return f"at least {least}{' and below 2**63' if over else ''}"
 
 

@@ -20,7 +20,7 @@ from tests.contract.catalogue import make
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throughput, "NUMELS", (64, 1024))
     monkeypatch.setattr(throughput, "THREADS", (1,))
-    monkeypatch.setattr(throughput, "_MOST", 3)
+    monkeypatch.setattr(throughput, "_MAX_REPEATS", 3)
 
 
 class OneNan(Uncompressed):

@@ -14,10 +14,10 @@ from tests.emulation import inside_traps as inside
 from tests.emulation.support import gone_within, run_inside
 
 RUN_ID = "20000101T000000Z-traps-test-none-00000000"
-FRAME_BYTES, MOST_SEGMENT_BYTES = 1514, 1460
+FRAME_BYTES, MAX_SEGMENT_BYTES = 1514, 1460
 NFQUEUE_DEFAULT_PACKETS = NETEM_DEFAULT_PACKETS = 1000
 """Or 1024, of an NFQUEUE."""
-MOST_NAME_CHARACTERS = 15
+MAX_NAME_CHARACTERS = 15
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_the_unit_of_loss_is_recorded_and_true(found: dict[str, Any]) -> None:
     assert units[f"fast from {inside.EAST}"] == "super-packet"
     assert units[f"near from {inside.WEST}"] == "packet"
     passed = found["delay_lines"][f"near from {inside.WEST}"]["packets"]
-    assert passed >= inside.TRANSFER_BYTES / MOST_SEGMENT_BYTES
+    assert passed >= inside.TRANSFER_BYTES / MAX_SEGMENT_BYTES
 
 
 def test_tcp_is_what_the_profile_says_in_every_namespace_and_in_the_record(found: dict[str, Any]) -> None:
@@ -144,9 +144,9 @@ def test_a_worker_has_one_way_out(found: dict[str, Any]) -> None:
 
 
 def test_no_interface_has_a_name_too_long_however_long_the_users_are(found: dict[str, Any]) -> None:
-    assert all(len(region) > MOST_NAME_CHARACTERS for region in found["roles"]["routers"])
+    assert all(len(region) > MAX_NAME_CHARACTERS for region in found["roles"]["routers"])
     names = [link["ifname"] for node in found["seen"].values() for link in node["links"]]
-    assert max(map(len, names)) <= MOST_NAME_CHARACTERS
+    assert max(map(len, names)) <= MAX_NAME_CHARACTERS
 
 
 def test_a_container_has_shared_memory_enough_and_no_processor_quota(found: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from tests.slow.newcomer import Clone
 from tests.slow.support import FIRST_SECTION, blocks_of, processes_with, serving, status_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
-MOST_TRIES = 3
+MAX_TRIES = 3
 """A busy machine makes a run invalid; pages leave it out, and a newcomer is told to make it again."""
 
 
@@ -31,7 +31,7 @@ def _require_free_ports() -> None:
 
 def _make_run(clone: Clone, command: str) -> str:
     """The id of the run that it made, which is not invalid."""
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_TRIES):
         before = clone.run_ids()
         done = clone.run(command, 400)
         said = f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
@@ -39,7 +39,7 @@ def _make_run(clone: Clone, command: str) -> str:
         (made,) = clone.run_ids() - before
         if status_of(done) == EXIT_COMPLETED:
             return made
-    raise AssertionError(f"{command}: {MOST_TRIES} times invalid: this machine is too busy\n{said}")
+    raise AssertionError(f"{command}: {MAX_TRIES} times invalid: this machine is too busy\n{said}")
 
 
 def _fetch(url: str) -> str:

@@ -13,7 +13,7 @@ NOT_HERE = ("make test", "make bench", "make reproduce", "git clone", "cd ")
 """Tests do not run tests; benchmarks and reproductions have hours."""
 NEWCOMERS = blocks_of("README.md", FIRST_SECTION)[0]
 """Which test_newcomers_path.py runs, and looks at what they lead to."""
-MOST_S = 1200.0
+MAX_S = 1200.0
 LONGEST = 5
 
 
@@ -37,4 +37,4 @@ def test_set_up_and_all_commands_take_less_than_twenty_minutes(clone: Clone) -> 
     longest = sorted(clone.took_s, key=lambda took: took[1], reverse=True)[:LONGEST]
     named = "; ".join(f"{took_s:.0f} s: {command}" for command, took_s in longest)
     total_s = sum(took_s for _, took_s in clone.took_s)
-    assert total_s < MOST_S, f"{total_s:.0f} s, of which {named}"
+    assert total_s < MAX_S, f"{total_s:.0f} s, of which {named}"

@@ -17,7 +17,7 @@ RTTS_S = (0.0002, 0.010, 0.067, 0.150, 0.300)
 _BURST_S = 0.8
 _BURSTS = 3
 _WINDOW_S = 3.0
-_LEAST_WARM_S = 1.5
+_MIN_WARM_S = 1.5
 _WARM_ROUND_TRIPS = 16
 """BBR finds the rate of 1 Gbit/s and 300 ms after twelve, overfills the queue, and then drains it."""
 _CALM_S, _CALM_ROUND_TRIPS = 1.0, 5
@@ -63,7 +63,7 @@ def measure(rate_bit_s: float, rtt_s: float, probes: int, busy: bool) -> dict[st
 
 
 def _flow(network: Network, rate_bit_s: float, rtt_s: float) -> dict[str, Any]:
-    warm_s = _LEAST_WARM_S + _WARM_ROUND_TRIPS * rtt_s
+    warm_s = _MIN_WARM_S + _WARM_ROUND_TRIPS * rtt_s
     spare_s = _SPARE_S + _SPARE_ROUND_TRIPS * rtt_s
     port = network.port(network.topology.wan_links[0].name, network.topology.wan_links[0].a)
     with testnet.QueueWatch(port.read) as watch, testnet.Idle() as idle:

@@ -8,9 +8,9 @@ from experiments.common.tables import Found, by, cores, disturbed, number, perce
 from testbed.core.units import format_rate, format_time
 
 RATE_TOLERANCE = 0.01
-RTT_TOLERANCE, LEAST_RTT_TOLERANCE_S = 0.01, 0.5e-3
+RTT_TOLERANCE, MIN_RTT_TOLERANCE_S = 0.01, 0.5e-3
 BUSY_P99_TOLERANCE_S = 1e-3
-MOST_GOODPUT_SHARE, GOODPUT_TOLERANCE = 1448 / 1514, 0.005
+MAX_GOODPUT_SHARE, GOODPUT_TOLERANCE = 1448 / 1514, 0.005
 """Of the rate, in full segments. A flow that still fills holes hands over more: what waited behind them."""
 
 
@@ -23,7 +23,7 @@ def accuracy_faults(point: Found) -> list[str]:
         faults.append("rate")
     if not result["probes"]:
         return [*faults, "no probe"]
-    if abs(result["rtt_p50_s"] - asked["rtt_s"]) > max(RTT_TOLERANCE * asked["rtt_s"], LEAST_RTT_TOLERANCE_S):
+    if abs(result["rtt_p50_s"] - asked["rtt_s"]) > max(RTT_TOLERANCE * asked["rtt_s"], MIN_RTT_TOLERANCE_S):
         faults.append("median RTT")
     if asked["busy"] and abs(result["rtt_p99_s"] - asked["rtt_s"]) > BUSY_P99_TOLERANCE_S:
         faults.append("p99 RTT")
@@ -37,7 +37,7 @@ def in_target_range(asked: Found) -> bool:
 def is_steady(point: Found) -> bool:
     """A goodput beyond what the rate allows is no figure of the link's."""
     goodput = point["result"]["goodput_bit_s"]
-    most = MOST_GOODPUT_SHARE * (1 + GOODPUT_TOLERANCE) * point["asked"]["rate_bit_s"]
+    most = MAX_GOODPUT_SHARE * (1 + GOODPUT_TOLERANCE) * point["asked"]["rate_bit_s"]
     return goodput is not None and bool(goodput <= most)
 
 

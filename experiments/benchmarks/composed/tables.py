@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from experiments.benchmarks.composed.measure import AT_ONCE, IN_SEQUENCE
 from experiments.common.tables import Found, disturbed, number, table
 
-MOST_ERROR = 0.05
+MAX_ERROR = 0.05
 _SAME_CLIENTS = 1e-3
 """By which share of their seconds the clients of two runs may differ, if they are the same."""
 _HEADS = (
     *("workload", "Mbit/s", "16 at once, s (emulated)", "four times four, s (emulated)"),
-    *("the same by the arithmetic: %", "composed, s (simulated)", "error: %", f"within {MOST_ERROR:.0%}"),
+    *("the same by the arithmetic: %", "composed, s (simulated)", "error: %", f"within {MAX_ERROR:.0%}"),
 )
 
 
@@ -62,7 +62,7 @@ def _row(case: tuple[str, float], of_case: dict[int, Found], off: float | None) 
     if IN_SEQUENCE in of_case:
         result = of_case[IN_SEQUENCE]["result"]
         made = number(result["as_made_s"] / result["measured_s"] - 1, "+.1f", 100)
-    verdict = refusal(of_case) or ("yes" if off is not None and abs(off) <= MOST_ERROR else "no")
+    verdict = refusal(of_case) or ("yes" if off is not None and abs(off) <= MAX_ERROR else "no")
     marks = "".join(dict.fromkeys(disturbed(point) for point in of_case.values()))
     return [
         *(case[0] + marks, f"{case[1]:g}"),

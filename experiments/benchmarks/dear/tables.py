@@ -12,7 +12,7 @@ from experiments.common.tables import Found, grouped, median, number, table
 from testbed.analysis.style.chart import OKABE_ITO, legend, new_figure, standalone, style, to_svg
 from testbed.core.units import format_rate
 
-_LEAST, _MOST, _CURVE_POINTS = 0.3, 5.0, 200
+_MIN_X, _MAX_X, _CURVE_POINTS = 0.3, 5.0, 200
 _TICKS = RATIOS
 LOOKS = dict(zip(list(KINDS)[1:], ((OKABE_ITO[0], "o"), (OKABE_ITO[1], "s"), (OKABE_ITO[2], "x")), strict=True))
 """Colour and marker of each baseline."""
@@ -40,7 +40,7 @@ def draw(points: Sequence[Found]) -> str:
     """As an SVG file's text."""
     with style():
         figure, (axes,) = new_figure(legend_rows=2)
-        curve = [_LEAST * (_MOST / _LEAST) ** (step / _CURVE_POINTS) for step in range(_CURVE_POINTS + 1)]
+        curve = [_MIN_X * (_MAX_X / _MIN_X) ** (step / _CURVE_POINTS) for step in range(_CURVE_POINTS + 1)]
         named = (
             ("overlapped", "bound over ideal overlap: 1 + 1/(2k) at its peak", "-"),
             ("after backward", "bound over no overlap or one bucket", "--"),
@@ -53,7 +53,7 @@ def draw(points: Sequence[Found]) -> str:
                 xs, ys = zip(*found, strict=True)
                 axes.plot(xs, ys, color=color, marker=marker, linestyle="", label=f"measured over {kind}")
         axes.set_xscale("log")
-        axes.set_xlim(_LEAST, _MOST)
+        axes.set_xlim(_MIN_X, _MAX_X)
         axes.set_ylim(bottom=0.9)
         axes.set_xticks(_TICKS)
         axes.xaxis.set_minor_locator(NullLocator())

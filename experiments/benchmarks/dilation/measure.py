@@ -20,7 +20,7 @@ _RATE_BIT_S, _RTT_S = 200e6, 0.040
 _BULK_BYTES = 20_000_000
 _REDUCED_BYTES = 10_000_000
 _BULKS, _WARM_CALLS = 3, 4
-_REPEATS, _MOST_JUDGED_K = 3, 4
+_REPEATS, _MAX_JUDGED_K = 3, 4
 _BULK_S, _CALL_S, _START_S = 1.1, 1.0, 14
 """Emulated seconds of each, about; wall seconds until four ranks have met."""
 
@@ -38,7 +38,7 @@ def points(*, quick: bool) -> list[Point]:
         for k in (1, 2, 4, 8)
         for congestion in ("reno", "bbr")
         for what in ("bulk", "all_reduce")
-        for repeat in range(_REPEATS if k <= _MOST_JUDGED_K else 1)
+        for repeat in range(_REPEATS if k <= _MAX_JUDGED_K else 1)
     ]
 
 

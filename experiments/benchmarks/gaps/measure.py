@@ -70,7 +70,7 @@ def measure(rate_bit_s: float, traffic: str, unit: str, awake: bool, busy: bool)
         port = network.port(topology.wan_links[0].name, topology.wan_links[0].a)
         burst_bytes = port.settings.burst_bytes
         if unit == "packet":
-            burst_bytes = max(tc.LEAST_SMALL_BURST_BYTES, round(rate_bit_s / 8 * tc.SMALL_BURST_S))
+            burst_bytes = max(tc.MIN_SMALL_BURST_BYTES, round(rate_bit_s / 8 * tc.SMALL_BURST_S))
         port.change(port.profile, tc.RateSettings(rate_bit_s, burst_bytes, _LIMIT_BYTES, unit))
         with testnet.QueueWatch(port.read) as watch, testnet.Idle() as idle:
             flow = testnet.flow_between(network, seconds=_WARM_S + _WINDOW_S + 0.5) if traffic == "tcp" else None

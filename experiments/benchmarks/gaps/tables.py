@@ -19,7 +19,7 @@ def gaps(points: Sequence[Found]) -> str:
         asked, result = point["asked"], point["result"]
         released = f"super-packet, {result['unit_bytes'] / 1000:.1f} kB"
         if asked["unit"] == "packet":
-            released = "packet" if asked["rate_bit_s"] <= tc.PACKET_MODE_MOST_BIT_S else "packet (tried)"
+            released = "packet" if asked["rate_bit_s"] <= tc.MAX_PACKET_MODE_BIT_S else "packet (tried)"
         return [
             format_rate(asked["rate_bit_s"]),
             released,

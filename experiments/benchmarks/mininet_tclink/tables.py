@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from experiments.common.tables import Found, cores, disturbed, number, percent_off, table
 
-_LEAST_RTT_S = 0.0002
+_MIN_RTT_S = 0.0002
 """Of our points that stand for no delay."""
 _SAID_CHARACTERS = 120
 
@@ -16,7 +16,7 @@ def mininet_tclink(points: Sequence[Found], beside: Sequence[Found]) -> str:
     ours = {
         (point["asked"]["rate_bit_s"], point["asked"]["busy"]): point["result"]
         for point in beside
-        if point["asked"]["rtt_s"] == _LEAST_RTT_S
+        if point["asked"]["rtt_s"] == _MIN_RTT_S
     }
 
     def row(point: Found) -> list[str]:

@@ -21,7 +21,7 @@ _TIMES = 1.25
 _SEND_S, _SETTLE_S, _LATE_S = 1.4, 0.3, 0.3
 _EVERY_S = 0.005
 _UDP_SEGMENT, _UDP_GRO = 103, 104
-_SEGMENT_BYTES, _MOST_SEGMENTS, _HEADERS_BYTES = 1472, 44, 42
+_SEGMENT_BYTES, _MAX_SEGMENTS, _HEADERS_BYTES = 1472, 44, 42
 _SO_TIMESTAMPNS = 35
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _BUFFER_BYTES = 32 << 20
@@ -60,7 +60,7 @@ def _socket(end: dict[str, Any]) -> Any:
 
 def _send(end: socket.socket, address: str, rate_bit_s: float) -> None:
     offered_byte_s = _TIMES * rate_bit_s / 8
-    segments = round(min(max(1, offered_byte_s * _EVERY_S / _SEGMENT_BYTES), _MOST_SEGMENTS))
+    segments = round(min(max(1, offered_byte_s * _EVERY_S / _SEGMENT_BYTES), _MAX_SEGMENTS))
     end.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, _SEGMENT_BYTES)
     payload = bytes(segments * _SEGMENT_BYTES)
     due_s = started_s = time.monotonic()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from experiments.benchmarks.pacing.measure import PHASES
 from experiments.common.tables import RUN_HEADS, Found, grouped, median, number, run_cells, table
 
-_LEAST_PHASE_S = 0.01
+_MIN_PHASE_S = 0.01
 """Shorter phases are timed by when a sleeping process wakes up, not by their device."""
 
 
@@ -18,7 +18,7 @@ def pacing(points: Sequence[Found]) -> str:
         errors = [
             statistics.median(result["measured"][phase] / result["modelled"][phase] for result in results) - 1
             for phase in PHASES
-            if results[0]["modelled"][phase] > _LEAST_PHASE_S
+            if results[0]["modelled"][phase] > _MIN_PHASE_S
         ]
         return number(max(errors, key=abs, default=None), "+.2f", 100)
 

@@ -39,7 +39,7 @@ GOODPUT = 0.935
 links have as much more."""
 CONSTANTS = Constants(goodput=GOODPUT)
 EMULATED = {"NLP": ("A-2", "A-3", "A-8", "B-2", "B-8", "C-3", "C-8"), "CV": ("A-3", "C-3")}
-MOST_GBIT_S = 6.2
+MAX_GBIT_S = 6.2
 """Of all streams between two regions together."""
 _STEPS = 3
 _CARRIED_BIT_S = {"NLP": 2.8e9, "CV": 6.9e9}
@@ -102,7 +102,7 @@ def network(case: str, reading: Reading = EACH_ITS_OWN, *, times_faster: float =
         pair = figures.pair(a, b)
         assert pair.flow_gbit_s is not None
         streams = 1 if reading.one_stream else places[a] * places[b]
-        rate_bit_s = min(streams * pair.flow_gbit_s, MOST_GBIT_S) * 1e9 * WIRE_RATIO / GOODPUT
+        rate_bit_s = min(streams * pair.flow_gbit_s, MAX_GBIT_S) * 1e9 * WIRE_RATIO / GOODPUT
         rtt_ms = pair.rtt_ms / times_faster
         links.append({"a": a, "b": b, "rate": f"{rate_bit_s / 1e6:.3f} Mbit/s", "rtt": f"{rtt_ms:.4f} ms"})
     source = f"{HIVEMIND.text}; streams: {'one' if reading.one_stream else 'one of each pair of machines'}"

@@ -13,7 +13,7 @@ from experiments.common.whole_run import perform
 TCP = ("reno", "tuned", "stock")
 REPEATS = 2
 _STEPS, _EMULATED_S, _START_S = 8, 5.0, 14
-_MOST_CUBIC_K = 2
+_MAX_CUBIC_K = 2
 
 
 def points(*, quick: bool) -> list[Point]:
@@ -22,7 +22,7 @@ def points(*, quick: bool) -> list[Point]:
         for repeat in range(1 if quick else REPEATS)
         for tcp in (TCP[:1] if quick else TCP)
         for k in (1, 2, 4)
-        if tcp != "stock" or k <= _MOST_CUBIC_K
+        if tcp != "stock" or k <= _MAX_CUBIC_K
     ]
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.core.files import MOST_OBJECT_BYTES, is_regular, printable, read_object
+from testbed.core.files import MAX_OBJECT_BYTES, is_regular, printable, read_object
 from testbed.core.record.run_directory import RUN_ID, RunDir
 from testbed.core.record.summary import form_fault, version_fault
 
 Fingerprint = dict[str, list[int] | None]
 """By file name: size, and time of the last change in nanoseconds; None where there is no such file."""
 
-_MOST_LINES_BYTES = 2_000_000_000
+_MAX_LINES_BYTES = 2_000_000_000
 """Of events or samples; a larger file is something else."""
 
 
@@ -49,8 +49,8 @@ def _finished(path: Path) -> FinishedRun:
         raise ValueError("no run directory of ours")
     run = RunDir(path)
     limits = {
-        **dict.fromkeys((run.spec, run.provenance, run.network, run.summary), MOST_OBJECT_BYTES),
-        **dict.fromkeys((run.events, run.openmetrics), _MOST_LINES_BYTES),
+        **dict.fromkeys((run.spec, run.provenance, run.network, run.summary), MAX_OBJECT_BYTES),
+        **dict.fromkeys((run.events, run.openmetrics), _MAX_LINES_BYTES),
     }
     files = {file.name: _fingerprint(file, most_bytes) for file, most_bytes in limits.items()}
     try:

@@ -24,7 +24,7 @@ from testbed.core.record.run_directory import RunDir
 EPOCH_S = 1_577_836_800
 """2020-01-01T00:00:00Z: where every archived run's first step begins, so that one range of time shows them all."""
 EPOCH_MS = EPOCH_S * 1000
-MOST_SAMPLES = 20_000_000
+MAX_SAMPLES = 20_000_000
 """Of one run; a record that would give more has a time in it that cannot be."""
 _LONGEST_MS = 30 * 24 * 3600 * 1000
 _VERSION = 1
@@ -74,7 +74,7 @@ def _refuse_endless(series: Series) -> None:
     """Pauses are filled second by second, so one absurd time in the record would fill the disk."""
     seconds = ((series.end_ms - min(points)) // HOLD_MS + len(points) for points in series.points.values())
     expected = sum(seconds)
-    if expected > MOST_SAMPLES:
+    if expected > MAX_SAMPLES:
         raise ValueError(f"its events would give {expected} samples: one of them has a time that cannot be")
 
 

@@ -20,7 +20,7 @@ AGREEMENT = 0.005
 """Of bytes. With offloads off every frame is counted as it is; what is left are packets at the edges of the window."""
 COUNTERS_LATE_S = 0.1
 """Counters are read at most this long before the time of their event."""
-LEAST_GAP_S = 1e-3
+MIN_GAP_S = 1e-3
 _USUAL_MTU_BYTES = 1500
 
 
@@ -100,8 +100,8 @@ def _gap_s(record: Record, entry: dict[str, Any], size_bytes: pcap.Column) -> fl
         if (link.get("name"), link.get("from"), link.get("to")) == (entry["link"], entry["from"], entry["to"]):
             rate_bit_s = (link.get("asked") or {}).get("rate_bit_s")
             if is_finite(rate_bit_s) and rate_bit_s > 0 and len(size_bytes):
-                return float(max(LEAST_GAP_S, 2 * int(size_bytes.max()) * 8 / rate_bit_s))
-    return LEAST_GAP_S
+                return float(max(MIN_GAP_S, 2 * int(size_bytes.max()) * 8 / rate_bit_s))
+    return MIN_GAP_S
 
 
 def _lacks(entry: dict[str, Any], frames: Frames) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from testbed.analysis.style.text_table import aligned
 from testbed.core.files import printable
 from testbed.core.units import format_rate, format_size, format_time
 
-MOST_FLOWS = 12
+MAX_FLOWS = 12
 """Of a direction; JSON has all."""
 
 
@@ -31,7 +31,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     for direction in found["directions"]:
         yield ""
         yield f"flows of {_name(direction)}"
-        shown = direction["flows"][:MOST_FLOWS]
+        shown = direction["flows"][:MAX_FLOWS]
         yield from aligned([_FLOW_HEADINGS, *(_flow(flow, found["addresses"]) for flow in shown)])
         if len(direction["flows"]) > len(shown):
             yield f"and {len(direction['flows']) - len(shown)} smaller ones (all with --json)"

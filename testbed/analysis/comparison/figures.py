@@ -90,7 +90,7 @@ def _of_setting(setting: str, rows: Sequence[tuple[Group, list[Curves]]]) -> Ite
 
 def _pareto(setting: str, rows: Sequence[tuple[Group, list[Curves]]]) -> Iterator[Figure]:
     found = pareto.reached(rows)
-    if len(found) < pareto.LEAST_ROWS:
+    if len(found) < pareto.MIN_ROWS:
         return
     with style():
         figure, (axes,) = new_figure(legend_rows=min(len(found), LEGEND_ENTRIES), width_in=_WIDTH_IN)

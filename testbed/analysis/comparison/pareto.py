@@ -18,7 +18,7 @@ from testbed.core.pareto import front
 from testbed.core.units import format_size
 
 _TO_TARGET = next(measure for measure in MEASURES if measure.key == "time_to_target_s")
-LEAST_ROWS = 2
+MIN_ROWS = 2
 """One alone has nothing to be held against."""
 
 

@@ -23,7 +23,7 @@ _COLUMN_PX, _ROW_PX = 46.0, 30.0
 _HEAD_ROWS = 2.0
 """What a panel's title, description and legend leave less of its height."""
 _LETTER_PX = 7.6
-_MOST_POINTS = 24_000
+_MAX_POINTS = 24_000
 """Of all curves of a figure."""
 _TIME_STEPS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200)
 
@@ -59,7 +59,7 @@ def lines(
     def draw(axes: Axes) -> None:
         if stacked:
             _stack(axes, curves)
-        most = max(40, _MOST_POINTS // max(1, len(curves)))
+        most = max(40, _MAX_POINTS // max(1, len(curves)))
         for curve in () if stacked else curves:
             kept = chart.thin(curve.points, most)
             width = 1.0 if len(curves) > chart.LEGEND_ENTRIES else 1.3
@@ -87,7 +87,7 @@ def points(
     """Points of (x, y): `scale` is that of y."""
 
     def draw(axes: Axes) -> None:
-        most = max(40, _MOST_POINTS // max(1, len(curves)))
+        most = max(40, _MAX_POINTS // max(1, len(curves)))
         for curve in curves:
             kept = chart.thin(curve.points, most) if joined else curve.points
             look: Any = {"color": curve.color, "marker": marker_of(curve.name), "markersize": 3.5 if joined else 6.5}

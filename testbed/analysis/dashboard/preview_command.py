@@ -17,7 +17,7 @@ from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.files import read_object
 
 DASHBOARDS = Path(__file__).resolve().parents[3] / "dashboards" / "grafana"
-_MOST_RUN_PAGES = 12
+_MAX_RUN_PAGES = 12
 _NEEDED = ("uid", "title", "panels", "templating", "time")
 
 
@@ -76,10 +76,10 @@ def preview(
 
 def without_page(runs: Sequence[str]) -> str | None:
     """Which of the runs that were asked for have no page of their own, in words."""
-    left = runs[_MOST_RUN_PAGES:]
+    left = runs[_MAX_RUN_PAGES:]
     if not left:
         return None
-    return f"Only the first {_MOST_RUN_PAGES} runs have a page of their own; without one: {', '.join(left)}."
+    return f"Only the first {_MAX_RUN_PAGES} runs have a page of their own; without one: {', '.join(left)}."
 
 
 def _pages(dashboard: dict[str, Any], source: Source, runs: Sequence[str]) -> list[Page]:
@@ -93,7 +93,7 @@ def _pages(dashboard: dict[str, Any], source: Source, runs: Sequence[str]) -> li
             f"{dashboard['title']} {number}",
             open_dashboard(dashboard, source, [run]),
         )
-        for number, run in enumerate(runs[:_MOST_RUN_PAGES], 1)
+        for number, run in enumerate(runs[:_MAX_RUN_PAGES], 1)
     ]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from testbed.core.errors import InputError, RunError
 
 TIME_LIMIT_S = 30.0
-_MOST_BYTES = 256 * 2**20
+_MAX_BYTES = 256 * 2**20
 
 
 class QueryError(RunError):
@@ -84,7 +84,7 @@ class Source:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=self.time_limit_s) as response:
-                answer = json.loads(response.read(_MOST_BYTES))
+                answer = json.loads(response.read(_MAX_BYTES))
         except urllib.error.HTTPError as error:
             raise QueryError(f"{_words(error)}") from error
         except (OSError, http.client.HTTPException, ValueError) as error:

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from testbed.analysis.record.record import Point, Record, is_finite
 from testbed.core.units import format_rate, format_time
 
-MOST_LINES = 24
+MAX_LINES = 24
 """Above, changes are ticks at the foot of a figure: lines would hide the curves."""
-MOST_ROWS = 200
+MAX_ROWS = 200
 HEADINGS = ("time", "late", "what", "where", "values", "cause")
 
 
@@ -20,7 +20,7 @@ def mark(axes: Axes, record: Record) -> None:
     """A dotted line for each moment at which something changed, or a tick where there are many."""
     times = sorted({round(event["t_s"], 3) for event in record.of_kind("change") if is_finite(event["t_s"])})
     style: Any = {"color": "#777777", "linewidth": 0.8}
-    if len(times) > MOST_LINES:
+    if len(times) > MAX_LINES:
         axes.vlines(times, 0, 0.03, transform=axes.get_xaxis_transform(), label="changes", **style)
         return
     for index, t_s in enumerate(times):
@@ -42,7 +42,7 @@ def asked_over_time(
 
 
 def rows(record: Record) -> Iterator[tuple[object, ...]]:
-    for event in record.of_kind("change")[:MOST_ROWS]:
+    for event in record.of_kind("change")[:MAX_ROWS]:
         where = event.get("node") or event.get("name")
         if event.get("from"):
             where = f"{where}, {event['from']} to {event.get('to')}"
@@ -58,7 +58,7 @@ def rows(record: Record) -> Iterator[tuple[object, ...]]:
 def remark(record: Record) -> str:
     count = len(record.of_kind("change"))
     asked = len(record.spec.events) if record.spec else 0
-    left = f"; the first {MOST_ROWS} are shown" if count > MOST_ROWS else ""
+    left = f"; the first {MAX_ROWS} are shown" if count > MAX_ROWS else ""
     return f"The spec asks for {asked} changes; {count} took effect (one for each direction, link or node){left}."
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from statistics import median_high
 from typing import Any
 
-from testbed.core.spec.link_profile import LEAST_RATE_BIT_S, MOST_RATE_BIT_S
+from testbed.core.spec.link_profile import MAX_RATE_BIT_S, MIN_RATE_BIT_S
 
 _PER_DECADE = 200
 _DIGITS = 3
-LEAST_RTT_S, MOST_RTT_S = 1e-4, 10.0
+MIN_RTT_S, MAX_RTT_S = 1e-4, 10.0
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Targets:
 
 def rates() -> list[float]:
     """From the slowest link there can be to the fastest, in bit/s."""
-    return _grid(LEAST_RATE_BIT_S, MOST_RATE_BIT_S)
+    return _grid(MIN_RATE_BIT_S, MAX_RATE_BIT_S)
 
 
 def round_trips() -> list[float]:
     """In seconds."""
-    return _grid(LEAST_RTT_S, MOST_RTT_S)
+    return _grid(MIN_RTT_S, MAX_RTT_S)
 
 
 def least_rate(steps_s: list[Callable[[float], float]], targets: Targets) -> Interval:

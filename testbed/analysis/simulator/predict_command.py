@@ -18,7 +18,7 @@ from testbed.core.units import format_size, format_time
 
 # A prediction for people.
 
-_MOST_LINKS = 5
+_MAX_LINKS = 5
 
 
 def text(found: Prediction) -> str:
@@ -35,11 +35,11 @@ def text(found: Prediction) -> str:
         ("over the WAN a step", format_size(sent.wan_wire_bytes)),
     ]
     busiest = sorted(sent.wan, key=lambda link: link.carrying_s, reverse=True)
-    for link in busiest[:_MOST_LINKS]:
+    for link in busiest[:_MAX_LINKS]:
         share = f"{link.carrying_s / times.step_s:.0%} of its rate"
         rows.append((f"  {link.name} from {link.source}", f"{format_size(link.wire_bytes)}, {share}"))
-    if len(busiest) > _MOST_LINKS:
-        rows.append((f"  and {len(busiest) - _MOST_LINKS} more", ""))
+    if len(busiest) > _MAX_LINKS:
+        rows.append((f"  and {len(busiest) - _MAX_LINKS} more", ""))
     width = max(len(head) for head, _ in rows) + 2
     title = f"{'  '.join(names)}  {spec.workers} workers, {regions} regions  ({KIND})"
     lines = [title, "", *(f"{head:{width}}{value}".rstrip() for head, value in rows), "", *found.standing.lines()]

@@ -31,8 +31,8 @@ ALGORITHMS = ("gloo", "ring", "hierarchical", "hierarchical_two_shot", "two_shot
 KINDS = ("all_reduce", "all_gather", "all_to_all")
 CHAIN = "chain"
 """A pipelined broadcast from one rank along all others, or a reduction to it: no choice of algorithms."""
-CHAIN_CHUNK_BYTES, LEAST_CHUNK_BYTES = 128 * 1024, 16 * 1024
-MOST_CHAIN_CHUNKS = 256
+CHAIN_CHUNK_BYTES, MIN_CHUNK_BYTES = 128 * 1024, 16 * 1024
+MAX_CHAIN_CHUNKS = 256
 Pairs = dict[tuple[str, str], float]
 
 
@@ -46,13 +46,13 @@ def chain_chunks(size_bytes: float, ranks: int, chunk_bytes: float = CHAIN_CHUNK
     """In how many chunks a chain of `ranks` passes on a tensor; two ranks have nobody to pass it on to."""
     if ranks <= 2:
         return 1
-    return min(MOST_CHAIN_CHUNKS, max(1, int(size_bytes // chunk_bytes)))
+    return min(MAX_CHAIN_CHUNKS, max(1, int(size_bytes // chunk_bytes)))
 
 
 def scaled_chunk_bytes(scale: float) -> float:
     """Of a chain whose tensors and links are `scale` times smaller: so that as many are under way, down to where their
     messages would cost more than that."""
-    return max(LEAST_CHUNK_BYTES, CHAIN_CHUNK_BYTES / scale)
+    return max(MIN_CHUNK_BYTES, CHAIN_CHUNK_BYTES / scale)
 
 
 def ranks_of_regions(topology: Topology) -> list[list[int]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from testbed.core.models.model import Layer, Model, Shape
 
-_MOST_EXCESS = 1.01
+_MAX_EXCESS = 1.01
 """A first dimension that is cut must not leave more than this share of what was asked."""
 
 
@@ -23,4 +23,4 @@ def _cut(shape: Shape, scale: float) -> Shape:
     wanted = math.ceil(math.prod(shape) / scale)
     rows = math.ceil(shape[0] / scale)
     kept = (rows, *shape[1:])
-    return kept if math.prod(kept) <= _MOST_EXCESS * wanted else (wanted,)
+    return kept if math.prod(kept) <= _MAX_EXCESS * wanted else (wanted,)

@@ -21,7 +21,7 @@ from testbed.core.parallelism.search import Candidate, Options, Ranking, Rejecte
 _Group = tuple[int, ...]
 Groups = tuple[_Group, ...]
 """Of ranks, one for each position of a pipeline."""
-MOST_ORDERED = 8
+MAX_ORDERED_GROUPS = 8
 """Groups of which DT-FM's best order is found; of more, one that goes to the nearest next."""
 _Matched = dict[tuple[_Group, _Group], float]
 
@@ -130,7 +130,7 @@ def _group_s(group: _Group, links: LinkMatrix, size_bytes: float) -> float:
 def _order(groups: Groups, links: LinkMatrix, size_bytes: float) -> tuple[float, Groups]:
     """The open path through all groups whose matchings cost least, and its groups with their ranks matched."""
     matched = {(a, b): _matching_s(a, b, links, size_bytes) for a, b in itertools.permutations(groups, 2)}
-    cost, path = (_shortest_path if len(groups) <= MOST_ORDERED else _near_path)(groups, matched)
+    cost, path = (_shortest_path if len(groups) <= MAX_ORDERED_GROUPS else _near_path)(groups, matched)
     placed = [path[0]]
     for group in path[1:]:
         placed.append(_match(placed[-1], group, links, size_bytes))

@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-MOST_LINE_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 20
 SOCKET_IN_NODE = "/run/longhaul/telemetry.sock"
 STORE_IN_NODE = "/run/longhaul/store"
 """A directory that all nodes of a run share, for ranks to find each other."""
@@ -110,8 +110,8 @@ class Channel:
             if not chunk:
                 return None
             self._pending += chunk
-            if len(self._pending) > MOST_LINE_BYTES:
-                raise ValueError(f"a message of more than {MOST_LINE_BYTES} bytes")
+            if len(self._pending) > MAX_LINE_BYTES:
+                raise ValueError(f"a message of more than {MAX_LINE_BYTES} bytes")
         line, self._pending = self._pending.split(b"\n", 1)
         try:
             message = json.loads(line)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-LEAST_RATE_BIT_S, MOST_RATE_BIT_S = 1e4, 3.2e10
+MIN_RATE_BIT_S, MAX_RATE_BIT_S = 1e4, 3.2e10
 """Below, one frame takes a second; above, tc's 32 bits of bytes a second are full. What this machine carries is
 measured before a run."""
 
@@ -95,8 +95,8 @@ class LinkProfile:
         )
 
     def faults(self, where: str) -> Iterator[str]:
-        if not LEAST_RATE_BIT_S <= self.rate_bit_s <= MOST_RATE_BIT_S:
-            known = f"from {LEAST_RATE_BIT_S:g} to {MOST_RATE_BIT_S:g}"
+        if not MIN_RATE_BIT_S <= self.rate_bit_s <= MAX_RATE_BIT_S:
+            known = f"from {MIN_RATE_BIT_S:g} to {MAX_RATE_BIT_S:g}"
             yield f"{where}: rate must be {known} bit/s, found {self.rate_bit_s:g}"
         if not (math.isfinite(self.delay_s) and 0 <= self.delay_s <= 5):
             yield f"{where}: one-way delay must be from 0 to 5 s, found {self.delay_s:g} s"

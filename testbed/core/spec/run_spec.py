@@ -28,11 +28,11 @@ CHECKPOINTS = ("none", "last")
 RUNTIMES = ("runc", "docker")
 PROGRAMS = {"longhaul.program.Script": "script", "longhaul.program.Hand": "hand"}
 """Targets of workloads that are not trained by our loop: a user's own script, or nothing at all."""
-MOST_CUBIC_DILATION = 2.0
+MAX_CUBIC_DILATION = 2.0
 """CUBIC grows by the cube of wall-clock seconds, with a constant that no namespace can change."""
-MOST_DILATED_RTT_S = 0.6
+MAX_DILATED_RTT_S = 0.6
 """TCP's first retransmission time-out is one second and does not stretch."""
-LEAST_MEMORY_BYTES = 16_000_000
+MIN_MEMORY_BYTES = 16_000_000
 DEFAULT_METRICS_PORT = 9464
 
 
@@ -209,14 +209,14 @@ class RunSpec:
             yield f"dilation={self.dilation}: must be at least 1"
         elif self.dilation > 1:
             rtt_s = self.outermost_topology.farthest_rtt_s * self.dilation
-            if rtt_s > MOST_DILATED_RTT_S:
+            if rtt_s > MAX_DILATED_RTT_S:
                 yield (
                     f"dilation={self.dilation:g}: the longest round trip would take {rtt_s:.3g} s of wall time; above"
-                    f" {MOST_DILATED_RTT_S:g} s TCP's own time-outs, which do not stretch, break connections"
+                    f" {MAX_DILATED_RTT_S:g} s TCP's own time-outs, which do not stretch, break connections"
                 )
-            if self.tcp == "stock" and self.dilation > MOST_CUBIC_DILATION:
+            if self.tcp == "stock" and self.dilation > MAX_CUBIC_DILATION:
                 yield (
-                    f"dilation={self.dilation:g} tcp=stock: CUBIC does not scale beyond {MOST_CUBIC_DILATION:g};"
+                    f"dilation={self.dilation:g} tcp=stock: CUBIC does not scale beyond {MAX_CUBIC_DILATION:g};"
                     " use tcp=reno, bbr or tuned"
                 )
 
@@ -231,8 +231,8 @@ class RunSpec:
         for node, limit_bytes in self.memory_limit.items():
             if node not in known:
                 yield f"memory_limit: {node}: is no node of topology {self.topo}"
-            if limit_bytes < LEAST_MEMORY_BYTES:
-                asked, least = format_size(limit_bytes), format_size(LEAST_MEMORY_BYTES)
+            if limit_bytes < MIN_MEMORY_BYTES:
+                asked, least = format_size(limit_bytes), format_size(MIN_MEMORY_BYTES)
                 yield f"memory_limit: {node}: {asked}, in which no container starts; give {least} or more"
 
     @property

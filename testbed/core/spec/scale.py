@@ -18,12 +18,12 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
-from testbed.core.spec.link_profile import LEAST_RATE_BIT_S, LinkProfile
+from testbed.core.spec.link_profile import MIN_RATE_BIT_S, LinkProfile
 from testbed.core.spec.topology import Link, Topology
 from testbed.core.units import format_size, format_time
 
 PACKET_BYTES, SEGMENT_BYTES = 1514, 1448
-_MOST_PACKET_SHARE = 0.02
+_MAX_PACKET_SHARE = 0.02
 """Of the longest round trip that one packet may take to be sent."""
 
 
@@ -82,19 +82,19 @@ def _rate_faults(topology: Topology, scale: float) -> Iterator[str]:
     rate_bit_s, name = min(
         ((p.rate_bit_s, link.name) for link in topology.links for _, _, p in link.directions()), default=(math.inf, "")
     )
-    if rate_bit_s / scale < LEAST_RATE_BIT_S:
-        largest = rate_bit_s / LEAST_RATE_BIT_S
+    if rate_bit_s / scale < MIN_RATE_BIT_S:
+        largest = rate_bit_s / MIN_RATE_BIT_S
         yield (
-            f"scale={scale:g}: link {name} would carry {rate_bit_s / scale:.3g} bit/s, below {LEAST_RATE_BIT_S:g};"
+            f"scale={scale:g}: link {name} would carry {rate_bit_s / scale:.3g} bit/s, below {MIN_RATE_BIT_S:g};"
             f" {_at_most(largest)}"
         )
         return
-    packet_s, most_s = 8 * PACKET_BYTES * scale / rate_bit_s, _MOST_PACKET_SHARE * topology.farthest_rtt_s
+    packet_s, most_s = 8 * PACKET_BYTES * scale / rate_bit_s, _MAX_PACKET_SHARE * topology.farthest_rtt_s
     if topology.farthest_rtt_s and packet_s > most_s:
         largest = scale * most_s / packet_s
         yield (
             f"scale={scale:g}: one packet would take {format_time(packet_s)} on link {name}, above"
-            f" {_MOST_PACKET_SHARE:.0%} of the longest round trip, {format_time(topology.farthest_rtt_s)};"
+            f" {_MAX_PACKET_SHARE:.0%} of the longest round trip, {format_time(topology.farthest_rtt_s)};"
             f" {_at_most(largest)}"
         )
 

@@ -23,7 +23,7 @@ from testbed.orchestrator.machine.ownership import made_for_caller
 from testbed.orchestrator.terminal.terminal import say
 
 LOCK = "elsewhere.lock"
-MOST_LOSSES = 4
+MAX_LOSSES = 4
 """A run that was lost so often is a failed attempt: it may be what brings machines down."""
 NO_ROOM_S = 120.0
 """Without any machine to make a run on, until that is an error: one that was restarted may come back."""
@@ -211,9 +211,9 @@ class Elsewhere:
 
     def _again(self, spec: RunSpec, why: str, waiting: Waiting) -> tuple[bool, str | None]:
         self._losses[spec.hash] += 1
-        if self._losses[spec.hash] >= MOST_LOSSES:
+        if self._losses[spec.hash] >= MAX_LOSSES:
             del self._losses[spec.hash]
-            return True, f"lost {MOST_LOSSES} times, the last time: {why}"
+            return True, f"lost {MAX_LOSSES} times, the last time: {why}"
         waiting.tell(spec, f"lost, to be made again: {why}")
         self._lost.append(spec)
         return False, None

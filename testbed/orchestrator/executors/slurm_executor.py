@@ -35,11 +35,11 @@ _POLL_S = 0.1
 _LOCAL_ENDS_S = 30.0
 _UNREADABLE = (OSError, EOFError, pickle.UnpicklingError, ValueError, AttributeError, ImportError, IndexError)
 """What reading a damaged or foreign reply may raise."""
-_MOST_MINUTES = 60 * 24 * 30
+_MAX_MINUTES = 60 * 24 * 30
 _OPTIONS: dict[str, options.Check] = {
     "cluster": partial(choice, known=(SLURM, LOCAL, DEBUG)),
     "jobs": partial(whole, least=1, most=1000),
-    "time_min": partial(whole, least=10, most=_MOST_MINUTES),
+    "time_min": partial(whole, least=10, most=_MAX_MINUTES),
     "cpus": partial(whole, least=1, most=4096),
     "memory_gb": partial(number, above=0, most=65536),
     **dict.fromkeys(("partition", "account", "qos", "constraint", "exclude"), options.text),

@@ -24,9 +24,9 @@ from testbed.core.units import format_rate
 from testbed.orchestrator.config import config
 from testbed.orchestrator.emulation.links.addresses import AddressPlan, Pair
 
-MOST_RATE_BIT_S = TCIntf.bwParamMax * 1e6
+MAX_RATE_BIT_S = TCIntf.bwParamMax * 1e6
 """Above, TCLink logs an error and limits nothing."""
-LEAST_LOSS_RATIO = 1e-7
+MIN_LOSS_RATIO = 1e-7
 """TCLink writes percentages with five digits behind the point."""
 _FRAME_BYTES = 1514
 _BURST_BYTES = 15_000
@@ -116,11 +116,11 @@ def carrying_faults(topology: Topology) -> Iterator[str]:
 
 
 def _profile_faults(profile: LinkProfile) -> Iterator[str]:
-    if profile.rate_bit_s > MOST_RATE_BIT_S:
-        asked, most = format_rate(profile.rate_bit_s), format_rate(MOST_RATE_BIT_S)
+    if profile.rate_bit_s > MAX_RATE_BIT_S:
+        asked, most = format_rate(profile.rate_bit_s), format_rate(MAX_RATE_BIT_S)
         yield f"{asked}: Mininet's TCLink limits no rate above {most}; give it less (rate=, lan_rate=)"
-    if 0 < profile.loss_ratio < LEAST_LOSS_RATIO:
-        yield f"a loss of {profile.loss_ratio:g}: Mininet's TCLink rounds what is below {LEAST_LOSS_RATIO:g} to none"
+    if 0 < profile.loss_ratio < MIN_LOSS_RATIO:
+        yield f"a loss of {profile.loss_ratio:g}: Mininet's TCLink rounds what is below {MIN_LOSS_RATIO:g} to none"
     if profile.jitter_s:
         yield "jitter: with Mininet's TCLink packets would overtake each other, here they keep their order"
     for what, value in (

@@ -12,9 +12,9 @@ from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Link, Topology
 from testbed.core.units import format_rate, format_size, format_time
 
-_MOST_DRAWN_LINKS = 6
+_MAX_DRAWN_LINKS = 6
 """More WAN links than this make a matrix."""
-_MOST_SOURCES = 4
+_MAX_SOURCES = 4
 
 
 def table(topologies: Sequence[Topology]) -> Table:
@@ -40,7 +40,7 @@ def drawing(topology: Topology) -> str:
     """Regions with their workers, and what joins them."""
     wan = topology.wan_links
     lines = [f"{topology.name}: {len(topology.nodes)} workers, regions: {', '.join(topology.regions)}"]
-    if len(wan) <= _MOST_DRAWN_LINKS:
+    if len(wan) <= _MAX_DRAWN_LINKS:
         for link in wan:
             lines += ["", *_wan(link)]
     else:
@@ -108,8 +108,8 @@ def _square(regions: Sequence[str], cells: dict[tuple[str, str], str]) -> Iterat
 def most_sources(links: Sequence[Link]) -> list[str]:
     """Where the numbers come from, each once, and how many are left out."""
     found = list(dict.fromkeys(profile.source for link in links for _, _, profile in link.directions()))
-    left = [f"and {len(found) - _MOST_SOURCES} more, of single links"] if len(found) > _MOST_SOURCES else []
-    return [*found[:_MOST_SOURCES], *left]
+    left = [f"and {len(found) - _MAX_SOURCES} more, of single links"] if len(found) > _MAX_SOURCES else []
+    return [*found[:_MAX_SOURCES], *left]
 
 
 def _members(topology: Topology, region: str) -> Iterator[str]:

@@ -70,13 +70,13 @@ def usage(name: str) -> Usage:
 
 
 INTERVAL_S = 1.0
-_WINDOW_S, _LEAST_WINDOW_S = 0.05, 0.01
+_WINDOW_S, _MIN_WINDOW_S = 0.05, 0.01
 """A link's queue is looked at twice, this far apart at most and at least; if it was never empty, its rate counts."""
 _PROMPT_S = 1e-3
 """A reading that took longer has no time that fits a window of some tens of milliseconds."""
 _WINDOW_SHARE = 0.8
 """Of the time that the waiting bytes take to leave."""
-MOST_CONNECTIONS = 4096
+MAX_CONNECTIONS = 4096
 """Read in one sample: of more workers than 64, which all know each other, some are read in each, in turn."""
 PROBE_FRAME_BYTES = 58
 """Ethernet, IP and UDP headers and 16 bytes of probe."""
@@ -187,7 +187,7 @@ class Collector:
             if port.link.wan:
                 at_s, seen = self._read_at(port)
                 lasts_s = _WINDOW_SHARE * seen.backlog_bytes * 8 / port.settings.rate_bit_s
-                if at_s is not None and lasts_s >= _LEAST_WINDOW_S:
+                if at_s is not None and lasts_s >= _MIN_WINDOW_S:
                     first[port.key] = (at_s, seen, port.changes)
                     window_s = min(window_s, lasts_s)
         if not first:
@@ -249,7 +249,7 @@ class Collector:
 
     def _next_nodes(self) -> list[str]:
         nodes = list(self._connections)
-        count = min(len(nodes), max(1, MOST_CONNECTIONS // len(nodes)))
+        count = min(len(nodes), max(1, MAX_CONNECTIONS // len(nodes)))
         first, self._turn = self._turn, (self._turn + count) % len(nodes)
         return [nodes[(first + index) % len(nodes)] for index in range(count)]
 

@@ -40,7 +40,7 @@ from testbed.orchestrator.observation.verdict.judge import Judge
 from testbed.orchestrator.run.orchestration import Conductor
 from testbed.orchestrator.terminal.display import Display
 
-MOST_FAULT_CHARACTERS = 2000
+MAX_FAULT_CHARACTERS = 2000
 
 
 class Clock:
@@ -188,7 +188,7 @@ def main() -> int:
 def faults_of(error: BaseException) -> list[str]:
     """One line each, cut to a length that a summary and a pipe can take."""
     faults = error.faults if isinstance(error, LonghaulError) else (f"{type(error).__name__}: {error}",)
-    return [fault[:MOST_FAULT_CHARACTERS] for fault in faults]
+    return [fault[:MAX_FAULT_CHARACTERS] for fault in faults]
 
 
 if __name__ == "__main__":

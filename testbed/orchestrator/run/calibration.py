@@ -31,16 +31,16 @@ from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.machine import clone, provenance
 from testbed.orchestrator.machine.lock import held_if_free
-from testbed.orchestrator.observation.verdict.judge import LEAST_SLOWDOWN, Judge
+from testbed.orchestrator.observation.verdict.judge import MIN_SLOWDOWN, Judge
 from testbed.orchestrator.run.dilation_choice import choose, most_dilation
 from testbed.orchestrator.run.plugins import ask_worker
 from testbed.orchestrator.run.replay_needs import time_faults
 
 CACHE = clone.CLONE / ".cache" / "profiles"
 TIME_LIMIT_S = 300.0
-_MOST_PLANS = 5
+_MAX_PLANS = 5
 """Of K-FAC: the slower a run, the cheaper its messages; then a plan has more of them, which asks for a slower run."""
-MOST_SLOWDOWN = 2.0
+MAX_SLOWDOWN = 2.0
 """From one run to the next: what disturbed one may have passed."""
 
 
@@ -72,7 +72,7 @@ def calibrate(
     if spec.program != "training":
         return spec, None
     found = _measured(spec, tell, give)
-    rounds = 0 if not spec.auto_dilation else _MOST_PLANS if found.cpu.factored else 1
+    rounds = 0 if not spec.auto_dilation else _MAX_PLANS if found.cpu.factored else 1
     least = _least(spec) if rounds else 1.0
     while rounds and (chosen := max(least, _slowest(spec, found))) > spec.dilation:
         spec, rounds = dataclasses.replace(spec, dilation=chosen), rounds - 1
@@ -95,7 +95,7 @@ def learn(run: RunDir, spec: RunSpec, give: Callable[[Path], None] = lambda _: N
     for event in run.read_events():
         judge.add(event)
     if (slowdown := judge.needed_slowdown) > 1:
-        slowdown = min(MOST_SLOWDOWN, max(LEAST_SLOWDOWN, slowdown))
+        slowdown = min(MAX_SLOWDOWN, max(MIN_SLOWDOWN, slowdown))
         _keep(_least_path(spec), {"least_dilation": round(slowdown * spec.dilation, 2), "run_id": run.run_id}, give)
 
 

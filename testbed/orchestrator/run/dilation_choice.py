@@ -28,7 +28,7 @@ from testbed.core.costs.collective import (
 )
 from testbed.core.device.profile import Collective, Profile
 from testbed.core.errors import InputError
-from testbed.core.spec.run_spec import MOST_CUBIC_DILATION, MOST_DILATED_RTT_S, RunSpec
+from testbed.core.spec.run_spec import MAX_CUBIC_DILATION, MAX_DILATED_RTT_S, RunSpec
 from testbed.core.spec.topology import Topology
 from testbed.core.units import format_time
 
@@ -41,7 +41,7 @@ FULL_SHARE = 0.85
 COMPUTE_MARGIN = 1.25
 """Beside others, or after each sleep, with cold caches, a step takes longer than alone. One worker by itself, slowed
 three times, took 1.3 times the CPU seconds that it took at its own pace."""
-LEAST_CROWD = 1.2
+MIN_CROWD = 1.2
 """Workers to a core, where each has one: routers, delay lines and the collector want a third of a core meanwhile. At
 1.25 times their own pace, all that `COMPUTE_MARGIN` asks, two workers on two cores were 7 to 11% late."""
 WAKE_UP_S = 3e-4
@@ -57,7 +57,7 @@ BYTE_CPU_S = 1.5e-9
 GLOO, AUTO = "gloo", "auto"
 """Names of `strategy.collective`."""
 _STEP = 0.05
-_MOST = 1000.0
+_MAX_DILATION = 1000.0
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Load:
     def needed_s(self) -> float:
         """Wall seconds that computing takes, all workers on all cores."""
         crowd = self.workers / self.cores
-        return self.compute_cpu_s * COMPUTE_MARGIN * (max(crowd, LEAST_CROWD) if crowd >= 1 else 1.0)
+        return self.compute_cpu_s * COMPUTE_MARGIN * (max(crowd, MIN_CROWD) if crowd >= 1 else 1.0)
 
     def late_share(self, k: float) -> float:
         """Of a cycle's emulated time, how late its messages are to be expected."""
@@ -232,8 +232,8 @@ def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
 def most_dilation(spec: RunSpec) -> float:
     """What TCP's own time-outs, which do not stretch, bear."""
     rtt_s = spec.outermost_topology.farthest_rtt_s
-    most = _MOST if rtt_s == 0 else max(1.0, MOST_DILATED_RTT_S / rtt_s)
-    return min(most, MOST_CUBIC_DILATION) if spec.tcp == "stock" else min(most, _MOST)
+    most = _MAX_DILATION if rtt_s == 0 else max(1.0, MAX_DILATED_RTT_S / rtt_s)
+    return min(most, MAX_CUBIC_DILATION) if spec.tcp == "stock" else min(most, _MAX_DILATION)
 
 
 def _refusal(spec: RunSpec, load: Load, most: float) -> str:

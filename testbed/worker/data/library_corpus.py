@@ -18,7 +18,7 @@ CONTEXT = 64
 """Bytes that a prediction can see."""
 _HELD_OUT_OF = 16
 """One file of so many is evaluated on and never trained on."""
-_LEAST_BYTES = 1_000_000
+_MIN_BYTES = 1_000_000
 
 
 class Corpus(NamedTuple):
@@ -47,11 +47,11 @@ def corpus_files(folder: Path) -> list[Path]:
 
 def corpus_faults(folder: Path) -> list[str]:
     size = sum(path.stat().st_size for path in corpus_files(folder))
-    if size >= _LEAST_BYTES:
+    if size >= _MIN_BYTES:
         return []
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return [
-        f"the standard library's source in {folder} has {size} bytes, at least {_LEAST_BYTES} are needed: it is in"
+        f"the standard library's source in {folder} has {size} bytes, at least {_MIN_BYTES} are needed: it is in"
         f" Debian's packages libpython{version}-stdlib and libpython{version}-minimal"
     ]
 

@@ -13,7 +13,7 @@ from testbed.worker.interfaces.partition import Partition
 
 T = TypeVar("T")
 
-_LEAST_ALPHA, _MOST_ALPHA = 1e-300, 1e12
+_MIN_ALPHA, _MAX_ALPHA = 1e-300, 1e12
 """Below the one each label has one client, above the other shares differ by less than one sample in a million. Between
 them the logarithms of gamma variates are finite."""
 
@@ -90,7 +90,7 @@ class Shards(Partition):
 
 def dirichlet(alpha: float, count: int, chance: random.Random) -> list[float]:
     """`count` shares that sum to 1, of a symmetric Dirichlet distribution."""
-    alpha = min(max(alpha, _LEAST_ALPHA), _MOST_ALPHA)
+    alpha = min(max(alpha, _MIN_ALPHA), _MAX_ALPHA)
     if alpha < 1:
         # Gamma(alpha) is Gamma(alpha + 1) U^(1/alpha); 1 - random() is never 0
         logs = [

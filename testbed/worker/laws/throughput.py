@@ -17,7 +17,7 @@ from testbed.worker.laws.cases.registry import routes
 
 NUMELS = (1 << 10, 1 << 16, 1 << 20, 25_000_000)
 THREADS = (1, 2)
-_SHORT_S, _LEAST, _MOST = 0.3, 3, 200
+_SHORT_S, _MIN_REPEATS, _MAX_REPEATS = 0.3, 3, 200
 """A figure is the best of as many as fit in so many seconds, within these numbers."""
 SETTLED = range(1000, 1016)
 """Steps of one of which figures are: long after any warm-up. Of the one in which most is sent, where that varies."""
@@ -85,7 +85,7 @@ def table(make: Callable[[], Compressor]) -> Iterator[dict[str, Any]]:
     for threads in THREADS:
         s_element = 0.0
         for numel in NUMELS:
-            expected_s = s_element * numel * (_LEAST + 1)
+            expected_s = s_element * numel * (_MIN_REPEATS + 1)
             if expected_s > PATIENCE_S:
                 yield {"numel": numel, "threads": threads, "skipped": f"would take about {expected_s:.0f} s"}
                 continue
@@ -116,7 +116,7 @@ def _best(call: Callable[[int], object]) -> float:
     """Of several, after one that does not count."""
     call(0)
     times: list[float] = []
-    while len(times) < _LEAST or (sum(times) < _SHORT_S and len(times) < _MOST):
+    while len(times) < _MIN_REPEATS or (sum(times) < _SHORT_S and len(times) < _MAX_REPEATS):
         began_s = time.perf_counter()
         call(1 + len(times))
         times.append(time.perf_counter() - began_s)

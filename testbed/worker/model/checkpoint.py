@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from testbed.core.errors import InputError, RunError, raise_input_faults
 
 _FORMAT, _VERSION = "longhaul_model", 1
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 """Tensors in one fault."""
 
 _preloaded: dict[tuple[str, str | None], dict[str, Tensor]] = {}
@@ -118,5 +118,5 @@ def _form(value: Tensor) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -35,7 +35,7 @@ from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError, RunE
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.process.confinement import Place, confine, enter_pid_namespace
 
-MOST_MESSAGE_BYTES = 1 << 17
+MAX_MESSAGE_BYTES = 1 << 17
 
 
 class Zygote:
@@ -73,7 +73,7 @@ class Zygote:
                     poll.unregister(descriptor)
                     self._reap(descriptor)
                     continue
-                data, files, _, _ = socket.recv_fds(self._connection, MOST_MESSAGE_BYTES, 2)
+                data, files, _, _ = socket.recv_fds(self._connection, MAX_MESSAGE_BYTES, 2)
                 if not data:
                     return
                 message = json.loads(data)

@@ -24,7 +24,7 @@ from testbed.worker.reduction.reducer import Reducer
 from testbed.worker.reduction.rehearsal import Echo
 from testbed.worker.training.parts import build_parts
 
-_MOST_TOGETHER = 1 << 28
+_MAX_TOTAL_NUMEL = 1 << 28
 """Elements of one bucket on all ranks together: 1 GiB, and as much again for residuals."""
 _QUICK_S = 1.0
 """What is done once more so that memory is there, or for what others keep of it, takes no longer."""
@@ -85,7 +85,7 @@ class AmongAll:
     def __init__(self, spec: RunSpec, layout: Layout, why: Exception, end_s: float) -> None:
         self._layout, self._end_s = layout, end_s
         self._refusal = f"compressor: {why}; its times can be measured among {spec.workers} ranks only, "
-        if spec.workers * layout.numel > _MOST_TOGETHER:
+        if spec.workers * layout.numel > _MAX_TOTAL_NUMEL:
             raise InputError(
                 f"{self._refusal}whose buckets of {layout.numel} elements do not fit one process: fewer workers, or a"
                 " smaller strategy.bucket_size"

@@ -21,7 +21,7 @@ from testbed.worker.device.median import repeated
 from testbed.worker.profile.codec_rounds import Alone, AmongAll, Timed, planner
 from testbed.worker.training.parts import build_parts
 
-_MOST_TOGETHER_S = 90.0
+_MAX_TOTAL_S = 90.0
 """For what all ranks do in one process, of all buckets."""
 _TRY_S, _REPEAT_S = 0.4, 0.8
 """For trying steps with one size of bucket, and for measuring the heaviest; the first is tried in any case, and one is
@@ -37,7 +37,7 @@ def codec_times(spec: RunSpec, layouts: Sequence[Layout]) -> tuple[tuple[CodecTi
         InputError: a codec can be timed among all ranks only, and they do not fit this process, or take too long.
     """
     by_elements: dict[int, Timed] = {}
-    end_s = time.monotonic() + _MOST_TOGETHER_S
+    end_s = time.monotonic() + _MAX_TOTAL_S
     for layout in layouts:
         if layout.numel not in by_elements:
             by_elements[layout.numel] = _of(spec, layout, end_s)

@@ -41,7 +41,7 @@ from testbed.worker.methods.parameter_server.messages.wire import Wire
 
 METHODS = ("fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad")
 """Those whose rules neither need all clients of a round nor count their steps, and whose clients keep nothing."""
-_MOST_CLIENTS = 1_000_000
+_MAX_CLIENTS = 1_000_000
 _PATIENCE = 3
 
 
@@ -111,7 +111,7 @@ class FedBuff(Strategy):
         )
         parameter_faults.raise_all(
             parameter_faults.choice("method", method, METHODS),
-            parameter_faults.whole("clients", clients, 1, _MOST_CLIENTS),
+            parameter_faults.whole("clients", clients, 1, _MAX_CLIENTS),
             parameter_faults.whole("local_epochs", local_epochs, 1),
             sigma_fault("straggler_sigma", straggler_sigma),
             *(parameter_faults.number(f"speeds[{i}]", s, above=0, most=1) for i, s in enumerate(speeds or ())),

@@ -18,7 +18,7 @@ from testbed.worker.methods.optimizers.sparse_momenta import SparseMomenta
 from testbed.worker.reduction.buckets import Buckets
 from testbed.worker.reduction.reducer import Reducer
 
-LEAST_DENSITY = 0.002
+MIN_DENSITY = 0.002
 """So that each turn has a block of the smallest tensor that takes turns."""
 
 
@@ -99,7 +99,7 @@ class SLAMB(Strategy):
             most_ratio=most_ratio,
         )
         parameter_faults.raise_all(
-            parameter_faults.number("density", density, least=LEAST_DENSITY, most=1),
+            parameter_faults.number("density", density, least=MIN_DENSITY, most=1),
             parameter_faults.whole("sync_every", sync_every, 1),
             parameter_faults.share("beta3", beta3),
             *self.rule.faults(),

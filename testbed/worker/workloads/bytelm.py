@@ -16,7 +16,7 @@ from testbed.worker.model.pieces import Piece, Sharing
 _WIDTH, _HEADS = 128, 4
 WIDENING = (4, 4, 4)
 """Of each block, how many times as wide as the model its inner layer is."""
-_MOST_BLOCKS, _MOST_WIDENING = 96, 64
+_MAX_BLOCKS, _MAX_WIDENING = 96, 64
 _DEVIATION = 0.08
 """Of initial weights."""
 _EVALUATED, _EVALUATED_AT_ONCE = 512, 32
@@ -221,6 +221,6 @@ def _embedded(text: Tensor, of_bytes: nn.Embedding, of_positions: nn.Embedding) 
 
 
 def _widening_faults(widening: object) -> list[str | None]:
-    if not isinstance(widening, Sequence) or isinstance(widening, str) or not 1 <= len(widening) <= _MOST_BLOCKS:
-        return [f"widening={widening!r}: must be a list of whole numbers, one for each of 1 to {_MOST_BLOCKS} blocks"]
-    return [whole(f"widening[{block}]", times, 1, _MOST_WIDENING) for block, times in enumerate(widening)]
+    if not isinstance(widening, Sequence) or isinstance(widening, str) or not 1 <= len(widening) <= _MAX_BLOCKS:
+        return [f"widening={widening!r}: must be a list of whole numbers, one for each of 1 to {_MAX_BLOCKS} blocks"]
+    return [whole(f"widening[{block}]", times, 1, _MAX_WIDENING) for block, times in enumerate(widening)]

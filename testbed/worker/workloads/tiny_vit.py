@@ -15,7 +15,7 @@ from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.chain import Chain
 
 TRAIN_IMAGES = 3_200
-_MOST_SHIFT = 8
+_MAX_SHIFT = 8
 
 
 class TinyVit(FineTuned):
@@ -55,7 +55,7 @@ class TinyVit(FineTuned):
             momentum=momentum,
             pretrained=pretrained,
             partition=partition,
-            faults=[whole("augment", augment, 0, _MOST_SHIFT)],
+            faults=[whole("augment", augment, 0, _MAX_SHIFT)],
         )
         self.augment = augment
 

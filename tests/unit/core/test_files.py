@@ -65,7 +65,7 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
 
 
 def test_a_line_beyond_all_measure_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_LINE_CHARACTERS", 10)
+    monkeypatch.setattr(reading, "MAX_LINE_CHARACTERS", 10)
     assert list(whole_lines(io.StringIO("short\n" + "x" * 25 + "\nlast\ncut"))) == ["short\n", "xxxxx\n", "last\n"]
 
 

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "traps.md"
 TRAPS = [f"T{number}" for number in range(1, 26)]
-LEAST_REASON_CHARACTERS = 20
+MIN_REASON_CHARACTERS = 20
 
 
 def sections(text: str) -> list[tuple[str, str]]:
@@ -59,7 +59,7 @@ def faults(text: str) -> Iterator[str]:
 def faults_of_tests(section: str) -> Iterator[str]:
     named, reason = entry(section, "Test"), entry(section, "No test")
     if named is None:
-        if len(reason or "") < LEAST_REASON_CHARACTERS:
+        if len(reason or "") < MIN_REASON_CHARACTERS:
             yield "names no test and says not why"
         return
     words = re.findall(r"`([^`]+)`", named)

@@ -9,7 +9,7 @@ import numpy as np
 from testbed.analysis.simulator.model.network import REMEMBERED, Network, Times
 from testbed.analysis.simulator.timeline.rings import Ring
 
-LEAST_RANKS = 32
+MIN_RANKS = 32
 _LOOK_EVERY = 8
 """Windows between two looks."""
 _ALIKE = 1e-9
@@ -31,7 +31,7 @@ class Leaper:
     def after_advance(self, active: Sequence[object]) -> None:
         """To be called after each single advance of any of `active`."""
         rings = tuple(one for one in active if isinstance(one, Ring) and not one.is_done)
-        if self._network.size < LEAST_RANKS or len(rings) != len(active) or rings != self._rings:
+        if self._network.size < MIN_RANKS or len(rings) != len(active) or rings != self._rings:
             self._rings, self._advances, self._before = rings, 0, None
             return
         self._advances += 1

@@ -8,7 +8,7 @@ from testbed.analysis.simulator.model.network import Network
 from testbed.analysis.simulator.model.step_plan import StepPlan
 from testbed.analysis.simulator.timeline.ranks import HalvedRank, Rank, SecondOrderRank
 
-_MOST_STEPS = 8
+_MAX_STEPS = 8
 _ALIKE = 1e-4
 """Steps that differ by less are alike: ranks that receive over the WAN lag behind after the first, and keep to it."""
 
@@ -27,7 +27,7 @@ def follow(plan: StepPlan, network: Network) -> StepTimes:
     """Until steps are alike."""
     rank = _rank(plan, network)
     ended_s, waited_s = [0.0], [0.0]
-    while not _are_alike(ended_s) and len(ended_s) <= _MOST_STEPS:
+    while not _are_alike(ended_s) and len(ended_s) <= _MAX_STEPS:
         if network.size > 1:
             rank.step()
         else:

@@ -16,7 +16,7 @@ from testbed.orchestrator.config.events import outages
 from testbed.orchestrator.config.events.entry import Entry
 from testbed.orchestrator.config.events.outages import Heal, Outage
 from testbed.orchestrator.config.events.profiles import Profiles
-from testbed.orchestrator.config.events.vocabulary import MOST_CHANGES, WORDS
+from testbed.orchestrator.config.events.vocabulary import MAX_CHANGES, WORDS
 from testbed.orchestrator.config.grammar.overrides import first_line, unknown
 
 ELASTIC_WORKLOAD = "script"
@@ -101,8 +101,8 @@ def compile_events(listed: Listed, topology: Topology, workload: str) -> tuple[C
     if not faults:  # without the entries at fault these would tell of their absence
         faults += [*outages.end_by(heals, downs), *_member_faults(found)]
     changes = sorted([*(change for change, _ in found), *outages.changes(downs)], key=lambda change: change.t_s)
-    if len(changes) > MOST_CHANGES:
-        faults.append(f"{listed.name}: {len(changes)} changes in all, at most {MOST_CHANGES} are taken")
+    if len(changes) > MAX_CHANGES:
+        faults.append(f"{listed.name}: {len(changes)} changes in all, at most {MAX_CHANGES} are taken")
     raise_input_faults(dict.fromkeys(faults))
     return tuple(changes)
 

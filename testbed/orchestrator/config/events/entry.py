@@ -12,7 +12,7 @@ from testbed.core.units import parse_time_s
 from testbed.orchestrator.config.grammar.overrides import unknown
 
 T = TypeVar("T")
-_MOST_CAUSE_CHARACTERS = 200
+_MAX_CAUSE_CHARACTERS = 200
 
 
 class Entry:
@@ -37,7 +37,7 @@ class Entry:
     def cause(self) -> str:
         """What the user wrote, in one line."""
         rest = [f"{key} {_spoken(value)}" for key, value in self.values.items() if key not in ("at", self.word)]
-        return ", ".join([f"{self.word} {_spoken(self.values[self.word])}", *rest])[:_MOST_CAUSE_CHARACTERS]
+        return ", ".join([f"{self.word} {_spoken(self.values[self.word])}", *rest])[:_MAX_CAUSE_CHARACTERS]
 
     def fault(self, message: str) -> None:
         self.faults.append(f"{self.where}: {message}")

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from testbed.core.errors import InputError
-from testbed.core.spec.link_profile import LEAST_RATE_BIT_S
+from testbed.core.spec.link_profile import MIN_RATE_BIT_S
 from testbed.orchestrator.config.events.quantities import FIELDS
 from testbed.orchestrator.config.grammar.overrides import unknown
 
 OPPORTUNITY_BITS = 1500 * 8
 """What one line of a mahimahi trace lets through."""
-_MOST_FAULTS = 5
+_MAX_FAULTS = 5
 """Of one file, that are told one by one."""
 
 Row = tuple[float, dict[str, str]]
@@ -64,7 +64,7 @@ def mahimahi_rates(opportunities_ms: Sequence[int], length_s: float, bin_ms: int
         if is_outage:
             stretch = [(stretch[0][0], stretch[-1][1], 1)]
         for start_ms, end_ms, count in stretch:
-            rate_bit_s = max(LEAST_RATE_BIT_S, count * OPPORTUNITY_BITS * 1000 / (end_ms - start_ms))
+            rate_bit_s = max(MIN_RATE_BIT_S, count * OPPORTUNITY_BITS * 1000 / (end_ms - start_ms))
             if rate_bit_s != before:
                 yield start_ms / 1000, rate_bit_s
             before = rate_bit_s
@@ -170,7 +170,7 @@ def _lines(path: Path) -> Iterable[tuple[int, str]]:
 
 
 def _raise(faults: list[str], path: Path) -> None:
-    if len(faults) > _MOST_FAULTS:
-        faults[_MOST_FAULTS:] = [f"{path}: and {len(faults) - _MOST_FAULTS} more faults"]
+    if len(faults) > _MAX_FAULTS:
+        faults[_MAX_FAULTS:] = [f"{path}: and {len(faults) - _MAX_FAULTS} more faults"]
     if faults:
         raise InputError(*faults)

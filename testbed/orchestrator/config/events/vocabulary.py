@@ -16,7 +16,7 @@ from testbed.orchestrator.config.events import quantities, traces
 from testbed.orchestrator.config.events.entry import Entry, moment
 from testbed.orchestrator.config.events.outages import Heal, Outage
 
-MOST_CHANGES = 100_000
+MAX_CHANGES = 100_000
 """Of one entry, and of all together: each is written to the spec, and one second has room for some hundred."""
 BIN_S = 0.1
 """Of a mahimahi trace: its rate is the mean over this long."""
@@ -223,8 +223,8 @@ def _own_again(entry: Entry, link: Link, sources: list[str], names: Iterable[str
 
 
 def _fits(entry: Entry, count: int) -> bool:
-    if count > MOST_CHANGES:
-        entry.fault(f"makes up to {count} changes, at most {MOST_CHANGES} are taken; shorten it or take longer steps")
+    if count > MAX_CHANGES:
+        entry.fault(f"makes up to {count} changes, at most {MAX_CHANGES} are taken; shorten it or take longer steps")
     return not entry.faults
 
 

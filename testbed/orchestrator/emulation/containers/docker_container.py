@@ -26,8 +26,8 @@ from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, STORE_IN_N
 from testbed.core.units import format_size
 from testbed.orchestrator.emulation.containers.exit_report import ended
 from testbed.orchestrator.emulation.containers.runc_container import (
-    MOST_MODEL_BYTES,
-    MOST_PROCESSES,
+    MAX_MODEL_BYTES,
+    MAX_PROCESSES,
     SHM_BYTES,
     STORE_BYTES,
     TMP_BYTES,
@@ -66,7 +66,7 @@ class Holders:
         self.nodes = nodes
         self.namespaces: dict[str, HeldNamespace] = {}
         self._host_proc = host_proc
-        self._room_bytes = STORE_BYTES + (MOST_MODEL_BYTES if keeps_model else 0)
+        self._room_bytes = STORE_BYTES + (MAX_MODEL_BYTES if keeps_model else 0)
         self._pids: dict[str, int] = {}
 
     def __enter__(self) -> Holders:
@@ -194,7 +194,7 @@ class DockerContainer:
             *("--read-only", "--cap-drop", "ALL", "--user", f"{uid}:{gid}"),
             *("--security-opt", "no-new-privileges", "--security-opt", f"seccomp={self._files / SECCOMP_FILE}"),
             *("--cpu-shares", str(self.sandbox.cpu_shares), "--memory", memory),
-            *("--pids-limit", str(MOST_PROCESSES), "--ulimit", f"nofile={soft}:{hard}", "--shm-size", str(SHM_BYTES)),
+            *("--pids-limit", str(MAX_PROCESSES), "--ulimit", f"nofile={soft}:{hard}", "--shm-size", str(SHM_BYTES)),
             *("--tmpfs", f"/tmp:rw,exec,nosuid,nodev,mode=1777,size={TMP_BYTES}", "--log-driver", "none"),
             *(word for mount in self._mounts() for word in ("--mount", mount)),
             *(*given, "--workdir", str(directory), "--entrypoint", command[0], IMAGE, *command[1:]),

@@ -30,14 +30,14 @@ from testbed.orchestrator.machine.limits import LIMIT_AT_START
 from testbed.orchestrator.machine.rights import OF_ROOT, Rights
 
 NOBODY = 65534
-MOST_CPU_SHARES, ALL_CPU_SHARES, LEAST_CPU_SHARES = 256, 1024, 2
+MAX_CPU_SHARES, ALL_CPU_SHARES, MIN_CPU_SHARES = 256, 1024, 2
 """Of one container, of all, and what the kernel takes at least; against 1024 of every other process: delay line, probes
 and collector come first, however many workers there are."""
-MOST_PROCESSES = 512
+MAX_PROCESSES = 512
 SHM_BYTES = 1 << 30
 TMP_BYTES = 1 << 29
 STORE_BYTES = 1 << 24
-MOST_MODEL_BYTES = 1 << 33
+MAX_MODEL_BYTES = 1 << 33
 """A bound, not memory: what is written counts against the writer's."""
 _RUNC_TIMEOUT_S = 30.0
 _CAPABILITIES = ("bounding", "effective", "inheritable", "permitted", "ambient")
@@ -78,7 +78,7 @@ class Sandbox:
 
     @property
     def cpu_shares(self) -> int:
-        return max(LEAST_CPU_SHARES, min(MOST_CPU_SHARES, ALL_CPU_SHARES // self.containers))
+        return max(MIN_CPU_SHARES, min(MAX_CPU_SHARES, ALL_CPU_SHARES // self.containers))
 
     def bound_back(self) -> list[Path]:
         """Directories seen read-only at their own path."""
@@ -128,7 +128,7 @@ class Sandbox:
     def root(self) -> MaskedRoot:
         """Of all containers, and beside it the directory in which their ranks meet; made once."""
         self._store.mkdir(parents=True)
-        room_bytes = STORE_BYTES + (MOST_MODEL_BYTES if self.keeps_model else 0)
+        room_bytes = STORE_BYTES + (MAX_MODEL_BYTES if self.keeps_model else 0)
         options = f"nosuid,nodev,noexec,mode=1777,size={room_bytes}"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "store", str(self._store)], check=True)
         files = [*self.bound_back(), Path(SOCKET_IN_NODE)]
@@ -279,7 +279,7 @@ class Container:
                     {
                         "cpu": {"shares": self.sandbox.cpu_shares},
                         "memory": {"limit": self.memory_bytes},
-                        "pids": {"limit": MOST_PROCESSES},
+                        "pids": {"limit": MAX_PROCESSES},
                     },
                 ),
                 "maskedPaths": list(_MASKED),

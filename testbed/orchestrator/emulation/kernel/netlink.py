@@ -21,7 +21,7 @@ _F_REQUEST, _F_ACK, _F_ECHO, _F_DUMP = 0x1, 0x4, 0x8, 0x300
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _SOL_NETLINK, _NETLINK_CAP_ACK = 270, 10
 _ANSWER_TIMEOUT_S = 20.0
-_MOST_AT_ONCE = 32
+_MAX_REQUESTS = 32
 """Requests in one message; their acknowledgements must fit in the socket's buffer."""
 _RECEIVE_BYTES = 1 << 17
 
@@ -46,8 +46,8 @@ class RouteSocket:
         Raises:
             RunError: with the first one that the kernel refused, and `where`.
         """
-        for start in range(0, len(requests), _MOST_AT_ONCE):
-            self._send(requests[start : start + _MOST_AT_ONCE], where)
+        for start in range(0, len(requests), _MAX_REQUESTS):
+            self._send(requests[start : start + _MAX_REQUESTS], where)
 
     def _send(self, requests: Sequence[Request], where: str) -> None:
         message = bytearray()

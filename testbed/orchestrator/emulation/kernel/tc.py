@@ -17,17 +17,17 @@ from testbed.core.spec.topology import Topology
 from testbed.core.units import format_rate
 from testbed.orchestrator.emulation.kernel import netlink_requests as requests
 
-PACKET_MODE_MOST_BIT_S = 25e6
+MAX_PACKET_MODE_BIT_S = 25e6
 """Up to this rate links carry single packets. They cost some 80 s of one core a gigabyte, most of it in the delay line,
 so that at 100 Mbit/s one direction would take a whole core; super-packets bounded by the burst take a quarter of it."""
-SMALL_BURST_MOST_BIT_S = 100e6
-LEAST_SMALL_BURST_BYTES = 3_200
+MAX_SMALL_BURST_BIT_S = 100e6
+MIN_SMALL_BURST_BYTES = 3_200
 """Two frames. Each change of a rate fills the bucket anew, so a burst should be no larger than late wake-ups ask."""
-LEAST_LARGE_BURST_BYTES = 130_000
-LEAST_LIMIT_BYTES = 64_000
-MOST_FRAME_BYTES = 1600
+MIN_LARGE_BURST_BYTES = 130_000
+MIN_LIMIT_BYTES = 64_000
+MAX_FRAME_BYTES = 1600
 """Asked of tbf, which keeps it in ticks; a frame is 1514."""
-FRAME_BYTES, MOST_SUPER_PACKET_BYTES = 1514, 2**16 + 14
+FRAME_BYTES, MAX_SUPER_PACKET_BYTES = 1514, 2**16 + 14
 CARD_QUEUE_BYTES = 1000 * FRAME_BYTES
 """What a worker's own card holds at least: Linux's default queue in front of one has 1000 frames. A sender that finds
 its own card's queue full has lost a packet in its own host, which real ones next to never have."""
@@ -48,7 +48,7 @@ class RateSettings:
     @property
     def most_unit_bytes(self) -> int:
         """The largest thing that passes as one. A super-packet larger than the burst is cut into packets."""
-        return FRAME_BYTES if self.unit == "packet" else min(self.burst_bytes, MOST_SUPER_PACKET_BYTES)
+        return FRAME_BYTES if self.unit == "packet" else min(self.burst_bytes, MAX_SUPER_PACKET_BYTES)
 
 
 def rate_settings(profile: LinkProfile, rtt_s: float, dilation: float = 1, least_queue_bytes: int = 0) -> RateSettings:
@@ -62,12 +62,12 @@ def rate_settings(profile: LinkProfile, rtt_s: float, dilation: float = 1, least
     """
     rate_byte_s = profile.rate_bit_s / 8
     emulated_bit_s = profile.rate_bit_s * dilation
-    if emulated_bit_s <= SMALL_BURST_MOST_BIT_S:
-        burst_bytes = max(LEAST_SMALL_BURST_BYTES, round(emulated_bit_s / 8 * SMALL_BURST_S))
+    if emulated_bit_s <= MAX_SMALL_BURST_BIT_S:
+        burst_bytes = max(MIN_SMALL_BURST_BYTES, round(emulated_bit_s / 8 * SMALL_BURST_S))
     else:
-        burst_bytes = max(LEAST_LARGE_BURST_BYTES, math.ceil(emulated_bit_s / 8 * LARGE_BURST_S))
-    unit = "packet" if emulated_bit_s <= PACKET_MODE_MOST_BIT_S else "super-packet"
-    limit_bytes = max(math.ceil(rate_byte_s * rtt_s), 4 * burst_bytes, LEAST_LIMIT_BYTES, least_queue_bytes)
+        burst_bytes = max(MIN_LARGE_BURST_BYTES, math.ceil(emulated_bit_s / 8 * LARGE_BURST_S))
+    unit = "packet" if emulated_bit_s <= MAX_PACKET_MODE_BIT_S else "super-packet"
+    limit_bytes = max(math.ceil(rate_byte_s * rtt_s), 4 * burst_bytes, MIN_LIMIT_BYTES, least_queue_bytes)
     return RateSettings(profile.rate_bit_s, burst_bytes, profile.limit_bytes or limit_bytes, unit)
 
 
@@ -82,7 +82,7 @@ def queue_faults(topology: Topology) -> Iterator[str]:
                     f"topology {topology.name}: link {link.name} from {source} to {target}: a queue of"
                     f" {settings.limit_bytes} bytes holds not one {settings.unit} ({least} bytes) at"
                     f" {format_rate(profile.rate_bit_s * topology.dilation)}; give it more, or lower the rate to"
-                    f" {format_rate(PACKET_MODE_MOST_BIT_S)}, where links carry single packets"
+                    f" {format_rate(MAX_PACKET_MODE_BIT_S)}, where links carry single packets"
                 )
 
 
@@ -93,7 +93,7 @@ def tbf(index: int, settings: RateSettings, *, change: bool = False) -> requests
         rate_byte_s=round(settings.rate_bit_s / 8),
         burst_bytes=settings.burst_bytes,
         limit_bytes=settings.limit_bytes,
-        most_frame_bytes=MOST_FRAME_BYTES if settings.unit == "packet" else None,
+        most_frame_bytes=MAX_FRAME_BYTES if settings.unit == "packet" else None,
         change=change,
     )
 
@@ -105,7 +105,7 @@ def parse_tbf(message: Any) -> RateSettings | None:
     parameters = message.get_attr("TCA_OPTIONS").get_attr("TCA_TBF_PARMS")
     rate_byte_s = parameters["rate"]
     burst_bytes = round(parameters["buffer"] * requests.TICK_S * rate_byte_s)
-    cuts = bool(parameters["peak"]) and parameters["mtu"] * requests.TICK_S * parameters["peak"] < 2 * MOST_FRAME_BYTES
+    cuts = bool(parameters["peak"]) and parameters["mtu"] * requests.TICK_S * parameters["peak"] < 2 * MAX_FRAME_BYTES
     return RateSettings(rate_byte_s * 8, burst_bytes, parameters["limit"], "packet" if cuts else "super-packet")
 
 

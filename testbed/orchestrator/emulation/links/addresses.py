@@ -13,8 +13,8 @@ from ipaddress import IPv4Address, IPv4Network
 from testbed.core.errors import InputError
 from testbed.core.spec.topology import Link, Topology
 
-MOST_REGIONS = 128
-MOST_WAN_LINKS = 256
+MAX_REGIONS = 128
+MAX_WAN_LINKS = 256
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class AddressPlan:
     """Every address of a topology, and for every router the way to every other region."""
 
     def __init__(self, topology: Topology) -> None:
-        if len(topology.regions) > MOST_REGIONS or len(topology.wan_links) > MOST_WAN_LINKS:
+        if len(topology.regions) > MAX_REGIONS or len(topology.wan_links) > MAX_WAN_LINKS:
             raise InputError(
                 f"topology {topology.name}: {len(topology.regions)} regions and {len(topology.wan_links)} WAN links;"
-                f" the address plan holds {MOST_REGIONS} and {MOST_WAN_LINKS}"
+                f" the address plan holds {MAX_REGIONS} and {MAX_WAN_LINKS}"
             )
         self.topology = topology
         self.region_network = {

@@ -20,14 +20,14 @@ from testbed.orchestrator.emulation.measuring.endpoints import LATE_S, PORT, End
 
 _UDP_SEGMENT = 103
 _SEGMENT_BYTES = 1472
-_MOST_SEGMENTS = 44
-_LEAST_UNITS_SENT = 200
+_MAX_SEGMENTS = 44
+_MIN_UNITS_SENT = 200
 """In the time that a burst lasts, so that one more or less is half a per cent of its rate."""
 _SAMPLE_EVERY_S = 0.01
 _SETTLE_SHARE = 0.1
 _HEADERS_BYTES = 42
 """Ethernet, IP and UDP."""
-_LEAST_UNITS = 20
+_MIN_UNITS = 20
 _SO_TIMESTAMPNS = 35
 _STAMP = struct.Struct("qq")
 
@@ -48,8 +48,8 @@ class Burst:
     def unit_bytes(self) -> int:
         """Payload that is sent at once: a super-packet, where the queue and the rate are large enough for it."""
         carried_bytes = self.source.rate_bit_s / 8 * self.seconds
-        most_bytes = min(self.source.limit_bytes / 16, carried_bytes / _LEAST_UNITS_SENT)
-        return max(1, min(_MOST_SEGMENTS, int(most_bytes) // _SEGMENT_BYTES)) * _SEGMENT_BYTES
+        most_bytes = min(self.source.limit_bytes / 16, carried_bytes / _MIN_UNITS_SENT)
+        return max(1, min(_MAX_SEGMENTS, int(most_bytes) // _SEGMENT_BYTES)) * _SEGMENT_BYTES
 
     def _send(self) -> None:
         payload = bytes(self.unit_bytes)
@@ -124,7 +124,7 @@ def gap_errors(arrivals: list[tuple[int, int]], rate_bit_s: float) -> dict[str, 
     own unevenness is in it. The first tenth, in which the limiter's bucket empties, is left out.
     """
     kept = arrivals[max(1, len(arrivals) // 10) :]
-    if len(kept) < _LEAST_UNITS:
+    if len(kept) < _MIN_UNITS:
         return None
     errors = []
     for (before_ns, _), (at_ns, size_bytes) in pairwise(kept):

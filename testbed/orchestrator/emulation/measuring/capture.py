@@ -27,7 +27,7 @@ from testbed.orchestrator.emulation.links.node import NamespaceNode
 from testbed.orchestrator.emulation.measuring.endpoints import PORT
 from testbed.orchestrator.emulation.measuring.tap import SNAPLEN
 
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """Of one file: some 600,000 packets."""
 INDEX = "capture.json"
 _ANSWER_TIMEOUT_S = 20.0
@@ -66,7 +66,7 @@ class Capture:
         most_bytes: of one file; what comes after is counted, not kept.
     """
 
-    def __init__(self, network: Network, directory: Path, mode: str, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, network: Network, directory: Path, mode: str, most_bytes: int = MAX_BYTES) -> None:
         self._network, self._directory, self._mode, self._most_bytes = network, directory, mode, most_bytes
         self._ports = [port for port in network.ports if port.link.wan]
         self._process: subprocess.Popen[str]

@@ -19,7 +19,7 @@ LATE_S = 2.0
 """A probe that has not arrived this long after the expected time is lost."""
 _DRAINS_S = 0.1
 """What a burst leaves in a long queue is through after about so long."""
-_LEAST_BUFFER_BYTES = 8192
+_MIN_BUFFER_BYTES = 8192
 _SO_TIMESTAMPNS = 35
 _SO_SNDBUFFORCE = 32
 _SO_RCVBUFFORCE = 33
@@ -74,7 +74,7 @@ class End:
         probe.bind((self.address, PORT))
         burst = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         _set_buffer(burst, _SO_RCVBUFFORCE, socket.SO_RCVBUF, 32 << 20)
-        buffer_bytes = max(int(min(self.limit_bytes / 3, self.rate_bit_s / 8 * _DRAINS_S)), _LEAST_BUFFER_BYTES)
+        buffer_bytes = max(int(min(self.limit_bytes / 3, self.rate_bit_s / 8 * _DRAINS_S)), _MIN_BUFFER_BYTES)
         _set_buffer(burst, _SO_SNDBUFFORCE, socket.SO_SNDBUF, buffer_bytes)  # the kernel doubles it
         burst.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, 1)
         burst.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)

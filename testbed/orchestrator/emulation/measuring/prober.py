@@ -27,10 +27,10 @@ CORE_S_PER_UNIT, CORE_S_PER_BYTE = 120e-6, 2e-9
 """Of one core, for each packet or super-packet and for its bytes, while a link is filled (docs/benchmarks.md, cost)."""
 BURST_CORES_SHARE = 0.4
 ACCESS_BURST_S = 0.2
-LEAST_FRAMES, MOST_BURST_S = 100, 10.0
+MIN_FRAMES, MAX_BURST_S = 100, 10.0
 """A link so slow that fewer leave meanwhile is filled for longer."""
 PROBES = 20
-PROBE_EVERY_S, MOST_PROBE_EVERY_S = 0.01, 0.1
+PROBE_EVERY_S, MAX_PROBE_EVERY_S = 0.01, 0.1
 """Where there is jitter they are further apart, as neighbours in time tell the same."""
 PAUSES_S = (0.0, 1.0, 3.0, 6.0, 12.0, 24.0)
 """Before each further try: a neighbour on this machine may be busy for some seconds, or for half a minute."""
@@ -151,11 +151,11 @@ class Prober:
 
     def _burst_s(self, links: list[str], least_s: float) -> float:
         slowest_bit_s = min(port.profile.rate_bit_s for name in links for port in self._ports[name])
-        return max(least_s, min(LEAST_FRAMES * FRAME_BYTES * 8 / slowest_bit_s, MOST_BURST_S))
+        return max(least_s, min(MIN_FRAMES * FRAME_BYTES * 8 / slowest_bit_s, MAX_BURST_S))
 
     def _probe_every_s(self, links: list[str]) -> float:
         jitter_s = max((port.profile.jitter_s for name in links for port in self._ports[name]), default=0.0)
-        return min(max(PROBE_EVERY_S, knot_s(jitter_s)), MOST_PROBE_EVERY_S) if jitter_s else PROBE_EVERY_S
+        return min(max(PROBE_EVERY_S, knot_s(jitter_s)), MAX_PROBE_EVERY_S) if jitter_s else PROBE_EVERY_S
 
     def _groups(self, wan: list[str], share: float) -> list[list[str]]:
         """Those of these WAN links that can be filled at once, both ways, with that share of the cores there are."""

@@ -18,12 +18,12 @@ from testbed.orchestrator.emulation.shapers.delay import Delay, mean_doubt_s
 RATE_TOLERANCE = 0.02
 ACCESS_RATE_TOLERANCE = 0.05
 DELAY_TOLERANCE = 0.02
-LEAST_DELAY_TOLERANCE_S = 1e-3
+MIN_DELAY_TOLERANCE_S = 1e-3
 
 
 def delay_tolerance_s(asked_s: float) -> float:
     """Of a round trip as of one way."""
-    return max(LEAST_DELAY_TOLERANCE_S, DELAY_TOLERANCE * asked_s)
+    return max(MIN_DELAY_TOLERANCE_S, DELAY_TOLERANCE * asked_s)
 
 
 def typical_s(delays_s: Sequence[float], ways: Sequence[Delay]) -> float | None:

@@ -33,7 +33,7 @@ _SOL_PACKET, _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION, _TPACKET_V3 =
 _SO_ATTACH_FILTER = 26
 _SIOCGIFMTU = 0x8921
 _BLOCK_BYTES = 1 << 18
-_MOST_BLOCKS, _LEAST_BLOCKS = 16, 4
+_MAX_BLOCKS, _MIN_BLOCKS = 16, 4
 _ALL_RINGS_BYTES = 128 << 20
 _RETIRE_MS = 100
 """A block that is not full is handed over after this time."""
@@ -147,7 +147,7 @@ def _say(message: dict[str, Any]) -> None:
 def main() -> None:
     config = json.loads(sys.stdin.readline())
     share = _ALL_RINGS_BYTES // (_BLOCK_BYTES * max(1, len(config["taps"])))
-    blocks = max(_LEAST_BLOCKS, min(_MOST_BLOCKS, share))
+    blocks = max(_MIN_BLOCKS, min(_MAX_BLOCKS, share))
     taps = {tap.socket.fileno(): tap for tap in (Tap(one, config["most_bytes"], blocks) for one in config["taps"])}
     waiting = select.poll()
     waiting.register(sys.stdin, select.POLLIN)

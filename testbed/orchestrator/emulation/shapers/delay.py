@@ -15,7 +15,7 @@ from testbed.core.spec.link_profile import LinkProfile
 
 CUT_DEVIATIONS = 4.0
 """No tail is longer."""
-KNOT_JITTERS, LEAST_KNOT_S = 8.0, 2e-3
+KNOT_JITTERS, MIN_KNOT_S = 8.0, 2e-3
 """A delay line takes this many times the jitter, and at least so long, to go from one drawn delay to the next."""
 MEMORY_KNOTS = 1.6
 """Integral of the correlation over time, in knots: delays this far apart are as good as independent."""
@@ -68,7 +68,7 @@ def spread_at(distribution: str, share: float) -> float:
 
 
 def knot_s(jitter_s: float) -> float:
-    return max(KNOT_JITTERS * jitter_s, LEAST_KNOT_S)
+    return max(KNOT_JITTERS * jitter_s, MIN_KNOT_S)
 
 
 @dataclass(frozen=True)

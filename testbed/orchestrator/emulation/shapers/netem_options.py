@@ -31,11 +31,11 @@ _REORDERING = struct.Struct("=2I")
 _RATES = struct.Struct("=IiIi")
 """bytes a second, overhead of a packet and of a cell, cell size."""
 _TICK_NS = 64
-_MOST_32 = 2**32 - 1
+_MAX_UINT32 = 2**32 - 1
 ORDERING_RATE_BYTE_S = 12_500_000_000
 """netem lets a late packet be overtaken unless it is told a rate: then none is sent before the one in front of it. So
 with jitter it is told 100 Gbit/s, which holds up a packet by 0.1 us, a super-packet by 5."""
-_TABLE_SIZE, _TABLE_SCALE, _TABLE_MOST = 4096, 8192, 32_767
+_TABLE_SIZE, _TABLE_SCALE, _TABLE_MAX = 4096, 8192, 32_767
 
 
 @dataclass(frozen=True)
@@ -86,18 +86,18 @@ def losing_all(settings: NetemSettings) -> NetemSettings:
 def encode(settings: NetemSettings, distribution: str) -> bytes:
     """Kind and options of a qdisc request. All is said each time: what is left out keeps its old value."""
     options = _QOPT.pack(
-        min(settings.delay_ns // _TICK_NS, _MOST_32),
+        min(settings.delay_ns // _TICK_NS, _MAX_UINT32),
         settings.limit_packets,
         _share(settings.loss_ratio),
         1 if settings.reorder_ratio else 0,
         _share(settings.duplicate_ratio),
-        min(settings.jitter_ns // _TICK_NS, _MOST_32),
+        min(settings.jitter_ns // _TICK_NS, _MAX_UINT32),
     )
     options += _attribute(_LATENCY64, struct.pack("=q", settings.delay_ns))
     options += _attribute(_JITTER64, struct.pack("=q", settings.jitter_ns))
     options += _attribute(_REORDER, _REORDERING.pack(_share(settings.reorder_ratio), 0))
-    options += _attribute(_RATE, _RATES.pack(min(settings.rate_byte_s, _MOST_32), 0, 0, 0))
-    if settings.rate_byte_s > _MOST_32:
+    options += _attribute(_RATE, _RATES.pack(min(settings.rate_byte_s, _MAX_UINT32), 0, 0, 0))
+    if settings.rate_byte_s > _MAX_UINT32:
         options += _attribute(_RATE64, struct.pack("=Q", settings.rate_byte_s))
     if settings.jitter_ns:
         options += _attribute(_DELAY_DIST, distribution_table(distribution))
@@ -122,10 +122,10 @@ def decode(message: dict[int, bytes]) -> NetemSettings | None:
     return NetemSettings(
         delay_ns=struct.unpack("=q", found[_LATENCY64])[0],
         jitter_ns=struct.unpack("=q", found[_JITTER64])[0],
-        loss_ratio=loss / _MOST_32,
+        loss_ratio=loss / _MAX_UINT32,
         chain=_chain(chain) if chain else None,
-        duplicate_ratio=duplicate / _MOST_32,
-        reorder_ratio=reorder / _MOST_32,
+        duplicate_ratio=duplicate / _MAX_UINT32,
+        reorder_ratio=reorder / _MAX_UINT32,
         limit_packets=limit_packets,
         rate_byte_s=rate_byte_s or _RATES.unpack_from(found[_RATE])[0],
         seed=struct.unpack("=Q", found[_PRNG_SEED])[0] if _PRNG_SEED in found else None,
@@ -157,12 +157,12 @@ def _burst_packets(chain: GilbertElliott | None) -> float:
 
 
 def _chain(data: bytes) -> GilbertElliott:
-    enter, leave, arrive, good_loss = (share / _MOST_32 for share in _CHAIN.unpack_from(data))
+    enter, leave, arrive, good_loss = (share / _MAX_UINT32 for share in _CHAIN.unpack_from(data))
     return GilbertElliott(enter, leave, 1 - arrive, good_loss)
 
 
 def _share(ratio: float) -> int:
-    return round(ratio * _MOST_32)
+    return round(ratio * _MAX_UINT32)
 
 
 @functools.cache
@@ -172,7 +172,7 @@ def distribution_table(name: str) -> bytes:
     Of mean 0; standard deviation 1, but half the width for "uniform". 16 bits end a tail at four deviations.
     """
     values = (spread_at(name, (index + 0.5) / _TABLE_SIZE) for index in range(_TABLE_SIZE))
-    return array("h", [min(round(value * _TABLE_SCALE), _TABLE_MOST) for value in values]).tobytes()
+    return array("h", [min(round(value * _TABLE_SCALE), _TABLE_MAX) for value in values]).tobytes()
 
 
 def _attribute(kind: int, value: bytes) -> bytes:

@@ -31,7 +31,7 @@ FIELDS = (
     "reorder_ratio",
 )
 """Of a `LinkProfile`: what a shaper does, and reads back."""
-_LEAST_LIMIT_PACKETS = 20_000
+_MIN_LIMIT_PACKETS = 20_000
 _FRAME_BYTES = 1500
 
 
@@ -63,7 +63,7 @@ class Hop:
 def limit_packets(profile: LinkProfile) -> int:
     """Four times what is in flight: single packets may be small, and delays jump."""
     in_flight = profile.rate_bit_s / 8 * (profile.delay_s + profile.jitter_s) / _FRAME_BYTES
-    return max(math.ceil(4 * in_flight), _LEAST_LIMIT_PACKETS)
+    return max(math.ceil(4 * in_flight), _MIN_LIMIT_PACKETS)
 
 
 def asked_of(profile: LinkProfile) -> dict[str, Any]:

@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.observation.verdict.lateness_rules import Lateness
 from testbed.orchestrator.observation.verdict.link_rules import DelayLines, Event, Finding, Rates, RoundTrips
-from testbed.orchestrator.observation.verdict.machine_rules import LEAST_WATCHED_S, Backlogs, Bypass, Cores, Ranks
+from testbed.orchestrator.observation.verdict.machine_rules import MIN_WATCHED_S, Backlogs, Bypass, Cores, Ranks
 from testbed.orchestrator.observation.verdict.member_rules import Departures
 from testbed.orchestrator.observation.verdict.reference import Asked
 from testbed.orchestrator.observation.verdict.unknowns import Unknowns
@@ -58,7 +58,7 @@ _NOT_OBSERVED = (
     "whether the machines' cores were idle enough (nobody watched them)",
 )
 
-LEAST_SLOWDOWN = 1.2
+MIN_SLOWDOWN = 1.2
 CLUSTER = "cluster"
 """What a run under `torchrun` is scheduled as, in its first event."""
 
@@ -136,7 +136,7 @@ class Judge:
 
         Lateness of workers tells no number, so theirs is the least that is worth another run: assumed (decision 0014).
         """
-        return max(LEAST_SLOWDOWN if self._lateness.is_invalid else 1.0, self._delay_lines.needed_slowdown)
+        return max(MIN_SLOWDOWN if self._lateness.is_invalid else 1.0, self._delay_lines.needed_slowdown)
 
     def unknowns(self) -> list[str]:
         """What the verdict does not rest on, in words."""
@@ -165,7 +165,7 @@ class Judge:
             yield False, text
         if self._ended and not self._cores.watched_s:
             yield False, "the cores were not observed during training"
-        if self._ended and self._cores.watched_s >= LEAST_WATCHED_S:
+        if self._ended and self._cores.watched_s >= MIN_WATCHED_S:
             for name in self._asked.links.keys() - self._round_trips.heard:
                 yield False, f"link {name}: no probe came back during training"
         yield from self._unreadable()

@@ -20,9 +20,9 @@ LATE_SHARE_SUSPECT, LATE_SHARE_INVALID = 0.05, 0.25
 LOSS_DEVIATIONS = 5
 GAP_SUSPECT = 1.0
 """Of the 90th percentile. On the development machine 0.16 to 0.33 for packets, 0.04 for super-packets."""
-LEAST_BUSY_S = 0.5
+MIN_BUSY_S = 0.5
 """Less time than this with a full queue says nothing about a rate."""
-LEAST_PROBES = 5
+MIN_PROBES = 5
 
 Event = dict[str, Any]
 Finding = tuple[bool, str]
@@ -52,7 +52,7 @@ class Rates:
         """Rate at which a link's full queue emptied while training; None if it was not full for long enough."""
         windows = self._windows[name, source, target]
         busy_s = sum(seconds for seconds, _, _ in windows)
-        return sum(size for _, size, _ in windows) * 8 / busy_s if busy_s >= LEAST_BUSY_S else None
+        return sum(size for _, size, _ in windows) * 8 / busy_s if busy_s >= MIN_BUSY_S else None
 
     def findings(self) -> Iterator[Finding]:
         for event in self._measured:
@@ -126,7 +126,7 @@ class RoundTrips:
         found += [
             finding
             for (name, ways), probes in self._probes.items()
-            if len(probes) >= LEAST_PROBES
+            if len(probes) >= MIN_PROBES
             for finding in self._training_findings(name, ways, probes)
         ]
         yield from dict.fromkeys(found)

@@ -11,16 +11,16 @@ from testbed.orchestrator.observation.verdict.link_rules import Event, Finding
 IDLE_SUSPECT, IDLE_INVALID = 0.10, 0.02
 PRESSURE_SUSPECT, PRESSURE_INVALID = 0.5, 0.85
 STARVED_SHARE_SUSPECT, STARVED_SHARE_INVALID = 0.10, 0.25
-LEAST_STARVED_S = 2.0
+MIN_STARVED_S = 2.0
 """A hiccup of a second is no finding however short the run; the means bear it."""
 STEAL_SUSPECT, STEAL_INVALID = 0.02, 0.10
 PACED_STEAL_SUSPECT, PACED_STEAL_INVALID = 0.10, 0.30
 """What is late through it is judged as lateness; what it adds to a step beside was measured (decision 0014)."""
 THROTTLED_SUSPECT, THROTTLED_INVALID = 0.01, 0.10
 SAMPLER_LATE_S = 1.0
-LEAST_WATCHED_S = 2.0
+MIN_WATCHED_S = 2.0
 """A run that is over sooner says nothing about its cores."""
-WIRE_OVER_PAYLOAD_LEAST = 0.98
+MIN_WIRE_OVER_PAYLOAD = 0.98
 START_SUSPECT_S, START_INVALID_S = 0.05, 0.5
 
 
@@ -50,7 +50,7 @@ class Cores:
             is_paced: how late workers were is known; that somebody waited for a core is no finding then, and that
                 another machine took some of one is a lesser one.
         """
-        if self.watched_s < LEAST_WATCHED_S:
+        if self.watched_s < MIN_WATCHED_S:
             return
         idle = sum(event["cpu_idle_ratio"] * event["interval_s"] for event in self._hosts) / self.watched_s
         if idle < IDLE_SUSPECT:
@@ -112,7 +112,7 @@ class StarvedSeconds:
             self._grave_s += interval_s
 
     def findings(self, watched_s: float) -> Iterator[Finding]:
-        if self._short_s >= LEAST_STARVED_S and self._short_s > STARVED_SHARE_SUSPECT * watched_s:
+        if self._short_s >= MIN_STARVED_S and self._short_s > STARVED_SHARE_SUSPECT * watched_s:
             how = f"idle below {IDLE_SUSPECT:.0%} or pressure above {PRESSURE_SUSPECT:.0%}"
             grave = f"pressure above {PRESSURE_INVALID:.0%} in {self._grave_s:.0f} s"
             seconds = f"{self._short_s:.0f} of {watched_s:.0f} s, first at {self._first_t_s:.0f} s"
@@ -157,7 +157,7 @@ class Bypass:
         for text in self._foreign:
             yield True, text
         wire = sum(self._wire_bytes.values())
-        if has_ended and self._payload_bytes and wire < WIRE_OVER_PAYLOAD_LEAST * self._payload_bytes:
+        if has_ended and self._payload_bytes and wire < MIN_WIRE_OVER_PAYLOAD * self._payload_bytes:
             text = f"workers sent {self._payload_bytes} bytes of payload, but {wire} left their interfaces"
             yield True, f"{text}: traffic went around the links"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from testbed.core.units import format_time
 from testbed.orchestrator.observation.verdict.link_rules import Event, Finding
 
-MOST_REASON_CHARACTERS = 300
+MAX_REASON_CHARACTERS = 300
 _BEFORE_S = 1.0
 """That a departure may be recorded before the crash it comes from."""
 
@@ -33,6 +33,6 @@ class Departures:
             if times and times[0] <= event["t_s"] + _BEFORE_S:
                 times.pop(0)
                 continue
-            why = event["message"].replace("\n", "; ")[:MOST_REASON_CHARACTERS]
+            why = event["message"].replace("\n", "; ")[:MAX_REASON_CHARACTERS]
             at = format_time(max(0.0, event["t_s"]))
             yield False, f"worker {event['rank']} on {event['node']} left at {at}, and the others went on: {why}"

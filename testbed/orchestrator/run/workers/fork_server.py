@@ -29,7 +29,7 @@ from testbed.orchestrator.machine.rights import OF_ROOT, Rights
 
 PAUSE = ("sleep", "infinity")
 """First process of a container that a worker is forked into."""
-_MOST_MESSAGE_BYTES = 1 << 16
+_MAX_MESSAGE_BYTES = 1 << 16
 _END_TIMEOUT_S = 2.0
 
 
@@ -188,7 +188,7 @@ class Zygote:
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):
-            while data := self._connection.recv(_MOST_MESSAGE_BYTES):
+            while data := self._connection.recv(_MAX_MESSAGE_BYTES):
                 self._take(json.loads(data))
         if not self._is_leaving:
             code = self._process.wait()

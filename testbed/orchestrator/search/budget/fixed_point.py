@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.core.device.profile import Profile
-from testbed.core.spec.link_profile import LEAST_RATE_BIT_S, MOST_RATE_BIT_S
+from testbed.core.spec.link_profile import MAX_RATE_BIT_S, MIN_RATE_BIT_S
 from testbed.core.spec.run_spec import RunSpec
 from testbed.core.spec.topology import with_wan
 from testbed.orchestrator.machine.ownership import give_to_caller
@@ -47,8 +47,8 @@ def measured(spec: RunSpec, rtts_s: Sequence[float], repeats: int, tell: Tell) -
     Raises:
         InputError: the device cannot tell.
     """
-    far = _over(spec, MOST_RATE_BIT_S, max(rtts_s), tell)
-    near = _over(spec, LEAST_RATE_BIT_S, min(rtts_s), tell)
+    far = _over(spec, MAX_RATE_BIT_S, max(rtts_s), tell)
+    near = _over(spec, MIN_RATE_BIT_S, min(rtts_s), tell)
     found = [far, near, *repeated(spec, max(0, repeats - 2), tell, give_to_caller)]
     if all(_sends_alike(one, far) for one in found):
         return Measured(found, None)
@@ -102,7 +102,7 @@ def _changing(
 
 def _rate(point: dict[str, Any]) -> float:
     found = point["rate_bit_s"]["estimate"]
-    return MOST_RATE_BIT_S if found is None else float(found)
+    return MAX_RATE_BIT_S if found is None else float(found)
 
 
 def _over(spec: RunSpec, rate_bit_s: float, rtt_s: float, tell: Tell) -> Calibration:

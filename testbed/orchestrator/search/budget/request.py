@@ -21,7 +21,7 @@ DEFAULTS = (
 """In place of what is not given. Compressors are those that the simulator was validated with."""
 _PAIRED = ("strategy", "compressor")
 """Groups whose names and parameters may have several values."""
-_MOST_RTT_S = 10.0
+_MAX_RTT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,6 @@ def _round_trips(axis: Axis, faults: list[str]) -> Iterator[RoundTrip]:
         except ValueError as error:
             faults.append(f"{RTT}: {error}")
             continue
-        if not 0 < seconds <= _MOST_RTT_S:
-            faults.append(f"{RTT}={value.plain}: must be above 0 and at most {_MOST_RTT_S:g} s")
+        if not 0 < seconds <= _MAX_RTT_S:
+            faults.append(f"{RTT}={value.plain}: must be above 0 and at most {_MAX_RTT_S:g} s")
         yield RoundTrip(value, seconds)

@@ -22,7 +22,7 @@ from testbed.orchestrator.terminal.progress import MISSING, spoken, spoken_time
 from testbed.orchestrator.terminal.terminal import show, tell
 
 CHOSEN = "chosen_plan"
-_LEAST_STEPS = 3
+_MIN_STEPS = 3
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ def executed(run: RunDir) -> Executed:
             steps[event["step"]].append(event["step_s"])
     if chosen is None:
         raise ValueError(f"it has no event {CHOSEN}; runs of strategy=hybrid with strategy.plan have one")
-    if summary["status"] != "completed" or len(steps) < _LEAST_STEPS:
-        raise ValueError(f"{summary['status']} after {len(steps)} steps; {_LEAST_STEPS} or more are needed")
+    if summary["status"] != "completed" or len(steps) < _MIN_STEPS:
+        raise ValueError(f"{summary['status']} after {len(steps)} steps; {_MIN_STEPS} or more are needed")
     inner = [max(steps[step]) for step in sorted(steps)][1:-1]
     return Executed(run.run_id, summary["verdict"], chosen, statistics.median(inner))
 

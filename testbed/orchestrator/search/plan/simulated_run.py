@@ -25,7 +25,7 @@ from testbed.orchestrator.search.plan.analysis_client import ask_analysis
 
 KIND = "simulated"
 TIME_LIMIT_S = 300.0
-_MOST_OF_A_NAME = 100
+_MAX_NAME_CHARACTERS = 100
 
 
 def ask(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def keep(question: Mapping[str, Any], found: Mapping[str, Any], runs_root: Path,
 
 def _free(runs_root: Path, run_id: str) -> str:
     """The name, or where another run of this second has it, with a suffix, as `RunDir.create` gives."""
-    names = (run_id, *(f"{run_id}.{attempt}" for attempt in range(1, _MOST_OF_A_NAME)))
+    names = (run_id, *(f"{run_id}.{attempt}" for attempt in range(1, _MAX_NAME_CHARACTERS)))
     return next(name for name in names if not (runs_root / name).exists())
 
 

@@ -13,7 +13,7 @@ from testbed.core.parallelism.comparison import Comparison, Predicted
 from testbed.core.parallelism.search import Rejected
 from testbed.orchestrator.terminal.progress import MISSING, spoken_size, spoken_time
 
-_MOST_REASONS = 8
+_MAX_REASONS = 8
 _COLUMNS = (
     "pp",
     "dp",
@@ -100,7 +100,7 @@ def _refusals(rejected: tuple[Rejected, ...]) -> Iterator[str]:
     """The first of them, and how many there are by what is in the way."""
     in_memory = sum(any(reason.startswith("memory") for reason in one.reasons) for one in rejected)
     yield f"{len(rejected)} rejected, {in_memory} of them for memory:"
-    for one in rejected[:_MOST_REASONS]:
+    for one in rejected[:_MAX_REASONS]:
         yield f"  {one.what}: {'; '.join(one.reasons)}"
-    if len(rejected) > _MOST_REASONS:
-        yield f"  and {len(rejected) - _MOST_REASONS} more; --json names all"
+    if len(rejected) > _MAX_REASONS:
+        yield f"  and {len(rejected) - _MAX_REASONS} more; --json names all"

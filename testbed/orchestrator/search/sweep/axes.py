@@ -21,7 +21,7 @@ from testbed.core.errors import InputError
 from testbed.orchestrator.config.config import GROUPS, names
 from testbed.orchestrator.config.grammar.overrides import read_override, unread
 
-MOST_VALUES = 1000
+MAX_VALUES = 1000
 """Of an axis; a range with more is a slip."""
 
 
@@ -134,8 +134,8 @@ def _range(swept: RangeSweep) -> list[str]:
     if step == 0 or not (start.is_finite() and stop.is_finite() and step.is_finite()):
         raise ValueError("a range needs finite bounds and a step other than 0")
     count = max(0, math.ceil((stop - start) / step))
-    if count > MOST_VALUES:
-        raise ValueError(f"{count} values; {MOST_VALUES} at most")
+    if count > MAX_VALUES:
+        raise ValueError(f"{count} values; {MAX_VALUES} at most")
     is_whole = all(isinstance(bound, int) for bound in bounds)
     found = (start + number * step for number in range(count))
     return [str(int(value)) if is_whole else repr(float(value)) for value in found]

@@ -23,7 +23,7 @@ from testbed.orchestrator.terminal.display import VERDICT_STYLES
 from testbed.orchestrator.terminal.terminal import Terminal
 
 _REFRESHES_S = 2.0
-_MOST_LINES = 8
+_MAX_LINES = 8
 """Of runs that are being made, where many are."""
 
 
@@ -104,7 +104,7 @@ class Display:
         grid = Table.grid(padding=(0, 2))
         bar = ProgressBar(total=len(self._state), completed=self._done, width=40)
         grid.add_row(Text(f"sweep {printable(self._name)}", "bold"), bar, words)
-        lines = [Text(_spoken(*one), "dim") for one in list(self._under_way.values())[:_MOST_LINES]]
+        lines = [Text(_spoken(*one), "dim") for one in list(self._under_way.values())[:_MAX_LINES]]
         if more := len(self._under_way) - len(lines):
             lines.append(Text(f"and {more} more", "dim"))
         return Group(grid, *lines)

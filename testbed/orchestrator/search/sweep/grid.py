@@ -13,7 +13,7 @@ from testbed.core.errors import InputError, raise_input_faults
 from testbed.orchestrator.config.grammar.overrides import unknown
 from testbed.orchestrator.search.sweep.axes import Axis, Condition, Value, read_axes
 
-MOST_RUNS = 1000
+MAX_RUNS = 1000
 """Of a sweep; more would take weeks here."""
 SEED = "seed"
 
@@ -82,8 +82,8 @@ class Grid:
         """
         raise_input_faults(self._faults())
         count = math.prod(len(axis.values) for axis in self.axes)
-        if count > MOST_RUNS:
-            raise InputError(f"{self.name}: {count} runs without those of `when`; {MOST_RUNS} at most")
+        if count > MAX_RUNS:
+            raise InputError(f"{self.name}: {count} runs without those of `when`; {MAX_RUNS} at most")
         choices = itertools.product(*([(axis.key, value) for value in axis.values] for axis in self.axes))
         found = [dict(choice) for choice in choices]
         for branch in self.branches:
@@ -109,8 +109,8 @@ class Grid:
                 choices = itertools.product(*([(axis.key, value) for value in axis.values] for axis in branch.axes))
                 chosen = [values | dict(choice) for choice in choices]
             count += len(chosen)
-            if count > MOST_RUNS:
-                raise InputError(f"{self.name}: more than {MOST_RUNS} runs; that many at most")
+            if count > MAX_RUNS:
+                raise InputError(f"{self.name}: more than {MAX_RUNS} runs; that many at most")
             yield from chosen
 
     def _faults(self) -> Iterator[str]:

@@ -15,7 +15,7 @@ from testbed.orchestrator.run_store.ended import KeptRuns
 from testbed.orchestrator.search.sweep.display import Display
 from testbed.orchestrator.search.sweep.estimates import Estimate
 from testbed.orchestrator.search.sweep.specs import Asked
-from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, MOST_ATTEMPTS, Standing, standing
+from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, MAX_ATTEMPTS, Standing, standing
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Course:
         if lacking is not None:
             self.unrecorded.setdefault(spec_hash, []).append(lacking)
             attempts += 1
-        again = found.state != DONE and attempts < MOST_ATTEMPTS
+        again = found.state != DONE and attempts < MAX_ATTEMPTS
         self.display.end(asked, found, lacking, again=again)
         return again
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from testbed.orchestrator.run_store.ended import KeptRun, KeptRuns
 from testbed.orchestrator.search.sweep.specs import Asked
 
-MOST_ATTEMPTS = 2
+MAX_ATTEMPTS = 2
 """A run that failed or came out invalid is made once more: what disturbed it may have passed."""
 DONE, TO_MAKE, TO_RETRY, GIVEN_UP = "done", "to make", "to retry", "given up"
 
@@ -31,7 +31,7 @@ class Standing:
             return DONE
         if not self.missed:
             return TO_MAKE
-        return TO_RETRY if len(self.missed) < MOST_ATTEMPTS else GIVEN_UP
+        return TO_RETRY if len(self.missed) < MAX_ATTEMPTS else GIVEN_UP
 
     @property
     def run(self) -> KeptRun | None:

@@ -23,7 +23,7 @@ from testbed.worker.methods.federated.fleet import Fleet
 from testbed.worker.methods.federated.local_client import alone_s
 from testbed.worker.methods.federated.presence import Presence, RunTime
 
-_MOST_OVERSELECT = 10.0
+_MAX_OVERSELECT = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class Choosing:
         if isinstance(self.availability, Availability) and isinstance(self.clients, int):
             yield from (f"availability.{fault}" for fault in self.availability.faults(self.clients))
         yield number("deadline_s", self.deadline_s, above=0, below=math.inf, null=True)
-        wrong = number("overselect", self.overselect, least=1, most=_MOST_OVERSELECT)
+        wrong = number("overselect", self.overselect, least=1, most=_MAX_OVERSELECT)
         yield wrong
         if wrong or self.overselect == 1:
             return

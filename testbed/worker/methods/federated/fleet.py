@@ -19,9 +19,9 @@ from testbed.worker.methods.federated.deadline import Terms
 
 EQUAL = "equal"
 PLACEMENTS = ("longest_first", EQUAL)
-_MOST_S = 1e6
+_MAX_S = 1e6
 """What is said to have taken longer is no number to reckon with."""
-MOST_EMPTY = 10
+MAX_EMPTY = 10
 """Rounds in a row of which nothing comes."""
 
 
@@ -118,9 +118,9 @@ class Fleet:
         """
         found = []
         for client, owner in enumerate(self.owners):
-            if owner == worker and elapsed_s[client] < 0 and self.limits_s[client] < _MOST_S:
+            if owner == worker and elapsed_s[client] < 0 and self.limits_s[client] < _MAX_S:
                 self._cut_s[client] = min(-elapsed_s[client], self.limits_s[client])
-            elif owner == worker and 0 < elapsed_s[client] < _MOST_S:
+            elif owner == worker and 0 < elapsed_s[client] < _MAX_S:
                 self._times.observe(worker, self._population.samples(client), elapsed_s[client])
                 self._elapsed_s[client] = elapsed_s[client]
                 if utilities is not None and 0 <= utilities[client] < math.inf:
@@ -149,9 +149,9 @@ class Fleet:
                 }
             )
         self._empty = 0 if self.came else self._empty + 1
-        if self._empty == MOST_EMPTY:
+        if self._empty == MAX_EMPTY:
             raise RunError(
-                f"{MOST_EMPTY} rounds in a row no client's update has come: clients were cut, or their workers are"
+                f"{MAX_EMPTY} rounds in a row no client's update has come: clients were cut, or their workers are"
                 " gone; give them longer (strategy.deadline_s, strategy.availability), or less to do"
             )
 

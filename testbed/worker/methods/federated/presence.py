@@ -10,7 +10,7 @@ from testbed.core.errors import RunError
 from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.methods.federated.clients.availability import Availability
 
-_LEAST_S = 1e-6
+_MIN_S = 1e-6
 """What rounding may make less than nothing."""
 
 
@@ -56,10 +56,10 @@ class Presence:
         while True:
             now_s = self._time.now_s()
             until_s = {one: self._availability.until_s(one, now_s) for one in sorted(candidates)}
-            if found := {one: max(until - now_s, _LEAST_S) for one, until in until_s.items() if until is not None}:
+            if found := {one: max(until - now_s, _MIN_S) for one, until in until_s.items() if until is not None}:
                 return found
             next_s = min(self._availability.next_s(one, now_s) for one in candidates)
-            wait_s = max(next_s - now_s, _LEAST_S)
+            wait_s = max(next_s - now_s, _MIN_S)
             if self.waited_s + wait_s > self._most_wait_s:
                 told = f"in {wait_s:.4g} s" if wait_s < float("inf") else "never"
                 raise RunError(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from testbed.core.errors import RunError
 
-LEAST_EIGENVALUE = 1e-10
+MIN_EIGENVALUE = 1e-10
 """What is below is noise, and taken as 0."""
 RETRIES = 3
 """With ten times the damping each, once double precision alone did not help."""
@@ -74,7 +74,7 @@ def inverse(factor: Tensor, damping: float, name: str) -> tuple[Tensor, float]:
 
 
 def eigen(factor: Tensor, name: str) -> Eigen:
-    """Eigenvectors and eigenvalues, float32, in double precision where single fails; what is below `LEAST_EIGENVALUE`
+    """Eigenvectors and eigenvalues, float32, in double precision where single fails; what is below `MIN_EIGENVALUE`
     is 0.
 
     Args:
@@ -151,7 +151,7 @@ def _eigen(factor: Tensor) -> Eigen | None:
     values, vectors = values.float(), vectors.float()
     if not bool(values.isfinite().all() and vectors.isfinite().all()):
         return None
-    return vectors.contiguous(), values.masked_fill_(values < LEAST_EIGENVALUE, 0.0)
+    return vectors.contiguous(), values.masked_fill_(values < MIN_EIGENVALUE, 0.0)
 
 
 def _require_finite(factor: Tensor, name: str) -> None:

@@ -35,7 +35,7 @@ NEAR, FAR = 0, 1
 _INVITATION = struct.Struct("<32sH")
 _KEY_BYTES = 32
 _READ_BYTES = 2**18
-_MOST_QUESTIONS = 255
+_MAX_QUESTIONS = 255
 
 
 class Told(enum.IntEnum):
@@ -188,8 +188,8 @@ def questions_frame(messages: Sequence[bytes]) -> bytes:
     Raises:
         ValueError: there are too many.
     """
-    if not 0 < len(messages) <= _MOST_QUESTIONS:
-        raise ValueError(f"{len(messages)} questions: must be from 1 to {_MOST_QUESTIONS} that travel together")
+    if not 0 < len(messages) <= _MAX_QUESTIONS:
+        raise ValueError(f"{len(messages)} questions: must be from 1 to {_MAX_QUESTIONS} that travel together")
     return bytes([Told.QUESTIONS, len(messages)]) + encode_blobs(messages)
 
 

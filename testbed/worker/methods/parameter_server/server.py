@@ -23,7 +23,7 @@ from testbed.worker.methods.parameter_server.rounds.intake import Intake
 from testbed.worker.methods.parameter_server.transport.frame_errors import Refusal, Refused
 from testbed.worker.methods.parameter_server.transport.frames import SERVER, Buffer, Kind
 
-MOST_RESTORES = 3
+MAX_RESTORES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +232,7 @@ class Server:
 
     def _go_back_if_due(self, round_: int) -> None:
         restores = self.schedule.restores
-        if restores > MOST_RESTORES:
+        if restores > MAX_RESTORES:
             raise RunError(
                 f"round {round_}: the training has diverged {restores} times in a row, the last time with all that is"
                 " sent lossless; compression does not cause it: lower the learning rate"

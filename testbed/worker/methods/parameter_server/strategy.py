@@ -31,7 +31,7 @@ from testbed.worker.methods.parameter_server.server import Server
 from testbed.worker.methods.parameter_server.service import Service
 
 _HELD_OUT_SEED = 1
-_MOST_DECODERS = 64
+_MAX_DECODERS = 64
 _GATED_REGIONS = "region_servers=True gate: a gate learns nothing of links behind a region's server; use one of them"
 _ALONE_IN_ROUNDS = (
     "group_rounds: a region has rounds of its own where a server of its own has them; use region_servers=true"
@@ -78,7 +78,7 @@ class Served(Strategy):
             parameter_faults.whole("local_steps", local_steps, 1),
             parameter_faults.whole("probe_samples", probe_samples, 1),
             parameter_faults.number("round_timeout_s", round_timeout_s, above=0, below=float("inf")),
-            parameter_faults.whole("decoders", decoders, 0, _MOST_DECODERS),
+            parameter_faults.whole("decoders", decoders, 0, _MAX_DECODERS),
             None if isinstance(gate, bool | Gate) else f"gate={gate!r}: must be true, false, or a break_even.Gate",
             parameter_faults.flag("region_servers", region_servers),
             parameter_faults.whole("group_rounds", group_rounds, 1),

@@ -24,7 +24,7 @@ REPEATS = 3
 """Of each size, whose median counts: the last ones, when they are alike."""
 ALIKE = 1.1
 """Times the shortest. TCP opens its window with each round trip; before that a long link looks like a slow one."""
-MOST_REPEATS = 12
+MAX_REPEATS = 12
 """Of each size, whether or not the last ones are alike."""
 
 
@@ -101,7 +101,7 @@ def _round_trips_s(comm: Communicator, target: int, size: int, dilation: float) 
     _announce(comm, target, size)
     message, times_s, more = torch.ones(size, dtype=torch.uint8), list[float](), True
     while more:
-        more = len(times_s) < REPEATS - 1 or (len(times_s) < MOST_REPEATS - 1 and not _alike(times_s[-REPEATS:]))
+        more = len(times_s) < REPEATS - 1 or (len(times_s) < MAX_REPEATS - 1 and not _alike(times_s[-REPEATS:]))
         message[0] = int(more)
         times_s.append(_round_trip_s(comm, target, message) / dilation)
     return times_s[-REPEATS:]

@@ -20,7 +20,7 @@ from testbed.worker.model.pieces import Piece
 
 BUDGET_S = 1.0
 """For each number of samples; a few repeats are made in any case."""
-_LEAST_S = 1e-9
+_MIN_S = 1e-9
 """Of a piece that does nothing: a clock shows less."""
 
 
@@ -116,7 +116,7 @@ def _lines(chain: _Chain, batches: Mapping[int, Batch], budget_s: float) -> dict
         samples: repeated(functools.partial(_seconds, chain, batch), budget_s) for samples, batch in batches.items()
     }
     return {
-        name: _line({n: max(_LEAST_S, found[name] / STEP_OF_FORWARD) for n, found in times.items()})
+        name: _line({n: max(_MIN_S, found[name] / STEP_OF_FORWARD) for n, found in times.items()})
         for name in chain.modules
     }
 

@@ -219,7 +219,7 @@ def test_rounds_that_are_left_out_change_nothing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Ring, "move", _noting(Ring.move, moved))
     leapt = steps(plan, topology, Constants(message_s=1e-4), tcp="tuned")
     assert sum(moved) > 1000
-    monkeypatch.setattr(leaping, "LEAST_RANKS", 65)
+    monkeypatch.setattr(leaping, "MIN_RANKS", 65)
     whole = steps(plan, topology, Constants(message_s=1e-4), tcp="tuned")
     assert leapt.step_s == pytest.approx(whole.step_s, rel=1e-9)
     assert leapt.exposed_s == pytest.approx(whole.exposed_s, rel=1e-9)

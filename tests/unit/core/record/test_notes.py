@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.core.record.notes import FIELDS, checked_message
-from testbed.core.record.telemetry import MOST_LINE_BYTES, PHASES, Channel
+from testbed.core.record.telemetry import MAX_LINE_BYTES, PHASES, Channel
 
 STEP: dict[str, Any] = {
     "event": "step",
@@ -154,7 +154,7 @@ def test_an_endless_line_is_refused_before_it_fills_the_memory() -> None:
 
         def recv(self, size: int) -> bytes:
             self.taken += size
-            assert self.taken < 4 * MOST_LINE_BYTES
+            assert self.taken < 4 * MAX_LINE_BYTES
             return b"x" * size
 
     with pytest.raises(ValueError, match="more than"):

@@ -11,7 +11,7 @@ import pytest
 from experiments.reproductions import __main__ as command
 from experiments.reproductions import runner
 from experiments.reproductions.__main__ import Places
-from experiments.reproductions.plan import MOST_S, Plan, all_plans, plan_line, plan_of
+from experiments.reproductions.plan import MAX_S, Plan, all_plans, plan_line, plan_of
 from experiments.reproductions.runner import Runner
 from experiments.reproductions.runs import Asked, Kept, ask_all
 from testbed.core.errors import EXIT_INPUT, InputError
@@ -141,7 +141,7 @@ def test_what_is_there_is_made_no_more_unless_asked(places: Places) -> None:
 def test_all_systems_are_told_before_the_first_begins() -> None:
     asked = ask_all(TRIALS[:3])
     long = ask_all([trial(seconds=500.0), trial(arm="old", seconds=400.0)])
-    plans = [Plan(system(), asked, asked[:1], MOST_S), Plan(system(), long, long, MOST_S)]
+    plans = [Plan(system(), asked, asked[:1], MAX_S), Plan(system(), long, long, MAX_S)]
     assert all_plans(plans).splitlines() == [
         "made: 2 of 3 runs are there; to make: 1 emulated x 7 s = about 7 s",
         "made: 0 of 2 runs are there; to make: 2 emulated x 450 s = about 900 s",

@@ -24,7 +24,7 @@ from testbed.orchestrator.executors import __main__ as errand_process
 from testbed.orchestrator.executors.executor import FOLDER
 from testbed.orchestrator.executors.job import REPLY, carry_out
 from testbed.orchestrator.executors.ray_executor import RayNodes
-from testbed.orchestrator.executors.remote_executor import MOST_LOSSES, Elsewhere, Ended
+from testbed.orchestrator.executors.remote_executor import MAX_LOSSES, Elsewhere, Ended
 from testbed.orchestrator.executors.run_archive import pack
 from testbed.orchestrator.executors.slurm_executor import JOBS, SlurmJobs
 from testbed.orchestrator.machine import checks as machine_checks
@@ -129,8 +129,8 @@ def test_what_is_lost_or_damaged_on_the_way_is_said_and_made_again(
 def test_a_run_that_is_lost_again_and_again_is_a_failed_attempt(asked: list[Asked], runs: Path) -> None:
     machines = Machines(lambda number, request: {"lost": "gone"})
     course, _ = follow(asked[:1], machines, runs)
-    assert machines.begun == 2 * MOST_LOSSES
-    assert course.unrecorded == {asked[0].spec.hash: [f"lost {MOST_LOSSES} times, the last time: gone"] * 2}
+    assert machines.begun == 2 * MAX_LOSSES
+    assert course.unrecorded == {asked[0].spec.hash: [f"lost {MAX_LOSSES} times, the last time: gone"] * 2}
 
 
 def test_a_machine_that_lacks_something_is_left_alone_and_the_last_ends_the_sweep(

@@ -14,7 +14,7 @@ from testbed.core.device.profile import LayerTimes, Profile
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import compose
-from testbed.orchestrator.observation.verdict.judge import LEAST_SLOWDOWN
+from testbed.orchestrator.observation.verdict.judge import MIN_SLOWDOWN
 from testbed.orchestrator.run import calibration
 from testbed.orchestrator.run.dilation_choice import most_dilation
 
@@ -162,17 +162,17 @@ def test_a_dilation_that_was_too_small_is_greater_the_next_time(
     assert calibrated(SPEC)[0] == first, "a little late is suspect, and no more"
     calibration.learn(late_by(0.09, tmp_path), first)
     second, _ = calibrated(SPEC)
-    assert second.dilation == round(LEAST_SLOWDOWN * first.dilation, 2)
+    assert second.dilation == round(MIN_SLOWDOWN * first.dilation, 2)
     assert second.hash == SPEC.hash
     calibration.learn(late_by(0.06, tmp_path), second)
-    assert calibrated(SPEC)[0].dilation == round(LEAST_SLOWDOWN * second.dilation, 2)
+    assert calibrated(SPEC)[0].dilation == round(MIN_SLOWDOWN * second.dilation, 2)
     assert calibrated(dataclasses.replace(SPEC, seed=7))[0].dilation > second.dilation, "of whatever seed"
     assert calibrated(dataclasses.replace(SPEC, batch_size=7))[0].dilation == first.dilation, "not of other trainings"
     paced = compose(["topo=wan1g", "workers=8", "device=paced"])
     assert calibrated(paced)[0].dilation == first.dilation, "nor of other devices"
 
 
-@pytest.mark.parametrize(("late_s", "slowdown"), [(1e-3, 1.0), (2.1e-3, LEAST_SLOWDOWN), (3e-3, 1.5), (9e-3, 2.0)])
+@pytest.mark.parametrize(("late_s", "slowdown"), [(1e-3, 1.0), (2.1e-3, MIN_SLOWDOWN), (3e-3, 1.5), (9e-3, 2.0)])
 def test_delay_lines_that_were_late_say_how_much_slower_the_next_run_is(
     questions: list[dict[str, Any]], tmp_path: Path, late_s: float, slowdown: float
 ) -> None:

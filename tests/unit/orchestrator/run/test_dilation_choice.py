@@ -7,7 +7,7 @@ import pytest
 from testbed.core.costs.collective import MESSAGE_CPU_S, OWN_MESSAGE_CPU_S
 from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile
 from testbed.core.errors import InputError
-from testbed.core.spec.run_spec import MOST_DILATED_RTT_S, Part, RunSpec
+from testbed.core.spec.run_spec import MAX_DILATED_RTT_S, Part, RunSpec
 from testbed.core.spec.topology import Topology
 from testbed.orchestrator.run.dilation_choice import (
     BUSY_SHARE,
@@ -17,7 +17,7 @@ from testbed.orchestrator.run.dilation_choice import (
     FULL_SHARE,
     FULLY_CONTENDED_SHARE,
     LATE_SHARE,
-    LEAST_CROWD,
+    MIN_CROWD,
     Load,
     Traffic,
     choose,
@@ -54,7 +54,7 @@ def test_a_load_that_fits_is_not_slowed_down() -> None:
 
 def test_with_a_core_for_each_a_step_still_takes_longer_than_alone() -> None:
     native, asked = profile(1.0, 1.0, size_bytes=4), spec(lan.build(workers=2))
-    assert choose(asked, native, native, cores=2) == pytest.approx(LEAST_CROWD * COMPUTE_MARGIN, rel=0.05)
+    assert choose(asked, native, native, cores=2) == pytest.approx(MIN_CROWD * COMPUTE_MARGIN, rel=0.05)
     assert choose(asked, native, native, cores=3) == pytest.approx(COMPUTE_MARGIN, rel=0.05)
 
 
@@ -139,7 +139,7 @@ def test_where_no_k_fits_a_device_is_named_that_would() -> None:
 def test_round_trips_and_cubic_limit_k() -> None:
     asked = spec(two_regions.build(workers=2))
     rtt_s = asked.topology.farthest_rtt_s
-    assert most_dilation(asked) == pytest.approx(MOST_DILATED_RTT_S / rtt_s)
+    assert most_dilation(asked) == pytest.approx(MAX_DILATED_RTT_S / rtt_s)
     assert most_dilation(dataclasses.replace(asked, tcp="stock")) == 2.0
     assert most_dilation(spec(lan.build(workers=2))) > 100
 

@@ -191,7 +191,7 @@ def test_a_step_taken_again_is_the_same_step() -> None:
 
 
 def test_so_many_ranks_that_they_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec_rounds, "_MOST_TOGETHER", 4 * NUMEL - 1)
+    monkeypatch.setattr(codec_rounds, "_MAX_TOTAL_NUMEL", 4 * NUMEL - 1)
     with pytest.raises(InputError, match=r"of rank 0, not 1; .* among 4 ranks only, whose buckets of 6464 elements do"):
         timed(Addressed)
 

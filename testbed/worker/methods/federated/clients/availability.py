@@ -21,8 +21,8 @@ from testbed.core.parameters import number, raise_all, shown, whole
 COLUMNS = ("client", "from_s", "until_s")
 Spans = Sequence[tuple[float, float]]
 """Of one client, from when until when it is there; ascending, and none touches the next."""
-_MOST_BYTES = 50_000_000
-_MOST_TOLD = 20
+_MAX_BYTES = 50_000_000
+_MAX_LISTED = 20
 
 
 @functools.cache  # processes of a run are forked from one that has read it, and may not be allowed to
@@ -36,8 +36,8 @@ def read_trace(file: str, period_s: float | None) -> tuple[dict[int, Spans], lis
         return {}, [f"file={shown(file)}: must be the absolute path of a CSV file of {','.join(COLUMNS)}"]
     path = Path(file)
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            return {}, [f"file={file}: has {path.stat().st_size} bytes; must be at most {_MOST_BYTES}"]
+        if path.stat().st_size > _MAX_BYTES:
+            return {}, [f"file={file}: has {path.stat().st_size} bytes; must be at most {_MAX_BYTES}"]
         with open_regular(path) as opened:
             lines = list(csv.reader(opened))
     except (OSError, ValueError, csv.Error) as error:
@@ -67,8 +67,8 @@ def _checked(file: str, lines: list[list[str]], period_s: float | None) -> tuple
         ]
     if not found and not faults:
         faults.append(f"file={file}: nobody is ever there; give a line for each time that a client is")
-    if len(faults) > _MOST_TOLD:
-        faults = [*faults[:_MOST_TOLD], f"file={file}: and {len(faults) - _MOST_TOLD} more"]
+    if len(faults) > _MAX_LISTED:
+        faults = [*faults[:_MAX_LISTED], f"file={file}: and {len(faults) - _MAX_LISTED} more"]
     return {client: _joined(spans) for client, spans in found.items()}, faults
 
 
@@ -100,7 +100,7 @@ def _joined(spans: list[tuple[float, float, int]]) -> Spans:
     return found
 
 
-_LEAST_S = 0.01
+_MIN_S = 0.01
 
 
 class Availability(ABC):
@@ -207,8 +207,8 @@ class Alternating(Availability):
 
     def __init__(self, *, present_s: float, absent_s: float, seed: int | None = None) -> None:
         raise_all(
-            number("present_s", present_s, least=_LEAST_S, below=math.inf),
-            number("absent_s", absent_s, least=_LEAST_S, below=math.inf),
+            number("present_s", present_s, least=_MIN_S, below=math.inf),
+            number("absent_s", absent_s, least=_MIN_S, below=math.inf),
             None if seed is None else whole("seed", seed, 0),
         )
         self._present_s, self._absent_s, self._seed = present_s, absent_s, seed

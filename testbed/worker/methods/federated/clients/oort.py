@@ -12,7 +12,7 @@ from typing import Any
 from testbed.core.parameters import number, raise_all, share, whole
 from testbed.worker.methods.federated.clients.sampling import weighted_sample
 
-_LEAST_UTILITY = 1e-9
+_MIN_UTILITY = 1e-9
 """Of the most: nobody is impossible to draw."""
 
 
@@ -220,7 +220,7 @@ class Oort:
         utilities = self.utilities(fresh if len(fresh) >= count else known)
         ranked = sorted(utilities, key=lambda client: (-utilities[client], client))
         cut = self.cut_off * utilities[ranked[count - 1]]
-        floor = _LEAST_UTILITY * utilities[ranked[0]] or 1.0
+        floor = _MIN_UTILITY * utilities[ranked[0]] or 1.0
         weights = {client: max(utilities[client], floor) for client in ranked if utilities[client] >= cut}
         return weighted_sample(sorted(weights), weights, count, chance)
 

@@ -7,7 +7,7 @@ import random
 
 from testbed.core.parameters import number, raise_all, whole
 
-_MOST_SIGMA = 5.0
+_MAX_SIGMA = 5.0
 
 
 class Slowness:
@@ -38,4 +38,4 @@ class Slowness:
 
 
 def sigma_fault(name: str, value: object) -> str | None:
-    return number(name, value, least=0, most=_MOST_SIGMA)
+    return number(name, value, least=0, most=_MAX_SIGMA)

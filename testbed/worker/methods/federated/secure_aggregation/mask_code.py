@@ -32,7 +32,7 @@ from testbed.worker.methods.federated.secure_aggregation.prime_field import (
     prime_fault,
 )
 
-MOST_CLIENTS = 4096
+MAX_CLIENTS = 4096
 KEY_BYTES = 32
 """Of two clients, and of what one vouches to the other with it."""
 CURIOUS, DEVIATING = "curious", "deviating"
@@ -66,9 +66,9 @@ class MaskCode:
 
     def __post_init__(self) -> None:
         faults = [
-            whole("clients", self.clients, 2, MOST_CLIENTS),
-            whole("privacy", self.privacy, 1, MOST_CLIENTS),
-            whole("needed", self.needed, 1, MOST_CLIENTS),
+            whole("clients", self.clients, 2, MAX_CLIENTS),
+            whole("privacy", self.privacy, 1, MAX_CLIENTS),
+            whole("needed", self.needed, 1, MAX_CLIENTS),
             choice("server", self.server, SERVERS),
             prime_fault(self.prime),
         ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from testbed.core.parameters import choice, fraction, number, raise_all, whole
 from testbed.worker.methods.federated.secure_aggregation.fixed_point import FixedPoint
-from testbed.worker.methods.federated.secure_aggregation.mask_code import DEVIATING, MOST_CLIENTS, SERVERS, MaskCode
+from testbed.worker.methods.federated.secure_aggregation.mask_code import DEVIATING, MAX_CLIENTS, SERVERS, MaskCode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +38,8 @@ class Secure:
 
     def __post_init__(self) -> None:
         raise_all(
-            whole("privacy", self.privacy, 1, MOST_CLIENTS),
-            whole("dropouts", self.dropouts, 0, MOST_CLIENTS),
+            whole("privacy", self.privacy, 1, MAX_CLIENTS),
+            whole("dropouts", self.dropouts, 0, MAX_CLIENTS),
             number("step", self.step, above=0, below=float("inf")),
             number("largest", self.largest, above=0, below=float("inf")),
             choice("server", self.server, SERVERS),

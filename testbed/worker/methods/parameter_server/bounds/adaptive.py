@@ -24,7 +24,7 @@ from testbed.worker.methods.parameter_server.bounds.rounds import (
 
 TRIES = 3
 """Encodings of a round's broadcast that may be refused; then it goes raw."""
-_MOST_APART = 4.0
+_MAX_RATIO = 4.0
 """A client's alpha is at most so many times that of the round, and the round's so many times the client's."""
 _BAD_ROUNDS = 2
 """In a row, with a running loss far above its least, are a divergence."""
@@ -212,7 +212,7 @@ class AdaptiveBound:
         Args:
             lag: a client's loss less the mean loss.
         """
-        times = math.pow(_MOST_APART, max(-1.0, min(1.0, -self._fairness * lag / math.log(_MOST_APART))))
+        times = math.pow(_MAX_RATIO, max(-1.0, min(1.0, -self._fairness * lag / math.log(_MAX_RATIO))))
         return max(self._limits[0], min(self._limits[1], times * self.alpha))
 
     def _follow(self, loss: float) -> None:

@@ -24,7 +24,7 @@ from testbed.worker.methods.parameter_server.bounds.rounds import (
     with_running,
 )
 
-_MOST_LEVELS = 2**15
+_MAX_LEVELS = 2**15
 """SZ3 has twice as many bins: what it predicts may be off by the whole range, either way."""
 _ROUNDING = 1e-9
 """Of products that are a hair more than the whole number that is meant."""
@@ -133,7 +133,7 @@ class AdaQuantFL(OpenLoop):
         ValueError: a parameter is out of its range; all of them, one a line. In `advance`: a loss is below 0.
     """
 
-    def __init__(self, *, levels: int = 50, levels_max: int = _MOST_LEVELS) -> None:
+    def __init__(self, *, levels: int = 50, levels_max: int = _MAX_LEVELS) -> None:
         raise_all(*_levels_faults(levels, levels_max))
         super().__init__(share_of_levels(levels), RANGE)
         self._levels, self._most = levels, levels_max
@@ -216,6 +216,6 @@ class DAdaQuant(OpenLoop):
 
 
 def _levels_faults(levels: int, levels_max: int) -> Iterator[str | None]:
-    fault = whole("levels_max", levels_max, 1, _MOST_LEVELS)
+    fault = whole("levels_max", levels_max, 1, _MAX_LEVELS)
     yield fault
-    yield whole("levels", levels, 1, _MOST_LEVELS if fault else levels_max)
+    yield whole("levels", levels, 1, _MAX_LEVELS if fault else levels_max)

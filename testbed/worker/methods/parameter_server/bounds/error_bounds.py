@@ -22,7 +22,7 @@ UPDATE, RANGE = "update", "range"
 BASES = (UPDATE, RANGE)
 RHO = 0.1
 """No bound is looser than so much of the range of values."""
-_MOST_IMPORTANT = 4.0
+_MAX_IMPORTANCE = 4.0
 """By importance a bound becomes at most so many times tighter, or looser."""
 
 
@@ -138,7 +138,7 @@ def _importance_factor(mean_rms: float, rms: float) -> float:
     """
     if mean_rms == 0:
         return 1.0
-    return max(1 / _MOST_IMPORTANT, min(_MOST_IMPORTANT, mean_rms / rms if rms else math.inf))
+    return max(1 / _MAX_IMPORTANCE, min(_MAX_IMPORTANCE, mean_rms / rms if rms else math.inf))
 
 
 def _pairs_fault(values: int, others: int, named: str, of: str) -> str | None:

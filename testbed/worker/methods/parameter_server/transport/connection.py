@@ -10,11 +10,11 @@ from testbed.worker.methods.parameter_server.transport.frame_errors import Refus
 from testbed.worker.methods.parameter_server.transport.frame_parser import Expected
 from testbed.worker.methods.parameter_server.transport.frames import SERVER, Frame, Kind
 
-_MOST_BUFFERS = 64
+_MAX_BUFFERS = 64
 """Of one write; the kernel takes up to 1024."""
-_MOST_BYTES = 2**20
+_MAX_BYTES = 2**20
 """Of one read: others have their turn before more is taken."""
-_MOST_DISCARDED_BYTES = 2**20
+_MAX_DISCARDED_BYTES = 2**20
 
 Charge = Callable[[int], None]
 """Called with the bytes that were sent, as `Communicator.charge` is."""
@@ -72,7 +72,7 @@ class Connection:
             Gone: nothing more will come.
         """
         try:
-            count = self.socket.recv_into(into[:_MOST_BYTES])
+            count = self.socket.recv_into(into[:_MAX_BYTES])
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
@@ -89,7 +89,7 @@ class Connection:
             Gone: nothing more can be sent.
         """
         try:
-            count = self.socket.sendmsg(views[:_MOST_BUFFERS])
+            count = self.socket.sendmsg(views[:_MAX_BUFFERS])
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
@@ -131,5 +131,5 @@ class Connection:
         """Of what has come; closed over unread bytes, a connection is reset, and the other end may never read why."""
         scratch = memoryview(bytearray(2**16))
         discarded = 0
-        while discarded < _MOST_DISCARDED_BYTES and (count := self.read(scratch)):
+        while discarded < _MAX_DISCARDED_BYTES and (count := self.read(scratch)):
             discarded += count

@@ -20,8 +20,8 @@ from testbed.worker.methods.parameter_server.transport.frames import (
     HEADER_BYTES,
     MAC_BYTES,
     MAGIC,
-    MOST_EXTRA_BYTES,
-    MOST_TEXT_BYTES,
+    MAX_EXTRA_BYTES,
+    MAX_TEXT_BYTES,
     NO_REASON,
     VERSION,
     Buffer,
@@ -33,7 +33,7 @@ from testbed.worker.methods.parameter_server.transport.frames import (
 )
 from testbed.worker.methods.parameter_server.transport.tensor_schema import Schema
 
-LEAST_KEY_BYTES = 16
+MIN_KEY_BYTES = 16
 _ANY_TIME = frozenset({(Kind.REFUSAL, Payload.NOTHING), (Kind.BYE, Payload.NOTHING)})
 _OF_A_ROUND = (Kind.MODEL, Kind.UPDATE, Kind.ASK, Kind.ANSWER)
 _HANGS_ON_A_REFERENCE = (Payload.DELTA, Payload.GRAD)
@@ -59,9 +59,9 @@ class Expected:
     """Of parameters, where it is not that of what else is due: halves change by more than halves hold."""
 
     def __post_init__(self) -> None:
-        if not LEAST_KEY_BYTES <= len(self.key) <= hashlib.blake2b.MAX_KEY_SIZE:
+        if not MIN_KEY_BYTES <= len(self.key) <= hashlib.blake2b.MAX_KEY_SIZE:
             raise ValueError(
-                f"key of {len(self.key)} bytes: must have at least {LEAST_KEY_BYTES}"
+                f"key of {len(self.key)} bytes: must have at least {MIN_KEY_BYTES}"
                 f" and at most {hashlib.blake2b.MAX_KEY_SIZE}"
             )
 
@@ -156,7 +156,7 @@ def parse(data: Buffer, expected: Expected) -> Frame:
 def _check_length(tensors: int, payload_bytes: int, has_tensors: bool, schema: Schema) -> None:
     """What is announced must have room in what the schema, or a text, may take."""
     most_tensors = len(schema) if has_tensors else 0
-    most_bytes = schema.raw_bytes + most_tensors * MOST_EXTRA_BYTES if has_tensors else MOST_TEXT_BYTES
+    most_bytes = schema.raw_bytes + most_tensors * MAX_EXTRA_BYTES if has_tensors else MAX_TEXT_BYTES
     if tensors > most_tensors or payload_bytes > most_bytes:
         found = f"{payload_bytes} bytes for {tensors} tensors"
         raise Refused(Refusal.LENGTH, found=found, asked=f"at most {most_bytes} bytes for {most_tensors}")
@@ -230,9 +230,9 @@ def _check_entry(tensor: Coded, coded_bytes: int, schema: Schema) -> None:
     if tensor.raw_bytes != raw_bytes:
         found = f"tensor {tensor.index} of {tensor.raw_bytes} raw bytes"
         raise Refused(Refusal.TABLE, found=found, asked=f"one of {raw_bytes}")
-    if coded_bytes > raw_bytes + MOST_EXTRA_BYTES:
+    if coded_bytes > raw_bytes + MAX_EXTRA_BYTES:
         found = f"tensor {tensor.index} in {coded_bytes} bytes"
-        raise Refused(Refusal.TABLE, found=found, asked=f"at most {raw_bytes + MOST_EXTRA_BYTES}")
+        raise Refused(Refusal.TABLE, found=found, asked=f"at most {raw_bytes + MAX_EXTRA_BYTES}")
 
 
 def _check_numbers(frame: Frame) -> None:

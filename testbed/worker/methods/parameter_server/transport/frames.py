@@ -31,9 +31,9 @@ from testbed.worker.methods.parameter_server.transport.tensor_schema import HASH
 MAGIC, VERSION = b"LHMS", 1
 SERVER = 2**32 - 1
 """The server's number as a sender; clients count from 0."""
-MOST_EXTRA_BYTES = 4096
+MAX_EXTRA_BYTES = 4096
 """By which a codec may make a tensor longer than it is raw; what is longer is sent raw."""
-MOST_TEXT_BYTES = 4096
+MAX_TEXT_BYTES = 4096
 CODEC_CHARACTERS = 16
 HEADER = struct.Struct(f"!4sBBBBIIIIQ{HASH_BYTES}sQddd")
 ENTRY = struct.Struct(f"!I{CODEC_CHARACTERS}sddQQ")
@@ -126,8 +126,8 @@ class Frame:
         """
         coded = [_flat(tensor.data) for tensor in self.tensors]
         text = self.text.encode()
-        if len(text) > MOST_TEXT_BYTES or (text and coded):
-            raise ValueError(f"text of {len(text)} bytes: must be at most {MOST_TEXT_BYTES}, and without tensors")
+        if len(text) > MAX_TEXT_BYTES or (text and coded):
+            raise ValueError(f"text of {len(text)} bytes: must be at most {MAX_TEXT_BYTES}, and without tensors")
         if (text and self.payload is not Payload.NOTHING) or (coded and self.payload is Payload.NOTHING):
             raise ValueError(f"payload={self.payload.name}: must be NOTHING for a text, and not for tensors")
         payload: list[Buffer] = [view for view in coded if view.nbytes] or ([text] if text else [])

@@ -23,7 +23,7 @@ from testbed.worker.methods.parameter_server.transport.frame_parser import (
 )
 from testbed.worker.methods.parameter_server.transport.frames import (
     HEADER_BYTES,
-    MOST_TEXT_BYTES,
+    MAX_TEXT_BYTES,
     Buffer,
     Frame,
     Kind,
@@ -200,7 +200,7 @@ class Sending(Transfer[int]):
         """What the other end said before it closed; a reset leaves it to be read."""
         if self._expected is None:
             return None
-        view = memoryview(bytearray(frame_bytes(0, MOST_TEXT_BYTES)))
+        view = memoryview(bytearray(frame_bytes(0, MAX_TEXT_BYTES)))
         try:
             frame = parse(view[: self.connection.read(view)], self._expected)
         except (Gone, Refused):

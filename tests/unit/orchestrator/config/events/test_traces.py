@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from testbed.core.spec.link_profile import LEAST_RATE_BIT_S
+from testbed.core.spec.link_profile import MIN_RATE_BIT_S
 from testbed.orchestrator.config.events import traces
 from tests.unit.orchestrator.events_of import compiled, faults
 
@@ -36,7 +36,7 @@ def test_an_outage_has_the_rate_at_which_a_packet_takes_as_long() -> None:
         (0.0, 120e3),
         (0.1, pytest.approx(12e3 / 0.3)),
         (0.4, 120e3),
-        (0.5, LEAST_RATE_BIT_S),  # 12 kbit in 2.3 s is less than a link may have
+        (0.5, MIN_RATE_BIT_S),  # 12 kbit in 2.3 s is less than a link may have
         (2.8, 120e3),
     ]
 
@@ -52,7 +52,7 @@ def test_a_wrapping_trace_keeps_its_mean_whatever_the_bins() -> None:
         rates = list(traces.mahimahi_rates(opportunities, 9.7, bin_ms))
         ends = [*(t_s for t_s, _ in rates[1:]), 9.7]
         bits = sum(rate * (end - start) for (start, rate), end in zip(rates, ends, strict=True) if rate > 1)
-        outages = 9.7 * LEAST_RATE_BIT_S + 12e3 * len(rates) if bin_ms < 60 else 0  # a packet each, which are not asked
+        outages = 9.7 * MIN_RATE_BIT_S + 12e3 * len(rates) if bin_ms < 60 else 0  # a packet each, which are not asked
         assert 100 * 8 * 12e3 * (1 - 1e-9) <= bits <= 100 * 8 * 12e3 * (1 + 1e-9) + outages
 
 

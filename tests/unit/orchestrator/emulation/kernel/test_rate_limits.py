@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.core.spec.link_profile import LEAST_RATE_BIT_S, MOST_RATE_BIT_S, LinkProfile
+from testbed.core.spec.link_profile import MAX_RATE_BIT_S, MIN_RATE_BIT_S, LinkProfile
 from testbed.orchestrator.emulation.kernel import tc
 
 FRAME_BYTES, SUPER_PACKET_BYTES = 1514, 2**16 + 14
-RATES_BIT_S = [*(10 ** (exponent / 10) for exponent in range(40, 105)), MOST_RATE_BIT_S]
+RATES_BIT_S = [*(10 ** (exponent / 10) for exponent in range(40, 105)), MAX_RATE_BIT_S]
 RTT_S = 0.067
 
 
@@ -17,7 +17,7 @@ def settings(rate_bit_s: float) -> tc.RateSettings:
 
 
 def test_all_rates_are_looked_at() -> None:
-    assert (RATES_BIT_S[0], RATES_BIT_S[-1]) == pytest.approx((LEAST_RATE_BIT_S, MOST_RATE_BIT_S))
+    assert (RATES_BIT_S[0], RATES_BIT_S[-1]) == pytest.approx((MIN_RATE_BIT_S, MAX_RATE_BIT_S))
 
 
 def test_a_burst_bridges_a_millisecond_and_a_queue_a_round_trip() -> None:

@@ -11,7 +11,7 @@ import yaml
 from testbed.core.errors import InputError
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.search.sweep import files
-from testbed.orchestrator.search.sweep.grid import MOST_RUNS, Grid
+from testbed.orchestrator.search.sweep.grid import MAX_RUNS, Grid
 
 CONTENT: dict[str, Any] = {
     "axes": ["topo=lan,wan1g", "compressor=none,topk,int8", "seed=range(2)", "steps=4"],
@@ -95,9 +95,9 @@ def test_keys_that_would_be_given_twice_are_faults(tmp_path: Path) -> None:
 
 
 def test_too_many_runs_and_none_are_faults(tmp_path: Path) -> None:
-    assert f"{MOST_RUNS} at most" in faults(tmp_path, "steps=range(1,201)")[0]
+    assert f"{MAX_RUNS} at most" in faults(tmp_path, "steps=range(1,201)")[0]
     when = [{"if": "compressor=topk", "axes": ["steps.x=range(400)"]}]
-    assert f"more than {MOST_RUNS} runs" in faults(tmp_path, when=when, exclude=[])[0]
+    assert f"more than {MAX_RUNS} runs" in faults(tmp_path, when=when, exclude=[])[0]
     assert faults(tmp_path, exclude=["steps=4"]) == ["own: `exclude` leaves no run"]
 
 

@@ -23,7 +23,7 @@ from testbed.worker.methods.federated.clients.population import Population
 from testbed.worker.methods.federated.clients.sampling import Sampling
 from testbed.worker.methods.federated.clients.slowness import Slowness
 from testbed.worker.methods.federated.deadline import Terms
-from testbed.worker.methods.federated.fleet import MOST_EMPTY, Fleet
+from testbed.worker.methods.federated.fleet import MAX_EMPTY, Fleet
 from testbed.worker.methods.federated.local_client import alone_s
 from testbed.worker.methods.federated.presence import Presence, RunTime
 
@@ -208,15 +208,15 @@ def test_it_goes_on_from_a_state_that_was_on_disk_with_clients_and_terms_as_they
 def test_rounds_of_which_nothing_comes_are_told_until_there_are_too_many() -> None:
     everybody = range(6)
     fleet = _fleet(Terms(deadline_s=0.5))
-    for _ in range(MOST_EMPTY - 1):
+    for _ in range(MAX_EMPTY - 1):
         assert _run(fleet, cut=everybody) == []
     assert _run(fleet, cut=everybody[1:]) == [0]  # which begins the count anew
-    for _ in range(MOST_EMPTY - 1):
+    for _ in range(MAX_EMPTY - 1):
         _run(fleet, cut=everybody)
     with pytest.raises(RunError, match="10 rounds in a row no client's update has come"):
         _run(fleet, cut=everybody)
     notes = fleet.take_notes()
-    assert len(notes) == 2 * MOST_EMPTY and sum(note["came"] for note in notes) == 1
+    assert len(notes) == 2 * MAX_EMPTY and sum(note["came"] for note in notes) == 1
 
 
 def test_a_client_without_a_batch_to_train_on_is_not_drawn() -> None:

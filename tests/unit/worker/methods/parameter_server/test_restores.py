@@ -11,7 +11,7 @@ from torch import Tensor
 from testbed.core.errors import RunError
 from testbed.worker.methods.parameter_server.bounds.adaptive import AdaptiveBound
 from testbed.worker.methods.parameter_server.messages.wire import Facts
-from testbed.worker.methods.parameter_server.server import MOST_RESTORES
+from testbed.worker.methods.parameter_server.server import MAX_RESTORES
 from testbed.worker.methods.parameter_server.transport.frames import SERVER, Kind
 from tests.unit.worker.server_models import bits
 from tests.unit.worker.server_rounds import PARAMS, SZ3, WIDTH, Rounds, agree, batch_of, rounds
@@ -86,9 +86,9 @@ def test_a_training_that_diverges_again_and_again_is_given_up() -> None:
     with rounds(up=SZ3, down=SZ3, schedule=AdaptiveBound()) as played:
         played.round(0)
         number = _diverge(played, 1)
-        for _ in range(MOST_RESTORES):
+        for _ in range(MAX_RESTORES):
             number = _diverge(played, number)
-        with pytest.raises(RunError, match=f"diverged {MOST_RESTORES + 1} times in a row.*lower the learning rate"):
+        with pytest.raises(RunError, match=f"diverged {MAX_RESTORES + 1} times in a row.*lower the learning rate"):
             played.server.begin(number)
 
 

@@ -80,7 +80,7 @@ SOME: dict[str, Make] = {
     "infinigen_all": lambda: _infinigen("all", budget=5),
     "shadow": lambda: _shadow(budget=2, outliers=1),
 }
-MOST_FETCHED = {"quest": 2 * BLOCK, "shadow": 3 * BLOCK}
+MAX_FETCHED = {"quest": 2 * BLOCK, "shadow": 3 * BLOCK}
 
 
 def _asked(position: int, layer: int = 0, seed: int = 5) -> Asked:
@@ -129,7 +129,7 @@ def test_less_of_a_budget_attends_to_no_more_and_always_to_sinks_and_window(name
                 found = positions.tolist()
                 assert found == sorted(set(found))
                 assert set(found) >= {*range(SINKS), *range(position - RECENT + 1, position + 1)}
-                assert len(found) <= SINKS + RECENT + BLOCK + MOST_FETCHED.get(name, 5)
+                assert len(found) <= SINKS + RECENT + BLOCK + MAX_FETCHED.get(name, 5)
                 assert len(found) > SINKS + RECENT
 
 
