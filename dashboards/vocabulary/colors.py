@@ -20,7 +20,7 @@ def of_methods() -> Iterator[tuple[dashboard.MatcherConfig, list[dashboard.Dynam
     """Overrides for series whose name is a compressor's, begins with it, or is the id of one of its runs."""
     names: dict[str, list[str]] = {}
     for name in sorted(looks._PLACES):
-        names.setdefault(looks.look_of(name).color, []).append(name)
+        names.setdefault(looks.plot_style_of(name).color, []).append(name)
     for shade, alike in sorted(names.items()):
         pattern = rf"/(?:^|[ -])(?:{'|'.join(alike)})(?:-[0-9a-f]{{8}})?(?: |$)/"
         fixed = {"fixedColor": _DARK.get(shade, shade), "mode": "fixed"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.common.papers.declaration import System, Trial
-from experiments.reproductions.runs import Asked, Kept, ask_all
+from experiments.reproductions.runs import Kept, TrialRequest, ask_all
 
 MAX_S = 600.0
 """Of wall time, for a system that is asked for by its name, unless all of it is."""
@@ -17,8 +17,8 @@ class Plan:
     """Of one system."""
 
     system: System
-    asked: Sequence[Asked]
-    lacking: Sequence[Asked]
+    asked: Sequence[TrialRequest]
+    lacking: Sequence[TrialRequest]
     """To be made, in this order."""
     most_s: float | None
     """Of wall time; None: as long as it takes."""
@@ -59,7 +59,7 @@ def _trials(system: System, *, full: bool, seeds: bool) -> Sequence[Trial]:
     return [trial for trial in system.trials(True) if (trial.case, trial.arm, trial.kind) in usual]
 
 
-def beyond(plan: Plan, kept: Kept) -> list[Asked]:
+def beyond(plan: Plan, kept: Kept) -> list[TrialRequest]:
     """What was not asked for now, but is there: runs of an earlier call with `--full`. With them come the baselines of
     their cases that have no run, so that a strong one that was never made is missed."""
     known = {one.trial for one in plan.asked}
@@ -81,7 +81,7 @@ def _place(trial: Trial) -> tuple[str, str, str]:
     return trial.case, trial.kind, trial.arm
 
 
-def plan_line(lacking: Sequence[Asked], count: int) -> str:
+def plan_line(lacking: Sequence[TrialRequest], count: int) -> str:
     """Runs times seconds, before anything is begun."""
     parts = []
     for kind in ("emulated", "simulated"):

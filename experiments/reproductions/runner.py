@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments.reproductions.runs import Asked, make
+from experiments.reproductions.runs import TrialRequest, make
 from testbed.core.errors import InputError, Interrupted, MachineError, RunError
 from testbed.orchestrator.machine import provenance
 from testbed.orchestrator.machine.lock import MachineLock, machine_lock
@@ -36,7 +36,7 @@ class Runner:
     @classmethod
     @contextlib.contextmanager
     def of(
-        cls, lacking: Sequence[Asked], runs_root: Path, tell: Callable[[str], None], *, share: bool
+        cls, lacking: Sequence[TrialRequest], runs_root: Path, tell: Callable[[str], None], *, share: bool
     ) -> Iterator[Runner]:
         """Of these runs. The machine is held until the end: another run that began in between would end them all.
 
@@ -51,7 +51,7 @@ class Runner:
         with machine_lock(share=share) as machine:
             yield cls(runs_root, machine, tell)
 
-    def all(self, lacking: Sequence[Asked], most_s: float | None) -> list[str]:
+    def all(self, lacking: Sequence[TrialRequest], most_s: float | None) -> list[str]:
         """Return what failed. What came out `invalid` or failed is made once more, after the others.
 
         Args:
@@ -76,7 +76,7 @@ class Runner:
             self.tell(f"left for the next call, since {most_s:.0f} s would not do: {', '.join(left)}")
         return failures
 
-    def _one(self, one: Asked, place: str, ends_s: float | None) -> list[str] | None:
+    def _one(self, one: TrialRequest, place: str, ends_s: float | None) -> list[str] | None:
         """What went wrong, if anything; nothing of a run that is there, and `invalid`; None: it is well."""
         began_s, label = time.monotonic(), one.trial.label
         try:
@@ -95,5 +95,5 @@ class Runner:
         return [] if verdict == "invalid" else None
 
 
-def _is_too_late(one: Asked, ends_s: float | None) -> bool:
+def _is_too_late(one: TrialRequest, ends_s: float | None) -> bool:
     return ends_s is not None and time.monotonic() + one.trial.seconds > ends_s

@@ -31,14 +31,14 @@ _TIMES_PATIENCE, _PATIENCE_S = 4, 60.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrialRequest:
     """A trial and the spec it comes to."""
 
     trial: Trial
     spec: RunSpec
 
 
-def ask_all(trials: Sequence[Trial]) -> list[Asked]:
+def ask_all(trials: Sequence[Trial]) -> list[TrialRequest]:
     """
     Raises:
         InputError: with every fault of every trial.
@@ -48,7 +48,7 @@ def ask_all(trials: Sequence[Trial]) -> list[Asked]:
         resolved = resolve(_overrides(trial), emulated=trial.kind == "emulated")
         faults += [f"{trial.label}: {fault}" for fault in resolved.faults]
         if not resolved.faults:
-            asked.append(Asked(trial, _as_made(resolved.spec, trial.kind)))
+            asked.append(TrialRequest(trial, _as_made(resolved.spec, trial.kind)))
     if faults:
         raise InputError(*dict.fromkeys(faults))
     return asked
@@ -69,19 +69,19 @@ class Kept:
     def __init__(self, runs_root: Path) -> None:
         self._kept = KeptRuns(runs_root)
 
-    def find(self, asked: Asked) -> RunDir | None:
+    def find(self, asked: TrialRequest) -> RunDir | None:
         """The newest of its spec; one that is `invalid` only where there is no other."""
         found = sorted(self._all(asked), key=lambda kept: (kept.counts, kept.run_id))
         return found[-1].run if found else None
 
-    def is_done(self, asked: Asked) -> bool:
+    def is_done(self, asked: TrialRequest) -> bool:
         return any(kept.counts for kept in self._all(asked))
 
-    def _all(self, asked: Asked) -> Iterator[KeptRun]:
+    def _all(self, asked: TrialRequest) -> Iterator[KeptRun]:
         return (kept for kept in self._kept.of(asked.spec, asked.trial.kind) if kept.is_completed)
 
 
-def make(asked: Asked, runs_root: Path, *, machine: MachineLock | None, most_s: float | None = None) -> RunDir:
+def make(asked: TrialRequest, runs_root: Path, *, machine: MachineLock | None, most_s: float | None = None) -> RunDir:
     """Make the run of a trial.
 
     Args:
@@ -97,13 +97,13 @@ def make(asked: Asked, runs_root: Path, *, machine: MachineLock | None, most_s: 
     return _emulated(asked, runs_root, limit_s if most_s is None else min(limit_s, most_s), machine)
 
 
-def _predicted(asked: Asked, runs_root: Path) -> RunDir:
+def _predicted(asked: TrialRequest, runs_root: Path) -> RunDir:
     began_s = time.monotonic()
     question = question_of(_overrides(asked.trial))
     return simulated_run.keep(question, simulated_run.ask(question), runs_root, wall_s=time.monotonic() - began_s)
 
 
-def _emulated(asked: Asked, runs_root: Path, limit_s: float, machine: MachineLock | None) -> RunDir:
+def _emulated(asked: TrialRequest, runs_root: Path, limit_s: float, machine: MachineLock | None) -> RunDir:
     # Mininet and all: only where something is emulated
     from testbed.orchestrator.machine.signals import Stop
     from testbed.orchestrator.run.supervisor import supervise

@@ -45,7 +45,7 @@ def compressors(found: Mapping[str, Any]) -> str:
     with style():
         figure, (axes,) = new_figure(legend_rows=8)
         axes.axvline(1.0, color=OKABE_ITO[7], linewidth=0.8)
-        for number, (topo, (color, marker)) in enumerate(_looks(topos).items()):
+        for number, (topo, (color, marker)) in enumerate(_plot_styles(topos).items()):
             above = _SPREAD * ((len(topos) - 1) / 2 - number)
             lines = [line for line, member in enumerate(members) if (member, topo) in ratios]
             cells = [(members[line], topo) for line in lines]
@@ -71,7 +71,7 @@ def scale(found: Mapping[str, Any]) -> str:
     kinds = list(dict.fromkeys(kind_of(row) for row in found["rows"]))
     with style():
         figure, (axes,) = new_figure(legend_rows=3)
-        for kind, (color, marker) in _looks(kinds).items():
+        for kind, (color, marker) in _plot_styles(kinds).items():
             told = sorted((workers, step_s) for (name, workers), step_s in simulated.items() if name == kind)
             axes.plot(*zip(*told, strict=True), color=color, linestyle="--", linewidth=0.8)
             rows = [row for row in found["rows"] if kind_of(row) == kind and mean(row, _BY_STEP) is not None]
@@ -106,17 +106,17 @@ def _most(ratios: Mapping[tuple[str, str], float], member: str) -> float:
 def _strategies_on(axes: Axes, topo: str, found: Mapping[str, Any]) -> dict[str, Any]:
     """What was drawn of each strategy that reached the target there; its colour is the same on all networks."""
     names = in_order(found["rows"], "strategy")
-    looks, drawn = _looks(names), {}
+    plot_styles, drawn = _plot_styles(names), {}
     for row in (one for one in found["rows"] if one["axes"]["topo"] == topo):
         name, sent = row["axes"]["strategy"], mean(row, "wan_bytes")
         times_s = [time_s for time_s in to_target_s(found["points"], topo, name).values() if time_s is not None]
         if times_s and sent is not None:
-            color, marker = looks[name]
+            color, marker = plot_styles[name]
             (drawn[name],) = axes.plot([sent / 1e6] * len(times_s), times_s, marker, color=color, markersize=5)
     return drawn
 
 
-def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+def _plot_styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """A colour and a marker for each, however many there are."""
     return dict(zip(names, zip(itertools.cycle(OKABE_ITO), itertools.cycle(_MARKERS), strict=False), strict=False))
 

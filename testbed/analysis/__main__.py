@@ -245,10 +245,10 @@ def _archive(parsed: argparse.Namespace) -> int:
 
 def _preview(parsed: argparse.Namespace) -> int:
     from testbed.analysis.dashboard.preview_command import preview, without_page
-    from testbed.analysis.dashboard.prometheus_queries import Source
+    from testbed.analysis.dashboard.prometheus_queries import PrometheusClient
 
     try:
-        written, faults = preview(Source(parsed.prometheus), parsed.output, parsed.runs)
+        written, faults = preview(PrometheusClient(parsed.prometheus), parsed.output, parsed.runs)
     except OSError as error:
         raise InputError(f"--output {parsed.output}: cannot be written: {error.strerror}") from error
     remark = without_page(parsed.runs)
@@ -259,9 +259,9 @@ def _preview(parsed: argparse.Namespace) -> int:
 
 def _dashboard_check(parsed: argparse.Namespace) -> int:
     from testbed.analysis.dashboard.check import check
-    from testbed.analysis.dashboard.prometheus_queries import Source
+    from testbed.analysis.dashboard.prometheus_queries import PrometheusClient
 
-    found = check(Source(parsed.prometheus))
+    found = check(PrometheusClient(parsed.prometheus))
     sys.stdout.write(f"{found.text}\n")
     return EXIT_FAILED if found.faults else EXIT_COMPLETED
 

@@ -23,8 +23,8 @@ RUNS = 24
 TAKES_S = 0.3
 
 
-def carry_out(request: Mapping[str, Any]) -> dict[str, Any]:
-    """As of `errand.carry_out`. Files of the folder MADE_UP say which runs were begun and which came to their end."""
+def run_job(request: Mapping[str, Any]) -> dict[str, Any]:
+    """As of `job.run_job`. Files of the folder MADE_UP say which runs were begun and which came to their end."""
     spec, folder = RunSpec.from_json(request["spec"]), Path(os.environ["MADE_UP"])
     with tempfile.TemporaryDirectory() as scratch:
         (folder / f"begun-{spec.hash}-{os.getpid()}-{time.time_ns()}").touch()
@@ -40,7 +40,7 @@ def sweep(*words: str) -> int:
     """`longhaul sweep` with such errands; the plug-ins are not looked at, which takes seconds."""
     for module in (ray_nodes.RayNodes, slurm_jobs.SlurmJobs):
         *others, _ = module.__init__.__defaults__ or (None,)
-        module.__init__.__defaults__ = (*others, carry_out)
+        module.__init__.__defaults__ = (*others, run_job)
     specs.check_all = lambda asked: [{"faults": [], "computes": True} for _ in asked]
     return cli.main(["sweep", *words, *AXES])
 

@@ -26,7 +26,13 @@ from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
 from testbed.orchestrator.emulation.links.node import WorkerNode
 from testbed.orchestrator.machine.clone import CLONE
 from testbed.orchestrator.machine.rights import Rights
-from testbed.orchestrator.run.workers.fork_server import PAUSE, ForkedProcess, Process, Zygote, interpreter_environment
+from testbed.orchestrator.run.workers.fork_server import (
+    PAUSE,
+    ForkedProcess,
+    ForkServerClient,
+    Process,
+    interpreter_environment,
+)
 from topologies import lan
 
 HERE = Path(__file__).parent
@@ -67,21 +73,23 @@ def welcome_all(server: socket.socket, spec: RunSpec) -> None:
                 )
 
 
-def start(containers: dict[str, Container], zygote: Zygote, run_id: str, arguments: list[str]) -> dict[str, Process]:
+def start(
+    containers: dict[str, Container], fork_server: ForkServerClient, run_id: str, arguments: list[str]
+) -> dict[str, Process]:
     environment = interpreter_environment(run_id)
     containers["tries"].start([sys.executable, str(HERE / "attempts.py"), *arguments], {"PATH": "/usr/bin:/bin"})
     containers["tells"].start([sys.executable, str(HERE / "facts.py")], environment)
     started: dict[str, Process] = {"tries": containers["tries"], "tells": containers["tells"]}
     for node in NODES[2:]:
         containers[node].start(list(PAUSE), {"PATH": "/usr/bin:/bin", "LONGHAUL_RUN": run_id})
-        started[node] = zygote.fork(containers[node], {**environment, "LONGHAUL_NODE": node}, CLONE)
+        started[node] = fork_server.fork(containers[node], {**environment, "LONGHAUL_NODE": node}, CLONE)
     return started
 
 
-def wait(processes: dict[str, Process], zygote: Zygote) -> dict[str, int | None]:
+def wait(processes: dict[str, Process], fork_server: ForkServerClient) -> dict[str, int | None]:
     deadline_s = time.monotonic() + 120
     while any(processes[node].exit_code() is None for node in NODES[:4]) and time.monotonic() < deadline_s:
-        assert zygote.failure is None, zygote.failure
+        assert fork_server.failure is None, fork_server.failure
         time.sleep(0.05)
     return {node: process.exit_code() for node, process in processes.items()}
 
@@ -93,17 +101,17 @@ def _is_gone(pid: int) -> bool:
         return True
 
 
-def kill_zygote(zygote: Zygote, staying: Process) -> dict[str, Any]:
+def kill_zygote(fork_server: ForkServerClient, staying: Process) -> dict[str, Any]:
     """With its workers it must take the one that lives."""
     assert isinstance(staying, ForkedProcess) and staying.pid is not None
     lived = Path(f"/proc/{staying.pid}").exists()
     pidfd, gone = os.pidfd_open(staying.pid), False
-    zygote._process.kill()
+    fork_server._process.kill()
     deadline_s = time.monotonic() + 60
-    while time.monotonic() < deadline_s and (zygote.failure is None or not (gone := _is_gone(staying.pid))):
+    while time.monotonic() < deadline_s and (fork_server.failure is None or not (gone := _is_gone(staying.pid))):
         time.sleep(0.01)
     os.close(pidfd)
-    return {"lived": lived, "gone": gone, "said": zygote.failure}
+    return {"lived": lived, "gone": gone, "said": fork_server.failure}
 
 
 def lines(path: Path) -> list[Any]:
@@ -144,10 +152,10 @@ def main() -> None:
         for name, node in nodes.items()
     }
     try:
-        with Zygote(spec, run, rights) as zygote:
-            processes = start(containers, zygote, run_id, arguments)
-            codes = wait(processes, zygote)
-            ended = kill_zygote(zygote, processes["forked-stays"])
+        with ForkServerClient(spec, run, rights) as fork_server:
+            processes = start(containers, fork_server, run_id, arguments)
+            codes = wait(processes, fork_server)
+            ended = kill_zygote(fork_server, processes["forked-stays"])
         said = {name: lines(containers[name].log) for name in NODES}
         logs = {name: containers[name].log.read_text()[-2000:] for name in NODES}
         sys.stdout.write(json.dumps({"codes": codes, "said": said, "zygote": ended, "logs": logs}) + "\n")

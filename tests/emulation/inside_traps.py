@@ -144,7 +144,7 @@ class Line:
 def kernel_queues(network: Network, link: str) -> list[list[int]]:
     """The middle node's NFQUEUEs as the kernel lists them."""
     path = Path("/proc/thread-self/net/netfilter/nfnetlink_queue")
-    text = network.middles[link].namespace.call(path.read_text)
+    text = network.link_nodes[link].namespace.call(path.read_text)
     return [[int(word) for word in line.split()] for line in text.splitlines()]
 
 
@@ -267,7 +267,7 @@ def main() -> None:
             "delay_lines": reported(events),
             "contained": contained(network, work, run_id),
             "seen": seen,
-            "roles": {name: sorted(getattr(network, name)) for name in ("routers", "middles", "workers")},
+            "roles": {name: sorted(getattr(network, name)) for name in ("routers", "link_nodes", "workers")},
             "records": {f"{port.link.name} from {port.source}": port.to_json(1) for port in network.ports},
             "recorded_sysctls": network.sysctls,
         }

@@ -18,8 +18,8 @@ class TestEndings(Endings):
     def test_a_dead_zygote_takes_its_workers_along_and_is_named(self, running: Longhaul) -> None:
         run = running.run
         workers = [worker_process(run.run_id, node) for node in ("oregon-0", "virginia-1")]
-        (zygote,) = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in workers}
-        os.kill(zygote, signal.SIGKILL)
+        (fork_server,) = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in workers}
+        os.kill(fork_server, signal.SIGKILL)
         gone_within(run.run_id)
         assert running.wait() == 4
         assert "the process that workers are forked from was ended by SIGKILL" in running.summary()["reasons"][0]

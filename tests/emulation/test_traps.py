@@ -68,7 +68,7 @@ def test_what_a_delay_line_has_no_room_for_is_counted_by_the_kernel(found: dict[
 
 
 def test_rate_and_delay_sit_on_different_hops_and_no_delay_on_a_worker(found: dict[str, Any]) -> None:
-    for node in seen_of(found, "middles"):
+    for node in seen_of(found, "link_nodes"):
         assert {qdisc["kind"] for qdisc in node["qdiscs"]} == {"noqueue"}
         assert sum("NFQUEUE" in rule for rule in node["mangle"]) == 2
     for node in seen_of(found, "routers", "workers"):

@@ -106,11 +106,11 @@ def main() -> None:
             if "down" in phase:
                 network.set_down("a-b", phase["down"])
             if "tc" in phase:
-                middle = network.middles["a-b"].namespace
-                middle.command(
+                link_node = network.link_nodes["a-b"].namespace
+                link_node.command(
                     ["tc", "qdisc", "del", "dev", "to-b", "root"]
                 )  # a change of netem keeps what it is not told
-                middle.command(["tc", "qdisc", "add", "dev", "to-b", "root", *phase["tc"]])
+                link_node.command(["tc", "qdisc", "add", "dev", "to-b", "root", *phase["tc"]])
             arrived = line.send(phase["count"], phase.get("size", 100), phase.get("interval_s", 0.0))
             found.append(
                 {

@@ -8,7 +8,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from experiments.common.tables import Found, disturbed, number, table
 from testbed.analysis.style.chart import new_figure, standalone, style, to_svg
-from testbed.analysis.style.method_style import look_of
+from testbed.analysis.style.method_style import plot_style_of
 
 BASE = "none"
 SHOWN = ("none", "fp16", "int8", "topk", "powersgd", "sz3")
@@ -98,7 +98,7 @@ def draw(points: Sequence[Found]) -> str:
             name, result = point["asked"]["compressor"], point["result"]
             sent, time_s = result["wan_bytes"] / 1e6, result["metric"]["time_to_target_s"]
             if name in SHOWN:
-                look = look_of(name)
+                look = plot_style_of(name)
                 axes.plot(sent, time_s, color=look.color, marker=look.marker, markersize=7, linestyle="")
                 axes.annotate(name, (sent, time_s), xytext=(7, 4), textcoords="offset points")
             else:

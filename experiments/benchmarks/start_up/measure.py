@@ -23,7 +23,7 @@ from testbed.orchestrator.machine.cleanup import remove_leftovers
 from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.run.__main__ import Run
-from testbed.orchestrator.run.orchestration import Conductor
+from testbed.orchestrator.run.orchestration import RunOrchestration
 from testbed.orchestrator.run.run_command import checked_spec
 from testbed.orchestrator.terminal.display import Display
 
@@ -88,7 +88,7 @@ def measure(start: str, workers: int, repeat: int) -> dict[str, Any]:
         try:
             with Display(spec, quiet=True) as display:
                 noted = Noted(run, spec, display, began_s)
-                Conductor(spec, noted, shared=True, shared_start=start == "shared").perform()
+                RunOrchestration(spec, noted, shared=True, shared_start=start == "shared").perform()
                 noted.recorder.close()
         finally:
             left = remove_leftovers(run.run_id)

@@ -118,8 +118,8 @@ def _log_scale(axes: Axes) -> None:
 def _draw(axes: Axes, group: Group, curves: Sequence[Sequence[Point]], kind: str) -> None:
     if not curves:
         return
-    look = group.look
-    plain: dict[str, Any] = {"color": look.color, "linestyle": look.dashes, "gid": group.css_class}
+    plot_style = group.plot_style
+    plain: dict[str, Any] = {"color": plot_style.color, "linestyle": plot_style.dashes, "gid": group.css_class}
     for curve in curves if len(curves) > 1 else ():
         axes.plot(*zip(*thin(curve), strict=True), **plain, linewidth=0.6, alpha=0.5)
     points = thin((len(curves) > 1 and mean_curve(curves, kind)) or curves[0])
@@ -127,7 +127,7 @@ def _draw(axes: Axes, group: Group, curves: Sequence[Sequence[Point]], kind: str
         *zip(*points, strict=True),
         **plain,
         label=group.label,
-        marker=look.marker,
+        marker=plot_style.marker,
         markersize=4.5,
         markeredgecolor="#1a1a1a",  # the palette's yellow is pale on white
         markeredgewidth=0.5,

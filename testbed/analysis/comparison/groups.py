@@ -15,7 +15,7 @@ from testbed.analysis.comparison.intervals import Estimate, estimate
 from testbed.analysis.record.identity import code_of, kind_of, seed_of, verdict_of
 from testbed.analysis.record.record import Record, is_finite
 from testbed.analysis.record.run_settings import NETWORK, asked, differing, show_time, spoken
-from testbed.analysis.style.method_style import Look, look_of, method_of
+from testbed.analysis.style.method_style import PlotStyle, method_of, plot_style_of
 from testbed.core.units import format_size
 
 BELIEVED = ("valid", "suspect")
@@ -65,7 +65,7 @@ class Group:
     taken: tuple[Record, ...]
     """Those whose values count."""
     method: str
-    look: Look
+    plot_style: PlotStyle
     differs: str = ""
     """From others of this setting on the same page: "steps=20", and from those of its method "density=0.01"; "" where
     there is no other."""
@@ -147,7 +147,7 @@ def group_of(records: Sequence[Record], *, take_all: bool = False) -> Group:
     taken = tuple(record for record in records if take_all or verdict_of(record) in BELIEVED)
     spec = records[0].spec
     method = method_of(spec) if spec else records[0].run_id
-    return Group(tuple(records), taken, method, look_of(method))
+    return Group(tuple(records), taken, method, plot_style_of(method))
 
 
 def _told_apart(groups: Sequence[Group]) -> list[Group]:
@@ -166,7 +166,9 @@ def _told_apart(groups: Sequence[Group]) -> list[Group]:
             for number, group in enumerate(found):
                 mine = settings[id(group)]
                 apart = dataclasses.replace(group, differs=spoken(mine, keys), network=spoken(mine, network))
-                told.append(dataclasses.replace(apart, look=look_of(method, number), css_class=f"row-{len(told)}"))
+                told.append(
+                    dataclasses.replace(apart, plot_style=plot_style_of(method, number), css_class=f"row-{len(told)}")
+                )
     return told
 
 

@@ -88,7 +88,7 @@ def _in_order(comparison: Comparison) -> list[Record]:
 
 def _row(comparison: Comparison, group: Group) -> list[object]:
     _, *others = cells(comparison, group)
-    return [page.named(swatch(group.look), group.method, group.differs), *others]
+    return [page.named(swatch(group.plot_style), group.method, group.differs), *others]
 
 
 def _drawn(figures: list[Figure]) -> Iterator[str]:

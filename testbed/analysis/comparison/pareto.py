@@ -77,10 +77,17 @@ def draw(axes: Axes, found: Sequence[Reached]) -> None:
         x, y = zip(*edge, strict=True)
         axes.plot([1e-6 * sent for sent in x], y, color="#999999", linestyle=":", drawstyle="steps-post", zorder=1)
     for one in found:
-        look = one.group.look
+        plot_style = one.group.plot_style
         for sent, seconds in one.runs if len(one.runs) > 1 else ():
-            axes.plot(1e-6 * sent, seconds, ".", color=look.color, markersize=3, alpha=0.6, gid=one.group.css_class)
-        marks: dict[str, Any] = {"marker": look.marker, "color": look.color, "linestyle": "none", "markersize": 7}
+            axes.plot(
+                1e-6 * sent, seconds, ".", color=plot_style.color, markersize=3, alpha=0.6, gid=one.group.css_class
+            )
+        marks: dict[str, Any] = {
+            "marker": plot_style.marker,
+            "color": plot_style.color,
+            "linestyle": "none",
+            "markersize": 7,
+        }
         marks["gid"] = point_name(one)
         label = one.group.label + (" (front)" if one.mean in edge else "")
         sent_mb, seconds = 1e-6 * one.mean[0], one.mean[1]

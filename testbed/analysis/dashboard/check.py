@@ -15,7 +15,7 @@ from testbed.analysis.dashboard.frames import Frame
 from testbed.analysis.dashboard.opened import Opened, excuse_of, frames_of, open_dashboard
 from testbed.analysis.dashboard.panels import Board, markup
 from testbed.analysis.dashboard.preview_command import DASHBOARDS, read_dashboards
-from testbed.analysis.dashboard.prometheus_queries import QueryError, Series, Source
+from testbed.analysis.dashboard.prometheus_queries import PrometheusClient, QueryError, Series
 from testbed.core.errors import InputError
 
 _DRAWN = 20
@@ -40,7 +40,7 @@ class Found:
         return "\n".join([*lines, f"{asked}: {len(self.faults)} faults"])
 
 
-def check(source: Source, folder: Path = DASHBOARDS) -> Found:
+def check(source: PrometheusClient, folder: Path = DASHBOARDS) -> Found:
     """Of every dashboard, all that is wrong at once.
 
     Raises:

@@ -104,7 +104,7 @@ def dashes_of(place: int) -> str:
 def marker_of(name: str) -> str:
     """Of a series that is a method's, or of the run of one."""
     words = re.split(r"[ -]", name)
-    return looks.look_of(next(filter(looks.has_place, words), name)).marker
+    return looks.plot_style_of(next(filter(looks.has_place, words), name)).marker
 
 
 def _matches(matcher: Mapping[str, Any], frame: Frame, one: Field) -> bool:

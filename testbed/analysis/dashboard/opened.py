@@ -12,7 +12,7 @@ from typing import Any
 from dashboards.emptiness import EXCUSES
 from dashboards.interpolate import Target, any_of, duration, initial, interpolate, legend_of, targets
 from testbed.analysis.dashboard.frames import Frame, series_frame, table_frame
-from testbed.analysis.dashboard.prometheus_queries import Series, Source
+from testbed.analysis.dashboard.prometheus_queries import PrometheusClient, Series
 from testbed.core.errors import InputError
 
 Json = Mapping[str, Any]
@@ -29,7 +29,7 @@ class Opened:
     """One dashboard; `end_s` is the range's, `data_end_s` that of the longest run in it."""
 
     dashboard: Json
-    source: Source
+    source: PrometheusClient
     variables: Chosen
     begin_s: float
     end_s: float
@@ -79,7 +79,9 @@ def frames_of(target: Target, found: Sequence[Series], *, is_only: bool) -> list
     return [series_frame(target.ref_id, one, legend_of(target.legend, one.labels)) for one in found]
 
 
-def open_dashboard(dashboard: Json, source: Source, runs: Sequence[str] = (), *, take_all: bool = False) -> Opened:
+def open_dashboard(
+    dashboard: Json, source: PrometheusClient, runs: Sequence[str] = (), *, take_all: bool = False
+) -> Opened:
     """As it opens; with a range that holds all of the runs, of those it has on offer.
 
     Args:
@@ -119,7 +121,7 @@ def _unix_s(text: str) -> float:
         raise InputError(f"time {text}: only a fixed time is known here") from error
 
 
-def _known(source: Source, runs: Sequence[str], limits: tuple[float, float]) -> list[str]:
+def _known(source: PrometheusClient, runs: Sequence[str], limits: tuple[float, float]) -> list[str]:
     if not runs:
         return []
     there = set(source.label_values("run", "longhaul_run_info", *limits))
@@ -130,7 +132,7 @@ def _known(source: Source, runs: Sequence[str], limits: tuple[float, float]) -> 
 
 
 def _chosen(
-    dashboard: Json, source: Source, runs: Sequence[str], limits: tuple[float, float], take_all: bool
+    dashboard: Json, source: PrometheusClient, runs: Sequence[str], limits: tuple[float, float], take_all: bool
 ) -> Iterator[tuple[str, str | list[str]]]:
     found: Chosen = dict(initial(dashboard))
     for variable in (dashboard.get("templating") or {}).get("list") or ():
@@ -146,7 +148,9 @@ def _chosen(
         yield name, found[name]
 
 
-def _of_query(variable: Json, source: Source, found: Chosen, limits: tuple[float, float], take_all: bool) -> list[str]:
+def _of_query(
+    variable: Json, source: PrometheusClient, found: Chosen, limits: tuple[float, float], take_all: bool
+) -> list[str]:
     """All values, as a list, or the first of them where one is chosen; what nobody has is matched by nothing."""
     query = variable["query"]
     asked = _LABEL_VALUES.fullmatch(str(query["query"] if isinstance(query, Mapping) else query))

@@ -91,9 +91,9 @@ def _points_panel(board: Board, panel: Mapping[str, Any], frames: Sequence[Frame
     if across is None:
         return ""
     svg = draw.points(panel["gridPos"], curves, draw.Scale(curves[0].style), draw.Scale(across), joined=joined)
-    found = [looks.Look(curve.color, marker_of(curve.name), curve.dashes) for curve in curves]
+    found = [looks.PlotStyle(curve.color, marker_of(curve.name), curve.dashes) for curve in curves]
     return _plot(svg) + boxes.legend(
-        [(curve.name, look_swatch(look)) for curve, look in zip(curves, found, strict=True)]
+        [(curve.name, look_swatch(plot_style)) for curve, plot_style in zip(curves, found, strict=True)]
     )
 
 

@@ -11,7 +11,7 @@ from dashboards.interpolate import targets
 from testbed.analysis.dashboard import layout
 from testbed.analysis.dashboard.opened import Opened, excuse_of, open_dashboard
 from testbed.analysis.dashboard.panels import Board, markup
-from testbed.analysis.dashboard.prometheus_queries import QueryError, Source
+from testbed.analysis.dashboard.prometheus_queries import PrometheusClient, QueryError
 from testbed.analysis.style import html_page as page
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.files import read_object
@@ -50,7 +50,7 @@ def read_dashboards(folder: Path = DASHBOARDS) -> list[dict[str, Any]]:
 
 
 def preview(
-    source: Source, output: Path, runs: Sequence[str] = (), folder: Path = DASHBOARDS
+    source: PrometheusClient, output: Path, runs: Sequence[str] = (), folder: Path = DASHBOARDS
 ) -> tuple[list[Path], list[str]]:
     """Write the pages.
 
@@ -82,7 +82,7 @@ def without_page(runs: Sequence[str]) -> str | None:
     return f"Only the first {_MAX_RUN_PAGES} runs have a page of their own; without one: {', '.join(left)}."
 
 
-def _pages(dashboard: dict[str, Any], source: Source, runs: Sequence[str]) -> list[Page]:
+def _pages(dashboard: dict[str, Any], source: PrometheusClient, runs: Sequence[str]) -> list[Page]:
     """One; of a dashboard of one run, one for each of `runs`."""
     name = str(dashboard["uid"]).removeprefix("longhaul-")
     if not _is_of_one_run(dashboard) or len(runs) < 2:

@@ -31,7 +31,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Source:
+class PrometheusClient:
     """One server.
 
     Attributes:

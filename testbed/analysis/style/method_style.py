@@ -30,7 +30,7 @@ _TURN = len(MARKERS) * len(COLORS)
 
 
 @dataclass(frozen=True)
-class Look:
+class PlotStyle:
     color: str
     marker: str
     dashes: str = "-"
@@ -50,7 +50,7 @@ def has_place(name: str) -> bool:
     return name in _PLACES
 
 
-def look_of(method: str, setting: int = 0) -> Look:
+def plot_style_of(method: str, setting: int = 0) -> PlotStyle:
     """A name that has no place of its own gets one of those that are left, by its checksum.
 
     Args:
@@ -62,4 +62,4 @@ def look_of(method: str, setting: int = 0) -> Look:
         place = len(_PLACES) + zlib.crc32(method.encode()) % (_TURN - len(_PLACES))
     color = place % len(COLORS)
     marker = (place + place // len(COLORS)) % len(MARKERS)
-    return Look(COLORS[color], MARKERS[marker], DASHES[setting % len(DASHES)])
+    return PlotStyle(COLORS[color], MARKERS[marker], DASHES[setting % len(DASHES)])

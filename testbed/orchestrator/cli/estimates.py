@@ -60,9 +60,9 @@ def plan(parsed: argparse.Namespace) -> int:
         if parsed.overrides:
             raise InputError(f"{' '.join(parsed.overrides)}: --against takes nothing but the ids of runs")
         return against(parsed.against, parsed.runs, as_json=parsed.json)
-    from testbed.orchestrator.search.plan.plan_command import Asked
+    from testbed.orchestrator.search.plan.plan_command import PlanSearchRequest
     from testbed.orchestrator.search.plan.plan_command import plan as rank
 
     schedules = tuple(parsed.schedules.split(","))
-    asked = Asked(memory=parsed.memory, schedules=schedules, all_reduce=parsed.all_reduce, top=parsed.top)
+    asked = PlanSearchRequest(memory=parsed.memory, schedules=schedules, all_reduce=parsed.all_reduce, top=parsed.top)
     return rank(parsed.overrides, parsed.runs, asked, run_id=parsed.run, as_json=parsed.json)

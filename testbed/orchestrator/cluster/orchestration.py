@@ -29,7 +29,7 @@ LEAD_S = 0.5
 """Between the word to begin and the beginning: more than a round trip round the world."""
 
 
-class Conductor:
+class ClusterOrchestration:
     """One run.
 
     Args:
@@ -120,7 +120,7 @@ def conduct(spec: RunSpec, ranks: Ranks, stop: Stop, run: RunDir, tell: Callable
     with run.held():
         write_json(run.spec, {**spec.to_json(), "code_hash": provenance.code_hash()})
         tell(f"run {run.run_id}")
-        status, faults = Conductor(run, spec, ranks, stop, tell).perform()
+        status, faults = ClusterOrchestration(run, spec, ranks, stop, tell).perform()
         if status != "completed":
             ranks.close()  # sealing takes seconds, in which ranks that are started anew would meet this run
         return seal(run, status, faults, wall_s=time.monotonic() - began_s)

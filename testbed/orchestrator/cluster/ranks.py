@@ -14,7 +14,7 @@ from testbed.core.errors import RunError
 from testbed.core.record.notes import checked_message
 from testbed.core.record.telemetry import Channel, Welcome
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.run.workers.membership import Roll
+from testbed.orchestrator.run.workers.membership import Membership
 
 _POLL_S = 0.2
 _BLAME_S = 2.0
@@ -59,7 +59,7 @@ class Ranks:
         self._address, self._port, self._job, self._profile = address, port, job, profile
         self._channels: dict[int, Channel] = {}
         self._messages: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
-        self._roll = Roll(self.nodes, patience_s=spec.timeout_s)
+        self._membership = Membership(self.nodes, patience_s=spec.timeout_s)
         self._has_begun = False
         self._server = socket.create_server(("", port), backlog=spec.workers)
 
@@ -86,7 +86,7 @@ class Ranks:
 
     @property
     def all_done(self) -> bool:
-        return self._roll.all_done
+        return self._membership.all_done
 
     def go(self, lead_s: float) -> None:
         """Step 1 begins after `lead_s` on every machine's own clock, counted from when it hears of it."""
@@ -103,22 +103,24 @@ class Ranks:
         Raises:
             RunError: one without which the run cannot go on has reported a fault, or is gone.
         """
-        if (lost := self._roll.take_loss()) is not None:
+        if (lost := self._membership.take_loss()) is not None:
             return lost[1]
-        if self._roll.forsaken:
-            raise RunError("; ".join([f"{self._named(0)} neither went on nor ended alone", *self._roll.told_losses]))
+        if self._membership.forsaken:
+            raise RunError(
+                "; ".join([f"{self._named(0)} neither went on nor ended alone", *self._membership.told_losses])
+            )
         try:
             rank, message = self._messages.get(timeout=_POLL_S)
         except queue.Empty:
             return None
         event, node = message["event"], self.nodes[rank]
         if event not in (GONE, "fault", "leaving"):
-            self._roll.hear(node, message)
+            self._membership.hear(node, message)
             return message
-        if self._roll.has_ended(node):
+        if self._membership.has_ended(node):
             return None
-        if self._has_begun and self._roll.outlives(node):
-            self._roll.lose(node, message["message"], says_so=event == "leaving")
+        if self._has_begun and self._membership.outlives(node):
+            self._membership.lose(node, message["message"], says_so=event == "leaving")
             return None
         raise RunError(self._blamed(rank, message))
 
@@ -129,7 +131,7 @@ class Ranks:
         while message["event"] != GONE and (left_s := deadline_s - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
                 other, said = self._messages.get(timeout=left_s)
-                if said["event"] == GONE and other not in told and not self._roll.has_ended(self.nodes[other]):
+                if said["event"] == GONE and other not in told and not self._membership.has_ended(self.nodes[other]):
                     rank, message = other, said
                 elif said["event"] == "fault":
                     told.setdefault(other, said)

@@ -1,7 +1,7 @@
 """On the other machine: a run is made in a process of its own, in a folder that is removed once it has been packed.
 
 A request is {"spec", "code_hash", "share"}; a reply {"host", "parcel", "faults", "lacks", "ended"}: a run directory
-as of `parcel`, or why there is none, or what this machine lacks for any, or who ended it here before it was complete.
+as of `archive`, or why there is none, or what this machine lacks for any, or who ended it here before it was complete.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _POLL_S = 0.5
 _TAIL_BYTES = 2000
 
 
-def carry_out(request: Mapping[str, Any]) -> dict[str, Any]:
+def run_job(request: Mapping[str, Any]) -> dict[str, Any]:
     """Make the run that is asked for, and send back its directory; what kept it from being made is in the reply.
 
     Whoever interrupts this ends the run; so does the end of this process, however it comes.
@@ -74,8 +74,8 @@ def _carried_out(request: Mapping[str, Any]) -> dict[str, Any]:
         answer = _answer(folder / REPLY)
         if answer is None:
             return {"faults": [f"the errand ended with status {status} and without a word: {_tail(log)}"]}
-        parcel = None if answer["run_id"] is None else pack(RunDir(folder / answer["run_id"]))
-        return {"parcel": parcel, **{key: answer[key] for key in ("faults", "lacks", "ended")}}
+        archive = None if answer["run_id"] is None else pack(RunDir(folder / answer["run_id"]))
+        return {"parcel": archive, **{key: answer[key] for key in ("faults", "lacks", "ended")}}
 
 
 def _scratch() -> Path:

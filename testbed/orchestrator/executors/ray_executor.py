@@ -18,7 +18,7 @@ from typing import Any
 from testbed.core.errors import InputError, MachineError
 from testbed.orchestrator.config.grammar.overrides import first_line
 from testbed.orchestrator.executors import options
-from testbed.orchestrator.executors.job import ENDS_S, carry_out
+from testbed.orchestrator.executors.job import ENDS_S, run_job
 from testbed.orchestrator.executors.remote_executor import Ended
 from testbed.orchestrator.machine.checks import has_module
 
@@ -45,7 +45,7 @@ class RayNodes:
     kept_in = None
 
     def __init__(
-        self, given: Mapping[str, object], carry: Callable[[Mapping[str, Any]], Mapping[str, Any]] = carry_out
+        self, given: Mapping[str, object], carry: Callable[[Mapping[str, Any]], Mapping[str, Any]] = run_job
     ) -> None:
         """
         Raises:

@@ -25,12 +25,12 @@ def executor(name: str, runs_root: Path, *, share: bool, options: Mapping[str, o
         raise_input_faults(f"{LOCAL}: {key}: this executor has no options" for key in given)
         return Local(runs_root, share=share)
     # what these need is not everybody's: loaded where it is asked for
-    from testbed.orchestrator.executors.remote_executor import Elsewhere
+    from testbed.orchestrator.executors.remote_executor import RemoteExecutor
 
     if name == RAY:
         from testbed.orchestrator.executors.ray_executor import RayNodes
 
-        return Elsewhere(RayNodes(given), runs_root, share=share)
+        return RemoteExecutor(RayNodes(given), runs_root, share=share)
     from testbed.orchestrator.executors.slurm_executor import SlurmJobs
 
-    return Elsewhere(SlurmJobs(given, runs_root), runs_root, share=share)
+    return RemoteExecutor(SlurmJobs(given, runs_root), runs_root, share=share)

@@ -36,7 +36,7 @@ class Ended:
 
     ticket: str
     reply: Mapping[str, Any] | None = None
-    """As of `errand.carry_out`."""
+    """As of `job.run_job`."""
     lost: str | None = None
     """Its machine is gone, or whoever ran it there."""
     broken: str | None = None
@@ -90,7 +90,7 @@ class Machines(Protocol):
         """Those that go on; returns when they have ended or will not. A reply that is there stays for `left_over`."""
 
 
-class Elsewhere:
+class RemoteExecutor:
     """A place for runs that is not this machine. Whatever is lost there, nothing is lost here."""
 
     is_here = False
@@ -110,7 +110,7 @@ class Elsewhere:
     def room(self) -> str:
         return self._machines.room
 
-    def __enter__(self) -> Elsewhere:
+    def __enter__(self) -> RemoteExecutor:
         with contextlib.ExitStack() as held:
             held.enter_context(_alone(self._runs_root))
             remove_halves(self._runs_root)
@@ -160,20 +160,20 @@ class Elsewhere:
         else:
             say(printable(f"{run.run_id}: came back for an earlier sweep"))
 
-    def _unpacked(self, parcel: Mapping[str, Any]) -> RunDir:
+    def _unpacked(self, archive: Mapping[str, Any]) -> RunDir:
         """
         Raises:
             RunError: it is not as it was sent.
             MachineError: it cannot be written here: no fault of the reply, and to make the run again would not help.
         """
         try:
-            return unpack(parcel, self._runs_root)
+            return unpack(archive, self._runs_root)
         except OSError as error:
             kept_in = self._machines.kept_in
             then = "it is made again then" if kept_in is None else f"its reply is kept in {kept_in}"
             raise MachineError(
-                f"{parcel['run_id']}: came back and cannot be written to {self._runs_root}: {error}; mend that and call"
-                f" again: {then}"
+                f"{archive['run_id']}: came back and cannot be written to {self._runs_root}: {error}; mend that and"
+                f" call again: {then}"
             ) from error
 
     def _begin(self, waiting: Waiting, under_way: dict[str, RunSpec]) -> None:

@@ -42,7 +42,7 @@ def pack(run: RunDir) -> dict[str, Any]:
     return {"run_id": run.run_id, "files": files, "sha256": _sum_over(run.run_id, files)}
 
 
-def unpack(parcel: Mapping[str, Any], runs_root: Path) -> RunDir:
+def unpack(archive: Mapping[str, Any], runs_root: Path) -> RunDir:
     """The run, in its place among others once every file is there and is what was sent.
 
     One that is there already is left as it is: the parcel came twice.
@@ -50,8 +50,8 @@ def unpack(parcel: Mapping[str, Any], runs_root: Path) -> RunDir:
     Raises:
         RunError: something is missing, damaged, or would lie outside the run's directory.
     """
-    run_id, files = str(parcel["run_id"]), parcel["files"]
-    _require_whole(run_id, files, str(parcel["sha256"]))
+    run_id, files = str(archive["run_id"]), archive["files"]
+    _require_whole(run_id, files, str(archive["sha256"]))
     run = RunDir(runs_root / run_id)
     if run.path.exists():
         return run

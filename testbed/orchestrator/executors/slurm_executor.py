@@ -23,7 +23,7 @@ from testbed.core.parameters import choice, number, whole
 from testbed.orchestrator.config.grammar.overrides import first_line
 from testbed.orchestrator.executors import options
 from testbed.orchestrator.executors.executor import FOLDER
-from testbed.orchestrator.executors.job import ENDS_S, carry_out
+from testbed.orchestrator.executors.job import ENDS_S, run_job
 from testbed.orchestrator.executors.remote_executor import Ended
 from testbed.orchestrator.machine.checks import has_module
 from testbed.orchestrator.machine.clone import environment
@@ -56,7 +56,7 @@ class SlurmJobs:
         self,
         given: Mapping[str, object],
         runs_root: Path,
-        carry: Callable[[Mapping[str, Any]], Mapping[str, Any]] = carry_out,
+        carry: Callable[[Mapping[str, Any]], Mapping[str, Any]] = run_job,
     ) -> None:
         """
         Raises:

@@ -96,11 +96,11 @@ def _faults(topology: Topology, image: str) -> Iterator[str]:
     for name in [topology.name, *names]:
         if not NAME.fullmatch(name):
             yield f"topology {topology.name}: {name!r} is no name of a container: give letters, digits, hyphens"
-    for name in sorted(set(names) & {_middle(index) for index in range(len(topology.wan_links))}):
+    for name in sorted(set(names) & {_link_node(index) for index in range(len(topology.wan_links))}):
         yield f"topology {topology.name}: {name!r} is the name of a WAN link's middle; give it another one"
 
 
-def _middle(index: int) -> str:
+def _link_node(index: int) -> str:
     return f"wan{index}"
 
 
@@ -110,11 +110,11 @@ class _Lab:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._plan = AddressPlan(topology)
-        middles = [_middle(index) for index in range(len(topology.wan_links))]
-        forwarding = [*topology.regions, *middles]
+        link_nodes = [_link_node(index) for index in range(len(topology.wan_links))]
+        forwarding = [*topology.regions, *link_nodes]
         self._nodes = {name: _LabNode(name, forwards=True) for name in forwarding}
         self._nodes |= {node.name: _LabNode(node.name, forwards=False) for node in topology.nodes}
-        self._middles = {link.name: name for link, name in zip(topology.wan_links, middles, strict=True)}
+        self._link_nodes = {link.name: name for link, name in zip(topology.wan_links, link_nodes, strict=True)}
         self._links: list[dict[str, list[str]]] = []
         for link in topology.links:
             (self._add_wan_link if link.wan else self._add_access_link)(link)
@@ -132,15 +132,15 @@ class _Lab:
         return interfaces
 
     def _add_wan_link(self, link: Link) -> None:
-        middle, addresses = self._middles[link.name], self._plan.wan[link.name]
-        at_a, from_a = self._wire(link.a, middle, addresses.a_side)
-        at_b, from_b = self._wire(link.b, middle, addresses.b_side)
+        link_node, addresses = self._link_nodes[link.name], self._plan.wan[link.name]
+        at_a, from_a = self._wire(link.a, link_node, addresses.a_side)
+        at_b, from_b = self._wire(link.b, link_node, addresses.b_side)
         for source, interface, leaves_on, profile in (
             (link.a, at_a, from_b, link.forward),
             (link.b, at_b, from_a, link.backward),
         ):
             self._nodes[source].commands.append(tbf(interface, profile, link.rtt_s))
-            self._nodes[middle].commands.append(netem(leaves_on, profile))
+            self._nodes[link_node].commands.append(netem(leaves_on, profile))
 
     def _add_access_link(self, link: Link) -> None:
         node, region = (link.a, link.b) if link.a in self._plan.access else (link.b, link.a)
@@ -158,7 +158,7 @@ class _Lab:
             for region, network in self._plan.region_network.items():
                 towards_b = region != link.a and (region == link.b or from_a.get(region) == link)
                 self._route(
-                    self._middles[link.name], str(network), self._side(link, link.b if towards_b else link.a).near
+                    self._link_nodes[link.name], str(network), self._side(link, link.b if towards_b else link.a).near
                 )
         for node in self._topology.nodes:
             self._route(node.name, "default", self._plan.access[node.name].near)

@@ -37,7 +37,7 @@ from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.exporter import Exporter
 from testbed.orchestrator.observation.recorder import Recorder
 from testbed.orchestrator.observation.verdict.judge import Judge
-from testbed.orchestrator.run.orchestration import Conductor
+from testbed.orchestrator.run.orchestration import RunOrchestration
 from testbed.orchestrator.terminal.display import Display
 
 MAX_FAULT_CHARACTERS = 2000
@@ -135,8 +135,10 @@ class Run:
             self.display.stage(f"run {self.run.run_id}; metrics at http://127.0.0.1:{self._metrics_port}/metrics")
             if self._rights.rootless:
                 self.write({"event": "schedule", "what": ROOTLESS, "detail": "; ".join(self._rights.lost())})
-            conductor = Conductor(self.spec, self, shared=self._shared, rights=self._rights, host_proc=self._host_proc)
-            conductor.perform()
+            orchestration = RunOrchestration(
+                self.spec, self, shared=self._shared, rights=self._rights, host_proc=self._host_proc
+            )
+            orchestration.perform()
             if self.recorder.failure is not None:
                 raise self.recorder.failure
             self.stage("end", "ended")

@@ -13,7 +13,7 @@ from testbed.orchestrator.emulation.kernel.dilation import emulated
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.emulation.links.port import Port
 from testbed.orchestrator.emulation.measuring.prober import Prober
-from testbed.orchestrator.emulation.measuring.result import Measured
+from testbed.orchestrator.emulation.measuring.result import ProbeResult
 from testbed.orchestrator.observation.verdict.judge import Judge
 
 
@@ -35,9 +35,9 @@ class NetworkRecord:
         self._prober = prober
         self._judge = judge
         self._write = write
-        self._stages: list[Measured] = []
+        self._stages: list[ProbeResult] = []
 
-    def add(self, measured: Measured) -> None:
+    def add(self, measured: ProbeResult) -> None:
         self._stages.append(measured)
         for port in self._network.ports:
             entry = self._entry(measured, port)
@@ -70,7 +70,7 @@ class NetworkRecord:
             link["measured"][key] = known[-1] if known else None
         return link
 
-    def _entry(self, measured: Measured, port: Port) -> dict[str, Any] | None:
+    def _entry(self, measured: ProbeResult, port: Port) -> dict[str, Any] | None:
         entry = measured.entry(port)
         return None if entry is None else emulated(entry, self._dilation)
 

@@ -31,7 +31,7 @@ from testbed.orchestrator.observation.recorder import Recorder
 from testbed.orchestrator.run.calibration import usable_cores
 from testbed.orchestrator.run.network_record import NetworkRecord
 from testbed.orchestrator.run.schedule import Schedule
-from testbed.orchestrator.run.workers.fork_server import Zygote
+from testbed.orchestrator.run.workers.fork_server import ForkServerClient
 from testbed.orchestrator.run.workers.workers import Workers
 
 START_TIMEOUT_S = 180.0
@@ -64,7 +64,7 @@ class Record(Protocol):
     def probes_sent(self, link: str) -> int: ...
 
 
-class Conductor:
+class RunOrchestration:
     """Performs one run. `perform` raises what went wrong.
 
     Args:
@@ -103,10 +103,10 @@ class Conductor:
             "network", f"network: {len(topology.nodes)} nodes, {len(topology.wan_links)} WAN link(s), {chosen}"
         )
         with ExitStack() as stack:
-            zygote = Zygote(spec, record.run, self._rights) if self._is_forked else None
+            fork_server = ForkServerClient(spec, record.run, self._rights) if self._is_forked else None
             has_core_for_imports = usable_cores() > 1
-            if zygote and has_core_for_imports:
-                stack.enter_context(zygote)  # first, so that they overlap with the network's set-up
+            if fork_server and has_core_for_imports:
+                stack.enter_context(fork_server)  # first, so that they overlap with the network's set-up
             holders = stack.enter_context(self._holders()) if spec.runtime == "docker" else None
             namespaces = holders.namespaces if holders else None
             network = stack.enter_context(Network(topology, profile, chosen, record.write, spec.seed, namespaces))
@@ -125,15 +125,17 @@ class Conductor:
             }
             self._tell_routers(network)
             record.stage("measured", "links measured: every rate and round trip as asked")
-            if zygote and not has_core_for_imports:
-                stack.enter_context(zygote)  # only now: they would have taken the core that the links were measured on
+            if fork_server and not has_core_for_imports:
+                stack.enter_context(
+                    fork_server
+                )  # only now: they would have taken the core that the links were measured on
             if spec.capture != "none":
                 capture = stack.enter_context(Capture(network, record.run.path / "capture", spec.capture))
                 self._watched.append(lambda: capture.failure)
             background = stack.enter_context(BackgroundTraffic(network, spec.background, spec.dilation, record.write))
             self._watched.append(lambda: background.failure)
             sandbox = self._sandbox(network)
-            workers = stack.enter_context(Workers(spec, self._program, record.run, network, sandbox, zygote))
+            workers = stack.enter_context(Workers(spec, self._program, record.run, network, sandbox, fork_server))
             record.stage("workers", f"workers: {len(workers.nodes)} containers started")
             if spec.program == "training":
                 self._until_warm(workers)

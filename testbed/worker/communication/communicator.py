@@ -19,7 +19,7 @@ from torch import Tensor
 
 from compressors.base.compressor import Exchange
 from testbed.worker.communication.pending import CollectiveError, Pending
-from testbed.worker.communication.rendezvous import Meeting
+from testbed.worker.communication.rendezvous import Rendezvous
 from testbed.worker.communication.thread import CommunicationThread, Job
 from testbed.worker.communication.transport import Collective, Peers, Waitable
 from testbed.worker.device.accelerator import Accelerator
@@ -74,7 +74,7 @@ class Communicator:
     """Of rank 0, for connections besides; empty where nobody is."""
     is_back = False
     """This rank has come back in mid-run, which no process group can be joined in: it has part in no collective."""
-    meeting: Meeting | None = None
+    rendezvous: Rendezvous | None = None
     accelerator = Accelerator()
     """Where this rank computes, and so what it sends may lie."""
 
@@ -119,8 +119,8 @@ class Communicator:
         comm.address = address
         timeout = datetime.timedelta(seconds=timeout_s)
         try:
-            comm.meeting = Meeting(rank, world_size, address=address, port=port, store=store, timeout_s=timeout_s)
-            place, backend = comm.meeting.place, accelerator.backend
+            comm.rendezvous = Rendezvous(rank, world_size, address=address, port=port, store=store, timeout_s=timeout_s)
+            place, backend = comm.rendezvous.place, accelerator.backend
             dist.init_process_group(backend, store=place, rank=rank, world_size=world_size, timeout=timeout)
         except (RuntimeError, OSError) as error:
             raise comm.error(f"rendezvous at {store or f'{address}:{port}'}", error) from error

@@ -9,7 +9,7 @@ from typing import Any
 import torch.distributed as dist  # noqa: TID251 - the store alone; what ranks send each other goes through communicator.py
 
 
-class Meeting:
+class Rendezvous:
     """A store of a process group, which outlives the ranks that have used it.
 
     Raises:

@@ -10,7 +10,7 @@ _PAUSE_S = 0.05
 
 
 @functools.cache
-def leave_in_peace() -> None:
+def shut_down() -> None:
     """Let gloo's threads drop what they hold before the interpreter goes; the first call decides, others do nothing.
 
     A thread of gloo that lets go of a collective's tensors needs the interpreter's lock for it, and so does one that

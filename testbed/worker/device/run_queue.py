@@ -11,7 +11,7 @@ COLLECTIVES = "collectives"
 """Name of the thread in which our own collectives run."""
 
 
-class Queueing:
+class RunQueueDelay:
     """Run-queue waits of the threads that move messages: gloo's, which are not Python's, and that of our collectives.
 
     The main thread's waits are part of its phases, and evaluation yields to all others by intent. Of a collective, in

@@ -38,7 +38,7 @@ from testbed.worker.process.confinement import Place, confine, enter_pid_namespa
 MAX_MESSAGE_BYTES = 1 << 17
 
 
-class Zygote:
+class ForkServer:
     """Forks on demand and tells of each end. Its thread stays the only one: a fork takes no other along."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -178,9 +178,9 @@ def _start_over() -> None:
 
 def main(descriptor: int, stdin: TextIO) -> int:
     with socket.socket(fileno=descriptor) as connection:
-        zygote = Zygote(connection)
+        fork_server = ForkServer(connection)
         try:
-            zygote.prepare(json.load(stdin))
+            fork_server.prepare(json.load(stdin))
         except BrokenPipeError:  # the orchestrator has ended meanwhile; its end is told elsewhere
             return EXIT_FAILED
         except Exception as error:
@@ -189,5 +189,5 @@ def main(descriptor: int, stdin: TextIO) -> int:
             connection.send(json.dumps({"event": "fault", "message": text[:2000]}).encode())
             return EXIT_FAILED
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            zygote.serve()
+            fork_server.serve()
     return EXIT_COMPLETED

@@ -17,7 +17,7 @@ from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, Left, LonghaulError
 from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, Channel, Welcome, connect
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.communication.communicator import Communicator
-from testbed.worker.communication.rendezvous import Meeting
+from testbed.worker.communication.rendezvous import Rendezvous
 
 if TYPE_CHECKING:
     from testbed.worker.device.accelerator import Accelerator
@@ -37,7 +37,7 @@ def come_back(
     comm = Communicator(rank, world_size, timeout_s)
     comm.address, comm.is_back = address, True
     try:
-        comm.meeting = Meeting(rank, 0, address=address, port=port, store=store, timeout_s=timeout_s)
+        comm.rendezvous = Rendezvous(rank, 0, address=address, port=port, store=store, timeout_s=timeout_s)
     except (RuntimeError, OSError) as error:
         raise Left(f"rank {rank}: came back, and nobody is at {store or f'{address}:{port}'}: {error}") from error
     return comm
@@ -129,7 +129,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
 
     torch.set_num_threads(1)
     from testbed.worker.communication.communicator import Communicator
-    from testbed.worker.communication.shutdown import leave_in_peace
+    from testbed.worker.communication.shutdown import shut_down
     from testbed.worker.model import checkpoint as kept_model
     from testbed.worker.training.loop import Training
     from testbed.worker.training.parts import build_parts
@@ -150,7 +150,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     }
     place |= {} if accelerator is None else {"accelerator": accelerator}
     comm = come_back(**place) if welcome.is_back else Communicator.connect(**place, interface=welcome.interface)
-    leave_in_peace()
+    shut_down()
     profile = None if welcome.profile is None else Profile.from_json(welcome.profile)
     training = Training(spec, parts, comm, emit, profile)
     training.bind()

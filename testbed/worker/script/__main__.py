@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from testbed.core.errors import EXIT_INPUT
-from testbed.worker.communication.shutdown import leave_in_peace
+from testbed.worker.communication.shutdown import shut_down
 
 
 def main(arguments: list[str]) -> int:
@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
         said = f"no script at {arguments[0]}" if arguments else "usage: python -m testbed.worker.script PATH ARGUMENTS"
         sys.stderr.write(f"{said}\n")
         return EXIT_INPUT
-    leave_in_peace()
+    shut_down()
     if os.getpid() == 1:
         # The first process of a container gets no signal it has no handler for; the script may set its own.
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))

@@ -22,7 +22,7 @@ from testbed.core.errors import InputError, RunError, raise_input_faults
 from testbed.core.spec.run_spec import Part
 from testbed.core.spec.topology import Topology
 from testbed.worker.communication.communicator import Communicator
-from testbed.worker.communication.shutdown import leave_in_peace
+from testbed.worker.communication.shutdown import shut_down
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.plugins.factory import build
 from testbed.worker.reduction.reducer import Reducer
@@ -121,7 +121,7 @@ class CompressionHook:
         raise_input_faults(f"compressor={self._part.name}: {fault}" for fault in self._faults(comm.world_size))
         settings = (self._part.target, sorted(self._part.params.items()), self._seed, self._topology.slowest_hop)
         comm.require_equal(zlib.crc32(repr(settings).encode()), f"what is asked of compressor {self._part.name}")
-        leave_in_peace()
+        shut_down()
         self._reducer = Reducer(self._first, comm, PhaseClock(), self._topology, self._seed)
 
     def _faults(self, world_size: int) -> Iterator[str]:

@@ -30,7 +30,7 @@ from testbed.worker.methods.parameter_server.client import Client
 from testbed.worker.methods.parameter_server.local_training import LocalTraining
 from testbed.worker.methods.parameter_server.membership.admission import come, invite
 from testbed.worker.methods.parameter_server.membership.assignment import ROOT
-from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.membership.clients import ConnectedClients
 from testbed.worker.methods.parameter_server.membership.departure import left_once_out
 from testbed.worker.methods.parameter_server.membership.lanes import Lanes
 from testbed.worker.methods.parameter_server.messages.coder import Coder
@@ -197,9 +197,14 @@ class FedBuff(Strategy):
     def _new_server(self, state: AssignedState) -> BufferedServer:
         context, comm, clock = self._context, self._context.comm, self._context.clock
         wait_s, message_s = self._wall_s(context.spec.timeout_s), self._wall_s(self.round_timeout_s)
-        wire, door = invite(comm, self._wire, wait_s)
-        seats = Seats(
-            door.let_all_in(wait_s), door, message_s=message_s, training_s=0.0, clock=clock, stopwatch=comm.stopwatch
+        wire, admission = invite(comm, self._wire, wait_s)
+        connected = ConnectedClients(
+            admission.let_all_in(wait_s),
+            admission,
+            message_s=message_s,
+            training_s=0.0,
+            clock=clock,
+            stopwatch=comm.stopwatch,
         )
         up, down = self._plans()
         return BufferedServer(
@@ -210,7 +215,7 @@ class FedBuff(Strategy):
             self._new_buffer(),
             Dispatch(self.clients, context.spec.seed),
             self._population(),
-            Lanes(seats, wait_s=message_s, clock=clock, stopwatch=comm.stopwatch),
+            Lanes(connected, wait_s=message_s, clock=clock, stopwatch=comm.stopwatch),
             clock,
             alpha=Fixed().alpha,
         )

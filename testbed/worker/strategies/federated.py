@@ -19,7 +19,7 @@ from testbed.worker.methods.federated.aggregation.attacks import Attack
 from testbed.worker.methods.federated.aggregation.methods import Method
 from testbed.worker.methods.federated.aggregation.robust import Defence
 from testbed.worker.methods.federated.aggregation.state import FederatedState
-from testbed.worker.methods.federated.client_selection import Choosing
+from testbed.worker.methods.federated.client_selection import ClientSelection
 from testbed.worker.methods.federated.client_sequence import ClientSequence
 from testbed.worker.methods.federated.clients.availability import Availability
 from testbed.worker.methods.federated.clients.division import divided, division_faults
@@ -45,13 +45,13 @@ from testbed.worker.methods.parameter_server.bounds.break_even import Gate
 from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule
 from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.schema import Schema
-from testbed.worker.methods.parameter_server.rounds.aggregator import Making
+from testbed.worker.methods.parameter_server.rounds.aggregator import Aggregator
 from testbed.worker.methods.parameter_server.rounds.exchanges import Exchanging
 from testbed.worker.methods.parameter_server.rounds.update_source import Training
-from testbed.worker.methods.parameter_server.strategy import Served
+from testbed.worker.methods.parameter_server.strategy import ServerStrategy
 
 
-class Federated(Served):
+class Federated(ServerStrategy):
     """Rounds of a server, its workers, and the clients that these run, one after another. A step is a round.
 
     McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017,
@@ -132,9 +132,11 @@ class Federated(Served):
     ) -> None:
         asked = partial(Method, name=method, server={} if server is None else server, mu=mu, alpha=alpha)
         asked = partial(asked, learning_rate=learning_rate, momentum=momentum)
-        choosing = partial(Choosing, clients=clients, participants=participants, sees_each=defence is not None)
-        choosing = partial(choosing, selection=selection, availability=availability)
-        choosing = partial(choosing, deadline_s=deadline_s, overselect=overselect)
+        client_selection = partial(
+            ClientSelection, clients=clients, participants=participants, sees_each=defence is not None
+        )
+        client_selection = partial(client_selection, selection=selection, availability=availability)
+        client_selection = partial(client_selection, deadline_s=deadline_s, overselect=overselect)
         self._uplink = uplink
         up: Any = uplink if secure is None else masked_uplink(uplink)
         begin = partial(super().__init__, local_steps=1, uplink=up, downlink=downlink, bound=bound, gate=gate)
@@ -163,11 +165,11 @@ class Federated(Served):
             ),
             *travel_faults({"uplink": uplink, "downlink": downlink}),
             *faults_of(asked),
-            *faults_of(choosing),
+            *faults_of(client_selection),
             *faults_of(partial(begin, decoders=decoders, checkpoint=checkpoint)),
         )
-        self._method, self._choosing = asked(), choosing()
-        self.clients, self.participants = clients, self._choosing.wanted
+        self._method, self._client_selection = asked(), client_selection()
+        self.clients, self.participants = clients, self._client_selection.wanted
         self.partition = Dirichlet() if partition is None else partition
         self.local_epochs, self.placement, self.speeds = local_epochs, placement, speeds
         self.straggler_sigma = straggler_sigma
@@ -187,7 +189,7 @@ class Federated(Served):
             yield f"{name} strategy.speeds: {len(self.speeds)} for {workers} workers; give one for each but the server"
         if self.defence is not None:
             yield from (f"{name} strategy.defence: {fault}" for fault in self._defence_faults(self.defence, workers))
-        yield from self._choosing.workload_faults(name, workload)
+        yield from self._client_selection.workload_faults(name, workload)
         if self.secure is not None:
             asked: Any = {"up": self._uplink, "down": self._asked["down"]}
             placed: Any = {"participants": self.participants, "placement": self.placement}
@@ -214,13 +216,13 @@ class Federated(Served):
 
     def bind(self, context: WorkerContext) -> None:
         if context.comm.networked:
-            self._choosing.require_clock(context.clock)
+            self._client_selection.require_clock(context.clock)
             self._state = FederatedState(
                 context.model,
                 self.clients,
                 variates=self._method.has_variates,
-                utilities=self._choosing.selection is not None,
-                limits=self._choosing.cuts,
+                utilities=self._client_selection.selection is not None,
+                limits=self._client_selection.cuts,
             )
             context = dataclasses.replace(context, model=self._state)
         super().bind(context)
@@ -249,7 +251,7 @@ class Federated(Served):
         context, worker = self._context, self._context.comm.rank - 1
         population = self._population()
         speed = 1.0 if self.speeds is None else self.speeds[worker]
-        utility = self._choosing.selection is not None
+        utility = self._client_selection.selection is not None
         local = LocalClient(
             context, self._workload, self._state, population, self._method, speed, self._slowness, has_utility=utility
         )
@@ -257,9 +259,9 @@ class Federated(Served):
             worker, self._state, population, self._method, local, attack=self.attack, attackers=self.attackers
         )
 
-    def _making(self) -> Making:
+    def _aggregator(self) -> Aggregator:
         rule, population = self._method.rule(self.clients), self._population()
-        fleet = self._choosing.fleet(
+        fleet = self._client_selection.fleet(
             self._context,
             population,
             self._method,

@@ -17,7 +17,7 @@ from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
 from testbed.worker.methods.pipeline.boundary import codec
 from testbed.worker.methods.pipeline.elastic import Elastic
 from testbed.worker.methods.pipeline.model_gather import hand_over
-from testbed.worker.methods.pipeline.plan_request import Asked
+from testbed.worker.methods.pipeline.plan_request import PipelineRequest
 from testbed.worker.methods.pipeline.rank import (
     COLLECTIVES,
     PipelineRank,
@@ -25,7 +25,7 @@ from testbed.worker.methods.pipeline.rank import (
     rank_layouts,
     samples_of_replica,
 )
-from testbed.worker.methods.planner.request import Wish
+from testbed.worker.methods.planner.request import PlanRequest
 from testbed.worker.model import pieces as chains
 from testbed.worker.model.pieces import Piece
 from testbed.worker.reduction.data_parallel import size_fault
@@ -92,13 +92,13 @@ class Hybrid(Strategy):
         memory: str | None = None,
         elastic: str | None = None,
     ) -> None:
-        def asked() -> Asked:
-            return Asked(
+        def asked() -> PipelineRequest:
+            return PipelineRequest(
                 pp=pp, dp=dp, tp=tp, micro_batch=micro_batch, cuts=cuts, placement=placement, schedule=schedule
             )
 
-        def wish() -> Wish:
-            return Wish(way=plan, place=plan_place, memory=memory)
+        def plan_request() -> PlanRequest:
+            return PlanRequest(way=plan, place=plan_place, memory=memory)
 
         given = {"pp": pp, "dp": dp, "tp": tp, "micro_batch": micro_batch, "cuts": cuts, "placement": placement}
 
@@ -110,13 +110,13 @@ class Hybrid(Strategy):
             *unasked,
             *([] if unasked else _faults_of(stretching)),
             None if elastic is None or plan is None else f"elastic={elastic}: plan={plan} chooses once; leave out one",
-            *(wrong := _faults_of(wish)),
-            *([] if wrong else wish().given_faults(given)),
+            *(wrong := _faults_of(plan_request)),
+            *([] if wrong else plan_request().given_faults(given)),
             *_faults_of(lambda: codec(activations)),
             size_fault(bucket_size),
             parameter_faults.choice("collective", collective, COLLECTIVES),
         )
-        self.asked, self.wish, self.activations = asked(), wish(), codec(activations)
+        self.asked, self.plan_request, self.activations = asked(), plan_request(), codec(activations)
         self.elastic = stretching()
         self.bucket_bytes, self.collective = parse_size_bytes(bucket_size), collective
         self._regions: list[list[int]] = []
@@ -127,7 +127,7 @@ class Hybrid(Strategy):
         self._regions = ranks_of_regions(topology)
 
     def takes_transform(self, *, at_once: bool, keeps_parameters: bool) -> bool:
-        return (at_once or keeps_parameters) and self.asked.tp == 1 and self.wish.way is None
+        return (at_once or keeps_parameters) and self.asked.tp == 1 and self.plan_request.way is None
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, traits = type(compressor).__name__, compressor.traits
@@ -144,13 +144,13 @@ class Hybrid(Strategy):
         yield from (f"strategy=hybrid: {fault}; use strategy=ddp" for fault in chains.faults(model, pieces))
         dp = self.asked.dp
         try:
-            dp = dp if self.wish.way else self._asked_plan(pieces, 1).dp
+            dp = dp if self.plan_request.way else self._asked_plan(pieces, 1).dp
         except ValueError as error:
             yield from (f"strategy.{line}" for line in str(error).splitlines())
-        if self.wish.way and not (traits.verbatim and self.activations.traits.verbatim):
+        if self.plan_request.way and not (traits.verbatim and self.activations.traits.verbatim):
             yield (
-                f"strategy.plan={self.wish.way}: chosen for what is sent as it is, and something is to be compressed;"
-                " use compressor=none and strategy.activations=none, or give pp, dp, tp and placement"
+                f"strategy.plan={self.plan_request.way}: chosen for what is sent as it is, and something is to be"
+                " compressed; use compressor=none and strategy.activations=none, or give pp, dp, tp and placement"
             )
         elif dp == 1 and not traits.verbatim:
             yield (
@@ -163,7 +163,7 @@ class Hybrid(Strategy):
             yield f"strategy=hybrid: {name} goes by what each rank measures, and shards must agree; use strategy.tp=1"
 
     def batch_faults(self, batch_size: int, workers: int) -> Iterator[str]:
-        if self.wish.way is None:
+        if self.plan_request.way is None:
             asked = self.elastic or self.asked
             yield from (f"strategy.{line}" for line in asked.batch_faults(batch_size, workers))
 
@@ -173,7 +173,7 @@ class Hybrid(Strategy):
         self._optimizer = self.compressor.adopt(context.optimizer)
         pieces = context.workload.pieces(context.model)
         self._notes: list[dict[str, Any]] = []
-        if self.wish.way is not None and not context.comm.networked:
+        if self.plan_request.way is not None and not context.comm.networked:
             self._layouts = []  # what will be averaged is not known
             return
         plan = self._planned(context, pieces)
@@ -219,9 +219,9 @@ class Hybrid(Strategy):
         return [] if reducer is None else [reducer.context(layout, step=0) for layout in self._layouts]
 
     def _planned(self, context: WorkerContext, pieces: Sequence[Piece]) -> Plan:
-        if self.wish.way is None:
+        if self.plan_request.way is None:
             return self._asked_plan(pieces, context.spec.batch_size)
-        decision = self.wish.decide(context, self.asked.schedule, self.collective)
+        decision = self.plan_request.decide(context, self.asked.schedule, self.collective)
         if context.rank == 0:
             self._notes += decision.notes
         return decision.plan

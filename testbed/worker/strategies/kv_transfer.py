@@ -11,7 +11,7 @@ from testbed.core.parameters import raise_all, whole
 from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
 from testbed.worker.methods.kv_transfer.cache.store import LocalLink
-from testbed.worker.methods.kv_transfer.connection import FAR, NEAR, Line, Told, connect
+from testbed.worker.methods.kv_transfer.connection import FAR, NEAR, CacheConnection, RequestKind, connect
 from testbed.worker.methods.kv_transfer.model.texts import Sample, Texts, TextWorkload
 from testbed.worker.methods.kv_transfer.model.transformer import KVTransformer
 from testbed.worker.methods.kv_transfer.record import dense_bytes, quality_note, text_note, work_of
@@ -123,7 +123,7 @@ class KVTransfer(Strategy):
         self._work = work_of(self._model.shape, example)
         self._dense_bytes = dense_bytes(self._model.shape, example)
         self._share = 1 / spec.batch_size
-        self._line: Line | None = connect(comm) if comm.networked else None
+        self._line: CacheConnection | None = connect(comm) if comm.networked else None
 
     def step(self, batch: Batch, step: int) -> StepStats:
         texts: Texts = self._drawn(step) if batch is None else batch
@@ -157,7 +157,7 @@ class KVTransfer(Strategy):
     def _keep(self, sample: Sample) -> None:
         context = self._context
         assert self._line is not None, "a rehearsal is of rank 0"
-        if next_request(self._line, context.clock).told is not Told.BEGIN:
+        if next_request(self._line, context.clock).kind is not RequestKind.BEGIN:
             raise PayloadError("KV request: asks for what is no text's")
         Keeper(self._model, self.method, sample, context.clock, self._share).serve(self._line)
 

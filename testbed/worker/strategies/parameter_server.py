@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from testbed.worker.methods.parameter_server.strategy import Served
+from testbed.worker.methods.parameter_server.strategy import ServerStrategy
 
 
-class ParameterServer(Served):
+class ParameterServer(ServerStrategy):
     """Rounds of a server and its clients: all get the server's model, take `local_steps` steps by themselves, and send
     what came of it, of which the server makes the mean, weighted by samples.
 

@@ -7,7 +7,7 @@ from typing import Any
 from testbed.core.record.telemetry import PHASES
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.device.clock import PhaseClock
-from testbed.worker.device.run_queue import Queueing
+from testbed.worker.device.run_queue import RunQueueDelay
 
 
 class StepMeter:
@@ -15,7 +15,7 @@ class StepMeter:
 
     def __init__(self, clock: PhaseClock, comm: Communicator, dilation: float) -> None:
         self._clock, self._comm, self._dilation = clock, comm, dilation
-        self._queueing = Queueing()
+        self._queueing = RunQueueDelay()
         comm.stopwatch.began = self._queueing.begin
         self._sent_bytes = 0
 

@@ -16,7 +16,7 @@ from testbed.orchestrator.executors.executor import Waiting
 from testbed.orchestrator.machine import provenance
 from testbed.orchestrator.search.sweep.axes import read_axes
 from testbed.orchestrator.search.sweep.grid import Grid
-from testbed.orchestrator.search.sweep.specs import Asked
+from testbed.orchestrator.search.sweep.specs import RunRequest
 
 FIXED = ("topo=lan", "workers=2", "steps=4")
 
@@ -25,9 +25,9 @@ def grid(*texts: str, **settings: Any) -> Grid:
     return Grid("made", tuple(read_axes([*texts, *FIXED])), **settings)
 
 
-def asked_of(found: Grid) -> list[Asked]:
+def asked_of(found: Grid) -> list[RunRequest]:
     """Without asking the worker's side, which takes seconds."""
-    return [Asked(compose(point.overrides), (point,)) for point in found.points()]
+    return [RunRequest(compose(point.overrides), (point,)) for point in found.points()]
 
 
 def make_run(

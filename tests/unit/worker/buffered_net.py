@@ -32,8 +32,8 @@ from testbed.worker.methods.federated.dispatch import Dispatch
 from testbed.worker.methods.federated.local_client import LocalClient
 from testbed.worker.methods.parameter_server.bounds.baselines import Fixed
 from testbed.worker.methods.parameter_server.client import Client
-from testbed.worker.methods.parameter_server.membership.admission import Door
-from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.membership.admission import Admission
+from testbed.worker.methods.parameter_server.membership.clients import ConnectedClients
 from testbed.worker.methods.parameter_server.membership.lanes import Lanes
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.plan import Plan
@@ -123,10 +123,10 @@ class Buffered:
         plans = self._plans()
         self.wire = Wire(Schema.of(self.state), KEY, *plans, clients=workers, seed=0)
         here = cast(Communicator, SimpleNamespace(address=HOST, charge=_nothing))
-        self._door = Door(here, self.wire, hello_s=40)
+        self._door = Admission(here, self.wire, hello_s=40)
         self.workers = [self.come(number) for number in range(workers)]
         clock, stopwatch = PhaseClock(), Stopwatch()
-        self.seats = Seats(
+        self.connected = ConnectedClients(
             *(self._door.let_all_in(40), self._door),
             message_s=message_s,
             training_s=0.0,
@@ -140,7 +140,7 @@ class Buffered:
             FedBuff(size=size),
             Dispatch(CLIENTS, 0),
             population(),
-            Lanes(self.seats, wait_s=message_s, clock=clock, stopwatch=stopwatch),
+            Lanes(self.connected, wait_s=message_s, clock=clock, stopwatch=stopwatch),
             clock,
             alpha=Fixed().alpha,
         )
@@ -172,7 +172,7 @@ class Buffered:
         for worker in self.workers:
             worker.close()
         self._thread.join(40)
-        self.seats.close()
+        self.connected.close()
 
     def _serve(self) -> None:
         try:

@@ -32,8 +32,8 @@ from testbed.worker.methods.federated.secure_aggregation.worker import SecureWor
 from testbed.worker.methods.federated.server_model import Federation
 from testbed.worker.methods.parameter_server.bounds.baselines import Fixed
 from testbed.worker.methods.parameter_server.client import Client
-from testbed.worker.methods.parameter_server.membership.admission import Door
-from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.membership.admission import Admission
+from testbed.worker.methods.parameter_server.membership.clients import ConnectedClients
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.decoders import Decoders
 from testbed.worker.methods.parameter_server.messages.plan import Plan
@@ -76,7 +76,7 @@ class Worker:
 
     def __init__(self, net: SecureNet, number: int, kind: type[Kept]) -> None:
         self.number, self.net, self.state = number, net, net.new_state()
-        self.link = connect(HOST, net.door.port, own=number, deadline_s=soon(), charge=_nothing)
+        self.link = connect(HOST, net.admission.port, own=number, deadline_s=soon(), charge=_nothing)
         send(self.link, net.wire.hello(number), net.wire.expected(Kind.MODEL), deadline_s=soon(), pace=PACE)
         spec = SimpleNamespace(seed=0, batch_size=4, dilation=1.0)
         context = cast(WorkerContext, SimpleNamespace(spec=spec, clock=PhaseClock(), prepare=_nothing))
@@ -142,10 +142,12 @@ class SecureNet:
         self.state = self.new_state()
         self.vector = SecureVector(Schema.of(self.state), self.state, self.population, method)
         self.wire = Wire(Schema.of(self.state), KEY, UP, DOWN, clients=workers, seed=0)
-        self.door = Door(cast(Communicator, SimpleNamespace(address=HOST, charge=_nothing)), self.wire, hello_s=40)
+        self.admission = Admission(
+            cast(Communicator, SimpleNamespace(address=HOST, charge=_nothing)), self.wire, hello_s=40
+        )
         self.workers_here = [Worker(self, number, (kinds or {}).get(number, Kept)) for number in range(workers)]
-        self.seats = Seats(
-            *(self.door.let_all_in(40), self.door),
+        self.connected = ConnectedClients(
+            *(self.admission.let_all_in(40), self.admission),
             message_s=message_s,
             training_s=0.0,
             clock=PhaseClock(),
@@ -164,18 +166,18 @@ class SecureNet:
         fleet = Fleet(
             self.population, self.method, sampling, workers=self.workers, placement="equal", stays=False, one_each=False
         )
-        making = Federation(self.state, fleet, rule, None)
+        aggregator = Federation(self.state, fleet, rule, None)
         if self.secure is not None:
-            making = SecureFederation(self.state, fleet, rule, self.secure, self.vector, self.workers)
+            aggregator = SecureFederation(self.state, fleet, rule, self.secure, self.vector, self.workers)
         optimizer = torch.optim.SGD(self.state.parameters(), lr=1.0)
-        model = making.model(self.state, self.wire.schema, "delta", optimizer, lambda: self.seats.clients)
+        model = aggregator.model(self.state, self.wire.schema, "delta", optimizer, lambda: self.connected.clients)
         schema, schedule, clock = self.wire.schema, Fixed(), PhaseClock()
         return Server(
             *(self.wire, Coder(schema, UP), Downlink(self.wire, Coder(schema, DOWN), schedule, model, lambda: 0.0)),
-            *(model, self.seats, schedule),
+            *(model, self.connected, schedule),
             is_bounded=False,
             is_gated=False,
-            making=making,
+            aggregator=aggregator,
             decoders=Decoders(0, clock),
             clock=clock,
             step_s=None,

@@ -21,8 +21,8 @@ from testbed.worker.methods.parameter_server.bounds.break_even import Gate
 from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule
 from testbed.worker.methods.parameter_server.client import Client
 from testbed.worker.methods.parameter_server.local_training import LocalTraining
-from testbed.worker.methods.parameter_server.membership.admission import Door
-from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.membership.admission import Admission
+from testbed.worker.methods.parameter_server.membership.clients import ConnectedClients
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.decoders import Decoders
 from testbed.worker.methods.parameter_server.messages.gated_coder import GatedCoder, can_gate
@@ -32,7 +32,7 @@ from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.wire import Wire
 from testbed.worker.methods.parameter_server.region import Region, RegionServer
 from testbed.worker.methods.parameter_server.regional_group import Group, GroupServer
-from testbed.worker.methods.parameter_server.rounds.aggregator import Making
+from testbed.worker.methods.parameter_server.rounds.aggregator import Aggregator
 from testbed.worker.methods.parameter_server.rounds.downlink import Downlink
 from testbed.worker.methods.parameter_server.rounds.global_model import GlobalModel, Loss
 from testbed.worker.methods.parameter_server.server import Server
@@ -132,10 +132,10 @@ class Rounds:
         self.wire = Wire(Schema.of(self.models[0]), KEY, plans["up"], plans["down"], clients=clients, seed=0)
         here = cast(Communicator, SimpleNamespace(address=HOST, charge=_nothing))
         own = [number for number in range(clients) if number not in self._server_of]
-        self.door = Door(here, self.wire, hello_s=40, clients=own)
-        self.doors = {server: Door(here, self.wire, hello_s=40, clients=served[server]) for server in served}
+        self.admission = Admission(here, self.wire, hello_s=40, clients=own)
+        self.admissions = {server: Admission(here, self.wire, hello_s=40, clients=served[server]) for server in served}
         ours = {number: self._knock(number) for number in range(clients)}
-        theirs = self.door.let_all_in(40)
+        theirs = self.admission.let_all_in(40)
         self.clients = [self._client(number, ours[number]) for number in range(clients)]
         self.regions = {number: cast(RegionServer, self.clients[number]) for number in served}
         """Of the clients those that serve a region; they have no training."""
@@ -147,9 +147,9 @@ class Rounds:
         self.schedule, self.models[0] = deepcopy(self._first_schedule), Small(seed=5).to(self.dtype)
         self.optimizers[0] = sgd(self.models[0])
 
-    def new_server(self, door: Door) -> Server:
+    def new_server(self, admission: Admission) -> Server:
         """That has no client yet."""
-        self.door = door
+        self.admission = admission
         self.server = self._server({})
         return self.server
 
@@ -163,11 +163,11 @@ class Rounds:
             Coder(wire.schema, plans["up"]),
             self.downlink,
             self.model,
-            self._seats(connections, self.door),
+            self._seats(connections, self.admission),
             self.schedule,
             is_bounded=plans["up"].bounded or plans["down"].bounded,
             is_gated=self.gate is not None,
-            making=Making(),
+            aggregator=Aggregator(),
             decoders=Decoders(self._decoders, PhaseClock()),
             clock=clock,
             step_s=None,
@@ -229,14 +229,14 @@ class Rounds:
 
     def _knock(self, number: int) -> Connection:
         server = self._server_of.get(number)
-        door = self.door if server is None else self.doors[server]
-        connection = connect(HOST, door.port, own=number, deadline_s=soon(), charge=_nothing)
+        admission = self.admission if server is None else self.admissions[server]
+        connection = connect(HOST, admission.port, own=number, deadline_s=soon(), charge=_nothing)
         send(connection, self.wire.hello(number), self.wire.expected(Kind.MODEL), deadline_s=soon(), pace=PACE)
         return connection
 
-    def _seats(self, connections: dict[int, Connection], door: Door) -> Seats:
-        return Seats(
-            *(connections, door),
+    def _seats(self, connections: dict[int, Connection], admission: Admission) -> ConnectedClients:
+        return ConnectedClients(
+            *(connections, admission),
             message_s=self._message_s,
             training_s=0.0,
             clock=PhaseClock(),
@@ -254,9 +254,9 @@ class Rounds:
         }
         schema = self.wire.schema
         own = number, self.models[number + 1], self.wire, self._sending(plans["up"]), Coder(schema, plans["down"])
-        if number in self.doors and self.group_rounds > 1:
+        if number in self.admissions and self.group_rounds > 1:
             return cast(Trainer, GroupServer(self._group(number), self.group_rounds, *own, **given))
-        if number in self.doors:
+        if number in self.admissions:
             return cast(Trainer, RegionServer(self._region(number), *own, **given))
         return Trainer(
             *own, LocalTraining(self._context(number), plans["up"].payload, importance=plans["up"].importance), **given
@@ -273,9 +273,9 @@ class Rounds:
         return Group(*parts, **named, basis=self.schedule.basis, model=model)
 
     def _of_region(self, number: int) -> tuple[Any, Any]:
-        door, plans, clock = self.doors[number], self._plans(), PhaseClock()
-        seats, up = self._seats(door.let_all_in(40), door), Coder(self.wire.schema, plans["up"])
-        parts = self.wire, up, plans["down"], seats, Decoders(0, clock)
+        admission, plans, clock = self.admissions[number], self._plans(), PhaseClock()
+        connected, up = self._seats(admission.let_all_in(40), admission), Coder(self.wire.schema, plans["up"])
+        parts = self.wire, up, plans["down"], connected, Decoders(0, clock)
         return parts, {"clock": clock, "name": f"region {number}"}
 
     def _context(self, number: int) -> WorkerContext:

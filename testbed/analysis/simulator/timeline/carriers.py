@@ -11,7 +11,7 @@ from testbed.analysis.simulator.model.network import Network, Times
 from testbed.analysis.simulator.model.traffic import algorithm_of
 from testbed.analysis.simulator.timeline import collectives
 from testbed.analysis.simulator.timeline.collectives import CHAIN
-from testbed.analysis.simulator.timeline.period_skip import Leaper
+from testbed.analysis.simulator.timeline.period_skip import PeriodSkip
 from testbed.analysis.simulator.timeline.rings import UnderWay
 from testbed.core.costs.collective import CHAIN_CHUNK_BYTES
 
@@ -47,7 +47,7 @@ class Carriers:
         self._free_s = [np.full(network.size, -np.inf) for _ in _THREADS]
         self._active: dict[int, Issued] = {}
         self._queues: dict[str, deque[Issued]] = {GLOO: deque(), OURS: deque()}
-        self._leaper = Leaper(network)
+        self._period_skip = PeriodSkip(network)
 
     @property
     def size(self) -> int:
@@ -75,7 +75,7 @@ class Carriers:
             soonest = min(self._active.values(), key=_now_s)
             assert soonest.under_way is not None
             soonest.under_way.advance()
-            self._leaper.after_advance([one.under_way for one in self._active.values()])
+            self._period_skip.after_advance([one.under_way for one in self._active.values()])
             self._free_done()
         assert issued.under_way is not None
         return issued.under_way.end_s()

@@ -16,7 +16,7 @@ _ALIKE = 1e-9
 """Of the time a window takes, by which ranks may differ in how long theirs took."""
 
 
-class Leaper:
+class PeriodSkip:
     """Follows rings that are under way together, and moves all on at once by as many windows as are alike.
 
     A window is as many messages as the network remembers, so that what it remembers is in the same place after each.

@@ -27,7 +27,7 @@ def memory_kills(cgroup: Path) -> int:
     return 0
 
 
-def last_words(log: Path) -> str:
+def exit_report(log: Path) -> str:
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         lines = file.read().decode(errors="replace").strip().splitlines()

@@ -26,7 +26,7 @@ from testbed.orchestrator.emulation.kernel.tcp import ROUTER_SYSCTLS, TcpProfile
 from testbed.orchestrator.emulation.links.addresses import AddressPlan
 from testbed.orchestrator.emulation.links.node import NamespaceNode, Router, WorkerNode, set_sysctls
 from testbed.orchestrator.emulation.links.port import Port
-from testbed.orchestrator.emulation.links.wires import Wiring
+from testbed.orchestrator.emulation.links.wires import WireBatch
 from testbed.orchestrator.emulation.shapers import SHAPERS
 from testbed.orchestrator.emulation.shapers.shaper import Hop, Report, limit_packets
 
@@ -57,7 +57,7 @@ class Network:
         self.seed = seed
         self.plan = AddressPlan(topology)
         self.routers: dict[str, NamespaceNode] = {}
-        self.middles: dict[str, NamespaceNode] = {}
+        self.link_nodes: dict[str, NamespaceNode] = {}
         self.workers: dict[str, NamespaceNode] = {}
         self.ports: list[Port] = []
         self.sysctls: dict[str, dict[str, str]] = {}
@@ -66,7 +66,7 @@ class Network:
         self._shaper_class = SHAPERS[shaper]
         Mininet.inited = True  # its own set-up raises limits and sysctls of the host
         self.mininet = Mininet(topo=None, controller=None, build=False)
-        self._wiring = Wiring(self.mininet, tcp.route_rto_min_s)
+        self._wire_batch = WireBatch(self.mininet, tcp.route_rto_min_s)
 
     def __enter__(self) -> Network:
         try:
@@ -82,7 +82,7 @@ class Network:
     @property
     def nodes(self) -> dict[str, NamespaceNode]:
         """All, by region, WAN link or worker."""
-        return {**self.routers, **self.middles, **self.workers}
+        return {**self.routers, **self.link_nodes, **self.workers}
 
     @functools.cached_property
     def shaper(self) -> Any:
@@ -104,7 +104,7 @@ class Network:
         for index, region in enumerate(self.topology.regions):
             self.routers[region] = self.mininet.addHost(f"r{index}", cls=Router)
         for index, link in enumerate(self.topology.wan_links):
-            self.middles[link.name] = self.mininet.addHost(f"m{index}", cls=Router)
+            self.link_nodes[link.name] = self.mininet.addHost(f"m{index}", cls=Router)
         for index, node in enumerate(self.topology.nodes):
             self.workers[node.name] = self.mininet.addHost(
                 f"w{index}", cls=WorkerNode, namespace=self._namespaces.get(node.name)
@@ -117,8 +117,8 @@ class Network:
                 self._add_access_link(link)
         self._add_routes()
         for port in self.ports:
-            self._wiring.limit_rate(port.node, port.interface, port.settings)
-        self._wiring.make()
+            self._wire_batch.limit_rate(port.node, port.interface, port.settings)
+        self._wire_batch.make()
         for port in self.ports:
             port.queues = self.queues[port.node.name]
             port.verify()
@@ -133,16 +133,16 @@ class Network:
             self.sysctls[name] = set_sysctls(node, values)
 
     def _add_wan_link(self, link: Link) -> None:
-        middle, addresses = self.middles[link.name], self.plan.wan[link.name]
+        link_node, addresses = self.link_nodes[link.name], self.plan.wan[link.name]
         for end, pair, inside in ((link.a, addresses.a_side, "to-a"), (link.b, addresses.b_side, "to-b")):
-            self._wiring.wire(self.routers[end], middle.name, pair.near, middle, inside, pair.far)
+            self._wire_batch.wire(self.routers[end], link_node.name, pair.near, link_node, inside, pair.far)
         for source, target, profile in link.directions():
-            self._add_port(link, source, target, self.routers[source], middle.name, profile)
+            self._add_port(link, source, target, self.routers[source], link_node.name, profile)
 
     def _add_access_link(self, link: Link) -> None:
         node, region = (link.a, link.b) if link.a in self.workers else (link.b, link.a)
         worker, router, pair = self.workers[node], self.routers[region], self.plan.access[node]
-        self._wiring.wire(router, worker.name, pair.near, worker, WORKER_INTERFACE, pair.far)
+        self._wire_batch.wire(router, worker.name, pair.near, worker, WORKER_INTERFACE, pair.far)
         for source, target, profile in link.directions():
             if source == node:
                 self._add_port(link, source, target, worker, WORKER_INTERFACE, profile, tc.CARD_QUEUE_BYTES)
@@ -160,7 +160,7 @@ class Network:
         least_queue_bytes: int = 0,
     ) -> None:
         settings = tc.rate_settings(profile, link.rtt_s, self.topology.dilation, least_queue_bytes)
-        index = self._wiring.index(node, interface)
+        index = self._wire_batch.index(node, interface)
         k = self.topology.dilation
         self.ports.append(Port(link, source, target, node, interface, index, profile, settings, dilation=k))
 
@@ -169,23 +169,23 @@ class Network:
             for other, link in self.plan.next_links(region).items():
                 addresses = self.plan.wan[link.name]
                 via = addresses.a_side.far if region == link.a else addresses.b_side.far
-                self._wiring.route(router, str(self.plan.region_network[other]), via)
+                self._wire_batch.route(router, str(self.plan.region_network[other]), via)
         for link in self.topology.wan_links:
             a_side, b_side = self.plan.wan[link.name].a_side, self.plan.wan[link.name].b_side
             for end, near, far in ((link.a, a_side, b_side), (link.b, b_side, a_side)):
-                self._wiring.route(self.routers[end], f"{far.near}/32", near.far)
-            self._route_middle(link)
+                self._wire_batch.route(self.routers[end], f"{far.near}/32", near.far)
+            self._route_link_node(link)
         for name, worker in self.workers.items():
-            self._wiring.route(worker, "default", self.plan.access[name].near, self.tcp.congestion_control)
+            self._wire_batch.route(worker, "default", self.plan.access[name].near, self.tcp.congestion_control)
 
-    def _route_middle(self, link: Link) -> None:
+    def _route_link_node(self, link: Link) -> None:
         """The middle passes what comes from one side to the other: regions reached through each end go to that end."""
         addresses = self.plan.wan[link.name]
         from_a = self.plan.next_links(link.a)
         for region, network in self.plan.region_network.items():
             towards_b = region != link.a and (region == link.b or from_a.get(region) == link)
             side = addresses.b_side if towards_b else addresses.a_side
-            self._wiring.route(self.middles[link.name], str(network), side.near)
+            self._wire_batch.route(self.link_nodes[link.name], str(network), side.near)
 
     def _hop(self, port: Port) -> Hop:
         link = port.link
@@ -194,7 +194,7 @@ class Network:
             link=link.name,
             source=port.source,
             target=port.target,
-            namespace=self.middles[link.name].namespace,
+            namespace=self.link_nodes[link.name].namespace,
             arrives_on=arrives_on,
             leaves_on=leaves_on,
             profile=port.profile,

@@ -67,7 +67,7 @@ class Interface(Intf):  # type: ignore[misc]
     """One end of a wire; Mininet would set it up by `ifconfig`, a process each."""
 
     def config(self, *_: object, **__: object) -> dict[str, object]:
-        """By `Wiring.make`, with all others."""
+        """By `WireBatch.make`, with all others."""
         return {}
 
 
@@ -76,7 +76,7 @@ class Wire(MininetLink):  # type: ignore[misc]
 
     @classmethod
     def makeIntfPair(cls, *_: object, **__: object) -> None:
-        """They come with all others, by `Wiring.make`."""
+        """They come with all others, by `WireBatch.make`."""
 
 
 def mac_address(address: IPv4Address) -> str:
@@ -84,7 +84,7 @@ def mac_address(address: IPv4Address) -> str:
     return ":".join(f"{byte:02x}" for byte in (0x02, 0, *address.packed))
 
 
-class Wiring:
+class WireBatch:
     """Collects what is to be there, then makes it."""
 
     def __init__(self, mininet: Mininet, rto_min_s: float | None = None) -> None:

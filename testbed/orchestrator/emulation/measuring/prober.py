@@ -16,7 +16,7 @@ from testbed.core.errors import RunError
 from testbed.orchestrator.emulation.kernel.tc import FRAME_BYTES
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.emulation.links.port import Port
-from testbed.orchestrator.emulation.measuring.result import Measured
+from testbed.orchestrator.emulation.measuring.result import ProbeResult
 from testbed.orchestrator.emulation.shapers.delay import knot_s
 from testbed.orchestrator.emulation.shapers.shaper import Report
 from testbed.orchestrator.machine.host_counters import read_host
@@ -122,7 +122,7 @@ class Prober:
 
     def measure(
         self, stage: str, *, access: bool, only: Collection[str] | None = None, share: float = BURST_CORES_SHARE
-    ) -> Measured:
+    ) -> ProbeResult:
         """Round trips of all links, then rates: as many WAN links at once as the cores carry, and one access link.
 
         Args:
@@ -134,7 +134,7 @@ class Prober:
         sample = [link.name for link in self.network.topology.access_links[:1] if only is None or link.name in only]
         near = [link.name for link in self.network.topology.access_links if only is None or link.name in only]
         chosen = [*wan, *near] if access else wan
-        result = Measured(stage)
+        result = ProbeResult(stage)
         before, began_s = read_host(), time.monotonic()
         for answer in self._ask(do="rtt", links=chosen, count=PROBES, interval_s=self._probe_every_s(chosen)):
             if answer["event"] == "probes":
@@ -171,7 +171,7 @@ class Prober:
             used_cores += cores
         return groups
 
-    def measure_or_refuse(self) -> Measured:
+    def measure_or_refuse(self) -> ProbeResult:
         """Before training. What is measured again is measured with fewer links at once: how well the machine carries
         all of them is for the run's verdict to say, which watches them while they are used.
 
@@ -196,7 +196,7 @@ class Prober:
             " its cores, lower the rate, or slow everything down (dilation=)",
         )
 
-    def measure_busy(self) -> Measured:
+    def measure_busy(self) -> ProbeResult:
         """Beside the workers' warm-up. What disagrees is measured again only as long as other machines take cores: what
         this run's own load does to its links is for the verdict to know, so a last try without steal counts.
         """
@@ -209,12 +209,12 @@ class Prober:
             measured.update(self.measure("busy", access=False, only=wrong))
         return measured
 
-    def _wrong(self, measured: Measured) -> set[str]:
+    def _wrong(self, measured: ProbeResult) -> set[str]:
         """The links that are not as asked."""
         return {port.link.name for port in self.network.ports if measured.faults([port])}
 
     @staticmethod
-    def _is_disturbed(measured: Measured) -> bool:
+    def _is_disturbed(measured: ProbeResult) -> bool:
         return measured.steal_ratio > UNDISTURBED_RATIO
 
     @property

@@ -38,7 +38,7 @@ def _both(link: Link) -> tuple[Delay, Delay]:
 
 
 @dataclass
-class Measured:
+class ProbeResult:
     """Of one stage: round trips by link, delays by link and source, rates by (link, source, target)."""
 
     stage: str
@@ -57,7 +57,7 @@ class Measured:
         self.delay_s[link.name, link.b] = answer["backward_s"]
         self.span_s[link.name] = answer["span_s"]
 
-    def update(self, later: Measured) -> None:
+    def update(self, later: ProbeResult) -> None:
         self.rtt_s.update(later.rtt_s)
         self.delay_s.update(later.delay_s)
         self.span_s.update(later.span_s)

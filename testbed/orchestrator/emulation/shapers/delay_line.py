@@ -34,7 +34,7 @@ from typing import Any
 
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.orchestrator.emulation.kernel.namespaces import in_network_namespace
-from testbed.orchestrator.emulation.shapers.packet_queue import Way
+from testbed.orchestrator.emulation.shapers.packet_queue import DirectionQueue
 from testbed.orchestrator.machine.limits import FIFO_PRIORITY, without_real_time
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -114,7 +114,7 @@ class Commands:
                 return lines[0]
 
 
-def _obey(command: dict[str, Any], ways: list[Way]) -> None:
+def _obey(command: dict[str, Any], ways: list[DirectionQueue]) -> None:
     (way,) = (way for way in ways if way.name[:2] == (command["link"], command["source"]))
     if command["do"] == "set":
         found = way.set(LinkProfile(**command["profile"]), command["limit_packets"])
@@ -124,8 +124,8 @@ def _obey(command: dict[str, Any], ways: list[Way]) -> None:
         _say({"event": command["do"]})
 
 
-def _way(config: dict[str, Any]) -> Way:
-    return in_network_namespace(config["namespace"], lambda: Way(config))
+def _way(config: dict[str, Any]) -> DirectionQueue:
+    return in_network_namespace(config["namespace"], lambda: DirectionQueue(config))
 
 
 def main() -> None:
@@ -144,7 +144,7 @@ def main() -> None:
     _serve(ways, timer, poll, commands)
 
 
-def _serve(ways: list[Way], timer: Timer, poll: select.poll, commands: Commands) -> None:
+def _serve(ways: list[DirectionQueue], timer: Timer, poll: select.poll, commands: Commands) -> None:
     by_descriptor = {way.queue.get_fd(): way for way in ways}
     reported_s = time.monotonic()
     while True:

@@ -9,7 +9,7 @@ OLDEST_STAMP_S = 2.0
 """A stamp further back is not believed: the wall clock was set, or this process did not run for so long."""
 
 
-class Timing:
+class DueTimes:
     """All times are of the monotonic clock."""
 
     def __init__(self, began_s: float) -> None:

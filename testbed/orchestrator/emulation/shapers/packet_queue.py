@@ -11,7 +11,7 @@ from typing import IO, Any
 from netfilterqueue import COPY_PACKET, NetfilterQueue
 
 from testbed.core.spec.link_profile import LinkProfile
-from testbed.orchestrator.emulation.shapers.due_times import Timing
+from testbed.orchestrator.emulation.shapers.due_times import DueTimes
 from testbed.orchestrator.emulation.shapers.impairments import Impairments
 from testbed.orchestrator.emulation.shapers.shaper import asked_of
 
@@ -27,7 +27,7 @@ _DESTINATION = slice(16, 20)
 """Of an IPv4 header."""
 
 
-class Way:
+class DirectionQueue:
     """Made inside the middle node's namespace; used from the delay line's one thread."""
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -38,7 +38,7 @@ class Way:
         self.limit_packets = config["limit_packets"]
         self.is_down = False
         self.held: deque[tuple[float, Any, bytes | None]] = deque()
-        self.timing = Timing(time.monotonic())
+        self.due_times = DueTimes(time.monotonic())
         self.packets = self.dropped = self.doubled = 0
         self.asked_drops = self.asked_drops_variance = 0.0
         self.clock_offset_s = 0.0
@@ -98,19 +98,19 @@ class Way:
             packet.drop()
             return
         stamp_s = packet.get_timestamp()
-        timing = self.timing
-        arrived_s = timing.arrived_s(stamp_s - self.clock_offset_s if stamp_s else None, time.monotonic())
+        due_times = self.due_times
+        arrived_s = due_times.arrived_s(stamp_s - self.clock_offset_s if stamp_s else None, time.monotonic())
         if fate.draws_rest and fate.overtakes():
             packet.accept()
             return
-        due_s = timing.due_s(arrived_s, fate.delay_s(arrived_s - timing.began_s))
+        due_s = due_times.due_s(arrived_s, fate.delay_s(arrived_s - due_times.began_s))
         copy = packet.get_payload() if fate.draws_rest and fate.is_doubled() else None
         packet.retain()
         self.held.append((due_s, packet, copy))
 
     def release(self) -> None:
         """What is due by now. To let packets go takes its time, by which those behind them are late."""
-        held, late_s = self.held, self.timing.late_s
+        held, late_s = self.held, self.due_times.late_s
         now_s = due_by_s = time.monotonic()
         while held and held[0][0] <= due_by_s:
             due_s, packet, copy = held.popleft()
@@ -140,7 +140,7 @@ class Way:
             "name": link,
             "from": source,
             "to": target,
-            **self.timing.figures(),
+            **self.due_times.figures(),
             "packets": self.packets,
             "drops": self.dropped,
             "asked_drops": self.asked_drops,

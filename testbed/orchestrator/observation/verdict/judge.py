@@ -50,7 +50,7 @@ from testbed.orchestrator.observation.verdict.lateness_rules import Lateness
 from testbed.orchestrator.observation.verdict.link_rules import DelayLines, Event, Finding, Rates, RoundTrips
 from testbed.orchestrator.observation.verdict.machine_rules import MIN_WATCHED_S, Backlogs, Bypass, Cores, Ranks
 from testbed.orchestrator.observation.verdict.member_rules import Departures
-from testbed.orchestrator.observation.verdict.reference import Asked
+from testbed.orchestrator.observation.verdict.reference import LinkReference
 from testbed.orchestrator.observation.verdict.unknowns import Unknowns
 
 _NOT_OBSERVED = (
@@ -69,7 +69,7 @@ class Judge:
     def __init__(self, spec: RunSpec) -> None:
         self.kind = "emulated"
         """Or `measured`: on machines that are there, of which nothing was asked that could be held against it."""
-        self._asked = Asked(spec.topology)
+        self._asked = LinkReference(spec.topology)
         self._rates = Rates(self._asked)
         self._round_trips = RoundTrips(self._asked)
         self._delay_lines = DelayLines(self._asked)

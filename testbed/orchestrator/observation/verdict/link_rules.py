@@ -10,7 +10,7 @@ from typing import Any
 from testbed.core.spec.topology import Link
 from testbed.core.units import format_rate, format_time
 from testbed.orchestrator.emulation.shapers.delay import Delay, least_s, mean_doubt_s
-from testbed.orchestrator.observation.verdict.reference import Asked
+from testbed.orchestrator.observation.verdict.reference import LinkReference
 
 RATE_SUSPECT, RATE_INVALID = 0.02, 0.05
 DELAY_SUSPECT_S, DELAY_SUSPECT_RATIO, DELAY_INVALID_TIMES = 1e-3, 0.02, 3
@@ -32,7 +32,7 @@ Finding = tuple[bool, str]
 class Rates:
     """Of full queues: in bursts before training and beside its warm-up, and in training whenever a queue was full."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: LinkReference) -> None:
         self._asked = asked
         self._measured: list[Event] = []
         self._windows: dict[tuple[str, str, str], list[tuple[float, float, float]]] = defaultdict(list)
@@ -103,7 +103,7 @@ class RoundTrips:
     free of it both ways at once, so the least round trip is the sum of the least of each way.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: LinkReference) -> None:
         self._asked = asked
         self._measured: list[Event] = []
         self._probes: dict[tuple[str, tuple[Delay, Delay]], list[Event]] = defaultdict(list)
@@ -170,7 +170,7 @@ def _delay_finding(
 class DelayLines:
     """Of the shaper: how late it let packets go, and what it lost."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: LinkReference) -> None:
         self._asked = asked
         self._late: dict[str, list[float]] = defaultdict(list)
         """By link, of each second: its 99th percentile over what is allowed."""

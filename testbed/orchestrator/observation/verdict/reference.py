@@ -13,7 +13,7 @@ SETTLE_S = 1.0
 """Beside a round trip, how long after a change figures may still be of what was before."""
 
 
-class Asked:
+class LinkReference:
     """Fed the `change` events of a record, in order."""
 
     def __init__(self, topology: Topology) -> None:

@@ -65,9 +65,9 @@ def interpreter_environment(run_id: str) -> dict[str, str]:
 class ForkedProcess:
     """A worker that the zygote forked into a container."""
 
-    def __init__(self, zygote: Zygote, container: Container) -> None:
+    def __init__(self, fork_server: ForkServerClient, container: Container) -> None:
         self.pid: int | None = None
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._container = container
         self._exit_code: int | None = None
         self._ended = threading.Event()
@@ -79,7 +79,7 @@ class ForkedProcess:
         if number == signal.SIGKILL:
             self._container.kill()  # its first process takes all others along
         else:
-            self._zygote.signal(self._container.node, number)
+            self._fork_server.signal(self._container.node, number)
 
     def wait(self, timeout_s: float) -> None:
         if not self._ended.wait(timeout_s):
@@ -105,7 +105,7 @@ class ForkedProcess:
                 self.ended(os.waitstatus_to_exitcode(status))
 
 
-class Zygote:
+class ForkServerClient:
     """A context manager: leaving it ends the process and with it all workers."""
 
     def __init__(self, spec: RunSpec, run: RunDir, rights: Rights = OF_ROOT) -> None:
@@ -118,7 +118,7 @@ class Zygote:
         self.failure: str | None = None
         """Why no worker can live any more; None while they can."""
 
-    def __enter__(self) -> Zygote:
+    def __enter__(self) -> ForkServerClient:
         self._connection, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         scratch = self._run.runtime / "zygote"
         scratch.mkdir(mode=0o700)

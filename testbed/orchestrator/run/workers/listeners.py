@@ -15,7 +15,7 @@ NodeOf = Callable[[socket.socket], str | None]
 """The node that a connection is from; None for nobody's, which is refused."""
 
 
-class Doors:
+class WorkerListeners:
     """The sockets of one run, each heard by threads of its own.
 
     Args:

@@ -11,7 +11,7 @@ from typing import Any
 Event = dict[str, Any]
 
 
-class Roll:
+class Membership:
     """Called from the run's thread and the schedule's.
 
     Args:

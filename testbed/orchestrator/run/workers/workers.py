@@ -19,13 +19,13 @@ from testbed.core.record.telemetry import STORE_IN_NODE, Channel, Welcome
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.programs import MASTER_PORT, Program
 from testbed.orchestrator.emulation.containers.docker_container import DockerContainer, write_files
-from testbed.orchestrator.emulation.containers.exit_report import last_words
+from testbed.orchestrator.emulation.containers.exit_report import exit_report
 from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
 from testbed.orchestrator.emulation.links.network import WORKER_INTERFACE, Network
 from testbed.orchestrator.run.workers.first_rank import FirstRank
-from testbed.orchestrator.run.workers.fork_server import PAUSE, Process, Zygote, interpreter_environment
-from testbed.orchestrator.run.workers.listeners import Doors
-from testbed.orchestrator.run.workers.membership import Roll
+from testbed.orchestrator.run.workers.fork_server import PAUSE, ForkServerClient, Process, interpreter_environment
+from testbed.orchestrator.run.workers.listeners import WorkerListeners
+from testbed.orchestrator.run.workers.membership import Membership
 
 _POLL_S = 0.1
 _LOOK_S = 1.0
@@ -42,7 +42,7 @@ class Workers:
     """The workers of one run. A context manager: leaving it kills and removes the containers.
 
     Args:
-        zygote: forks each worker into its container; without one the runtime starts the program there.
+        fork_server: forks each worker into its container; without one the runtime starts the program there.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Workers:
         run: RunDir,
         network: Network,
         sandbox: Sandbox,
-        zygote: Zygote | None = None,
+        fork_server: ForkServerClient | None = None,
     ) -> None:
         self.spec = spec
         self.program = program
@@ -61,17 +61,17 @@ class Workers:
         self._network = network
         self._sandbox = sandbox
         self._profile = (run.read_json(run.profiles) or {}).get("device_profile")
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._channels: dict[str, Channel] = {}
         self._messages: queue.SimpleQueue[tuple[str, Channel, Message]] = queue.SimpleQueue()
-        self._roll = Roll(self.nodes, patience_s=spec.timeout_s * spec.dilation)
+        self._membership = Membership(self.nodes, patience_s=spec.timeout_s * spec.dilation)
         self._first = FirstRank(spec.events, self.nodes[0])
         self._restarted: set[str] = set()
         self._t0_s: float | None = None
         self._looked_s = 0.0
         self.containers: dict[str, Container | DockerContainer] = {}
         self._processes: dict[str, Process] = {}
-        self._doors = Doors(self._listen)
+        self._listeners = WorkerListeners(self._listen)
 
     def __enter__(self) -> Workers:
         try:
@@ -84,7 +84,7 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._doors.close()
+        self._listeners.close()
         for container in self.containers.values():
             container.kill()
         with ThreadPoolExecutor(_STARTS_AT_ONCE) as pool:
@@ -95,9 +95,9 @@ class Workers:
             write_files(self._sandbox, self.run.docker)
             for node in self.nodes:
                 box = self.containers[node] = DockerContainer(self._sandbox, self.run.docker, node, self.run.log(node))
-                self._doors.open_for(node, box.socket)
+                self._listeners.open_for(node, box.socket)
             return
-        self._doors.open(self.run.socket, self._node_of, len(self.nodes))
+        self._listeners.open(self.run.socket, self._node_of, len(self.nodes))
         root = self._sandbox.root()
         for node in self.nodes:
             namespace = self._network.workers[node].namespace.path
@@ -110,12 +110,12 @@ class Workers:
             **self.program.environment(self.nodes.index(container.node), self._master, WORKER_INTERFACE),
         }
         directory = self.program.working_directory() or self._sandbox.clone
-        if self._zygote is None or isinstance(container, DockerContainer):
+        if self._fork_server is None or isinstance(container, DockerContainer):
             container.start(self.program.command(), environment, directory)
             self._processes[container.node] = container
         else:
             container.start(list(PAUSE), environment, directory)
-            self._processes[container.node] = self._zygote.fork(container, environment, directory)
+            self._processes[container.node] = self._fork_server.fork(container, environment, directory)
 
     @property
     def _master(self) -> str:
@@ -142,22 +142,22 @@ class Workers:
         container.kill()
         self._processes[node].wait(_LEAVE_TIMEOUT_S)
         if self._outlives(node):
-            self._roll.lose(node, self._end_of(node, self._processes[node].exit_code() or 0))
+            self._membership.lose(node, self._end_of(node, self._processes[node].exit_code() or 0))
         container.wait(_LEAVE_TIMEOUT_S)
         container.delete()
         self._channels.pop(node, None)
         self._restarted.add(node)
         self._start(container)
-        self._roll.come_back(node)
+        self._membership.come_back(node)
         self._first.join(node)
 
     def _take_away(self, node: str) -> None:
         if not self.program.loss_is_fault:
-            self._roll.leave(node)
+            self._membership.leave(node)
 
     def _outlives(self, node: str) -> bool:
         """Whether the others go on without it; before the first step all must be there."""
-        return self._t0_s is not None and (self._roll.outlives(node) or self._first.is_awaited(node))
+        return self._t0_s is not None and (self._membership.outlives(node) or self._first.is_awaited(node))
 
     def _listen(self, node: str, channel: Channel) -> None:
         if node in self._channels:
@@ -226,12 +226,14 @@ class Workers:
             RunError: a worker without which the run cannot go on reported a fault, or ended before it was done; says
                 which, how, and its last words.
         """
-        if self._roll.may_lose and time.monotonic() - self._looked_s > _LOOK_S:
+        if self._membership.may_lose and time.monotonic() - self._looked_s > _LOOK_S:
             self._look_for_dead(killed_only=True)
-        if (lost := self._roll.take_loss()) is not None:
+        if (lost := self._membership.take_loss()) is not None:
             return lost
-        if self._roll.forsaken:
-            raise RunError("; ".join([f"{self.nodes[0]} neither went on nor ended alone", *self._roll.told_losses]))
+        if self._membership.forsaken:
+            raise RunError(
+                "; ".join([f"{self.nodes[0]} neither went on nor ended alone", *self._membership.told_losses])
+            )
         try:
             node, channel, message = self._messages.get(timeout=_POLL_S)
         except queue.Empty:
@@ -244,19 +246,19 @@ class Workers:
         """What follows for the run from what a worker says."""
         event = message["event"]
         if event in ("fault", "leaving") and self._outlives(node):
-            self._roll.lose(node, message["message"], says_so=event == "leaving")
+            self._membership.lose(node, message["message"], says_so=event == "leaving")
             if event == "fault":
                 self.containers[node].kill()  # whatever it does yet, it is no part of the run
             return False
         if event in ("fault", "leaving"):
             self._look_for_killed()
-            said = [f"worker {self.nodes.index(node)} on {node}: {message['message']}", *self._roll.told_losses]
+            said = [f"worker {self.nodes.index(node)} on {node}: {message['message']}", *self._membership.told_losses]
             raise RunError("; ".join(said))
         if event == "warm" and self._t0_s is not None:  # it has come back
             with contextlib.suppress(OSError):  # and gone again
                 self._channels[node].send({"event": "go", "t0_s": self._t0_s})
             return False
-        self._roll.hear(node, message)
+        self._membership.hear(node, message)
         return self._first.is_news(node, message)
 
     def _look_for_killed(self) -> None:
@@ -267,17 +269,17 @@ class Workers:
             time.sleep(_POLL_S)
 
     def _look_for_dead(self, *, killed_only: bool = False) -> None:
-        if self._zygote is not None and self._zygote.failure is not None:
-            raise RunError(self._zygote.failure)
+        if self._fork_server is not None and self._fork_server.failure is not None:
+            raise RunError(self._fork_server.failure)
         self._looked_s = time.monotonic()
         dead = []
         for rank, node in enumerate(self.nodes):
-            code = None if self._roll.has_ended(node) else self._processes[node].exit_code()
+            code = None if self._membership.has_ended(node) else self._processes[node].exit_code()
             if code == 0 and not self.program.is_told_when_done:
-                self._roll.finish(node)
+                self._membership.finish(node)
             elif code is not None and (code < 0 or not killed_only):
                 if self._outlives(node):
-                    self._roll.lose(node, self._end_of(node, code))
+                    self._membership.lose(node, self._end_of(node, code))
                 else:
                     dead.append((rank, node, code))
         if dead:
@@ -285,11 +287,11 @@ class Workers:
             raise RunError(f"worker {rank} on {node} {self._end_of(node, code)}{self._first.hint(node)}")
 
     def _end_of(self, node: str, code: int) -> str:
-        return f"{self.containers[node].ended(code)} before it was done; {last_words(self.run.log(node))}"
+        return f"{self.containers[node].ended(code)} before it was done; {exit_report(self.run.log(node))}"
 
     @property
     def all_done(self) -> bool:
-        return self._roll.all_done
+        return self._membership.all_done
 
     def wait_for_exit(self, timeout_s: float) -> None:
         """Give the workers time to leave their process group; who does not is killed on leaving the context."""

@@ -14,7 +14,7 @@ from typing import Any
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, raise_input_faults
 from testbed.orchestrator.search.budget import check as checks
 from testbed.orchestrator.search.budget.pairs import Pair, resolved, search
-from testbed.orchestrator.search.budget.request import Asked, read
+from testbed.orchestrator.search.budget.request import BudgetRequest, read
 from testbed.orchestrator.search.budget.table import budget_table, check_table
 from testbed.orchestrator.terminal.terminal import show, tell
 
@@ -72,7 +72,7 @@ def _told_at_the_end(content: dict[str, Any]) -> Iterator[None]:
         tell(json.dumps(content, indent=2, allow_nan=False))
 
 
-def _content(asked: Asked, pairs: Sequence[Pair], answer: dict[str, Any], repeats: int) -> dict[str, Any]:
+def _content(asked: BudgetRequest, pairs: Sequence[Pair], answer: dict[str, Any], repeats: int) -> dict[str, Any]:
     """All of it as JSON. Pairs that do come first, by what they send; then those that do not, then those refused."""
     spec = next((pair.spec for pair in pairs if pair.spec is not None), None)
     assert spec is not None  # otherwise all are refused alike, which is a fault of the input
@@ -92,7 +92,7 @@ def _content(asked: Asked, pairs: Sequence[Pair], answer: dict[str, Any], repeat
     }
 
 
-def _row(pair: Pair, found: dict[str, Any], asked: Asked) -> dict[str, Any]:
+def _row(pair: Pair, found: dict[str, Any], asked: BudgetRequest) -> dict[str, Any]:
     row: dict[str, Any] = {**pair.names, "values": pair.point.plain, "refused": list(pair.refused)}
     if pair.refused:
         return row

@@ -13,10 +13,10 @@ from testbed.orchestrator.executors import registry as executors_registry
 from testbed.orchestrator.run.seal import seal_killed_or_say as seal_killed
 from testbed.orchestrator.run_store.ended import KeptRun, KeptRuns
 from testbed.orchestrator.search.budget.pairs import Pair
-from testbed.orchestrator.search.budget.request import RATE, RTT, Asked
+from testbed.orchestrator.search.budget.request import RATE, RTT, BudgetRequest
 from testbed.orchestrator.search.sweep.axes import Value
 from testbed.orchestrator.search.sweep.grid import Point
-from testbed.orchestrator.search.sweep.retry import Made, Making
+from testbed.orchestrator.search.sweep.retry import Made, RetryingRunner
 from testbed.orchestrator.search.sweep.specs import ask_all
 from testbed.orchestrator.terminal.terminal import say
 
@@ -39,7 +39,7 @@ def chosen(content: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
 
 
 def perform(
-    asked: Asked,
+    asked: BudgetRequest,
     pairs: Sequence[Pair],
     points: Sequence[Mapping[str, Any]],
     runs_root: Path,
@@ -60,13 +60,13 @@ def perform(
     specs = ask_all(runs, runs_root)
     with executors_registry.executor(executors.LOCAL, runs_root, share=share) as place:
         seal_killed(runs_root)
-        made = Making("budget", KeptRuns(runs_root), place, on_error_stream).runs(specs)
+        made = RetryingRunner("budget", KeptRuns(runs_root), place, on_error_stream).runs(specs)
     by_run = {id(run): one for one in made for run in one.standing.asked.points}
     found = [by_run[id(run)] for run in runs]
     return [_compared(point, one, asked) for point, one in zip(points, found, strict=True)], _exit_status(found)
 
 
-def _run(asked: Asked, pairs: Sequence[Pair], point: Mapping[str, Any]) -> Point:
+def _run(asked: BudgetRequest, pairs: Sequence[Pair], point: Mapping[str, Any]) -> Point:
     pair = next(pair for pair in pairs if pair.point.plain == point["values"])
     rtt = next(one.value for one in asked.round_trips if one.seconds == point["rtt_s"])
     rate = format_rate(point["rate_bit_s"]["estimate"])
@@ -74,7 +74,7 @@ def _run(asked: Asked, pairs: Sequence[Pair], point: Mapping[str, Any]) -> Point
     return Point(values, ("strategy", "compressor", RTT, RATE))
 
 
-def _compared(point: Mapping[str, Any], made: Made, asked: Asked) -> dict[str, Any]:
+def _compared(point: Mapping[str, Any], made: Made, asked: BudgetRequest) -> dict[str, Any]:
     kept = made.standing.done
     told = {key: point[key] for key in ("strategy", "compressor", "rtt_s", "step_s", "wan_bytes_step")}
     told |= {"rate_bit_s": point["rate_bit_s"]["estimate"], "run_id": kept and kept.run_id, "why_not": made.why_not}

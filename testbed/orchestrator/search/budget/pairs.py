@@ -14,7 +14,7 @@ from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.run.calibration import Calibration
 from testbed.orchestrator.run.plugins import check_all
 from testbed.orchestrator.search.budget.fixed_point import measured, settled
-from testbed.orchestrator.search.budget.request import Asked
+from testbed.orchestrator.search.budget.request import BudgetRequest
 from testbed.orchestrator.search.plan.analysis_client import ask_analysis
 from testbed.orchestrator.search.sweep.grid import Point
 from testbed.orchestrator.terminal.terminal import say
@@ -38,11 +38,11 @@ class Pair:
     def names(self) -> dict[str, str]:
         return {key: self.point.plain[key] for key in ("strategy", "compressor")}
 
-    def question(self, asked: Asked) -> dict[str, Any]:
+    def question(self, asked: BudgetRequest) -> dict[str, Any]:
         rtts_s = [one.seconds for one in asked.round_trips]
         return self._question(self.profiles, rtts_s, [None] * len(rtts_s))
 
-    def measure(self, asked: Asked, repeats: int) -> None:
+    def measure(self, asked: BudgetRequest, repeats: int) -> None:
         assert self.spec is not None
         try:
             found = measured(self.spec, [one.seconds for one in asked.round_trips], repeats, self._say)
@@ -51,7 +51,7 @@ class Pair:
             return
         self.profiles, self.near = found.far, found.near
 
-    def settled(self, asked: Asked, near: Sequence[Calibration]) -> list[dict[str, Any]]:
+    def settled(self, asked: BudgetRequest, near: Sequence[Calibration]) -> list[dict[str, Any]]:
         """The points with what is sent over their own links."""
 
         def look(profiles: Sequence[Calibration], rtt_s: float, rate_bit_s: float | None) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Pair:
         say(f"{' '.join(f'{key}={name}' for key, name in self.names.items())}: {words}")
 
 
-def resolved(asked: Asked, runs_root: Path) -> list[Pair]:
+def resolved(asked: BudgetRequest, runs_root: Path) -> list[Pair]:
     """Each with its spec, over links with the first round trip, or with why it cannot be.
 
     Raises:
@@ -107,7 +107,7 @@ def _raise_common(pairs: Sequence[Pair]) -> None:
         raise InputError(*dict.fromkeys(common))
 
 
-def search(pairs: Sequence[Pair], asked: Asked, repeats: int) -> dict[str, Any]:
+def search(pairs: Sequence[Pair], asked: BudgetRequest, repeats: int) -> dict[str, Any]:
     """What the analysis says of all that can be simulated, "pairs" in the order of `pairs`; the others are refused.
 
     Args:
@@ -139,7 +139,7 @@ def _refuse(pairs: Sequence[Pair], answer: Mapping[str, Any]) -> None:
         pair.refused = tuple(found["refused"])
 
 
-def _asked_of_analysis(questions: Sequence[dict[str, Any]], asked: Asked) -> dict[str, Any]:
+def _asked_of_analysis(questions: Sequence[dict[str, Any]], asked: BudgetRequest) -> dict[str, Any]:
     question = {"target_step_s": asked.target_step_s, "pairs": list(questions)}
     found: dict[str, Any] = ask_analysis("budget", question=question, time_limit_s=TIME_LIMIT_S)
     return found

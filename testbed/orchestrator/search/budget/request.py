@@ -31,7 +31,7 @@ class RoundTrip:
 
 
 @dataclass(frozen=True)
-class Asked:
+class BudgetRequest:
     target_step_s: float
     price_per_gb: float | None
     """In whatever currency; None: nothing is said of cost."""
@@ -45,7 +45,7 @@ class Asked:
         return asked if rate is None else [*asked, f"{RATE}={rate}"]
 
 
-def read(words: Sequence[str]) -> Asked:
+def read(words: Sequence[str]) -> BudgetRequest:
     """
     Raises:
         InputError: with every fault at once.
@@ -61,7 +61,7 @@ def read(words: Sequence[str]) -> Asked:
     round_trips = tuple(_round_trips(axes.pop(RTT), faults))
     raise_input_faults(faults)
     assert target_step_s is not None
-    return Asked(target_step_s, price, round_trips, tuple(Grid("budget", tuple(axes.values())).points()))
+    return BudgetRequest(target_step_s, price, round_trips, tuple(Grid("budget", tuple(axes.values())).points()))
 
 
 def _axis_faults(axes: Sequence[Axis]) -> Iterator[str]:

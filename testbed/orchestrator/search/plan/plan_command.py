@@ -28,7 +28,7 @@ PROBE = "link_probe"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PlanSearchRequest:
     """What is looked for, beside the training itself.
 
     Raises:
@@ -59,7 +59,12 @@ class Asked:
 
 
 def plan(
-    overrides: Sequence[str], runs_root: Path, asked: Asked, *, run_id: str | None = None, as_json: bool = False
+    overrides: Sequence[str],
+    runs_root: Path,
+    asked: PlanSearchRequest,
+    *,
+    run_id: str | None = None,
+    as_json: bool = False,
 ) -> int:
     """Print the plans and return the exit status.
 
@@ -87,7 +92,7 @@ def plan(
     return EXIT_COMPLETED
 
 
-def _problem(spec: RunSpec, model: ModelProfile, links: LinkMatrix, asked: Asked) -> Problem:
+def _problem(spec: RunSpec, model: ModelProfile, links: LinkMatrix, asked: PlanSearchRequest) -> Problem:
     try:
         return Problem(
             layers=model.on(links),

@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.core.files import printable
-from testbed.orchestrator.search.sweep.specs import Asked
-from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, Standing
+from testbed.orchestrator.search.sweep.specs import RunRequest
+from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, RunStatus
 from testbed.orchestrator.terminal.display import VERDICT_STYLES
 from testbed.orchestrator.terminal.terminal import Terminal
 
@@ -30,14 +30,14 @@ _MAX_LINES = 8
 class Display:
     """A context manager; `on_error_stream` keeps standard output for what a script reads."""
 
-    def __init__(self, name: str, standings: Sequence[Standing], *, on_error_stream: bool) -> None:
+    def __init__(self, name: str, standings: Sequence[RunStatus], *, on_error_stream: bool) -> None:
         stream = sys.stderr if on_error_stream else sys.stdout
         # asked of the stream: FORCE_COLOR in the environment would put a picture in a log
         self._console = Terminal(file=stream, force_terminal=stream.isatty())
         self._name = name
         self._state = {one.asked.spec.hash: one.state for one in standings}
         self._began_s = time.monotonic()
-        self._under_way: dict[str, tuple[Asked, float | None, float]] = {}
+        self._under_way: dict[str, tuple[RunRequest, float | None, float]] = {}
         """By the hash of a spec: the run, its estimate, and when it began."""
         self._live: Live | None = None
 
@@ -60,12 +60,12 @@ class Display:
         if self._live is not None:
             self._live.__exit__(kind, error, traceback)
 
-    def begin(self, asked: Asked, seconds: float | None) -> None:
+    def begin(self, asked: RunRequest, seconds: float | None) -> None:
         self._under_way[asked.spec.hash] = (asked, seconds, time.monotonic())
         about = "of unknown length" if seconds is None else f"about {seconds:.0f} s"
         self._say(f"{asked.label}: begun, {about}")
 
-    def end(self, asked: Asked, found: Standing, lacking: str | None, *, again: bool) -> None:
+    def end(self, asked: RunRequest, found: RunStatus, lacking: str | None, *, again: bool) -> None:
         """
         Args:
             lacking: why there is no record.
@@ -81,11 +81,11 @@ class Display:
         then = "; once more later" if again else ""
         self._say(f"{asked.label}: {took_s:.0f} s, {what}{then}", VERDICT_STYLES.get(style, ""))
 
-    def tell(self, asked: Asked, text: str) -> None:
+    def tell(self, asked: RunRequest, text: str) -> None:
         """Of a run that is being made."""
         self._say(f"{asked.label}: {text}")
 
-    def left(self, asked: Asked, seconds: float | None) -> None:
+    def left(self, asked: RunRequest, seconds: float | None) -> None:
         self._say(f"{asked.label}: left for the next call, since its {seconds or 0.0:.0f} s would end too late")
 
     def _say(self, line: str, style: str = "") -> None:
@@ -110,6 +110,6 @@ class Display:
         return Group(grid, *lines)
 
 
-def _spoken(asked: Asked, seconds: float | None, since_s: float) -> str:
+def _spoken(asked: RunRequest, seconds: float | None, since_s: float) -> str:
     of = "" if seconds is None else f" of about {seconds:.0f} s"
     return f"now {printable(asked.label)}: {time.monotonic() - since_s:.0f} s{of}"

@@ -15,7 +15,7 @@ from testbed.orchestrator.machine.ownership import give_to_caller
 from testbed.orchestrator.run.calibration import calibrate
 from testbed.orchestrator.run_store.ended import KeptRun, ended_runs
 from testbed.orchestrator.search.plan import simulated_run as predicted_run
-from testbed.orchestrator.search.sweep.specs import Asked
+from testbed.orchestrator.search.sweep.specs import RunRequest
 
 EARLIER, PREDICTED, UNKNOWN = "by earlier runs", "predicted", "unknown"
 TRAINING = "predicted, the training alone"
@@ -30,7 +30,7 @@ class Estimate:
 
 
 def estimates(
-    asked: Sequence[Asked], runs_root: Path, tell: Callable[[str], None], *, here: bool = True
+    asked: Sequence[RunRequest], runs_root: Path, tell: Callable[[str], None], *, here: bool = True
 ) -> dict[str, Estimate]:
     """By the hash of each spec.
 
@@ -71,7 +71,7 @@ def _kind(spec: RunSpec) -> str:
 class _Earlier:
     """Completed emulated runs of the strategies and compressors that are asked for."""
 
-    def __init__(self, runs_root: Path, asked: Iterable[Asked]) -> None:
+    def __init__(self, runs_root: Path, asked: Iterable[RunRequest]) -> None:
         self._by_kind: dict[str, list[float]] = defaultdict(list)
         self._beside: dict[int, list[float]] = defaultdict(list)
         for pattern in {f"*-{one.spec.strategy.name}-{one.spec.compressor.name}-*" for one in asked}:

@@ -17,7 +17,7 @@ from testbed.orchestrator.machine.clone import environment
 from testbed.orchestrator.machine.ownership import made_for_caller
 from testbed.orchestrator.search.sweep.estimates import Estimate
 from testbed.orchestrator.search.sweep.grid import Grid
-from testbed.orchestrator.search.sweep.status import Standing
+from testbed.orchestrator.search.sweep.status import RunStatus
 from testbed.orchestrator.terminal.terminal import say
 
 _TIME_LIMIT_S = 300.0
@@ -44,7 +44,7 @@ def beside(ending: LonghaulError | None) -> Iterator[None]:
         raise ending from error
 
 
-def rows(standings: Sequence[Standing], estimates: Mapping[str, Estimate] | None = None) -> list[dict[str, Any]]:
+def rows(standings: Sequence[RunStatus], estimates: Mapping[str, Estimate] | None = None) -> list[dict[str, Any]]:
     """One for each point, as JSON; points that ask for the same have the same run."""
     found = []
     for one in standings:
@@ -61,7 +61,7 @@ def rows(standings: Sequence[Standing], estimates: Mapping[str, Estimate] | None
     return found
 
 
-def write(grid: Grid, standings: Sequence[Standing], runs_root: Path) -> tuple[Path, str, dict[str, Any]]:
+def write(grid: Grid, standings: Sequence[RunStatus], runs_root: Path) -> tuple[Path, str, dict[str, Any]]:
     """The sweep's folder, its table as text, and all of it as JSON.
 
     Raises:

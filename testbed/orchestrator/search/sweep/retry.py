@@ -9,21 +9,21 @@ from testbed.orchestrator.executors.executor import Executor
 from testbed.orchestrator.run_store.ended import KeptRuns
 from testbed.orchestrator.search.sweep.display import Display
 from testbed.orchestrator.search.sweep.estimates import estimates
-from testbed.orchestrator.search.sweep.scheduler import Course
-from testbed.orchestrator.search.sweep.specs import Asked
-from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, Standing, standing
+from testbed.orchestrator.search.sweep.scheduler import SweepScheduler
+from testbed.orchestrator.search.sweep.specs import RunRequest
+from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, RunStatus, standing
 from testbed.orchestrator.terminal.terminal import say
 
 
 @dataclass(frozen=True)
 class Made:
-    standing: Standing
+    standing: RunStatus
     why_not: str | None
     """Of a run that does not count; None: it does."""
 
 
 @dataclass(frozen=True)
-class Making:
+class RetryingRunner:
     """Of one command, whose place is held already."""
 
     name: str
@@ -32,7 +32,7 @@ class Making:
     on_error_stream: bool
     """Standard output is for what a script reads."""
 
-    def runs(self, asked: Sequence[Asked]) -> list[Made]:
+    def runs(self, asked: Sequence[RunRequest]) -> list[Made]:
         """In their order.
 
         Raises:
@@ -45,15 +45,15 @@ class Making:
         if lacking:
             expected = estimates(lacking, self.kept.runs_root, say)
             with Display(self.name, found, on_error_stream=self.on_error_stream) as display:
-                course = Course(self.kept, expected, display)
-                course.follow(found, self.place)
-            if course.error is not None:
-                raise course.error
-            found, unrecorded = [course.now(one) for one in asked], course.unrecorded
+                scheduler = SweepScheduler(self.kept, expected, display)
+                scheduler.follow(found, self.place)
+            if scheduler.error is not None:
+                raise scheduler.error
+            found, unrecorded = [scheduler.now(one) for one in asked], scheduler.unrecorded
         return [Made(one, _why_not(one, unrecorded.get(one.asked.spec.hash, []))) for one in found]
 
 
-def _why_not(one: Standing, unrecorded: Sequence[str]) -> str | None:
+def _why_not(one: RunStatus, unrecorded: Sequence[str]) -> str | None:
     if one.done is not None:
         return None
     return "; ".join([*([one.why] if one.missed else []), *(f"failed: {reason}" for reason in unrecorded)])

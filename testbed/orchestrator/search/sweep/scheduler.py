@@ -14,12 +14,12 @@ from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.run_store.ended import KeptRuns
 from testbed.orchestrator.search.sweep.display import Display
 from testbed.orchestrator.search.sweep.estimates import Estimate
-from testbed.orchestrator.search.sweep.specs import Asked
-from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, MAX_ATTEMPTS, Standing, standing
+from testbed.orchestrator.search.sweep.specs import RunRequest
+from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, MAX_ATTEMPTS, RunStatus, standing
 
 
 @dataclass
-class Course:
+class SweepScheduler:
     """One call's. The folder of runs is asked after each run; nothing else says whether it counts."""
 
     kept: KeptRuns
@@ -31,7 +31,7 @@ class Course:
     """The call; measuring for the estimates has taken of its time."""
     forgotten: frozenset[str] = frozenset()
     """Runs that are no attempts any more."""
-    left: list[Asked] = field(default_factory=list)
+    left: list[RunRequest] = field(default_factory=list)
     """What there was no time for."""
     error: LonghaulError | None = None
     """Why it ended before its end."""
@@ -40,7 +40,7 @@ class Course:
     _tries: Counter[str] = field(default_factory=Counter)
     """Likewise, attempts of this call."""
 
-    def follow(self, standings: Sequence[Standing], executor: Executor) -> None:
+    def follow(self, standings: Sequence[RunStatus], executor: Executor) -> None:
         """Until all is done, given up or left, or `error` says why not; never raises that."""
         waiting = _Waiting(
             [one.asked for one in standings if one.state not in (DONE, GIVEN_UP)], self._begin, self.display
@@ -54,10 +54,10 @@ class Course:
             except LonghaulError as error:
                 self.error = error
 
-    def now(self, asked: Asked) -> Standing:
+    def now(self, asked: RunRequest) -> RunStatus:
         return standing(asked, self.kept, self.forgotten)
 
-    def _begin(self, asked: Asked) -> bool:
+    def _begin(self, asked: RunRequest) -> bool:
         """Whether there is time for it."""
         seconds = self.estimates[asked.spec.hash].seconds
         if self.most_s is not None and time.monotonic() - self.began_s + (seconds or 0.0) > self.most_s:
@@ -67,7 +67,7 @@ class Course:
         self.display.begin(asked, seconds)
         return True
 
-    def _take(self, asked: Asked, lacking: str | None) -> bool:
+    def _take(self, asked: RunRequest, lacking: str | None) -> bool:
         """Whether it is to be made once more."""
         spec_hash, found = asked.spec.hash, self.now(asked)
         self._tries[spec_hash] += 1
@@ -85,7 +85,7 @@ class Course:
 class _Waiting:
     """As of `executors.Waiting`."""
 
-    def __init__(self, asked: Sequence[Asked], begin: Callable[[Asked], bool], display: Display) -> None:
+    def __init__(self, asked: Sequence[RunRequest], begin: Callable[[RunRequest], bool], display: Display) -> None:
         self.by_hash = {one.spec.hash: one for one in asked}
         self.asked = deque(asked)
         self.stop = Stop()

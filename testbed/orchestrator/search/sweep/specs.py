@@ -19,7 +19,7 @@ from testbed.orchestrator.search.sweep.grid import Point
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunRequest:
     """A run that a sweep is to have, and the points that ask for it: several where they come to the same."""
 
     spec: RunSpec
@@ -30,7 +30,7 @@ class Asked:
         return self.points[0].label
 
 
-def ask_all(points: Sequence[Point], runs_root: Path, *, here: bool = True) -> list[Asked]:
+def ask_all(points: Sequence[Point], runs_root: Path, *, here: bool = True) -> list[RunRequest]:
     """In the order of the points.
 
     Args:
@@ -104,11 +104,11 @@ def _checked(specs: Mapping[Point, RunSpec], faults: _Faults, *, here: bool) -> 
     return found
 
 
-def _together(specs: Mapping[Point, RunSpec]) -> Iterator[Asked]:
+def _together(specs: Mapping[Point, RunSpec]) -> Iterator[RunRequest]:
     """Points that ask for the same are one run, which keeps its model where any of them wants that."""
     by_hash: dict[str, list[Point]] = {}
     for point, spec in specs.items():
         by_hash.setdefault(spec.hash, []).append(point)
     for points in by_hash.values():
         keeps = (point for point in points if specs[point].keeps_model)
-        yield Asked(specs[next(keeps, points[0])], tuple(points))
+        yield RunRequest(specs[next(keeps, points[0])], tuple(points))

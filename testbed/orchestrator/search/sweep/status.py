@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from testbed.orchestrator.run_store.ended import KeptRun, KeptRuns
-from testbed.orchestrator.search.sweep.specs import Asked
+from testbed.orchestrator.search.sweep.specs import RunRequest
 
 MAX_ATTEMPTS = 2
 """A run that failed or came out invalid is made once more: what disturbed it may have passed."""
@@ -18,8 +18,8 @@ DONE, TO_MAKE, TO_RETRY, GIVEN_UP = "done", "to make", "to retry", "given up"
 
 
 @dataclass(frozen=True)
-class Standing:
-    asked: Asked
+class RunStatus:
+    asked: RunRequest
     done: KeptRun | None
     """The newest that counts."""
     missed: tuple[KeptRun, ...]
@@ -50,7 +50,7 @@ class Standing:
         return f"{last.run_id}: {last.verdict if last.is_completed else last.status}: {first}{more}"
 
 
-def standing(asked: Asked, kept: KeptRuns, forgotten: Iterable[str] = ()) -> Standing:
+def standing(asked: RunRequest, kept: KeptRuns, forgotten: Iterable[str] = ()) -> RunStatus:
     """
     Args:
         forgotten: ids of runs that are not to count as attempts.
@@ -60,13 +60,13 @@ def standing(asked: Asked, kept: KeptRuns, forgotten: Iterable[str] = ()) -> Sta
     done = [one for one in found if one.counts and (one.run.model.exists() or not asked.spec.keeps_model)]
     unheeded = set(forgotten)
     missed = tuple(one for one in found if _is_missed(one) and one.run_id not in unheeded)
-    return Standing(asked, done[-1] if done else None, missed)
+    return RunStatus(asked, done[-1] if done else None, missed)
 
 
 def _is_missed(kept: KeptRun) -> bool:
     return kept.status == "failed" or (kept.is_completed and not kept.counts)
 
 
-def counts(standings: Sequence[Standing]) -> Mapping[str, int]:
+def counts(standings: Sequence[RunStatus]) -> Mapping[str, int]:
     """How many are in which state."""
     return {state: sum(one.state == state for one in standings) for state in (DONE, TO_MAKE, TO_RETRY, GIVEN_UP)}

@@ -18,9 +18,9 @@ from testbed.orchestrator.search.sweep import files, results
 from testbed.orchestrator.search.sweep.display import Display
 from testbed.orchestrator.search.sweep.estimates import Estimate, estimates, spoken
 from testbed.orchestrator.search.sweep.grid import Grid, Point
-from testbed.orchestrator.search.sweep.scheduler import Course
-from testbed.orchestrator.search.sweep.specs import Asked, ask_all
-from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, Standing, counts, standing
+from testbed.orchestrator.search.sweep.scheduler import SweepScheduler
+from testbed.orchestrator.search.sweep.specs import RunRequest, ask_all
+from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, RunStatus, counts, standing
 from testbed.orchestrator.terminal.terminal import say, tell
 
 
@@ -67,12 +67,12 @@ def sweep(
         expected = _expected(found, runs_root, place)
         say(_plan_line(grid, found, expected) + (f"; {place.room}" if place.room else ""))
         with Display(grid.name, found, on_error_stream=as_json) as display:
-            course = Course(kept, expected, display, grid.most_s, began_s, forgotten)
-            course.follow(found, place)
-    return _end(grid, course, _standings(asked, kept), runs_root, as_json=as_json)
+            scheduler = SweepScheduler(kept, expected, display, grid.most_s, began_s, forgotten)
+            scheduler.follow(found, place)
+    return _end(grid, scheduler, _standings(asked, kept), runs_root, as_json=as_json)
 
 
-def _expected(standings: Sequence[Standing], runs_root: Path, place: executors.Executor) -> dict[str, Estimate]:
+def _expected(standings: Sequence[RunStatus], runs_root: Path, place: executors.Executor) -> dict[str, Estimate]:
     return estimates([one.asked for one in _to_make(standings)], runs_root, say, here=place.is_here)
 
 
@@ -98,19 +98,19 @@ def _asked(
     return place, grid, points
 
 
-def _standings(asked: Sequence[Asked], kept: KeptRuns, forgotten: frozenset[str] = frozenset()) -> list[Standing]:
+def _standings(asked: Sequence[RunRequest], kept: KeptRuns, forgotten: frozenset[str] = frozenset()) -> list[RunStatus]:
     return [standing(one, kept, forgotten) for one in asked]
 
 
-def _forgotten(asked: Sequence[Asked], kept: KeptRuns, *, retry: bool) -> frozenset[str]:
+def _forgotten(asked: Sequence[RunRequest], kept: KeptRuns, *, retry: bool) -> frozenset[str]:
     return frozenset(run.run_id for one in _standings(asked, kept) for run in one.missed if retry)
 
 
-def _to_make(standings: Sequence[Standing]) -> list[Standing]:
+def _to_make(standings: Sequence[RunStatus]) -> list[RunStatus]:
     return [one for one in standings if one.state not in (DONE, GIVEN_UP)]
 
 
-def _plan_line(grid: Grid, standings: Sequence[Standing], expected: Mapping[str, Estimate]) -> str:
+def _plan_line(grid: Grid, standings: Sequence[RunStatus], expected: Mapping[str, Estimate]) -> str:
     """What is there, then runs times seconds, before anything is begun."""
     number = counts(standings)
     there = f"sweep {grid.name}: {number[DONE]} of {len(standings)} runs are there"
@@ -123,7 +123,7 @@ def _plan_line(grid: Grid, standings: Sequence[Standing], expected: Mapping[str,
     return line + most
 
 
-def _tell_plan(grid: Grid, standings: Sequence[Standing], expected: Mapping[str, Estimate], *, as_json: bool) -> None:
+def _tell_plan(grid: Grid, standings: Sequence[RunStatus], expected: Mapping[str, Estimate], *, as_json: bool) -> None:
     if as_json:
         tell(json.dumps({"name": grid.name, "runs": results.rows(standings, expected)}, indent=2, allow_nan=False))
         return
@@ -134,32 +134,34 @@ def _tell_plan(grid: Grid, standings: Sequence[Standing], expected: Mapping[str,
     tell(_plan_line(grid, standings, expected))
 
 
-def _end(grid: Grid, course: Course, standings: Sequence[Standing], runs_root: Path, *, as_json: bool) -> int:
-    with results.beside(course.error):
+def _end(
+    grid: Grid, scheduler: SweepScheduler, standings: Sequence[RunStatus], runs_root: Path, *, as_json: bool
+) -> int:
+    with results.beside(scheduler.error):
         folder, table, content = results.write(grid, standings, runs_root)
     if as_json:
         tell(json.dumps(content, indent=2, allow_nan=False))
     else:
         tell(table)
-    for line in _remarks(course, standings):
+    for line in _remarks(scheduler, standings):
         say(printable(line))
     say(f"table, figures and data: {folder}")
-    if course.error is not None:
-        raise course.error
+    if scheduler.error is not None:
+        raise scheduler.error
     return _exit_status(standings)
 
 
-def _remarks(course: Course, standings: Sequence[Standing]) -> Iterator[str]:
+def _remarks(scheduler: SweepScheduler, standings: Sequence[RunStatus]) -> Iterator[str]:
     for one in standings:
         if one.state == GIVEN_UP:
             yield f"{one.asked.label}: given up after {len(one.missed)} attempts, --retry tries again: {one.why}"
-        for reason in course.unrecorded.get(one.asked.spec.hash, ()):
+        for reason in scheduler.unrecorded.get(one.asked.spec.hash, ()):
             yield f"{one.asked.label}: failed: {reason}"
-    if course.left:
-        yield f"left for the next call: {len(course.left)} runs, which would have ended too late"
+    if scheduler.left:
+        yield f"left for the next call: {len(scheduler.left)} runs, which would have ended too late"
 
 
-def _exit_status(standings: Sequence[Standing]) -> int:
+def _exit_status(standings: Sequence[RunStatus]) -> int:
     if all(one.state == DONE for one in standings):
         return EXIT_COMPLETED
     lacking = [one for one in standings if one.state != DONE]

@@ -14,9 +14,9 @@ from testbed.orchestrator.executors.executor import Executor
 from testbed.orchestrator.run_store.ended import KeptRun, KeptRuns
 from testbed.orchestrator.search.plan.analysis_client import ask_analysis
 from testbed.orchestrator.search.sweep.grid import Point
-from testbed.orchestrator.search.sweep.retry import Made, Making
-from testbed.orchestrator.search.sweep.specs import Asked, ask_all
-from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, Standing, standing
+from testbed.orchestrator.search.sweep.retry import Made, RetryingRunner
+from testbed.orchestrator.search.sweep.specs import RunRequest, ask_all
+from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, RunStatus, standing
 
 TIME, BYTES = "time_to_target_s", "wan_bytes"
 TIME_LIMIT_S = 120.0
@@ -54,7 +54,7 @@ class Trials:
     kept: KeptRuns
     place: Executor
     on_error_stream: bool
-    standings: list[Standing] = field(default_factory=list)
+    standings: list[RunStatus] = field(default_factory=list)
     """Of all runs that were asked for, each once."""
 
     def outcome(self, name: str, points: Sequence[Point]) -> Outcome:
@@ -68,7 +68,7 @@ class Trials:
         """
         try:
             asked = self._asked(points)
-            made = Making(name, self.kept, self.place, self.on_error_stream).runs(asked)
+            made = RetryingRunner(name, self.kept, self.place, self.on_error_stream).runs(asked)
         except InputError as error:
             return Outcome(None, 0.0, f"refused: {'; '.join(error.faults)}")
         self._remember(made)
@@ -78,11 +78,11 @@ class Trials:
             return Outcome(None, 0.0, "; ".join(lacking), run_ids=tuple(run.run_id for run in runs if run))
         return self._judged([one.standing.done for one in made if one.standing.done is not None])
 
-    def _asked(self, points: Sequence[Point]) -> list[Asked]:
+    def _asked(self, points: Sequence[Point]) -> list[RunRequest]:
         """What is there already need not be checked again, which takes seconds."""
         resolved = [resolve(point.overrides, runs_root=self.kept.runs_root) for point in points]
         if not any(one.faults for one in resolved):
-            found = [Asked(one.spec, (point,)) for one, point in zip(resolved, points, strict=True)]
+            found = [RunRequest(one.spec, (point,)) for one, point in zip(resolved, points, strict=True)]
             if all(standing(one, self.kept).state in (DONE, GIVEN_UP) for one in found):
                 return found
         return ask_all(points, self.kept.runs_root)

@@ -93,13 +93,13 @@ class BufferedServer:
             self._dispatch.take(worker)
         self._free_gone()
         version = self._buffer.version
-        for worker in self._lanes.seats.clients:
+        for worker in self._lanes.connected.clients:
             if worker not in self._dispatch.tasks:
                 self._give(worker)
         while self._buffer.version == version:
             found = self._lanes.next()
             self._free_gone()
-            self._lanes.seats.require_some()
+            self._lanes.connected.require_some()
             assert found is not None, "something is due from each that has a seat"
             worker, frame = found
             if self._take(worker, frame):
@@ -121,10 +121,10 @@ class BufferedServer:
             self._dispatch.take(worker)
             self._send(worker, None)
         self._free_gone()
-        seats = self._lanes.seats
-        seats.require_some()
+        connected = self._lanes.connected
+        connected.require_some()
         model_bytes = coded_bytes(self._model().entries)
-        note = {"event": "last_model", "round": version, "model_bytes": model_bytes, "left": dict(seats.left)}
+        note = {"event": "last_model", "round": version, "model_bytes": model_bytes, "left": dict(connected.left)}
         self._notes.append(note)
         self._lanes.close()
 
@@ -134,7 +134,7 @@ class BufferedServer:
 
     def _free_gone(self) -> None:
         """Clients of workers that are out, which may have come back since."""
-        seated = set(self._lanes.seats.clients)
+        seated = set(self._lanes.connected.clients)
         for worker in self._dispatch.tasks.keys() - seated:
             self._dispatch.take(worker)
             self._sent.pop(worker, None)
@@ -174,8 +174,8 @@ class BufferedServer:
                 tensors = self._decoded(worker, frame, task)
         except (Refused, PayloadError) as error:
             expected = self._wire.expected(Kind.UPDATE, task.version)
-            self._lanes.seats.let_go(worker, error.with_traceback(None), expected)  # which would hold buffers
-            self._lanes.seats.require_some()
+            self._lanes.connected.let_go(worker, error.with_traceback(None), expected)  # which would hold buffers
+            self._lanes.connected.require_some()
             return False
         with self._clock.phase("optimizer"):
             self._add(task, frame, tensors)
@@ -238,7 +238,7 @@ class BufferedServer:
             "event": "fedbuff_version",
             "version": version,
             "clients": [one.task.client for one in came],
-            "workers": len(self._lanes.seats.clients),
+            "workers": len(self._lanes.connected.clients),
             "staleness_mean": sum(staleness) / len(came),
             "staleness_max": max(staleness),
             "train_loss": math.fsum(one.samples * one.train_loss for one in came) / samples,
@@ -246,7 +246,7 @@ class BufferedServer:
             "update_bytes": sum(one.update_bytes for one in came),
             "all_clients_s": math.fsum(one.elapsed_s for one in came),
             "longest_client_s": max(one.elapsed_s for one in came),
-            "left": dict(self._lanes.seats.left),
+            "left": dict(self._lanes.connected.left),
         }
 
 

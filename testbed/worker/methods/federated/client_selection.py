@@ -18,7 +18,7 @@ from testbed.worker.methods.federated.clients.oort import Oort
 from testbed.worker.methods.federated.clients.population import Population
 from testbed.worker.methods.federated.clients.sampling import Sampling
 from testbed.worker.methods.federated.clients.slowness import Slowness
-from testbed.worker.methods.federated.deadline import Terms
+from testbed.worker.methods.federated.deadline import RoundDeadline
 from testbed.worker.methods.federated.fleet import Fleet
 from testbed.worker.methods.federated.local_client import alone_s
 from testbed.worker.methods.federated.presence import Presence, RunTime
@@ -27,7 +27,7 @@ _MAX_OVERSELECT = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choosing:
+class ClientSelection:
     """
     Raises:
         ValueError: a parameter is out of its range, or does not go with another; all of them, one a line.
@@ -116,7 +116,7 @@ class Choosing:
             stays=method.remembers,
             one_each=self.sees_each,
             selection=None if self.selection is None else self.selection.of_run(self.drawn, seed),
-            terms=Terms(presence, deadline_s=self.deadline_s, first=self.wanted, takes=takes),
+            deadline=RoundDeadline(presence, deadline_s=self.deadline_s, first=self.wanted, takes=takes),
         )
 
     def _faults(self) -> Iterator[str | None]:

@@ -12,7 +12,7 @@ Takes = Callable[[int, int, int], float]
 """Emulated seconds of a client, in a round, on a worker."""
 
 
-class Terms:
+class RoundDeadline:
     """A client goes by its own seconds from the round's beginning, as if its worker ran it alone, whatever ran there
     before it: clients are side by side, though they are run in sequence.
 

@@ -15,7 +15,7 @@ from testbed.worker.methods.federated.clients.oort import Oort, Report
 from testbed.worker.methods.federated.clients.placement import ClientTime, ClientTimes, equal_split, longest_first
 from testbed.worker.methods.federated.clients.population import Population
 from testbed.worker.methods.federated.clients.sampling import Sampling
-from testbed.worker.methods.federated.deadline import Terms
+from testbed.worker.methods.federated.deadline import RoundDeadline
 
 EQUAL = "equal"
 PLACEMENTS = ("longest_first", EQUAL)
@@ -38,7 +38,7 @@ class Fleet:
         one_each: no worker runs two clients of a round, so that no more take part than there are workers. Where clients
             stay, there are as many as workers.
         selection: chooses in place of `sampling`, by what clients report.
-        terms: on which clients take part.
+        deadline: on which clients take part.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Fleet:
         stays: bool,
         one_each: bool = False,
         selection: Oort | None = None,
-        terms: Terms | None = None,
+        deadline: RoundDeadline | None = None,
     ) -> None:
         self._population, self._method, self._sampling = population, method, sampling
-        self._selection, self._terms = selection, terms or Terms()
+        self._selection, self._deadline = selection, deadline or RoundDeadline()
         self._placement, self._stays, self._one_each = "equal" if one_each else placement, stays, one_each
         self._times = ClientTimes(workers)
         self._homes = self._placed(list(range(len(population))), list(range(workers))) if stays else []
@@ -76,7 +76,7 @@ class Fleet:
     @property
     def limits_s(self) -> dict[int, float]:
         """Of each client of this round, emulated seconds after which it is cut."""
-        return self._terms.limits_s
+        return self._deadline.limits_s
 
     def begin(self, workers: Sequence[int]) -> None:
         """A round does; of the workers that are there. Waits until a client is.
@@ -91,7 +91,7 @@ class Fleet:
         runnable = [one for one in able if not self._stays or self._homes[one] in workers]
         if not runnable:
             raise RunError("no client is left: each stays on the worker that has its memory, and these are gone")
-        available = self._terms.present(runnable)
+        available = self._deadline.present(runnable)
         self._available = len(available)
         if self._selection is None:
             chosen = self._sampling.choose(self._round, available, len(everyone))
@@ -103,7 +103,7 @@ class Fleet:
         self.owners = [NOBODY] * len(everyone)
         for client, worker in zip(chosen, homes, strict=True):
             self.owners[client] = worker
-        self._terms.begin(self._round, dict(zip(chosen, homes, strict=True)))
+        self._deadline.begin(self._round, dict(zip(chosen, homes, strict=True)))
         self._round += 1
         self._expected_s = self._longest_expected_s()
         self._elapsed_s, self._cut_s, self._utilities = {}, {}, {}
@@ -167,7 +167,7 @@ class Fleet:
         taken_s = self._elapsed_s | self._cut_s
         for client, elapsed_s in taken_s.items():
             loads[self.owners[client]] = loads.get(self.owners[client], 0.0) + elapsed_s
-        dropped = sum(self._terms.left(client) for client in self._cut_s)
+        dropped = sum(self._deadline.left(client) for client in self._cut_s)
         return {
             "event": "federated_round",
             "round": self._round - 1,
@@ -176,7 +176,7 @@ class Fleet:
             "available": self._available,
             "late": len(self._cut_s) - dropped,
             "dropped": dropped,
-            "waited_s": self._terms.waited_s,
+            "waited_s": self._deadline.waited_s,
             "expected_s": self._expected_s,
             "longest_worker_s": max(loads.values(), default=0.0),
             "all_clients_s": sum(loads.values()),
@@ -191,7 +191,7 @@ class Fleet:
         own |= {"expected_s": self._expected_s, "elapsed_s": dict(self._elapsed_s), "cut_s": dict(self._cut_s)}
         own |= {"utilities": dict(self._utilities), "available": self._available, "empty": self._empty}
         own |= {"selection": None if self._selection is None else self._selection.state_dict()}
-        return own | {"terms": self._terms.state_dict(), "notes": list(self._notes)}
+        return own | {"terms": self._deadline.state_dict(), "notes": list(self._notes)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._round, self.owners = state["round"], list(state["owners"])
@@ -199,7 +199,7 @@ class Fleet:
         self._expected_s, self._elapsed_s = state["expected_s"], dict(state["elapsed_s"])
         self._cut_s, self._utilities = dict(state["cut_s"]), dict(state["utilities"])
         self._available, self._empty, self._notes = state["available"], state["empty"], list(state["notes"])
-        self._terms.load_state_dict(state["terms"])
+        self._deadline.load_state_dict(state["terms"])
         if self._selection is not None:
             self._selection.load_state_dict(state["selection"])
 

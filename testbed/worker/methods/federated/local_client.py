@@ -17,7 +17,7 @@ from testbed.worker.methods.federated.aggregation.state import ClientState
 from testbed.worker.methods.federated.clients.oort import statistical_utility
 from testbed.worker.methods.federated.clients.population import Population
 from testbed.worker.methods.federated.clients.slowness import Slowness
-from testbed.worker.methods.parameter_server.transport.elapsed import Spent
+from testbed.worker.methods.parameter_server.transport.elapsed import Elapsed
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class LocalClient:
             was.
         """
         self._slower = self._slowness.factor(client, round_) / self._speed
-        state, spent, known_s = self._state, Spent(self._context.spec.dilation), self._known_s(client)
+        state, elapsed, known_s = self._state, Elapsed(self._context.spec.dilation), self._known_s(client)
         if known_s is not None and known_s > limit_s:
             self._wait(limit_s)  # nothing would come of what it computes
             return None
@@ -84,14 +84,14 @@ class LocalClient:
         torch.manual_seed(self.seed(client, round_))  # dropout is the same, whoever runs it
         for numbers in self._population.batches(client, round_):
             losses += len(numbers) * self._step(optimizer, parameters, numbers)
-            if is_timed and spent.seconds() * self._slower > limit_s:
-                self._wait(limit_s - spent.seconds())
+            if is_timed and elapsed.seconds() * self._slower > limit_s:
+                self._wait(limit_s - elapsed.seconds())
                 return None
         values = [parameter.detach() for parameter in parameters]
         changes = self.correction.end(values, self._population.steps(client))
         delta = [value - start for value, start in zip(values, began, strict=True)]
         loss = losses / (self._population.epochs * self._population.samples(client))
-        elapsed_s = self._waited(spent.seconds(), limit_s) if known_s is None else known_s
+        elapsed_s = self._waited(elapsed.seconds(), limit_s) if known_s is None else known_s
         return Trained([*delta, *changes], loss, elapsed_s, self._utility())
 
     def _step(self, optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], numbers: Tensor) -> float:

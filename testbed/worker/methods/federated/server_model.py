@@ -17,7 +17,7 @@ from testbed.worker.methods.federated.aggregation.state import FederatedState
 from testbed.worker.methods.federated.aggregation.weighting import Sent
 from testbed.worker.methods.federated.fleet import EmptyRound, Fleet
 from testbed.worker.methods.parameter_server.messages.schema import DISCRETE, PARAMETER, Schema
-from testbed.worker.methods.parameter_server.rounds.aggregator import Making, Mean
+from testbed.worker.methods.parameter_server.rounds.aggregator import Aggregator, Mean
 from testbed.worker.methods.parameter_server.rounds.global_model import GlobalModel
 from testbed.worker.methods.parameter_server.transport.frame_errors import Refusal, Refused
 
@@ -192,7 +192,7 @@ def _mean(tensors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     return total / sum(weights)
 
 
-class Federation(Making):
+class Federation(Aggregator):
     """Of a federated server."""
 
     def __init__(self, state: FederatedState, fleet: Fleet, rule: Rule, defence: Defence | None) -> None:

@@ -56,7 +56,7 @@ class Observer:
         output.register_hook(lambda gradient: self._gradient(name, gradient))
 
 
-class Gathering:
+class FactorCollector:
     """One rank's factors of a step.
 
     Which layers take part is seen in the first step, without a plan: those that each forward calls once.

@@ -16,7 +16,7 @@ from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import Beside, WorkerContext
 from testbed.worker.methods.kfac.curvature import Curvature
 from testbed.worker.methods.kfac.exchange import Broadcasts, Sums, is_shared
-from testbed.worker.methods.kfac.factor_collector import Gathering
+from testbed.worker.methods.kfac.factor_collector import FactorCollector
 
 
 class SecondOrder:
@@ -33,7 +33,7 @@ class SecondOrder:
         self._variant, self._step = VARIANTS[settings.variant], 0
         self._alone = not is_shared(context.comm)
         self._sends_gradients = settings.results == GRADIENTS and not self._alone
-        self._gathering = Gathering(context, curvature, sums, settings)
+        self._gathering = FactorCollector(context, curvature, sums, settings)
         self._plan: Plan | None = None
         self._is_told = False
         self._broadcasts: Broadcasts

@@ -38,14 +38,14 @@ _READ_BYTES = 2**18
 _MAX_QUESTIONS = 255
 
 
-class Told(enum.IntEnum):
+class RequestKind(enum.IntEnum):
     BEGIN = 0
     QUESTIONS = 1
     MESSAGE = 2
     END = 3
 
 
-class Line:
+class CacheConnection:
     """One end. It counts what it sends for the communicator, and waits for nothing for longer than the run's timeout.
 
     While it sends it takes what comes in, so that two ends which send at once do not wait for each other.
@@ -120,7 +120,7 @@ class Line:
         return self._comm.error(f"{what} rank {peer}, which {does} keys and values,", cause)
 
 
-def connect(comm: Communicator) -> Line:
+def connect(comm: Communicator) -> CacheConnection:
     """Of both ranks at once. The near one listens; who comes without the run's key is sent away.
 
     Raises:
@@ -128,7 +128,7 @@ def connect(comm: Communicator) -> Line:
     """
     connection = _let_in(comm) if comm.rank == NEAR else _come(comm)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return Line(connection, comm)
+    return CacheConnection(connection, comm)
 
 
 def _let_in(comm: Communicator) -> socket.socket:
@@ -179,7 +179,7 @@ def _family(address: str) -> socket.AddressFamily:
 class Request(NamedTuple):
     """A frame of the near side."""
 
-    told: Told
+    kind: RequestKind
     messages: list[bytes]
 
 
@@ -190,14 +190,14 @@ def questions_frame(messages: Sequence[bytes]) -> bytes:
     """
     if not 0 < len(messages) <= _MAX_QUESTIONS:
         raise ValueError(f"{len(messages)} questions: must be from 1 to {_MAX_QUESTIONS} that travel together")
-    return bytes([Told.QUESTIONS, len(messages)]) + encode_blobs(messages)
+    return bytes([RequestKind.QUESTIONS, len(messages)]) + encode_blobs(messages)
 
 
 def message_frame(message: bytes) -> bytes:
-    return bytes([Told.MESSAGE]) + message
+    return bytes([RequestKind.MESSAGE]) + message
 
 
-BEGIN_FRAME, END_FRAME = bytes([Told.BEGIN]), bytes([Told.END])
+BEGIN_FRAME, END_FRAME = bytes([RequestKind.BEGIN]), bytes([RequestKind.END])
 
 
 def decode_request(frame: bytes) -> Request:
@@ -205,8 +205,8 @@ def decode_request(frame: bytes) -> Request:
     Raises:
         PayloadError: the frame is none of the near side's.
     """
-    if not frame or frame[0] not in list(Told) or (frame[0] == Told.QUESTIONS and len(frame) < 2):
+    if not frame or frame[0] not in list(RequestKind) or (frame[0] == RequestKind.QUESTIONS and len(frame) < 2):
         raise PayloadError(f"KV request: a frame of {len(frame)} bytes that begins with {frame[:1].hex() or 'nothing'}")
-    if frame[0] == Told.QUESTIONS:
-        return Request(Told.QUESTIONS, decode_blobs(frame, frame[1], 2))
-    return Request(Told(frame[0]), [frame[1:]] if frame[0] == Told.MESSAGE else [])
+    if frame[0] == RequestKind.QUESTIONS:
+        return Request(RequestKind.QUESTIONS, decode_blobs(frame, frame[1], 2))
+    return Request(RequestKind(frame[0]), [frame[1:]] if frame[0] == RequestKind.MESSAGE else [])

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from testbed.worker.methods.kv_transfer.cache.store import KVStore, LocalLink, Traffic
 from testbed.worker.methods.kv_transfer.model.transformer import (
-    Asked,
     Attend,
+    AttentionRequest,
     DenseCache,
     KVTransformer,
     Prefilled,
@@ -60,7 +60,7 @@ class Report:
         return sum(getattr(likeness, name) for likeness in self.likenesses) / len(self.likenesses)
 
 
-def likeness(asked: Asked, keys: Tensor, values: Tensor, found: Attended) -> Likeness:
+def likeness(asked: AttentionRequest, keys: Tensor, values: Tensor, found: Attended) -> Likeness:
     """
     Args:
         keys, values: all of the layer, [heads, length, head_width].
@@ -90,7 +90,7 @@ class Decoder:
         self.set_up_bytes = len(message)
         self.selector.start(message)
 
-    def attend(self, asked: Asked) -> Attended:
+    def attend(self, asked: AttentionRequest) -> Attended:
         return self.selector.attend(asked, self.link)
 
     def step(self, byte: int, before: int, position: int) -> Tensor:
@@ -116,7 +116,7 @@ def compare(model: KVTransformer, text: Tensor, prefill: int, make: Callable[[],
 
 
 def _measured(dense: DenseCache, beside: Decoder, likenesses: list[Likeness]) -> Attend:
-    def attend(asked: Asked) -> Tensor:
+    def attend(asked: AttentionRequest) -> Tensor:
         keys, values = dense.append(asked)
         likenesses.append(likeness(asked, keys, values, beside.attend(asked)))
         return torch.stack([attention(*head)[0] for head in zip(asked.query, keys, values, strict=True)])

@@ -17,15 +17,15 @@ from testbed.worker.methods.kv_transfer.cache.store import KVStore, Link, Traffi
 from testbed.worker.methods.kv_transfer.connection import (
     BEGIN_FRAME,
     END_FRAME,
-    Line,
+    CacheConnection,
     Request,
-    Told,
+    RequestKind,
     decode_request,
     message_frame,
     questions_frame,
 )
 from testbed.worker.methods.kv_transfer.model.texts import Sample
-from testbed.worker.methods.kv_transfer.model.transformer import Asked, Attend, KVTransformer
+from testbed.worker.methods.kv_transfer.model.transformer import Attend, AttentionRequest, KVTransformer
 from testbed.worker.methods.kv_transfer.selection.methods import Method
 from testbed.worker.methods.kv_transfer.selection.selector import Selector
 
@@ -36,9 +36,9 @@ ANSWER, UNPACK = "answer", "decompress"
 
 
 class LineLink:
-    """The near side's link over a `Line`. Waiting for an answer is a phase of its own."""
+    """The near side's link over a `CacheConnection`. Waiting for an answer is a phase of its own."""
 
-    def __init__(self, line: Line, clock: PhaseClock, stopwatch: Stopwatch) -> None:
+    def __init__(self, line: CacheConnection, clock: PhaseClock, stopwatch: Stopwatch) -> None:
         self._line, self._clock, self._stopwatch = line, clock, stopwatch
         self.traffic = Traffic()
         self._questions: dict[int, int] = {}
@@ -107,15 +107,15 @@ class Keeper:
             self.store = _TimedStore(prefilled.keys, prefilled.values, selector, clock)
             self.set_up = selector.set_up(self.store)
 
-    def serve(self, line: Line) -> None:
+    def serve(self, line: CacheConnection) -> None:
         """Until the text is at its end."""
         self._clock.mark()
         line.send(self.set_up)
-        while (request := next_request(line, self._clock)).told is not Told.END:
-            if request.told is Told.BEGIN:
+        while (request := next_request(line, self._clock)).kind is not RequestKind.END:
+            if request.kind is RequestKind.BEGIN:
                 raise PayloadError("KV request: a text begins before the last one is at its end")
             answers = [self.store.answer(message) for message in request.messages]
-            if request.told is Told.QUESTIONS:
+            if request.kind is RequestKind.QUESTIONS:
                 self._clock.mark()
                 with self._clock.phase(WAITING):
                     line.send(encode_blobs(answers))
@@ -131,7 +131,7 @@ class _TimedStore(KVStore):
             return super().answer(message)
 
 
-def next_request(line: Line, clock: PhaseClock) -> Request:
+def next_request(line: CacheConnection, clock: PhaseClock) -> Request:
     with clock.phase(WAITING):
         return decode_request(line.receive())
 
@@ -190,7 +190,7 @@ def _step(
     seconds = clock.times.work_s(DECODE)
     part_s = 0.0 if seconds is None else share * seconds / (model.shape.layers + 1)
 
-    def paced(asked: Asked) -> Tensor:
+    def paced(asked: AttentionRequest) -> Tensor:
         clock.spend(part_s)
         return attend(asked)
 

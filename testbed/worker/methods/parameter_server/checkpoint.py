@@ -25,7 +25,7 @@ def place_of(comm: Communicator) -> Path:
     Raises:
         RunError: ranks meet in the memory of rank 0, and nothing would be left of it.
     """
-    folder = None if comm.meeting is None else comm.meeting.folder
+    folder = None if comm.rendezvous is None else comm.rendezvous.folder
     if folder is None:
         raise RunError("strategy.checkpoint=true: ranks meet at rank 0's port; they must meet at a file that all share")
     return folder / _NAME

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
-from testbed.worker.methods.parameter_server.membership.reconnection import WayBack
+from testbed.worker.methods.parameter_server.membership.reconnection import Reconnection
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.gated_coder import GatedCoder
 from testbed.worker.methods.parameter_server.messages.tensor_bounds import bounds_of
 from testbed.worker.methods.parameter_server.messages.wire import Facts, Wire, coded_bytes, entries_of, is_compressed
 from testbed.worker.methods.parameter_server.rounds.exchanges import Answering, Exchanging
 from testbed.worker.methods.parameter_server.rounds.update_source import Source
-from testbed.worker.methods.parameter_server.transport.elapsed import Spent
+from testbed.worker.methods.parameter_server.transport.elapsed import Elapsed
 from testbed.worker.methods.parameter_server.transport.frames import Buffer, Frame, Kind
 from testbed.worker.methods.parameter_server.transport.streams import Connection, Gone, receive, send
 from testbed.worker.methods.parameter_server.transport.transfers import NO_PACE
@@ -36,7 +36,7 @@ class Client:
         basis: of the schedule of bounds.
         patience_s: wall seconds that a message may be waited for, or be under way. The server decides who is late: it
             may wait for another client as long as it will, and has to encode, too.
-        way_back: to a server that takes the place of one that is gone; None: there will be none.
+        reconnection: to a server that takes the place of one that is gone; None: there will be none.
         exchanging: what else this client and the server say to each other in a round; None: nothing.
     """
 
@@ -54,7 +54,7 @@ class Client:
         patience_s: float,
         clock: PhaseClock,
         stopwatch: Stopwatch,
-        way_back: WayBack | None = None,
+        reconnection: Reconnection | None = None,
         exchanging: Exchanging | None = None,
     ) -> None:
         self.number, self._model, self._wire, self._up, self._down = number, model, wire, up, down
@@ -74,7 +74,7 @@ class Client:
         self._gate = up if isinstance(up, GatedCoder) else None
         self._decode_s = 0.0
         """Emulated seconds that decoding the model took; 0 where nothing of it was compressed."""
-        self._way_back = way_back
+        self._reconnection = reconnection
         self._held: int | None = None
         """The round of the model that was received last; None: none was."""
         self._packed: list[Buffer] | None = None
@@ -114,9 +114,9 @@ class Client:
         is_whole = self._wire.is_whole(frame, self._epoch)
         with self._clock.phase("decompress"):
             coder, reference = (self._exact, None) if is_whole else (self._down, self.reference)
-            spent = Spent(self._clock.dilation)
+            elapsed = Elapsed(self._clock.dilation)
             found = coder.decode(entries, reference, origin=self._wire.origin(frame.sender, round_))
-            self._decode_s = spent.seconds() if is_compressed(entries) else 0.0
+            self._decode_s = elapsed.seconds() if is_compressed(entries) else 0.0
         with self._clock.phase("optimizer"):
             is_change = coder.plan.payload == "delta"
             self.reference = schema.moved(self.reference, found) if is_change else found
@@ -154,7 +154,7 @@ class Client:
             samples, train_loss = self._training.samples, self._training.mean_loss
             facts = Facts(epoch=self._epoch, samples=samples, train_loss=train_loss, decode_s=self._decode_s)
             self._owed = self._wire.pack(Kind.UPDATE, self.number, round_, encoded, facts)
-            self._packed = None if self._way_back is None else self._owed
+            self._packed = None if self._reconnection is None else self._owed
         self._clock.mark()
         if self._gate is not None:
             self._gate.sends([self._connection])
@@ -205,10 +205,10 @@ class Client:
             try:
                 return talk()
             except Gone as gone:
-                if self._way_back is None or gone.reason is not None or gone.bye:
+                if self._reconnection is None or gone.reason is not None or gone.bye:
                     raise
                 self._connection.close()
-                self._connection, round_ = self._way_back.find(self._held, self._epoch, gone)
+                self._connection, round_ = self._reconnection.find(self._held, self._epoch, gone)
             self._owed = self._packed if round_ == self._held else None
             if round_ != self._held:
                 self._held = None

@@ -11,13 +11,13 @@ from testbed.core.errors import Left
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
 from testbed.worker.methods.parameter_server.client import Client
-from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.membership.clients import ConnectedClients
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.decoders import Decoders
 from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.wire import Facts, Wire, coded_bytes, entries_of
-from testbed.worker.methods.parameter_server.rounds.client_reports import Told
+from testbed.worker.methods.parameter_server.rounds.client_reports import ClientReports
 from testbed.worker.methods.parameter_server.rounds.downlink import introduction
 from testbed.worker.methods.parameter_server.rounds.intake import Intake
 from testbed.worker.methods.parameter_server.transport.connection import Connection
@@ -38,12 +38,20 @@ class Region:
     """
 
     def __init__(
-        self, wire: Wire, up: Coder, down: Plan, seats: Seats, decoders: Decoders, *, clock: PhaseClock, name: str
+        self,
+        wire: Wire,
+        up: Coder,
+        down: Plan,
+        connected: ConnectedClients,
+        decoders: Decoders,
+        *,
+        clock: PhaseClock,
+        name: str,
     ) -> None:
-        self._wire, self._down, self.seats, self._clock, self.name = wire, down, seats, clock, name
-        self._decoders, self._intake = decoders, Intake(wire, up, seats, decoders, clock)
+        self._wire, self._down, self.connected, self._clock, self.name = wire, down, connected, clock, name
+        self._decoders, self._intake = decoders, Intake(wire, up, connected, decoders, clock)
         self._newcomers: set[int] = set()
-        self._told: Told | None = None
+        self._reports: ClientReports | None = None
         self._mean: list[Tensor] = []
 
     def relay(self, frame: Frame, *, lets_in: bool, is_whole: bool) -> set[int]:
@@ -53,11 +61,11 @@ class Region:
             lets_in: whether whoever has come back takes part from now on.
             is_whole: whether it hangs on nothing, and does as an introduction.
         """
-        newcomers = self.seats.let_in() if lets_in else set()
+        newcomers = self.connected.let_in() if lets_in else set()
         self._newcomers = set() if is_whole else newcomers
         with self._clock.phase("compress"):
             pieces = frame.pack(self._wire.key)  # the bytes that came: a frame has nothing that is not in its fields
-        self.seats.send({client: pieces for client in self.seats.clients if client not in self._newcomers})
+        self.connected.send({client: pieces for client in self.connected.clients if client not in self._newcomers})
         return newcomers
 
     def introduce(self, frame: Frame, reference: Sequence[Tensor]) -> None:
@@ -67,43 +75,43 @@ class Region:
             frame: what the others were sent.
             reference: what they made of it.
         """
-        present = [client for client in self.seats.clients if client in self._newcomers]
+        present = [client for client in self.connected.clients if client in self._newcomers]
         if present:
             with self._clock.phase("compress"):
                 encoded = introduction(self._wire, self._down, reference, frame.round)
                 facts = Facts(epoch=frame.epoch, alpha=frame.alpha, decode_s=frame.decode_s)
                 pieces = self._wire.pack(Kind.MODEL, SERVER, frame.round, encoded, facts)
-            self.seats.send(dict.fromkeys(present, pieces))
+            self.connected.send(dict.fromkeys(present, pieces))
         self._newcomers = set()
 
-    def gather(self, round_: int, epoch: int, reference: Sequence[Tensor]) -> Told:
+    def gather(self, round_: int, epoch: int, reference: Sequence[Tensor]) -> ClientReports:
         """Wait for the updates of all clients; what they say of them.
 
         Raises:
             Left: there is none that could be used.
         """
-        average, told = self._intake.take(round_, epoch, reference)
+        average, reports = self._intake.take(round_, epoch, reference)
         self.require_some()
         with self._clock.phase("decompress"):
-            self._mean, self._told = average.mean(), told
-        return told
+            self._mean, self._reports = average.mean(), reports
+        return reports
 
     def require_some(self) -> None:
         """
         Raises:
             Left: all clients are out; says why of each.
         """
-        if not self.seats.clients:
-            why = [f"client {one}: {reason}" for one, reason in self.seats.left.items()]
+        if not self.connected.clients:
+            why = [f"client {one}: {reason}" for one, reason in self.connected.left.items()]
             raise Left(f"region {self.name}: no client is left", *why)
 
     def close(self) -> None:
-        self.seats.close()
+        self.connected.close()
         self._decoders.close()
 
     def begin(self) -> None:
         """Of `Source`."""
-        self._told, self._mean = None, []
+        self._reports, self._mean = None, []
 
     def forget(self) -> None:
         """Nothing: momenta are its clients', who are told by the same frame."""
@@ -122,13 +130,13 @@ class Region:
 
     def result(self, schema: Schema, reference: Sequence[Tensor]) -> list[Tensor]:
         """The mean of what was gathered, which is of the uplink's payload as its parts are."""
-        assert self._told is not None, "asked for once all is there"
+        assert self._reports is not None, "asked for once all is there"
         return self._mean
 
     @property
-    def _gathered(self) -> Told:
-        assert self._told is not None, "asked for once all is there"
-        return self._told
+    def _gathered(self) -> ClientReports:
+        assert self._reports is not None, "asked for once all is there"
+        return self._reports
 
 
 class ServingClient(Client):
@@ -175,12 +183,12 @@ class ServingClient(Client):
         taken, self._notes = self._notes, []
         return [*super().take_notes(), *taken]
 
-    def _ended(self, told: Told, sent_bytes: int) -> None:
+    def _ended(self, reports: ClientReports, sent_bytes: int) -> None:
         """A round of the region's has."""
         self._notes.append(
             self._note
-            | {"clients": len(told.samples), "train_loss": told.train_loss, "update_bytes": told.coded_bytes}
-            | {"sent_bytes": sent_bytes, "left": dict(self._region.seats.left)}
+            | {"clients": len(reports.samples), "train_loss": reports.train_loss, "update_bytes": reports.coded_bytes}
+            | {"sent_bytes": sent_bytes, "left": dict(self._region.connected.left)}
         )
 
 
@@ -210,9 +218,9 @@ class RegionServer(ServingClient):
             Left: nobody there has sent anything that can be used.
         """
         assert self._epoch is not None, "a model came first"
-        told = self._region.gather(round_, self._epoch, self.reference)
+        reports = self._region.gather(round_, self._epoch, self.reference)
         super().end(round_)
-        self._ended(told, self.coded_bytes)
+        self._ended(reports, self.coded_bytes)
 
     def take_last(self, round_: int) -> None:
         self._is_last = True

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
 from testbed.worker.methods.parameter_server.bounds.baselines import OpenLoop
-from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.membership.clients import ConnectedClients
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.decoders import Decoders
 from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.wire import Facts, Wire, coded_bytes
 from testbed.worker.methods.parameter_server.region import Region, ServingClient
-from testbed.worker.methods.parameter_server.rounds.client_reports import Told
+from testbed.worker.methods.parameter_server.rounds.client_reports import ClientReports
 from testbed.worker.methods.parameter_server.rounds.downlink import Downlink
 from testbed.worker.methods.parameter_server.rounds.global_model import GlobalModel
 from testbed.worker.methods.parameter_server.transport.connection import Connection
@@ -46,7 +46,7 @@ class Group(Region):
         wire: Wire,
         up: Coder,
         down: Plan,
-        seats: Seats,
+        connected: ConnectedClients,
         decoders: Decoders,
         *,
         clock: PhaseClock,
@@ -54,7 +54,7 @@ class Group(Region):
         basis: str,
         model: GlobalModel,
     ) -> None:
-        super().__init__(wire, up, down, seats, decoders, clock=clock, name=name)
+        super().__init__(wire, up, down, connected, decoders, clock=clock, name=name)
         self._bound, self._model, self._payload = _FromRoot(basis), model, up.plan.payload
         coder = Coder(wire.schema, copy.deepcopy(down))
         self._downlink = Downlink(wire, coder, self._bound, model, _asks_nobody)
@@ -74,37 +74,37 @@ class Group(Region):
         Raises:
             Left: there is none any more.
         """
-        newcomers = self.seats.let_in() if lets_in else set()
+        newcomers = self.connected.let_in() if lets_in else set()
         downlink, is_whole = self._downlink, self._is_whole
         with self._clock.phase("compress"):
             encoded = downlink.whole(round_) if is_whole else downlink.latest(round_, self._update_rms)
             facts = Facts(epoch=downlink.epoch, alpha=self._bound.alpha)
             pieces = self._wire.pack(Kind.MODEL, SERVER, round_, encoded, facts, whole=is_whole)
-            frames = dict.fromkeys(self.seats.clients, pieces)
+            frames = dict.fromkeys(self.connected.clients, pieces)
             if newcomers and not is_whole:
                 introduction = downlink.introduction(round_)
                 introducing = self._wire.pack(Kind.MODEL, SERVER, round_, introduction, facts)
                 frames |= dict.fromkeys(newcomers, introducing)
         self._is_whole = False
-        self.seats.send(frames)
+        self.connected.send(frames)
         self.require_some()
         note = {"event": "region_round", "round": round_, "region": self.name, "back": sorted(newcomers)}
         return note | {"model_bytes": coded_bytes(encoded.entries)}
 
-    def average(self, round_: int) -> Told:
+    def average(self, round_: int) -> ClientReports:
         """Wait for what all clients send, and make its mean the group's model.
 
         Raises:
             Left: there is none that could be used.
         """
-        told = self.gather(round_, self._downlink.epoch, self._downlink.reference)
+        reports = self.gather(round_, self._downlink.epoch, self._downlink.reference)
         with self._clock.phase("optimizer"):
             self._model.move(self._mean, self._downlink.reference)
-        self._update_rms = told.mean_rms
-        samples = sum(told.samples.values())
+        self._update_rms = reports.mean_rms
+        samples = sum(reports.samples.values())
         self._all_samples += samples
-        self._all_losses += samples * told.train_loss
-        return told
+        self._all_losses += samples * reports.train_loss
+        return reports
 
     def begin(self) -> None:
         """A round of rank 0's does."""
@@ -184,11 +184,11 @@ class GroupServer(ServingClient):
         Raises:
             Left: nobody there has sent anything that can be used.
         """
-        told = self._group.average(round_)
+        reports = self._group.average(round_)
         is_last = round_ % self._rounds == self._rounds - 1
         if is_last:
             self._send_update()
-        self._ended(told, self.coded_bytes if is_last else 0)
+        self._ended(reports, self.coded_bytes if is_last else 0)
 
     def take_last(self, round_: int) -> None:
         """What was begun is ended first: a run may stop between two of rank 0's rounds."""

@@ -9,13 +9,13 @@ from typing import Any
 from testbed.core.errors import RunError
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule, ClientFacts, RoundFacts
-from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.membership.clients import ConnectedClients
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.decoders import Decoders
 from testbed.worker.methods.parameter_server.messages.entries import Encoded
 from testbed.worker.methods.parameter_server.messages.wire import Facts, Wire, coded_bytes
-from testbed.worker.methods.parameter_server.rounds.aggregator import Making
-from testbed.worker.methods.parameter_server.rounds.client_reports import Told
+from testbed.worker.methods.parameter_server.rounds.aggregator import Aggregator
+from testbed.worker.methods.parameter_server.rounds.client_reports import ClientReports
 from testbed.worker.methods.parameter_server.rounds.downlink import Downlink
 from testbed.worker.methods.parameter_server.rounds.exchanges import Asking
 from testbed.worker.methods.parameter_server.rounds.global_model import GlobalModel
@@ -53,12 +53,12 @@ class Server:
         up: Coder,
         downlink: Downlink,
         model: GlobalModel,
-        seats: Seats,
+        connected: ConnectedClients,
         schedule: BoundSchedule,
         *,
         is_bounded: bool,
         is_gated: bool,
-        making: Making,
+        aggregator: Aggregator,
         decoders: Decoders,
         clock: PhaseClock,
         step_s: float | None,
@@ -68,11 +68,11 @@ class Server:
             is_bounded: whether the schedule of bounds has anything to say.
             is_gated: whether anybody may send raw what it has set bounds for.
         """
-        self._wire, self._downlink, self._model, self.seats = wire, downlink, model, seats
+        self._wire, self._downlink, self._model, self.connected = wire, downlink, model, connected
         self.schedule, self._is_bounded, self._is_gated = schedule, is_bounded, is_gated
         self._decoders, self._clock, self._step_s = decoders, clock, step_s
-        self._intake, self._making = Intake(wire, up, seats, decoders, clock, making), making
-        making.meet(Asking(wire, seats, clock))
+        self._intake, self._aggregator = Intake(wire, up, connected, decoders, clock, aggregator), aggregator
+        aggregator.meet(Asking(wire, connected, clock))
         self._update_rms: list[float] | None = None
         self._samples: dict[int, int] = {}
         """Of each client, in the last round."""
@@ -108,8 +108,8 @@ class Server:
         """
         if self._taken is not None:  # it is the round that the other one had begun
             return
-        newcomers = self.seats.let_in()
-        self._making.before(round_, [client for client in self.seats.clients if client not in newcomers])
+        newcomers = self.connected.let_in()
+        self._aggregator.before(round_, [client for client in self.connected.clients if client not in newcomers])
         for client in newcomers:
             self._losses.pop(client, None)  # of a former life
         self._go_back_if_due(round_)
@@ -119,7 +119,7 @@ class Server:
             downlink = self._downlink
             encoded = downlink.whole(round_) if whole else downlink.latest(round_, self._update_rms)
             introduction = downlink.introduction(round_) if newcomers and not whole else encoded
-            messages = {one: introduction if one in newcomers else encoded for one in self.seats.clients}
+            messages = {one: introduction if one in newcomers else encoded for one in self.connected.clients}
         self._note = {
             "event": "round",
             "round": round_,
@@ -130,7 +130,7 @@ class Server:
         }
         self._kept(round_, whole=whole)
         self._send(round_, messages, self._alphas(), whole=whole)
-        self.seats.require_some()
+        self.connected.require_some()
 
     def collect(self, round_: int) -> None:
         """Average what clients send, and make it the model.
@@ -141,17 +141,17 @@ class Server:
         if self._taken is not None and self._taken.is_last:
             return
         self._let_back_in()
-        average, told = self._intake.take(round_, self._downlink.epoch, self._downlink.reference)
-        counted = self._making.after(round_, self._downlink.reference)
+        average, reports = self._intake.take(round_, self._downlink.epoch, self._downlink.reference)
+        counted = self._aggregator.after(round_, self._downlink.reference)
         if counted is not None:
-            told = told.only(counted)
-        self.seats.require_some()
+            reports = reports.only(counted)
+        self.connected.require_some()
         if self._downlink.gate is not None:
-            self._downlink.gate.arrived(told.model_decode_s)
-        self._decode_s = told.decode_s(self._decoders.count)
+            self._downlink.gate.arrived(reports.model_decode_s)
+        self._decode_s = reports.decode_s(self._decoders.count)
         with self._clock.phase("optimizer", self._step_s):
             self._model.move(average.mean(), self._downlink.reference)
-        self._end(round_, told)
+        self._end(round_, reports)
 
     def send_last(self, round_: int) -> None:
         """The model as it is, bit for bit, which all ranks end with."""
@@ -159,22 +159,22 @@ class Server:
             self._go_back_if_due(round_)
             with self._clock.phase("compress"):
                 encoded = self._downlink.whole(round_)
-            clients = self.seats.clients
+            clients = self.connected.clients
             self._note = {"event": "last_model", "round": round_, "model_bytes": coded_bytes(encoded.entries)}
             self._kept(round_, whole=True, is_last=True)
             self._send(round_, dict.fromkeys(clients, encoded), dict.fromkeys(clients, 0.0), whole=True)
-            self.seats.require_some()
+            self.connected.require_some()
         else:
             self._let_back_in()  # nobody, if all had it and are done
-        self._notes.append(self._note | {"left": dict(self.seats.left)})
+        self._notes.append(self._note | {"left": dict(self.connected.left)})
         self.close()
 
     def close(self) -> None:
-        self.seats.close()
+        self.connected.close()
         self._decoders.close()
 
     def take_notes(self) -> list[dict[str, Any]]:
-        taken = [*self._notes, *self._model.take_notes(), *self._making.take_notes()]
+        taken = [*self._notes, *self._model.take_notes(), *self._aggregator.take_notes()]
         self._notes = []
         gate = self._downlink.gate
         return taken if gate is None else [*gate.take_notes(), *taken]
@@ -188,7 +188,7 @@ class Server:
             "samples": self._samples,
             "losses": self._losses,
             "ended": self._ended,
-            "left": dict(self.seats.left),
+            "left": dict(self.connected.left),
             "note": dict(self._note),
             "notes": list(self._notes),
         }
@@ -198,11 +198,11 @@ class Server:
         self._downlink.load_state_dict(state["downlink"])
         self.schedule.load_state_dict(state["schedule"])
         self._update_rms = state["update_rms"]
-        self._samples, self._losses, self.seats.left = state["samples"], state["losses"], state["left"]
+        self._samples, self._losses, self.connected.left = state["samples"], state["losses"], state["left"]
         self._ended, self._note, self._notes = state["ended"], state["note"], state["notes"]
 
     def _kept(self, round_: int, *, whole: bool, is_last: bool = False) -> None:
-        self.begun = Begun(round=round_, whole=whole, is_last=is_last, clients=self.seats.clients)
+        self.begun = Begun(round=round_, whole=whole, is_last=is_last, clients=self.connected.clients)
         if self.keep is not None:
             with self._clock.phase("checkpoint"):
                 self.keep()
@@ -214,15 +214,15 @@ class Server:
         if begun is None:
             return
         lacking = []
-        for client, hello in self.seats.let_back_in(begun.clients, is_last=begun.is_last).items():
+        for client, hello in self.connected.let_back_in(begun.clients, is_last=begun.is_last).items():
             if hello.round and client not in begun.clients:
                 refused = Refused(Refusal.LATE, found="a client that was put out", asked="one that had a seat")
-                self.seats.let_go(client, refused, self._wire.expected(Kind.HELLO))
+                self.connected.let_go(client, refused, self._wire.expected(Kind.HELLO))
             elif hello.round <= begun.round:
                 lacking.append(client)
             elif (hello.round - 1, hello.epoch) != (begun.round, self._downlink.epoch):
                 refused = Refused(Refusal.ROUND, found=hello.round - 1, asked=begun.round)
-                self.seats.let_go(client, refused, self._wire.expected(Kind.HELLO))
+                self.connected.let_go(client, refused, self._wire.expected(Kind.HELLO))
         if lacking:
             with self._clock.phase("compress"):
                 again = self._downlink.whole_again if begun.whole else self._downlink.introduction
@@ -253,13 +253,13 @@ class Server:
                     packed = self._wire.pack(Kind.MODEL, SERVER, round_, encoded, facts, whole=whole)
                     frames[id(encoded), facts.alpha] = packed
         if self._downlink.gate is not None:
-            self._downlink.gate.sends(self.seats.connections)
-        self.seats.send({client: frames[id(one), alphas[client]] for client, one in messages.items()})
+            self._downlink.gate.sends(self.connected.connections)
+        self.connected.send({client: frames[id(one), alphas[client]] for client, one in messages.items()})
 
     def _alphas(self) -> dict[int, float]:
         """Of each client; 0: what it sends is to be lossless. By its part in the last mean, as others on average
         if it had none, or alike before any; and by its loss there."""
-        clients = self.seats.clients
+        clients = self.connected.clients
         if self.schedule.lossless_uplink:
             return dict.fromkeys(clients, 0.0)
         usual = max(1, sum(self._samples.values()) // max(1, len(self._samples)))
@@ -270,19 +270,19 @@ class Server:
         ]
         return dict(zip(clients, self.schedule.client_alphas(known), strict=True))
 
-    def _end(self, round_: int, told: Told) -> None:
+    def _end(self, round_: int, reports: ClientReports) -> None:
         stepped = self._model.step_rms
-        self._update_rms = told.mean_rms if stepped is None else stepped
-        self._samples, self._losses = told.samples, told.losses
+        self._update_rms = reports.mean_rms if stepped is None else stepped
+        self._samples, self._losses = reports.samples, reports.losses
         loss, loss_encoded = self._downlink.losses
         self.schedule.advance(
             RoundFacts(
                 round=self._ended,
-                train_loss=told.train_loss,
+                train_loss=reports.train_loss,
                 probe_loss=loss,
                 probe_loss_encoded=loss_encoded,
                 finite=self._model.finite,
-                raw=self._is_gated and not (self._downlink.is_compressed or told.decoding_s),
+                raw=self._is_gated and not (self._downlink.is_compressed or reports.decoding_s),
             )
         )
         self._ended += 1
@@ -290,6 +290,6 @@ class Server:
             self._model.keep()
         self._notes.append(
             self._note
-            | {"clients": len(told.samples), "train_loss": told.train_loss, "update_bytes": told.coded_bytes}
-            | {"left": dict(self.seats.left), "bound": self.schedule.note() if self._is_bounded else None}
+            | {"clients": len(reports.samples), "train_loss": reports.train_loss, "update_bytes": reports.coded_bytes}
+            | {"left": dict(self.connected.left), "bound": self.schedule.note() if self._is_bounded else None}
         )

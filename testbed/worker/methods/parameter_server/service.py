@@ -15,9 +15,9 @@ from testbed.worker.methods.parameter_server.bounds.break_even import Gate
 from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule
 from testbed.worker.methods.parameter_server.client import Client
 from testbed.worker.methods.parameter_server.membership.addresses import put_down
-from testbed.worker.methods.parameter_server.membership.admission import Door, come, invite, invite_again
-from testbed.worker.methods.parameter_server.membership.assignment import ROOT, Places
-from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.membership.admission import Admission, come, invite, invite_again
+from testbed.worker.methods.parameter_server.membership.assignment import ROOT, ServerAssignment
+from testbed.worker.methods.parameter_server.membership.clients import ConnectedClients
 from testbed.worker.methods.parameter_server.membership.reconnection import come_to_stay
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.decoders import Decoders
@@ -27,7 +27,7 @@ from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.wire import Wire
 from testbed.worker.methods.parameter_server.region import Region, RegionServer
 from testbed.worker.methods.parameter_server.regional_group import Group, GroupServer
-from testbed.worker.methods.parameter_server.rounds.aggregator import Making
+from testbed.worker.methods.parameter_server.rounds.aggregator import Aggregator
 from testbed.worker.methods.parameter_server.rounds.downlink import Downlink
 from testbed.worker.methods.parameter_server.rounds.exchanges import Exchanging
 from testbed.worker.methods.parameter_server.rounds.global_model import GlobalModel, Loss
@@ -51,11 +51,11 @@ class Service:
     decoders: int
     local_steps: int
     round_timeout_s: float
-    places: Places
+    assignment: ServerAssignment
     checkpoint: bool = False
     group_rounds: int = 1
     """Of a region, for each of rank 0's."""
-    making: Callable[[], Making] = Making
+    aggregator: Callable[[], Aggregator] = Aggregator
 
     def server(self, held_out: Batch, round_: int | None = None) -> Server:
         """With all its clients, who are let in; none yet of a server that takes the place of another.
@@ -66,14 +66,16 @@ class Service:
         """
         context, wait_s = self.context, self._wall_s(self.context.spec.timeout_s)
         if round_ is None:
-            wire, door = invite(context.comm, self._wire, wait_s, self.places.clients_of(ROOT))
-            connections = door.let_all_in(wait_s)
+            wire, admission = invite(context.comm, self._wire, wait_s, self.assignment.clients_of(ROOT))
+            connections = admission.let_all_in(wait_s)
         else:
-            wire, door = invite_again(context.comm, self._wire, round_, wait_s)
+            wire, admission = invite_again(context.comm, self._wire, round_, wait_s)
             connections = {}
-        seats = self._seats(door, connections, self.group_rounds * self._training_s() + self._relays_s())
-        making = self.making()
-        model = making.model(context.model, wire.schema, self.up.payload, context.optimizer, lambda: seats.clients)
+        connected = self._connected(admission, connections, self.group_rounds * self._training_s() + self._relays_s())
+        aggregator = self.aggregator()
+        model = aggregator.model(
+            context.model, wire.schema, self.up.payload, context.optimizer, lambda: connected.clients
+        )
         down, loss = self._sending(wire.schema, self.down), self._loss_of(held_out)
         probe = down.counted(loss) if isinstance(down, GatedCoder) else loss
         return Server(
@@ -81,11 +83,11 @@ class Service:
             Coder(wire.schema, self.up),
             Downlink(wire, down, self.schedule, model, probe),
             model,
-            seats,
+            connected,
             self.schedule,
             is_bounded=self.up.bounded or self.down.bounded,
             is_gated=self.gate is not None,
-            making=making,
+            aggregator=aggregator,
             decoders=Decoders(self.decoders, context.clock),
             clock=context.clock,
             step_s=context.clock.times.optimizer_s if self.up.payload == "grad" else None,
@@ -95,14 +97,14 @@ class Service:
         """One that has said hello to rank 0, with all clients of its region, who are let in."""
         context, comm, wait_s = self.context, self.context.comm, self._wall_s(self.context.spec.timeout_s)
         wire, connection = come(comm, self._wire, wait_s)
-        own, address = self.places.clients_of(comm.rank), connection.address
-        door = Door(comm, wire, hello_s=wait_s, address=address, clients=own)
-        put_down(comm, wire.key, address, door.port)
-        seats, decoders = (
-            self._seats(door, door.let_all_in(wait_s), self._training_s()),
+        own, address = self.assignment.clients_of(comm.rank), connection.address
+        admission = Admission(comm, wire, hello_s=wait_s, address=address, clients=own)
+        put_down(comm, wire.key, address, admission.port)
+        connected, decoders = (
+            self._connected(admission, admission.let_all_in(wait_s), self._training_s()),
             Decoders(self.decoders, context.clock),
         )
-        parts: Any = (wire, Coder(wire.schema, copy.deepcopy(self.up)), self.down, seats, decoders)
+        parts: Any = (wire, Coder(wire.schema, copy.deepcopy(self.up)), self.down, connected, decoders)
         named: Any = {"clock": context.clock, "name": context.spec.topology.nodes[comm.rank].region}
         coders = self._sending(wire.schema, self.up), Coder(wire.schema, self.down)
         of_client: Any = {
@@ -122,12 +124,12 @@ class Service:
     def client(self, training: Source, exchanging: Exchanging | None = None) -> Client:
         """One that has said hello."""
         context = self.context
-        wait_s, way_back = self._wall_s(context.spec.timeout_s), None
+        wait_s, reconnection = self._wall_s(context.spec.timeout_s), None
         if self.checkpoint:
             outage_s = self._wall_s(self.round_timeout_s)
-            wire, connection, way_back = come_to_stay(context.comm, self._wire, wait_s, outage_s)
+            wire, connection, reconnection = come_to_stay(context.comm, self._wire, wait_s, outage_s)
         else:
-            wire, connection = come(context.comm, self._wire, wait_s, self.places.server_of[context.comm.rank])
+            wire, connection = come(context.comm, self._wire, wait_s, self.assignment.server_of[context.comm.rank])
         return Client(
             context.comm.rank - 1,
             context.model,
@@ -140,7 +142,7 @@ class Service:
             patience_s=self._patience_s(),
             clock=context.clock,
             stopwatch=context.comm.stopwatch,
-            way_back=way_back,
+            reconnection=reconnection,
             exchanging=exchanging,
         )
 
@@ -168,10 +170,12 @@ class Service:
 
         return loss
 
-    def _seats(self, door: Door, connections: dict[int, Connection], training_s: float) -> Seats:
-        return Seats(
+    def _connected(
+        self, admission: Admission, connections: dict[int, Connection], training_s: float
+    ) -> ConnectedClients:
+        return ConnectedClients(
             connections,
-            door,
+            admission,
             message_s=self._wall_s(self.round_timeout_s),
             training_s=training_s,
             clock=self.context.clock,
@@ -185,7 +189,7 @@ class Service:
     def _relays_s(self) -> float:
         """Wall seconds that rank 0 waits for a region longer than for a client of its own: a message each way, in each
         round of the region."""
-        return 2 * self.group_rounds * self._wall_s(self.round_timeout_s) if self.places.region_servers else 0.0
+        return 2 * self.group_rounds * self._wall_s(self.round_timeout_s) if self.assignment.region_servers else 0.0
 
     def _training_s(self) -> float:
         """Wall seconds of a client's training in a round; 0 where no device says how long it takes."""

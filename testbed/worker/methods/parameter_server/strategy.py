@@ -18,13 +18,13 @@ from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule
 from testbed.worker.methods.parameter_server.checkpoint import lasting_server
 from testbed.worker.methods.parameter_server.client import Client
 from testbed.worker.methods.parameter_server.local_training import LocalTraining
-from testbed.worker.methods.parameter_server.membership.assignment import ROOT, Places, region_faults
+from testbed.worker.methods.parameter_server.membership.assignment import ROOT, ServerAssignment, region_faults
 from testbed.worker.methods.parameter_server.membership.departure import left_once_out
 from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan, asked_plans
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.tensor_codecs import OfCompressor
-from testbed.worker.methods.parameter_server.rounds.aggregator import Making
+from testbed.worker.methods.parameter_server.rounds.aggregator import Aggregator
 from testbed.worker.methods.parameter_server.rounds.exchanges import Exchanging
 from testbed.worker.methods.parameter_server.rounds.update_source import Training
 from testbed.worker.methods.parameter_server.server import Server
@@ -44,7 +44,7 @@ _LASTING_REGIONS = (
 )
 
 
-class Served(Strategy):
+class ServerStrategy(Strategy):
     """Rank 0 is the server, all others are its clients, or servers of regions between the two.
 
     Args:
@@ -91,14 +91,14 @@ class Served(Strategy):
         self.local_steps, self.probe_samples, self.round_timeout_s = local_steps, probe_samples, round_timeout_s
         self.gate, self.decoders = (Gate() if gate is True else gate or None), decoders
         self.region_servers, self.group_rounds, self.checkpoint = region_servers, group_rounds, checkpoint
-        self._regional: Places | None = None  # who serves whom, once that is known to go by regions
+        self._regional: ServerAssignment | None = None  # who serves whom, once that is known to go by regions
 
     def place(self, topology: Topology) -> None:
         if self.region_servers:
-            self._regional = Places.by_region(topology)
+            self._regional = ServerAssignment.by_region(topology)
 
     def part(self, rank: int, world_size: int) -> tuple[int, int] | None:
-        return (0, 1) if world_size == 1 else self._places(world_size).part(rank)
+        return (0, 1) if world_size == 1 else self._assignment(world_size).part(rank)
 
     def outlives(self, rank: int) -> bool:
         return rank > ROOT or self.checkpoint
@@ -156,7 +156,7 @@ class Served(Strategy):
                     "rank 0 came back to nothing that it could go on from; that takes strategy.checkpoint=true"
                 )
             self._server = service.server(held_out)
-        elif comm.rank in service.places.region_servers:
+        elif comm.rank in service.assignment.region_servers:
             if comm.is_back:
                 raise Left(f"rank {comm.rank}: came back, but its clients, whose server it was, left when it did")
             self._client = service.region_server()
@@ -207,8 +207,8 @@ class Served(Strategy):
     def _own_steps(self) -> int:
         """Of a round of this rank's: several rounds of a region make one of rank 0's, and of clients that it serves."""
         rank = self._context.comm.rank
-        places = self._places(self._context.world_size)
-        is_regional = rank in places.region_servers or places.server_of[rank] != ROOT
+        assignment = self._assignment(self._context.world_size)
+        is_regional = rank in assignment.region_servers or assignment.server_of[rank] != ROOT
         return self.local_steps if is_regional else self.local_steps * self.group_rounds
 
     def take_notes(self) -> list[dict[str, Any]]:
@@ -235,10 +235,10 @@ class Served(Strategy):
             decoders=self.decoders,
             local_steps=self._most_steps(),
             round_timeout_s=self.round_timeout_s,
-            places=self._places(context.world_size),
+            assignment=self._assignment(context.world_size),
             checkpoint=self.checkpoint,
             group_rounds=self.group_rounds,
-            making=self._making,
+            aggregator=self._aggregator,
         )
 
     def _most_steps(self) -> int:
@@ -257,17 +257,17 @@ class Served(Strategy):
         """What else a client and the server say to each other in a round."""
         return None
 
-    def _making(self) -> Making:
+    def _aggregator(self) -> Aggregator:
         """What the server makes of them."""
-        return Making()
+        return Aggregator()
 
-    def _places(self, world_size: int) -> Places:
+    def _assignment(self, world_size: int) -> ServerAssignment:
         """
         Raises:
             RunError: they go by regions, of which nobody has told.
         """
         if not self.region_servers:
-            return Places.flat(world_size)
+            return ServerAssignment.flat(world_size)
         if self._regional is None:
             raise RunError("strategy.region_servers=true: it was not told where ranks are; call Strategy.place first")
         return self._regional

@@ -9,7 +9,7 @@ from testbed.core.parallelism.plan import INTERLEAVED, Plan
 from testbed.core.parameters import choice, raise_all
 from testbed.worker.methods.pipeline import plan_request as region_placements
 from testbed.worker.methods.pipeline.autopipe import initial_pipeline, pipeline_for
-from testbed.worker.methods.pipeline.plan_request import Asked, Regions
+from testbed.worker.methods.pipeline.plan_request import PipelineRequest, Regions
 from testbed.worker.model.pieces import Piece
 
 PIPE, DATA = "pipe", "data"
@@ -34,7 +34,7 @@ class Elastic:
         ValueError: `way` is another, or the plan asked for leaves nothing to choose; all of it, one a line.
     """
 
-    def __init__(self, way: str, asked: Asked) -> None:
+    def __init__(self, way: str, asked: PipelineRequest) -> None:
         raise_all(
             choice("elastic", way, WAYS),
             None if asked.tp == 1 else f"tp={asked.tp}: elastic pipelines share no layers; use tp=1",

@@ -36,7 +36,7 @@ class Load:
         return [*(p.numel() for p in self.alike), *(math.prod(split.shape) for split in self.splits)]
 
 
-class Gathering:
+class ModelGather:
     """Of a rank that has `stages` of a plan."""
 
     def __init__(

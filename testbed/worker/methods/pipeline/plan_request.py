@@ -48,7 +48,7 @@ Regions = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PipelineRequest:
     """
     Raises:
         ValueError: a parameter is of another kind or out of its range; all of them, one a line.

@@ -18,7 +18,7 @@ from testbed.worker.interfaces.workload import Batch
 from testbed.worker.methods.pipeline.boundary import Passage, Receiver, Sender
 from testbed.worker.methods.pipeline.executor import Ends, Executor, actions
 from testbed.worker.methods.pipeline.gradients import Averaged, Gradients, Summed, groups_of, layouts_of
-from testbed.worker.methods.pipeline.model_gather import Gathering
+from testbed.worker.methods.pipeline.model_gather import ModelGather
 from testbed.worker.methods.pipeline.stage_times import StageTimes
 from testbed.worker.methods.pipeline.stages import FrozenPart, Stage, boundary_shapes, stages_of
 from testbed.worker.methods.pipeline.tensor_parallel import Shards
@@ -67,7 +67,7 @@ class WaitingRank:
 
     def __init__(self, context: WorkerContext, plan: Plan, pieces: Sequence[Piece], optimizer: torch.optim.Optimizer):
         self._context, self._optimizer = context, optimizer
-        self._gathering = Gathering(context, plan, pieces, [], None, _GATHERING)
+        self._gathering = ModelGather(context, plan, pieces, [], None, _GATHERING)
 
     def step(self, step: int) -> float | None:
         """
@@ -137,7 +137,7 @@ class PipelineRank:
             self._times,
             FrozenPart.of(context.model, plan),
         )
-        self._gathering = Gathering(context, plan, pieces, self.stages, shards, _GATHERING)
+        self._gathering = ModelGather(context, plan, pieces, self.stages, shards, _GATHERING)
         self._settled = True
         self._wholes = [p for stage in self.stages for p in stage.alike]
         self._wholes += [part.split.whole for part in self._parts if part.part.requires_grad]

@@ -26,7 +26,7 @@ CHOSEN: Mapping[str, object] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class PlanRequest:
     """
     Raises:
         ValueError: a value is of another kind or out of its range, or goes with a plan that is given; all of them, one

@@ -14,7 +14,7 @@ from testbed.analysis.__main__ import main
 from testbed.analysis.dashboard import preview_command as command
 from testbed.analysis.dashboard.opened import Opened
 from testbed.analysis.dashboard.preview_command import preview, read_dashboards
-from testbed.analysis.dashboard.prometheus_queries import Source
+from testbed.analysis.dashboard.prometheus_queries import PrometheusClient
 from testbed.core.errors import EXIT_COMPLETED, InputError
 
 URL = "http://127.0.0.1:1"
@@ -23,7 +23,7 @@ BOARD = {"uid": "longhaul-run", "title": "Run", "panels": [], "time": {}, "templ
 
 @pytest.fixture
 def boards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    def opened(dashboard: dict[str, Any], source: Source, runs: Sequence[str]) -> Opened:
+    def opened(dashboard: dict[str, Any], source: PrometheusClient, runs: Sequence[str]) -> Opened:
         return Opened(dashboard, source, {"run": runs[0]}, 0.0, 60.0, 60.0)
 
     monkeypatch.setattr(command, "open_dashboard", opened)
@@ -44,7 +44,7 @@ def test_runs_that_get_no_page_of_their_own_are_named(
     words = "Only the first 12 runs have a page of their own; without one: <b>12, <b>13."
     assert capsys.readouterr().err.splitlines() == [words]
     assert html.escape(words) in (output / "index.html").read_text()
-    preview(Source(URL), output, runs[:12], boards)
+    preview(PrometheusClient(URL), output, runs[:12], boards)
     assert "a page of their own" not in (output / "index.html").read_text()
 
 

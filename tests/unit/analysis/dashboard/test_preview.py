@@ -13,7 +13,7 @@ from testbed.analysis.dashboard.frames import Field, Frame, series_frame, table_
 from testbed.analysis.dashboard.opened import Opened
 from testbed.analysis.dashboard.panel_schema import require_known
 from testbed.analysis.dashboard.preview_command import read_dashboards
-from testbed.analysis.dashboard.prometheus_queries import Series, Source
+from testbed.analysis.dashboard.prometheus_queries import PrometheusClient, Series
 from testbed.core.errors import InputError
 
 Json = dict[str, Any]
@@ -267,14 +267,14 @@ def test_elapsed_time(seconds: float, text: str) -> None:
 @pytest.mark.parametrize("runs", [2, 300])
 def test_a_line_has_a_few_hundred_points(data_end_s: float, runs: int) -> None:
     variables: dict[str, str | list[str]] = {"run": ["r"] * runs}
-    opened = Opened({}, Source("http://127.0.0.1:1"), variables, 0.0, 21_600.0, data_end_s)
+    opened = Opened({}, PrometheusClient("http://127.0.0.1:1"), variables, 0.0, 21_600.0, data_end_s)
     assert opened.step_s >= 1
     assert data_end_s / opened.step_s <= (150 if runs > 50 else 300)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9091", "http://localhost:9090/", "http://[::1]:9091"])
 def test_a_server_of_this_machine_is_asked(url: str) -> None:
-    assert Source(url).url == url
+    assert PrometheusClient(url).url == url
 
 
 @pytest.mark.parametrize(
@@ -286,4 +286,4 @@ def test_a_server_of_this_machine_is_asked(url: str) -> None:
 )
 def test_no_other_server_is_asked(url: str) -> None:
     with pytest.raises(InputError, match="must be on loopback with its port"):
-        Source(url)
+        PrometheusClient(url)

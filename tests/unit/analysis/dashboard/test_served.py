@@ -18,7 +18,7 @@ from testbed.analysis.__main__ import main
 from testbed.analysis.archive.archive import update
 from testbed.analysis.dashboard.check import check
 from testbed.analysis.dashboard.preview_command import preview, read_dashboards
-from testbed.analysis.dashboard.prometheus_queries import QueryError, Source
+from testbed.analysis.dashboard.prometheus_queries import PrometheusClient, QueryError
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, InputError
 from tests.chromium import Chromium
 from tests.unit.analysis.archived import finished_run, require_prometheus, served
@@ -34,7 +34,7 @@ SCOPE = 'run=~"$run",compressor=~"$compressor",topo=~"$topo"'
 
 @dataclass(frozen=True)
 class Gallery:
-    source: Source
+    source: PrometheusClient
     pages: Path
 
     def text(self, name: str) -> str:
@@ -48,7 +48,7 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gallery]:
     (root / "runs").mkdir()
     make_runs(root / "runs")
     with served(update(root / "runs", root / "archive").data, root) as server:
-        source = Source(server.address)
+        source = PrometheusClient(server.address)
         written, faults = preview(source, root / "pages")
         assert faults == []
         assert [path.stem for path in written] == ["index", *BOARDS]
@@ -157,9 +157,9 @@ def test_what_old_runs_lack_is_excused_and_said(tmp_path: Path, capsys: pytest.C
     lines = run.events.read_text().splitlines(keepends=True)
     run.events.write_text("".join(line for line in lines if '"measurement"' not in line))
     with served(update(tmp_path / "runs", tmp_path / "archive").data, tmp_path) as server:
-        found = check(Source(server.address))
+        found = check(PrometheusClient(server.address))
         assert main(["dashboard-check", "--prometheus", server.address]) == EXIT_FAILED
-        _, faults = preview(Source(server.address), tmp_path / "pages")
+        _, faults = preview(PrometheusClient(server.address), tmp_path / "pages")
     assert {fault.split(", query")[0] for fault in found.faults} == {"Links, Asked and measured"}, "nobody measured"
     whys = {line.rpartition(": ")[2] for line in found.excused}
     older = {why for why in whys if why.startswith("these records are older than")}
@@ -184,7 +184,7 @@ def test_the_commands_end_as_they_found(gallery: Gallery, tmp_path: Path, capsys
 
 def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(QueryError, match="is it running"):
-        Source("http://127.0.0.1:9", time_limit_s=5).at("up", 0)
+        PrometheusClient("http://127.0.0.1:9", time_limit_s=5).at("up", 0)
     assert main(["dashboard-check", "--prometheus", "http://127.0.0.1:9"]) == EXIT_FAILED
     assert "is it running" in capsys.readouterr().err
 

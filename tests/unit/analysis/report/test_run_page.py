@@ -17,7 +17,7 @@ from testbed.analysis.record.record import Record, load
 from testbed.analysis.report.changes import asked_over_time
 from testbed.analysis.report.figures import FIGURES
 from testbed.analysis.report.run_page import run_report
-from testbed.analysis.style.method_style import look_of
+from testbed.analysis.style.method_style import plot_style_of
 from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.record.summary import empty_summary
 from tests.unit.analysis.synthetic import make_run
@@ -223,7 +223,7 @@ def test_a_method_is_drawn_alike_in_table_and_figures(tmp_path: Path) -> None:
     page = comparison_of([load(run.path) for run in runs], tmp_path)
     alone = comparison_of([load(runs[1].path)], tmp_path)
     for name in ("none", "topk", "int8"):
-        color = look_of(name).color
+        color = plot_style_of(name).color
         assert page.count(color) >= 2, "a swatch's line and its marker"
         assert drawn(page).count(color.lower()) >= 4, "in each of two figures a line and a marker"
     assert "mathdefault" not in page, "numbers at an axis are no formulas"

@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 
 from testbed.analysis.style import method_style as looks
-from testbed.analysis.style.method_style import COLORS, MARKERS, look_of
+from testbed.analysis.style.method_style import COLORS, MARKERS, plot_style_of
 from testbed.analysis.style.swatch import swatch
 
 CONF = Path(__file__).resolve().parents[4] / "experiments" / "conf"
 
 
 def test_no_two_methods_with_a_place_look_alike() -> None:
-    found = {look_of(method) for method in looks._PLACES}
+    found = {plot_style_of(method) for method in looks._PLACES}
     assert len(found) == len(looks._PLACES) == len(set(looks._PLACES))
 
 
 @pytest.mark.parametrize("start", range(0, 40, 8))
 def test_of_each_eight_in_a_row_no_two_share_a_colour_or_a_marker(start: int) -> None:
-    found = [look_of(method) for method in looks._PLACES[start : start + 8]]
-    assert len({look.color for look in found}) == len({look.marker for look in found}) == 8
+    found = [plot_style_of(method) for method in looks._PLACES[start : start + 8]]
+    assert len({plot_style.color for plot_style in found}) == len({plot_style.marker for plot_style in found}) == 8
 
 
 def test_every_pair_is_had_once_in_a_turn() -> None:
@@ -38,25 +38,25 @@ def test_the_compressors_of_this_tree_have_places() -> None:
 
 
 def test_a_name_without_a_place_looks_the_same_in_every_process() -> None:
-    code = "from testbed.analysis.style.method_style import look_of; print(look_of('gaia mine'))"
+    code = "from testbed.analysis.style.method_style import plot_style_of; print(plot_style_of('gaia mine'))"
     said = {
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=CONF.parents[1]
         ).stdout
         for _ in range(2)
     }
-    assert said == {f"{look_of('gaia mine')}\n"}
-    assert look_of("gaia mine") not in {look_of(method) for method in looks._PLACES}
+    assert said == {f"{plot_style_of('gaia mine')}\n"}
+    assert plot_style_of("gaia mine") not in {plot_style_of(method) for method in looks._PLACES}
 
 
 def test_settings_of_a_method_differ_by_their_dashes_alone() -> None:
-    first, second = look_of("topk", 0), look_of("topk", 1)
+    first, second = plot_style_of("topk", 0), plot_style_of("topk", 1)
     assert (first.color, first.marker) == (second.color, second.marker)
     assert first.dashes != second.dashes
 
 
 @pytest.mark.parametrize("marker", MARKERS)
 def test_a_swatch_has_the_marker_of_the_figures(marker: str) -> None:
-    drawn = swatch(looks.Look("#0072B2", marker, "--"))
+    drawn = swatch(looks.PlotStyle("#0072B2", marker, "--"))
     assert drawn.count("<path") == 2 and "#0072B2" in drawn and 'stroke-dasharray="5 3"' in drawn
     assert "nan" not in drawn

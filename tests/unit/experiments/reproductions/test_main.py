@@ -13,7 +13,7 @@ from experiments.reproductions import runner
 from experiments.reproductions.__main__ import Places
 from experiments.reproductions.plan import MAX_S, Plan, all_plans, plan_line, plan_of
 from experiments.reproductions.runner import Runner
-from experiments.reproductions.runs import Asked, Kept, ask_all
+from experiments.reproductions.runs import Kept, TrialRequest, ask_all
 from testbed.core.errors import EXIT_INPUT, InputError
 from testbed.core.record.run_directory import RunDir
 from tests.unit.experiments.reproductions.fake_runs import make_run, regions, reproduce, system, trial
@@ -82,7 +82,7 @@ def test_what_is_invalid_is_made_again_after_all_systems(
 ) -> None:
     made: list[str] = []
 
-    def make(one: Asked, runs_root: Path, **_: object) -> RunDir:
+    def make(one: TrialRequest, runs_root: Path, **_: object) -> RunDir:
         made.append(f"{one.trial.case} {one.trial.arm}")
         verdict = "invalid" if made.count(made[-1]) < (4 if made[-1] == "resnet18 new" else 1) else "valid"
         return make_run(runs_root, one.trial, verdict=verdict)

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.reproductions import runner
 from experiments.reproductions.runner import Runner
-from experiments.reproductions.runs import Asked, ask_all
+from experiments.reproductions.runs import TrialRequest, ask_all
 from testbed.core.errors import Interrupted, MachineError, RunError
 from testbed.core.record.run_directory import RunDir
 from testbed.orchestrator.machine import lock
@@ -30,7 +30,7 @@ def ends(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Ends:
     def put(*given: End) -> list[str]:
         left, made = list(given), []
 
-        def make(asked: Asked, runs_root: Path, *, machine: MachineLock | None, most_s: float | None) -> RunDir:
+        def make(asked: TrialRequest, runs_root: Path, *, machine: MachineLock | None, most_s: float | None) -> RunDir:
             made.append(asked.trial.arm)
             end = left.pop(0)
             if isinstance(end, Exception):

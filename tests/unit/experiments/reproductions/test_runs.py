@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from experiments.common.papers.declaration import Trial
-from experiments.reproductions.runs import Asked, Kept, ask_all, make
+from experiments.reproductions.runs import Kept, TrialRequest, ask_all, make
 from experiments.reproductions.sides import found_of
 from testbed.core.errors import InputError, Interrupted, RunError
 from testbed.core.record.run_directory import RunDir
@@ -22,7 +22,7 @@ from testbed.orchestrator.run.supervisor import Outcome
 from tests.unit.experiments.reproductions.fake_runs import BASE, make_run, system, trial
 
 
-def asked(**where: str) -> Asked:
+def asked(**where: str) -> TrialRequest:
     (one,) = ask_all([trial(**where)])  # type: ignore[arg-type]
     return one
 

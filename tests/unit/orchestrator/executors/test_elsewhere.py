@@ -22,9 +22,9 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.cli import main as cli
 from testbed.orchestrator.executors import __main__ as errand_process
 from testbed.orchestrator.executors.executor import FOLDER
-from testbed.orchestrator.executors.job import REPLY, carry_out
+from testbed.orchestrator.executors.job import REPLY, run_job
 from testbed.orchestrator.executors.ray_executor import RayNodes
-from testbed.orchestrator.executors.remote_executor import MAX_LOSSES, Elsewhere, Ended
+from testbed.orchestrator.executors.remote_executor import MAX_LOSSES, Ended, RemoteExecutor
 from testbed.orchestrator.executors.run_archive import pack
 from testbed.orchestrator.executors.slurm_executor import JOBS, SlurmJobs
 from testbed.orchestrator.machine import checks as machine_checks
@@ -33,8 +33,8 @@ from testbed.orchestrator.run import preflight
 from testbed.orchestrator.run_store.ended import KeptRuns
 from testbed.orchestrator.search.sweep.display import Display
 from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
-from testbed.orchestrator.search.sweep.scheduler import Course
-from testbed.orchestrator.search.sweep.specs import Asked
+from testbed.orchestrator.search.sweep.scheduler import SweepScheduler
+from testbed.orchestrator.search.sweep.specs import RunRequest
 from testbed.orchestrator.search.sweep.status import DONE, standing
 from tests.distributed.ray_cluster import needs
 from tests.unit.orchestrator.made_runs import asked_of, grid, make_run
@@ -93,22 +93,22 @@ class Machines:
 
 
 @pytest.fixture(scope="module")
-def asked() -> list[Asked]:
+def asked() -> list[RunRequest]:
     return asked_of(grid("seed=range(3)"))
 
 
-def follow(asked: list[Asked], machines: Machines, runs: Path) -> tuple[Course, list[str]]:
+def follow(asked: list[RunRequest], machines: Machines, runs: Path) -> tuple[SweepScheduler, list[str]]:
     kept = KeptRuns(runs)
     found = [standing(one, kept) for one in asked]
     each = {one.spec.hash: Estimate(None, UNKNOWN) for one in asked}
-    with Elsewhere(machines, runs, share=False) as place, Display("made", found, on_error_stream=False) as display:
-        course = Course(kept, each, display)
-        course.follow(found, place)
-    return course, [standing(one, KeptRuns(runs)).state for one in asked]
+    with RemoteExecutor(machines, runs, share=False) as place, Display("made", found, on_error_stream=False) as display:
+        scheduler = SweepScheduler(kept, each, display)
+        scheduler.follow(found, place)
+    return scheduler, [standing(one, KeptRuns(runs)).state for one in asked]
 
 
 def test_what_is_lost_or_damaged_on_the_way_is_said_and_made_again(
-    asked: list[Asked], runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    asked: list[RunRequest], runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def answer(number: int, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if number == 1:
@@ -119,22 +119,22 @@ def test_what_is_lost_or_damaged_on_the_way_is_said_and_made_again(
         return {"reply": reply}
 
     machines = Machines(answer)
-    course, states = follow(asked, machines, runs)
-    assert states == [DONE] * 3 and course.error is None and machines.begun == 5
+    scheduler, states = follow(asked, machines, runs)
+    assert states == [DONE] * 3 and scheduler.error is None and machines.begun == 5
     out = capsys.readouterr().out
     assert "seed=0: lost, to be made again: node 7 died" in out
     assert "seed=1: lost, to be made again: on the way from far: " in out and "spec.json: came back damaged" in out
 
 
-def test_a_run_that_is_lost_again_and_again_is_a_failed_attempt(asked: list[Asked], runs: Path) -> None:
+def test_a_run_that_is_lost_again_and_again_is_a_failed_attempt(asked: list[RunRequest], runs: Path) -> None:
     machines = Machines(lambda number, request: {"lost": "gone"})
-    course, _ = follow(asked[:1], machines, runs)
+    scheduler, _ = follow(asked[:1], machines, runs)
     assert machines.begun == 2 * MAX_LOSSES
-    assert course.unrecorded == {asked[0].spec.hash: [f"lost {MAX_LOSSES} times, the last time: gone"] * 2}
+    assert scheduler.unrecorded == {asked[0].spec.hash: [f"lost {MAX_LOSSES} times, the last time: gone"] * 2}
 
 
 def test_a_machine_that_lacks_something_is_left_alone_and_the_last_ends_the_sweep(
-    asked: list[Asked], runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    asked: list[RunRequest], runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lacking = {"host": "far", "parcel": None, "faults": [], "lacks": ["the code in /x is 1"], "ended": None}
 
@@ -144,43 +144,43 @@ def test_a_machine_that_lacks_something_is_left_alone_and_the_last_ends_the_swee
     _, states = follow(asked, Machines(first_lacks), runs)
     assert states == [DONE] * 3 and "this one is left alone: far: the code in /x is 1" in capsys.readouterr().out
     machines = Machines(lambda number, request: {"reply": lacking})
-    course, _ = follow(asked_of(grid("seed=range(7,9)")), machines, runs)
-    assert isinstance(course.error, MachineError) and course.error.faults == ("far: the code in /x is 1",)
+    scheduler, _ = follow(asked_of(grid("seed=range(7,9)")), machines, runs)
+    assert isinstance(scheduler.error, MachineError) and scheduler.error.faults == ("far: the code in /x is 1",)
 
 
-def full_disk(parcel: Mapping[str, Any], runs_root: Path) -> RunDir:
+def full_disk(archive: Mapping[str, Any], runs_root: Path) -> RunDir:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(runs_root / "a file"))
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_what_cannot_be_written_here_ends_the_sweep_and_is_neither_forgotten_nor_made_again(
-    is_kept: bool, asked: list[Asked], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_kept: bool, asked: list[RunRequest], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("testbed.orchestrator.executors.remote_executor.unpack", full_disk)
     kept_in = tmp_path / "kept" if is_kept else None
     machines = Machines(lambda number, request: {"reply": reply_of(tmp_path / str(number), request)}, kept_in)
-    course, _ = follow(asked, machines, runs)
-    assert isinstance(course.error, MachineError) and machines.begun == 2
+    scheduler, _ = follow(asked, machines, runs)
+    assert isinstance(scheduler.error, MachineError) and machines.begun == 2
     assert list(machines.waiting) == ["1", "2"] and machines.ended_early == ["2"]
-    (line,) = course.error.faults
+    (line,) = scheduler.error.faults
     assert f"cannot be written to {runs}: " in line and "No space left on device" in line and "a file" in line
     assert line.endswith(f"its reply is kept in {kept_in}" if is_kept else "it is made again then")
 
 
 def test_one_sweep_at_a_time_has_runs_made_elsewhere(runs: Path) -> None:
-    with Elsewhere(Machines(lambda *_: {}), runs, share=False), pytest.raises(MachineError, match="another sweep"):
-        Elsewhere(Machines(lambda *_: {}), runs, share=False).__enter__()
+    with RemoteExecutor(Machines(lambda *_: {}), runs, share=False), pytest.raises(MachineError, match="another sweep"):
+        RemoteExecutor(Machines(lambda *_: {}), runs, share=False).__enter__()
 
 
-def test_an_errand_for_other_code_is_refused_by_both_hashes(asked: list[Asked]) -> None:
-    reply = carry_out({"spec": asked[0].spec.to_json(), "code_hash": "0123456789abcdef", "share": True})
+def test_an_errand_for_other_code_is_refused_by_both_hashes(asked: list[RunRequest]) -> None:
+    reply = run_job({"spec": asked[0].spec.to_json(), "code_hash": "0123456789abcdef", "share": True})
     (line,) = reply["lacks"]
     assert provenance.code_hash() in line and "0123456789abcdef" in line and "one commit" in line
     assert reply["parcel"] is None and reply["faults"] == [] and reply["host"] == socket.gethostname()
 
 
 def test_a_machine_without_what_the_runtime_of_a_run_needs_lacks_something(
-    asked: list[Asked], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: list[RunRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(*, needed: bool) -> machine_checks.Check:
         return machine_checks.Check("docker", needed, False, "no daemon here", "containers", "start one")
@@ -199,7 +199,7 @@ def test_a_machine_without_what_the_runtime_of_a_run_needs_lacks_something(
 
 
 def test_a_machine_with_other_data_is_one_that_lacks_something(
-    asked: list[Asked], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: list[RunRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Were it the run's own fault, one such machine would soon have given up all runs of a sweep."""
     monkeypatch.setattr(preflight, "require", lambda *_: None)
@@ -215,7 +215,7 @@ def test_a_machine_with_other_data_is_one_that_lacks_something(
 
 
 @needs("submitit")
-def test_debug_jobs_are_carried_out_here_and_a_failed_one_says_why(asked: list[Asked], runs: Path) -> None:
+def test_debug_jobs_are_carried_out_here_and_a_failed_one_says_why(asked: list[RunRequest], runs: Path) -> None:
     def carry(request: Mapping[str, Any]) -> Mapping[str, Any]:
         if request["n"] == 2:
             raise RuntimeError("no such thing")
@@ -273,11 +273,11 @@ def test_of_jobs_that_are_ended_the_next_call_takes_what_has_come(runs: Path, sl
 
 @needs("submitit")
 def test_a_reply_that_cannot_be_written_here_stays_until_it_can(
-    asked: list[Asked], runs: Path, slurm: Path, monkeypatch: pytest.MonkeyPatch
+    asked: list[RunRequest], runs: Path, slurm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reply = reply_of(slurm / "far", {"spec": asked[0].spec.to_json(), "code_hash": provenance.code_hash()})
     there = come(runs, "5", reply)
-    place = Elsewhere(SlurmJobs({}, runs), runs, share=False)
+    place = RemoteExecutor(SlurmJobs({}, runs), runs, share=False)
     with monkeypatch.context() as full:
         full.setattr("testbed.orchestrator.executors.remote_executor.unpack", full_disk)
         with pytest.raises(MachineError, match=f"its reply is kept in {there.parent.parent}"):

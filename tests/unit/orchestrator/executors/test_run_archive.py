@@ -34,20 +34,20 @@ def test_every_file_arrives_as_it_was_and_a_second_time_changes_nothing(sent: Ru
     assert [path.name for path in runs.iterdir()] == [sent.run_id]
 
 
-def _cut(parcel: dict[str, Any]) -> None:
-    parcel["files"]["logs/w1.log"]["zlib"] = parcel["files"]["logs/w1.log"]["zlib"][:-20]
+def _cut(archive: dict[str, Any]) -> None:
+    archive["files"]["logs/w1.log"]["zlib"] = archive["files"]["logs/w1.log"]["zlib"][:-20]
 
 
-def _flipped(parcel: dict[str, Any]) -> None:
-    parcel["files"]["spec.json"]["zlib"] = parcel["files"]["summary.json"]["zlib"]
+def _flipped(archive: dict[str, Any]) -> None:
+    archive["files"]["spec.json"]["zlib"] = archive["files"]["summary.json"]["zlib"]
 
 
-def _lacking(parcel: dict[str, Any]) -> None:
-    del parcel["files"]["provenance.json"]
+def _lacking(archive: dict[str, Any]) -> None:
+    del archive["files"]["provenance.json"]
 
 
-def _renamed(parcel: dict[str, Any]) -> None:
-    parcel["run_id"] = "../20270115T080000Z-outside"
+def _renamed(archive: dict[str, Any]) -> None:
+    archive["run_id"] = "../20270115T080000Z-outside"
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def _renamed(parcel: dict[str, Any]) -> None:
 def test_a_damaged_parcel_is_named_and_leaves_nothing(
     sent: RunDir, runs: Path, harm: Callable[[dict[str, Any]], None], said: str
 ) -> None:
-    parcel = copy.deepcopy(pack(sent))
-    harm(parcel)
+    archive = copy.deepcopy(pack(sent))
+    harm(archive)
     with pytest.raises(RunError, match=said):
-        unpack(parcel, runs)
+        unpack(archive, runs)
     assert not list(runs.iterdir()) and not (runs.parent / "20270115T080000Z-outside").exists()
 
 

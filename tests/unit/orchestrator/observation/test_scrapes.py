@@ -242,7 +242,7 @@ def last_values(result: list[dict[str, Any]]) -> dict[tuple[Any, ...], float]:
     return found
 
 
-class Conductor:
+class RunOrchestration:
     """Whose run ends as `end` says."""
 
     end: Exception | None = None
@@ -267,8 +267,8 @@ def test_a_run_lingers_unless_it_was_stopped(
         lingered.append(exporter)
         raise Interrupted("by a Ctrl-C meanwhile")  # which stops the waiting and is no fault of the run's
 
-    monkeypatch.setattr(run_module, "Conductor", Conductor)
-    monkeypatch.setattr(Conductor, "end", end)
+    monkeypatch.setattr(run_module, "RunOrchestration", RunOrchestration)
+    monkeypatch.setattr(RunOrchestration, "end", end)
     monkeypatch.setattr(Exporter, "linger", linger)
     spec = make_spec()
     directory = RunDir.create(tmp_path, RUN_ID)

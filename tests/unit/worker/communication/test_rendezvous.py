@@ -8,7 +8,7 @@ import pytest
 
 from testbed.core.errors import Left
 from testbed.worker.communication.communicator import Communicator
-from testbed.worker.communication.rendezvous import Meeting
+from testbed.worker.communication.rendezvous import Rendezvous
 from testbed.worker.methods.parameter_server.membership.admission import come
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.wire import Wire
@@ -23,13 +23,13 @@ def test_who_comes_back_finds_what_was_put_down_last(in_file: bool, tmp_path: Pa
     with port_of_ones_own() as port:
         place = {"address": "127.0.0.1", "port": port, "store": store, "timeout_s": 20.0}
         server = Communicator(0, 3, 20.0)
-        server.meeting = Meeting(0, 1, **place)  # type: ignore[arg-type]
+        server.rendezvous = Rendezvous(0, 1, **place)  # type: ignore[arg-type]
         for told in (b"", bytes(range(34))):
-            server.meeting.put("here", told)
+            server.rendezvous.put("here", told)
         for rank in (1, 2, 2):
             comm = come_back(rank=rank, world_size=3, **place)  # type: ignore[arg-type]
             assert (comm.rank, comm.world_size, comm.is_back) == (rank, 3, True)
-            assert comm.meeting is not None and comm.meeting.get("here") == bytes(range(34))
+            assert comm.rendezvous is not None and comm.rendezvous.get("here") == bytes(range(34))
             comm.close(together=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-from testbed.worker.device.run_queue import COLLECTIVES, Queueing
+from testbed.worker.device.run_queue import COLLECTIVES, RunQueueDelay
 from testbed.worker.device.stopwatch import Stopwatch
 
 
@@ -14,7 +14,7 @@ def test_the_main_thread_of_a_forked_worker_is_not_one_that_moves_messages() -> 
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writing, f"{len(Queueing._read_s())}".encode())
+        os.write(writing, f"{len(RunQueueDelay._read_s())}".encode())
         os._exit(0)
     os.waitpid(child, 0)
     assert os.read(reading, 10) == b"0"
@@ -39,7 +39,7 @@ def test_what_is_waited_counts_from_a_steps_first_collective_to_its_end() -> Non
     assert told.take_s(under_way=watch.is_running) == 0.0
 
 
-class Told(Queueing):
+class Told(RunQueueDelay):
     """Of one thread, as often as it is told."""
 
     waited_s = 0.0
@@ -49,12 +49,12 @@ class Told(Queueing):
 
 
 def test_the_thread_of_our_collectives_is_one() -> None:
-    before, end = len(Queueing._read_s()), threading.Event()
+    before, end = len(RunQueueDelay._read_s()), threading.Event()
     threads = [threading.Thread(target=end.wait, name=name) for name in (COLLECTIVES, "another")]
     for thread in threads:
         thread.start()
     try:
-        assert len(Queueing._read_s()) == before + 1
+        assert len(RunQueueDelay._read_s()) == before + 1
     finally:
         end.set()
         for thread in threads:

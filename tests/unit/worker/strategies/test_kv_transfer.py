@@ -27,9 +27,9 @@ from testbed.worker.methods.kv_transfer.connection import (
     BEGIN_FRAME,
     END_FRAME,
     FRAME_BYTES,
-    Line,
+    CacheConnection,
     Request,
-    Told,
+    RequestKind,
     decode_request,
     message_frame,
     questions_frame,
@@ -141,10 +141,10 @@ def test_a_damaged_set_up_of_everything_is_refused(cut: int) -> None:
 
 
 def test_frames_of_the_near_side_come_back_as_they_were() -> None:
-    assert decode_request(BEGIN_FRAME) == Request(Told.BEGIN, [])
-    assert decode_request(END_FRAME) == Request(Told.END, [])
-    assert decode_request(message_frame(b"abc")) == Request(Told.MESSAGE, [b"abc"])
-    assert decode_request(questions_frame([b"", b"xy"])) == Request(Told.QUESTIONS, [b"", b"xy"])
+    assert decode_request(BEGIN_FRAME) == Request(RequestKind.BEGIN, [])
+    assert decode_request(END_FRAME) == Request(RequestKind.END, [])
+    assert decode_request(message_frame(b"abc")) == Request(RequestKind.MESSAGE, [b"abc"])
+    assert decode_request(questions_frame([b"", b"xy"])) == Request(RequestKind.QUESTIONS, [b"", b"xy"])
     assert len(questions_frame([b"", b"xy"])) == 2 + 4 + 4 + 2
     for broken in (b"", b"\x07", b"\x01", questions_frame([b"xy"])[:-1]):
         with pytest.raises(PayloadError):
@@ -153,17 +153,17 @@ def test_frames_of_the_near_side_come_back_as_they_were() -> None:
         questions_frame([b""] * 256)
 
 
-Lines = Callable[..., tuple[Line, Line, list[Communicator]]]
+Lines = Callable[..., tuple[CacheConnection, CacheConnection, list[Communicator]]]
 
 
 @pytest.fixture
 def lines() -> Iterator[Lines]:
     """Makes both ends of a line, of which nothing is waited for longer than so many seconds."""
-    made: list[Line] = []
+    made: list[CacheConnection] = []
 
-    def make(timeout_s: float = 30.0) -> tuple[Line, Line, list[Communicator]]:
+    def make(timeout_s: float = 30.0) -> tuple[CacheConnection, CacheConnection, list[Communicator]]:
         comms = [Communicator(rank, 2, timeout_s) for rank in range(2)]
-        near, far = (Line(end, comm) for end, comm in zip(socket.socketpair(), comms, strict=True))
+        near, far = (CacheConnection(end, comm) for end, comm in zip(socket.socketpair(), comms, strict=True))
         made.extend([near, far])
         return near, far, comms
 

@@ -15,7 +15,7 @@ from testbed.core.errors import InputError, Left, RunError
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.core.spec.schedule import Change
 from testbed.core.spec.topology import Topology
-from testbed.worker.communication.rendezvous import Meeting
+from testbed.worker.communication.rendezvous import Rendezvous
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Workload, parameters_crc32
@@ -136,7 +136,7 @@ def test_a_server_of_a_region_that_comes_back_has_nobody_to_serve() -> None:
 class _Unanswered(Echo):
     networked = True
     address = "127.0.0.1"
-    meeting = cast(Meeting, SimpleNamespace(put=lambda name, value: None))
+    rendezvous = cast(Rendezvous, SimpleNamespace(put=lambda name, value: None))
 
 
 def _context(spec: RunSpec, comm: Echo) -> WorkerContext:

@@ -45,7 +45,7 @@ class Shape:
         return self.heads * self.head_width
 
 
-class Asked(NamedTuple):
+class AttentionRequest(NamedTuple):
     """What one layer asks its cache at one decode step; keys and queries are rotated to their positions."""
 
     layer: int
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
     """[heads, head_width]."""
 
 
-Attend = Callable[[Asked], Tensor]
+Attend = Callable[[AttentionRequest], Tensor]
 """The attention's output, [heads, head_width]."""
 
 
@@ -135,7 +135,7 @@ class KVTransformer(nn.Module):
         at = torch.tensor([position], device=hidden.device)
         for index, layer in enumerate(self._each()):
             query, key, value = (part[:, 0] for part in layer.heads(hidden[None], at))
-            seen = attend(Asked(index, position, hidden, query, key, value))
+            seen = attend(AttentionRequest(index, position, hidden, query, key, value))
             hidden = layer.after(hidden[None], seen[:, None])[0]
         return self.head(self.norm(hidden))
 
@@ -224,12 +224,12 @@ class DenseCache:
         self.keys = list(prefilled.keys) if prefilled else []
         self.values = list(prefilled.values) if prefilled else []
 
-    def __call__(self, asked: Asked) -> Tensor:
+    def __call__(self, asked: AttentionRequest) -> Tensor:
         keys, values = self.append(asked)
         heads = zip(asked.query, keys, values, strict=True)
         return torch.stack([attention(*head)[0] for head in heads])
 
-    def append(self, asked: Asked) -> tuple[Tensor, Tensor]:
+    def append(self, asked: AttentionRequest) -> tuple[Tensor, Tensor]:
         """Keys and values of the layer, [heads, length, head_width], with those of this position."""
         key, value = asked.key[:, None], asked.value[:, None]
         if asked.layer == len(self.keys):

@@ -19,7 +19,7 @@ from torch import Tensor
 from testbed.core.parameters import choice, number, whole
 from testbed.worker.methods.kv_transfer.cache.messages import Parts, Question
 from testbed.worker.methods.kv_transfer.cache.store import Coding, Link
-from testbed.worker.methods.kv_transfer.model.transformer import Asked
+from testbed.worker.methods.kv_transfer.model.transformer import AttentionRequest
 from testbed.worker.methods.kv_transfer.selection.selector import Attended, Near, Selector, highest, no_rows, rows_of
 
 Speculate = Callable[[int, Tensor, int], Tensor]
@@ -96,7 +96,7 @@ class Loki(InDirections):
         super().__init__(rank, centred=True, recent=recent, sinks=sinks, block=block, coding=coding, faults=faults)
         self.budget = budget
 
-    def attended(self, asked: Asked, near: Near, link: Link) -> Attended:
+    def attended(self, asked: AttentionRequest, near: Near, link: Link) -> Attended:
         some = near.candidates
         scores = self.scores(asked.layer, asked.query)[:, some]
         chosen = [highest(of_head, self.budget, some.start) for of_head in scores]
@@ -145,7 +145,7 @@ class InfiniGen(InDirections):
         self._answers: dict[int, bytes] = {}
         self._tickets: dict[int, int] = {}
 
-    def attended(self, asked: Asked, near: Near, link: Link) -> Attended:
+    def attended(self, asked: AttentionRequest, near: Near, link: Link) -> Attended:
         layer, last = asked.layer, len(self.near) - 1
         if layer == 0:
             self._ask(range(last + 1 if self.reach == "all" else 1), asked, link, ahead=False)
@@ -159,7 +159,7 @@ class InfiniGen(InDirections):
         parts = self.decoded(question, self._answers.pop(layer), asked.query.shape[1])
         return self.joined(asked, near, rows_of(question, parts))
 
-    def _ask(self, layers: Sequence[int], asked: Asked, link: Link, *, ahead: bool) -> None:
+    def _ask(self, layers: Sequence[int], asked: AttentionRequest, link: Link, *, ahead: bool) -> None:
         """What is wanted of each, together; of a layer of which nothing is, nothing is asked."""
         for layer in layers:
             own = layer == asked.layer

@@ -14,7 +14,7 @@ from testbed.core.parameters import choice, raise_all, shown
 from testbed.worker.methods.kv_transfer.cache.kv_codecs import CacheGen, Floats, Kivi, KVCodec, Uniform
 from testbed.worker.methods.kv_transfer.cache.messages import Parts, decode_blobs, encode_blobs
 from testbed.worker.methods.kv_transfer.cache.store import PARTS, Coding, KVStore, Link
-from testbed.worker.methods.kv_transfer.model.transformer import Asked, KVTransformer, Shape
+from testbed.worker.methods.kv_transfer.model.transformer import AttentionRequest, KVTransformer, Shape
 from testbed.worker.methods.kv_transfer.selection.low_dimension import InfiniGen, Loki
 from testbed.worker.methods.kv_transfer.selection.selector import Attended, Near, Selector, no_rows
 from testbed.worker.methods.kv_transfer.selection.shadowkv import ShadowKV
@@ -60,7 +60,7 @@ class Once(Selector):
             none = keys[:, :0]
             self.near.append(Near(0, positions, keys, values, none, none))
 
-    def attended(self, asked: Asked, near: Near, link: Link) -> Attended:
+    def attended(self, asked: AttentionRequest, near: Near, link: Link) -> Attended:
         return self.joined(asked, near, no_rows(asked))
 
     def leave(self, layer: int, near: Near, link: Link) -> None:

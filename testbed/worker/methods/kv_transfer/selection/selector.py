@@ -22,7 +22,7 @@ from testbed.worker.methods.kv_transfer.cache.messages import (
     encode_tensors,
 )
 from testbed.worker.methods.kv_transfer.cache.store import PARTS, Coding, KVStore, Link, append_message
-from testbed.worker.methods.kv_transfer.model.transformer import Asked, attention
+from testbed.worker.methods.kv_transfer.model.transformer import AttentionRequest, attention
 
 _SET_UP = struct.Struct("<BI")
 """Layers, and positions that are not in the window."""
@@ -135,7 +135,7 @@ class Selector(ABC):
             self.near.append(Near(cut, cut + keys.shape[1], keys, values, sink_keys, sink_values))
             self.keep(layer, summary)
 
-    def attend(self, asked: Asked, link: Link) -> Attended:
+    def attend(self, asked: AttentionRequest, link: Link) -> Attended:
         """One layer's attention at one step; its new key and value become near."""
         near = self.near[asked.layer]
         near.keys = torch.cat([near.keys, asked.key[:, None]], dim=1)
@@ -157,7 +157,7 @@ class Selector(ABC):
         return sum(self.coding.others.size_bytes(1, tensor.numel(), "keys") for tensor in tensors)
 
     @abstractmethod
-    def attended(self, asked: Asked, near: Near, link: Link) -> Attended: ...
+    def attended(self, asked: AttentionRequest, near: Near, link: Link) -> Attended: ...
 
     def summarise(self, layer: int, keys: Tensor, values: Tensor) -> list[Tensor]:
         """Far: what `keep` is to be given, of [heads, positions, head_width], the positions whole blocks."""
@@ -175,7 +175,7 @@ class Selector(ABC):
         """Near: what is kept besides sinks and window."""
         return []
 
-    def joined(self, asked: Asked, near: Near, fetched: Sequence[Rows]) -> Attended:
+    def joined(self, asked: AttentionRequest, near: Near, fetched: Sequence[Rows]) -> Attended:
         """Exact attention over sinks, what was fetched, and window."""
         outputs, positions = [], []
         for head, rows in enumerate(fetched):
@@ -221,7 +221,7 @@ def rows_of(question: Question, parts: Sequence[Sequence[Tensor]]) -> list[Rows]
     return [Rows(question.positions(head), keys, values) for head, (keys, values) in enumerate(parts)]
 
 
-def no_rows(asked: Asked) -> list[Rows]:
+def no_rows(asked: AttentionRequest) -> list[Rows]:
     """Of each head none."""
     heads, channels = asked.query.shape
     empty = torch.zeros(0, channels)

@@ -10,7 +10,7 @@ from torch import Tensor
 from testbed.core.parameters import number, whole
 from testbed.worker.methods.kv_transfer.cache.messages import Parts
 from testbed.worker.methods.kv_transfer.cache.store import Coding, Link
-from testbed.worker.methods.kv_transfer.model.transformer import Asked, rotated
+from testbed.worker.methods.kv_transfer.model.transformer import AttentionRequest, rotated
 from testbed.worker.methods.kv_transfer.selection.low_dimension import main_directions
 from testbed.worker.methods.kv_transfer.selection.selector import Attended, Near, Rows, Selector, highest
 
@@ -83,7 +83,7 @@ class ShadowKV(Selector):
     def kept(self, layer: int) -> list[Tensor]:
         return list(self._shadows[layer])
 
-    def attended(self, asked: Asked, near: Near, link: Link) -> Attended:
+    def attended(self, asked: AttentionRequest, near: Near, link: Link) -> Attended:
         shadow = self._shadows[asked.layer]
         scores = (shadow.landmarks @ asked.query[..., None])[..., 0]
         plain = [torch.nonzero(odd == 0)[:, 0] for odd in shadow.odd]

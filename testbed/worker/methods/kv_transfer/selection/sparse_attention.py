@@ -23,7 +23,7 @@ from testbed.core.parameters import flag, whole
 from testbed.worker.methods.kv_transfer.cache.half_floats import half_above, half_below
 from testbed.worker.methods.kv_transfer.cache.messages import Kind, Parts, Question, decode_blobs
 from testbed.worker.methods.kv_transfer.cache.store import Coding, Link
-from testbed.worker.methods.kv_transfer.model.transformer import Asked
+from testbed.worker.methods.kv_transfer.model.transformer import AttentionRequest
 from testbed.worker.methods.kv_transfer.selection.selector import Attended, Near, Selector, highest, no_rows, rows_of
 
 
@@ -33,7 +33,7 @@ class Dense(Selector):
     def __init__(self, *, recent: int = 32, sinks: int = 4, block: int = 16, coding: Coding | None = None) -> None:
         super().__init__(recent=recent, sinks=sinks, block=block, coding=coding)
 
-    def attended(self, asked: Asked, near: Near, link: Link) -> Attended:
+    def attended(self, asked: AttentionRequest, near: Near, link: Link) -> Attended:
         heads, channels = asked.query.shape
         if not near.far_length:
             return self.joined(asked, near, no_rows(asked))
@@ -52,7 +52,7 @@ class RecentWindow(Selector):
     def __init__(self, *, recent: int = 32, sinks: int = 4, block: int = 16, coding: Coding | None = None) -> None:
         super().__init__(recent=recent, sinks=sinks, block=block, coding=coding)
 
-    def attended(self, asked: Asked, near: Near, link: Link) -> Attended:
+    def attended(self, asked: AttentionRequest, near: Near, link: Link) -> Attended:
         return self.joined(asked, near, no_rows(asked))
 
 
@@ -99,7 +99,7 @@ class SparQ(Selector):
     def kept(self, layer: int) -> list[Tensor]:
         return [self._means[layer]]
 
-    def attended(self, asked: Asked, near: Near, link: Link) -> Attended:
+    def attended(self, asked: AttentionRequest, near: Near, link: Link) -> Attended:
         start = near.candidates.start
         if start == near.candidates.stop:
             return self.joined(asked, near, no_rows(asked))
@@ -110,7 +110,7 @@ class SparQ(Selector):
         attended = self.joined(asked, near, rows_of(question, self.fetch(question, link, asked.query.shape[1])))
         return self._compensated(attended, weights, near, asked.layer) if self.compensate else attended
 
-    def _approximate(self, asked: Asked, near: Near, largest: Sequence[Tensor], link: Link) -> list[Tensor]:
+    def _approximate(self, asked: AttentionRequest, near: Near, largest: Sequence[Tensor], link: Link) -> list[Tensor]:
         """Of each head s' [length], after one round trip."""
         question = Question(
             Kind.COMPONENTS, asked.layer, Parts.KEYS, len(largest), near.far_length, chosen=tuple(largest)
@@ -172,7 +172,7 @@ class Quest(Selector):
         q = query[:, None]
         return torch.maximum(q * self._least[layer], q * self._greatest[layer]).sum(dim=-1)
 
-    def attended(self, asked: Asked, near: Near, link: Link) -> Attended:
+    def attended(self, asked: AttentionRequest, near: Near, link: Link) -> Attended:
         chosen = [highest(scores, self.budget) for scores in self.bounds(asked.layer, asked.query)]
         question = self.question(asked.layer, near, chosen, Parts.BOTH, self.page)
         return self.joined(asked, near, rows_of(question, self.fetch(question, link, asked.query.shape[1])))

@@ -12,8 +12,8 @@ def put_down(comm: Communicator, key: bytes, address: str, port: int) -> None:
     Args:
         key: the run's. One that serves anew, after a change of the model, has another: nobody finds the old place.
     """
-    assert comm.meeting is not None, "ranks that have connected have met"
-    comm.meeting.put(_name(key, comm.rank), f"{address} {port}".encode())
+    assert comm.rendezvous is not None, "ranks that have connected have met"
+    comm.rendezvous.put(_name(key, comm.rank), f"{address} {port}".encode())
 
 
 def look_up(comm: Communicator, key: bytes, server: int) -> tuple[str, int]:
@@ -22,9 +22,9 @@ def look_up(comm: Communicator, key: bytes, server: int) -> tuple[str, int]:
     Raises:
         RunError: it has not in time; `Left`, where this rank has come back, and the others go on.
     """
-    assert comm.meeting is not None, "who is a client has met the others, or is back at their meeting"
+    assert comm.rendezvous is not None, "who is a client has met the others, or is back at their meeting"
     try:
-        address, port = comm.meeting.get(_name(key, server)).decode().split()
+        address, port = comm.rendezvous.get(_name(key, server)).decode().split()
     except RuntimeError as error:
         kind = Left if comm.is_back else RunError
         raise kind(f"rank {comm.rank}: rank {server}, which serves its region, says not where: {error}") from error

@@ -28,7 +28,7 @@ NewWire = Callable[[bytes], Wire]
 """Of the run's key."""
 
 
-class Door:
+class Admission:
     """The server's; open until `close`."""
 
     def __init__(
@@ -100,25 +100,25 @@ class Door:
 
 def invite(
     comm: Communicator, new_wire: NewWire, wait_s: float, clients: Collection[int] | None = None
-) -> tuple[Wire, Door]:
+) -> tuple[Wire, Admission]:
     """Be the server.
 
     Args:
         wait_s: wall seconds that a newcomer has to say hello.
-        clients: as of `Door`.
+        clients: as of `Admission`.
     """
     key = os.urandom(KEY_BYTES)
     wire = new_wire(key)
-    door = Door(comm, wire, hello_s=wait_s, clients=clients)
-    invitation = Invitation(key=key, port=door.port)
-    assert comm.meeting is not None, "ranks that have connected have met"
-    invitation.put_down(comm.meeting)
+    admission = Admission(comm, wire, hello_s=wait_s, clients=clients)
+    invitation = Invitation(key=key, port=admission.port)
+    assert comm.rendezvous is not None, "ranks that have connected have met"
+    invitation.put_down(comm.rendezvous)
     told = torch.frombuffer(bytearray(invitation.pack()), dtype=torch.uint8)
     comm.broadcast(told, control=True).wait()
-    return wire, door
+    return wire, admission
 
 
-def invite_again(comm: Communicator, new_wire: NewWire, round_: int, wait_s: float) -> tuple[Wire, Door]:
+def invite_again(comm: Communicator, new_wire: NewWire, round_: int, wait_s: float) -> tuple[Wire, Admission]:
     """Be the server in place of one that is gone, with its key.
 
     Args:
@@ -127,15 +127,15 @@ def invite_again(comm: Communicator, new_wire: NewWire, round_: int, wait_s: flo
     Raises:
         RunError: no server was there before.
     """
-    assert comm.meeting is not None, "who has come back is at the meeting"
+    assert comm.rendezvous is not None, "who has come back is at the meeting"
     try:
-        last = Invitation.looked_up(comm.meeting)
+        last = Invitation.looked_up(comm.rendezvous)
     except RuntimeError as error:
         raise RunError(f"rank 0 came back, and no server was there before: {error}") from error
     wire = new_wire(last.key)
-    door = Door(comm, wire, hello_s=wait_s)
-    Invitation(key=last.key, port=door.port, life=last.life + 1, round=round_).put_down(comm.meeting)
-    return wire, door
+    admission = Admission(comm, wire, hello_s=wait_s)
+    Invitation(key=last.key, port=admission.port, life=last.life + 1, round=round_).put_down(comm.rendezvous)
+    return wire, admission
 
 
 def come(comm: Communicator, new_wire: NewWire, wait_s: float, server: int = ROOT) -> tuple[Wire, Connection]:
@@ -170,8 +170,8 @@ def looked_up(comm: Communicator) -> Invitation:
     Raises:
         Left: there is none.
     """
-    assert comm.meeting is not None, "who has come back is at the meeting"
+    assert comm.rendezvous is not None, "who has come back is at the meeting"
     try:
-        return Invitation.looked_up(comm.meeting)
+        return Invitation.looked_up(comm.rendezvous)
     except RuntimeError as error:
         raise Left(f"rank {comm.rank}: came back, and found no server: {error}") from error

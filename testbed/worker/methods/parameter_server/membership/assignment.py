@@ -14,7 +14,7 @@ ROOT = 0
 
 
 @dataclass(frozen=True)
-class Places:
+class ServerAssignment:
     """Two levels at most. Clients go by numbers, in frames and in the record: that of a rank is one below it, whoever
     serves it."""
 
@@ -22,12 +22,12 @@ class Places:
     """By rank; that of the root is its own."""
 
     @classmethod
-    def flat(cls, world_size: int) -> Places:
+    def flat(cls, world_size: int) -> ServerAssignment:
         """All are clients of the root."""
         return cls((ROOT,) * world_size)
 
     @classmethod
-    def by_region(cls, topology: Topology) -> Places:
+    def by_region(cls, topology: Topology) -> ServerAssignment:
         """In each region of two or more workers but the root's own the lowest rank serves the others there. A worker
         that is alone in its region is a client of the root."""
         servers = [ROOT] * len(topology.nodes)
@@ -51,9 +51,9 @@ class Places:
         return (trainers.index(rank), len(trainers)) if rank in trainers else None
 
 
-def region_faults(places: Places | None) -> Iterator[str]:
+def region_faults(assignment: ServerAssignment | None) -> Iterator[str]:
     """Where it is known that no region would have a server; None: nothing is known, or asked."""
-    if places is not None and not places.region_servers:
+    if assignment is not None and not assignment.region_servers:
         yield (
             "strategy.region_servers=true: no region but that of rank 0 has two workers or more, of which one could"
             " serve; use false, another topology, or more workers"

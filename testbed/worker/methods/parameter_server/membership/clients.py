@@ -9,7 +9,7 @@ from typing import Any
 from testbed.core.errors import RunError
 from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
-from testbed.worker.methods.parameter_server.membership.admission import Door
+from testbed.worker.methods.parameter_server.membership.admission import Admission
 from testbed.worker.methods.parameter_server.transport.connection import Gone
 from testbed.worker.methods.parameter_server.transport.frame_errors import Refusal, Refused
 from testbed.worker.methods.parameter_server.transport.frame_parser import Expected
@@ -21,12 +21,12 @@ _LAST_CALL_S = 15.0
 """Wall seconds: clients look for a server several times a second."""
 
 
-class Seats:
+class ConnectedClients:
     """Who sends what cannot be used, or nothing in time, is out for the rest of the run.
 
     Args:
         connections: of all clients, by their numbers.
-        door: by which who was lost comes back.
+        admission: by which who was lost comes back.
         message_s: wall seconds that a round's messages may be waited for, or be under way, each way.
         training_s: wall seconds that clients train in a round, before their messages can come.
     """
@@ -34,14 +34,14 @@ class Seats:
     def __init__(
         self,
         connections: dict[int, Connection],
-        door: Door,
+        admission: Admission,
         *,
         message_s: float,
         training_s: float,
         clock: PhaseClock,
         stopwatch: Stopwatch,
     ) -> None:
-        self._connections, self._door = connections, door
+        self._connections, self._admission = connections, admission
         self._message_s, self._training_s = message_s, training_s
         self._clock, self._stopwatch = clock, stopwatch
         self.left: dict[str, str] = {}
@@ -64,11 +64,11 @@ class Seats:
         Who holds one has lost a server, and comes too late to the one that has taken its place.
         """
         newcomers = set()
-        for hello in self._door.hellos(self._connections):
+        for hello in self._admission.hellos(self._connections):
             if hello.round:
                 newcomers.discard(hello.sender)
                 asked = "its hello to the server that was started again"
-                self.let_go(hello.sender, Refused(Refusal.LATE, found="nothing", asked=asked), self._door.expected)
+                self.let_go(hello.sender, Refused(Refusal.LATE, found="nothing", asked=asked), self._admission.expected)
             else:
                 newcomers.add(hello.sender)
                 self.left.pop(str(hello.sender), None)
@@ -86,7 +86,7 @@ class Seats:
         if is_last:
             wait_s = min(wait_s, _LAST_CALL_S)
         with self._clock.phase(WAITING):
-            for hello in self._door.hellos(self._connections, wait_s):
+            for hello in self._admission.hellos(self._connections, wait_s):
                 hellos[hello.sender] = hello
                 self.left.pop(str(hello.sender), None)
                 if hellos.keys() >= set(clients):
@@ -139,7 +139,7 @@ class Seats:
             raise RunError("no client is left", *(f"client {one}: {why}" for one, why in self.left.items()))
 
     def close(self) -> None:
-        self._door.close()
+        self._admission.close()
         for connection in self._connections.values():
             connection.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from testbed.worker.communication.rendezvous import Meeting
+from testbed.worker.communication.rendezvous import Rendezvous
 
 KEY_BYTES = 32
 _LAYOUT = struct.Struct(f"!{KEY_BYTES}sHII")
@@ -34,17 +34,17 @@ class Invitation:
         key, port, life, round_ = _LAYOUT.unpack(data)
         return cls(key=key, port=port, life=life, round=round_)
 
-    def put_down(self, meeting: Meeting) -> None:
-        meeting.put(_PLACE, self.pack())
+    def put_down(self, rendezvous: Rendezvous) -> None:
+        rendezvous.put(_PLACE, self.pack())
 
     @classmethod
-    def looked_up(cls, meeting: Meeting) -> Invitation:
+    def looked_up(cls, rendezvous: Rendezvous) -> Invitation:
         """The latest.
 
         Raises:
             RuntimeError: nobody has put one there in time, of torch.
         """
-        return cls.unpack(meeting.get(_PLACE))
+        return cls.unpack(rendezvous.get(_PLACE))
 
 
 INVITATION_BYTES = _LAYOUT.size

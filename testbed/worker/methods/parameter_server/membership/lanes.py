@@ -11,7 +11,7 @@ from typing import Any
 
 from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
-from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.membership.clients import ConnectedClients
 from testbed.worker.methods.parameter_server.transport.connection import Gone
 from testbed.worker.methods.parameter_server.transport.frame_errors import Refused
 from testbed.worker.methods.parameter_server.transport.frame_parser import Expected
@@ -32,12 +32,12 @@ class Lanes:
     another one can move. What does not end well puts its client out.
 
     Args:
-        seats: of the clients.
+        connected: of the clients.
         wait_s: wall seconds that a message may be under way to a client, and then those that one may be waited for.
     """
 
-    def __init__(self, seats: Seats, *, wait_s: float, clock: PhaseClock, stopwatch: Stopwatch) -> None:
-        self.seats, self._wait_s = seats, wait_s
+    def __init__(self, connected: ConnectedClients, *, wait_s: float, clock: PhaseClock, stopwatch: Stopwatch) -> None:
+        self.connected, self._wait_s = connected, wait_s
         self._clock, self._stopwatch = clock, stopwatch
         self._selector = selectors.DefaultSelector()
         self._lanes: dict[int, _Lane] = {}
@@ -55,7 +55,7 @@ class Lanes:
             expected: of what is due from it then; None: nothing is.
         """
         self._clock.mark()
-        self._begin(client, Sending(self.seats.connection(client), pieces), expected)
+        self._begin(client, Sending(self.connected.connection(client), pieces), expected)
         self._move(client, self._lanes[client].transfer.step)
 
     def next(self) -> tuple[int, Frame] | None:
@@ -76,11 +76,13 @@ class Lanes:
 
     def let_in(self) -> set[int]:
         """Clients that have come back since the last time; nothing is due from them."""
-        newcomers = self.seats.let_in()
+        newcomers = self.connected.let_in()
         for client, lane in list(self._lanes.items()):
-            if client not in self.seats.clients or lane.transfer.connection is not self.seats.connection(client):
+            if client not in self.connected.clients or lane.transfer.connection is not self.connected.connection(
+                client
+            ):
                 self._drop(client)  # its connection is an older one, and closed
-        known = set(self.seats.clients) - newcomers
+        known = set(self.connected.clients) - newcomers
         self._arrived = deque((client, frame) for client, frame in self._arrived if client in known)
         return newcomers
 
@@ -95,7 +97,7 @@ class Lanes:
 
     def close(self) -> None:
         self._selector.close()
-        self.seats.close()
+        self.connected.close()
 
     def _turn(self) -> None:
         soonest_s = min(lane.deadline_s for lane in self._lanes.values())
@@ -118,7 +120,7 @@ class Lanes:
             return
         self._drop(client)
         if isinstance(end, Refused | Gone):
-            self.seats.let_go(client, end)
+            self.connected.let_go(client, end)
         elif isinstance(end, Frame):
             self._arrived.append((client, end))
         elif lane.expected is not None:

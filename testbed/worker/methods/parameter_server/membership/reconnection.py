@@ -17,7 +17,7 @@ _TRIES = 10
 """In the time that there is: a server that was found may be gone again, and yet another in its place."""
 
 
-class WayBack:
+class Reconnection:
     """Looks at the meeting for another invitation than the one by which the client has come last.
 
     A server that lives and has put the client out without the client's hearing why makes none: the client is out then,
@@ -76,7 +76,7 @@ class WayBack:
 
 def come_to_stay(
     comm: Communicator, new_wire: NewWire, wait_s: float, outage_s: float
-) -> tuple[Wire, Connection, WayBack]:
+) -> tuple[Wire, Connection, Reconnection]:
     """Be a client that stays one when the server is gone for a while; as of `door.come`.
 
     Args:
@@ -84,7 +84,7 @@ def come_to_stay(
     """
     if comm.is_back:
         wire = new_wire(looked_up(comm).key)
-        way_back = WayBack(comm, wire, outage_s, None)
-        return wire, way_back.find(None, None)[0], way_back
+        reconnection = Reconnection(comm, wire, outage_s, None)
+        return wire, reconnection.find(None, None)[0], reconnection
     wire, connection = come(comm, new_wire, wait_s)
-    return wire, connection, WayBack(comm, wire, outage_s, looked_up(comm))
+    return wire, connection, Reconnection(comm, wire, outage_s, looked_up(comm))

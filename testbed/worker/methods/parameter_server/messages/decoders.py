@@ -15,7 +15,7 @@ from compressors.parts import codec_process
 from compressors.parts.codec_process import CodecProcess
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.methods.parameter_server.messages.entries import Entry
-from testbed.worker.methods.parameter_server.transport.elapsed import Spent
+from testbed.worker.methods.parameter_server.transport.elapsed import Elapsed
 from testbed.worker.methods.parameter_server.transport.frame_errors import Refused
 from testbed.worker.methods.parameter_server.transport.frames import Frame
 
@@ -89,17 +89,17 @@ class Decoders:
         codec_process.use(process)
 
     def _decoded(self, decode: Decode, client: int, frame: Frame) -> Ended:
-        spent = Spent(self._clock.dilation)
+        elapsed = Elapsed(self._clock.dilation)
         try:
             entries, tensors = decode(client, frame)
         except (Refused, PayloadError) as error:
             return error.with_traceback(None)  # which would hold buffers
-        return Decoded(frame, entries, tensors, spent.seconds())
+        return Decoded(frame, entries, tensors, elapsed.seconds())
 
     def _paced(self, work: Callable[[], Ended]) -> Ended:
         """As long on the wall as its CPU seconds are to take."""
-        begun_s, spent = time.monotonic(), Spent(self._clock.dilation)
+        begun_s, elapsed = time.monotonic(), Elapsed(self._clock.dilation)
         found = work()
-        left_s = begun_s + self._clock.dilation * spent.seconds() - time.monotonic()
+        left_s = begun_s + self._clock.dilation * elapsed.seconds() - time.monotonic()
         time.sleep(max(0.0, left_s))
         return found

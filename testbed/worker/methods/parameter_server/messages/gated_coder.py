@@ -16,7 +16,7 @@ from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.tensor_codecs import Origin
 from testbed.worker.methods.parameter_server.messages.wire import coded_bytes
 from testbed.worker.methods.parameter_server.transport.connection import Connection
-from testbed.worker.methods.parameter_server.transport.elapsed import Spent
+from testbed.worker.methods.parameter_server.transport.elapsed import Elapsed
 from testbed.worker.methods.parameter_server.transport.transfer_meter import TransferMeter
 
 
@@ -83,10 +83,10 @@ class GatedCoder(Coder):
         if bounds is not None and self.skips(origin.round):
             self._bare.residuals = self.residuals  # what was left out before goes along, and nothing is left out now
             return self._bare.encode(values, reference, bounds=None, origin=origin, measured=measured, decoded=decoded)
-        spent = Spent(self._dilation)
+        elapsed = Elapsed(self._dilation)
         encoded = super().encode(values, reference, bounds=bounds, origin=origin, measured=measured, decoded=decoded)
         if bounds is not None:
-            self._compress_s += spent.seconds()
+            self._compress_s += elapsed.seconds()
             self._size_bytes = coded_bytes(encoded.entries)
         return encoded
 
@@ -94,9 +94,9 @@ class GatedCoder(Coder):
         """`work`, which is done for the sake of compression alone, and takes its time."""
 
         def timed() -> float:
-            spent = Spent(self._dilation)
+            elapsed = Elapsed(self._dilation)
             found = work()
-            self._compress_s += spent.seconds()
+            self._compress_s += elapsed.seconds()
             return found
 
         return timed

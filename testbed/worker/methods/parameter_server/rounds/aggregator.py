@@ -23,7 +23,7 @@ class Mean(Protocol):
     def mean(self) -> list[Tensor]: ...
 
 
-class Making:
+class Aggregator:
     """The mean by samples, and what `GlobalModel` makes of it."""
 
     def model(

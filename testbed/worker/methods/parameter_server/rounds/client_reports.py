@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Told:
+class ClientReports:
     """In one round, by their numbers."""
 
     samples: dict[int, int] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Told:
         if is_compressed(one.entries):
             self.decoding_s[client] = one.decode_s
 
-    def only(self, clients: Collection[int]) -> Told:
+    def only(self, clients: Collection[int]) -> ClientReports:
         """What these say; bytes are those of all, who have sent them."""
 
         def kept(told: dict[int, T]) -> dict[int, T]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from testbed.core.errors import RunError
 from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
-from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.membership.clients import ConnectedClients
 from testbed.worker.methods.parameter_server.messages.lossless import RAW
 from testbed.worker.methods.parameter_server.messages.wire import Wire
 from testbed.worker.methods.parameter_server.transport.connection import Connection
@@ -35,13 +35,13 @@ Said = Mapping[str, bytes]
 class Asking:
     """The server's end, to clients that have a seat."""
 
-    def __init__(self, wire: Wire, seats: Seats, clock: PhaseClock) -> None:
-        self._wire, self._seats, self._clock = wire, seats, clock
+    def __init__(self, wire: Wire, connected: ConnectedClients, clock: PhaseClock) -> None:
+        self._wire, self._connected, self._clock = wire, connected, clock
 
     @property
     def clients(self) -> list[int]:
         """Those that are there."""
-        return self._seats.clients
+        return self._connected.clients
 
     @property
     def dilation(self) -> float:
@@ -53,28 +53,28 @@ class Asking:
 
     def ask(self, round_: int, form: Schema, said: Mapping[int, Said]) -> None:
         """Say something to each of these clients, or to those of them that are still there."""
-        there = self._seats.clients
+        there = self._connected.clients
         frames = {
             client: _packed(self._wire, Kind.ASK, SERVER, round_, form, one)
             for client, one in said.items()
             if client in there
         }
-        self._seats.send(frames)
+        self._connected.send(frames)
 
     def answers(self, round_: int, form: Schema, clients: Collection[int]) -> Iterator[tuple[int, Said | str]]:
         """What each of these clients says, as it comes; a text: it has no answer, and why. Whose cannot be taken, or
         does not come, is out."""
         expected = _expected(self._wire, Kind.ANSWER, form, round_)
-        for client, frame in self._seats.frames(expected, clients):
+        for client, frame in self._connected.frames(expected, clients):
             try:
                 yield client, _said(frame, form)
             except Refused as refused:
-                self._seats.let_go(client, refused, expected)
+                self._connected.let_go(client, refused, expected)
 
     def refuse(self, client: int, round_: int, form: Schema, *, found: object, asked: object) -> None:
         """What it has said cannot be: it is out."""
         refused = Refused(Refusal.NUMBER, found=found, asked=asked)
-        self._seats.let_go(client, refused, _expected(self._wire, Kind.ANSWER, form, round_))
+        self._connected.let_go(client, refused, _expected(self._wire, Kind.ANSWER, form, round_))
 
 
 class Answering:

@@ -7,7 +7,7 @@ import time
 from testbed.worker.device.clock import cpu_s
 
 
-class Spent:
+class Elapsed:
     """Emulated seconds since it was made: those on the wall over the dilation, and no less than its CPU seconds.
 
     A phase of the clock lasts as many emulated seconds as it takes CPU seconds, and the sleep that makes it so comes at

@@ -175,7 +175,7 @@ class Listener:
             for item, _ in self._selector.select(max(0.0, wake_s - now_s)):
                 for newcomer in self._accept(expected) if item.data is None else [item.data]:
                     if (hello := self._hello(newcomer)) is not None:
-                        _seat(connections, newcomer, hello)
+                        _admit(connections, newcomer, hello)
                         yield hello
             for newcomer, until_s in list(self._newcomers.items()):
                 if time.monotonic() >= until_s:
@@ -235,7 +235,7 @@ class Listener:
         newcomer.connection.close()
 
 
-def _seat(connections: dict[int, Connection], newcomer: Receiving, hello: Frame) -> None:
+def _admit(connections: dict[int, Connection], newcomer: Receiving, hello: Frame) -> None:
     connection = newcomer.connection
     connection.peer = hello.sender
     older = connections.get(hello.sender)

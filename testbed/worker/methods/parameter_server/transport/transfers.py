@@ -181,7 +181,7 @@ class Sending(Transfer[int]):
         try:
             count = self.connection.write(self._views[self._next :])
         except Gone as error:
-            raise self._last_words() or error from None
+            raise self._closing_reason() or error from None
         self.moved_bytes += count
         while count and count >= len(self._views[self._next]):
             count -= len(self._views[self._next])
@@ -196,7 +196,7 @@ class Sending(Transfer[int]):
     def expire(self) -> None:
         raise Refused(Refusal.LATE, found=f"{self.moved_bytes} bytes", asked=f"{self._size_bytes} bytes")
 
-    def _last_words(self) -> Gone | None:
+    def _closing_reason(self) -> Gone | None:
         """What the other end said before it closed; a reset leaves it to be read."""
         if self._expected is None:
             return None

@@ -15,7 +15,7 @@ from testbed.core.spec.topology import Link, symmetric
 from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.emulation.links.port import Port
 from testbed.orchestrator.emulation.measuring.prober import Prober
-from testbed.orchestrator.emulation.measuring.result import Measured
+from testbed.orchestrator.emulation.measuring.result import ProbeResult
 from testbed.orchestrator.emulation.shapers.delay import Delay, spread_at
 from testbed.orchestrator.emulation.shapers.shaper import Hop, Shaper, asked_of
 
@@ -33,8 +33,8 @@ def ports(link: Link, dilation: float = 1.0) -> list[Port]:
     ]
 
 
-def probes(link: Link, forward_s: list[float], backward_s: list[float], every_s: float = 0.01) -> Measured:
-    measured = Measured("idle")
+def probes(link: Link, forward_s: list[float], backward_s: list[float], every_s: float = 0.01) -> ProbeResult:
+    measured = ProbeResult("idle")
     both = [f + b for f, b in zip(forward_s, backward_s, strict=True)]
     span_s = every_s * len(both)
     measured.add_probes(link, {"rtt_s": both, "forward_s": forward_s, "backward_s": backward_s, "span_s": span_s})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from testbed.core.spec.link_profile import JITTER_DISTRIBUTIONS, LinkProfile
-from testbed.orchestrator.emulation.shapers.due_times import Timing
+from testbed.orchestrator.emulation.shapers.due_times import DueTimes
 from testbed.orchestrator.emulation.shapers.impairments import VaryingDelay
 
 DELAY_S, JITTER_S = 0.03, 0.005
@@ -25,16 +25,16 @@ def profile(distribution: str = "uniform", **fields: Any) -> LinkProfile:
 
 def delays_s(distribution: str, every_s: float, packets: int, seed: int = 3) -> tuple[list[float], dict[str, Any]]:
     """As packets get them that arrive so often, with what the line reports of them."""
-    varying, timing = VaryingDelay(profile(distribution), seed), Timing(0.0)
+    varying, due_times = VaryingDelay(profile(distribution), seed), DueTimes(0.0)
     found = []
     last_due_s = 0.0
     for packet in range(packets):
         arrived_s = packet * every_s
-        due_s = timing.due_s(arrived_s, varying.at(arrived_s))
+        due_s = due_times.due_s(arrived_s, varying.at(arrived_s))
         assert due_s >= last_due_s, "order"
         last_due_s = due_s
         found.append(due_s - arrived_s)
-    return found, timing.figures()
+    return found, due_times.figures()
 
 
 @pytest.mark.parametrize(("every_s", "packets"), [(DENSE_S, 400_000), (SPACED_S, 20_000)])

@@ -12,13 +12,13 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.search.plan import simulated_run as predicted_run
 from testbed.orchestrator.search.sweep import estimates
 from testbed.orchestrator.search.sweep.estimates import EARLIER, PREDICTED, TRAINING, UNKNOWN, Estimate, spoken
-from testbed.orchestrator.search.sweep.specs import Asked
+from testbed.orchestrator.search.sweep.specs import RunRequest
 from tests.unit.orchestrator.made_runs import asked_of, grid, make_run
 from tests.unit.orchestrator.run.test_calibration import PROFILE
 
 
 @pytest.fixture(scope="module")
-def asked() -> list[Asked]:
+def asked() -> list[RunRequest]:
     return asked_of(grid("compressor=none,topk", "seed=range(2)"))
 
 
@@ -39,12 +39,12 @@ def calibrated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def told(asked: list[Asked], runs: Path) -> list[Estimate]:
+def told(asked: list[RunRequest], runs: Path) -> list[Estimate]:
     found = estimates.estimates(asked, runs, lambda line: None)
     return [found[one.spec.hash] for one in asked]
 
 
-def test_runs_of_other_seeds_and_other_code_tell(asked: list[Asked], runs: Path, calibrated: list[str]) -> None:
+def test_runs_of_other_seeds_and_other_code_tell(asked: list[RunRequest], runs: Path, calibrated: list[str]) -> None:
     for number, wall_s in enumerate((10.0, 30.0, 20.0)):
         spec = dataclasses.replace(asked[0].spec, seed=10 + number)
         make_run(runs, spec, code_hash="0" * 16, wall_s=wall_s, time_s=2.0, now_s=1.7e9 + number)
@@ -55,12 +55,16 @@ def test_runs_of_other_seeds_and_other_code_tell(asked: list[Asked], runs: Path,
     assert calibrated == ["topk"], "once for all seeds"
 
 
-def test_without_earlier_runs_it_is_the_training_alone(asked: list[Asked], runs: Path, calibrated: list[str]) -> None:
+def test_without_earlier_runs_it_is_the_training_alone(
+    asked: list[RunRequest], runs: Path, calibrated: list[str]
+) -> None:
     assert told(asked, runs) == [Estimate(4.0, TRAINING)] * 4
     assert calibrated == ["none", "topk"]
 
 
-def test_what_cannot_be_made_is_told_of_all(asked: list[Asked], runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_made_is_told_of_all(
+    asked: list[RunRequest], runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(spec: RunSpec, *_: object) -> object:
         raise InputError(f"dilation: none does for {spec.compressor.name}")
 
@@ -71,7 +75,7 @@ def test_what_cannot_be_made_is_told_of_all(asked: list[Asked], runs: Path, monk
 
 
 def test_what_is_not_known_is_said(
-    asked: list[Asked], runs: Path, calibrated: list[str], monkeypatch: pytest.MonkeyPatch
+    asked: list[RunRequest], runs: Path, calibrated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(question: object) -> object:
         raise InputError("not simulated")

@@ -8,21 +8,21 @@ import pytest
 
 from testbed.orchestrator.config.config import compose
 from testbed.orchestrator.run_store.ended import KeptRuns
-from testbed.orchestrator.search.sweep.specs import Asked, _together
-from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, TO_MAKE, TO_RETRY, Standing, counts, standing
+from testbed.orchestrator.search.sweep.specs import RunRequest, _together
+from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, TO_MAKE, TO_RETRY, RunStatus, counts, standing
 from tests.unit.orchestrator.made_runs import asked_of, grid, make_run
 
 
 @pytest.fixture(scope="module")
-def asked() -> list[Asked]:
+def asked() -> list[RunRequest]:
     return asked_of(grid("seed=range(2)"))
 
 
-def now(asked: Asked, runs: Path, *forgotten: str) -> Standing:
+def now(asked: RunRequest, runs: Path, *forgotten: str) -> RunStatus:
     return standing(asked, KeptRuns(runs), forgotten)
 
 
-def test_a_completed_run_of_the_same_spec_and_code_is_enough(asked: list[Asked], runs: Path) -> None:
+def test_a_completed_run_of_the_same_spec_and_code_is_enough(asked: list[RunRequest], runs: Path) -> None:
     assert now(asked[0], runs).state == TO_MAKE
     make_run(runs, asked[0].spec, code_hash="0" * 16)
     assert now(asked[0], runs).state == TO_MAKE, "of other code"
@@ -34,7 +34,7 @@ def test_a_completed_run_of_the_same_spec_and_code_is_enough(asked: list[Asked],
 
 
 @pytest.mark.parametrize("first", ["failed", "completed"])
-def test_what_failed_or_was_invalid_is_tried_once_more(asked: list[Asked], runs: Path, first: str) -> None:
+def test_what_failed_or_was_invalid_is_tried_once_more(asked: list[RunRequest], runs: Path, first: str) -> None:
     one = make_run(runs, asked[0].spec, status=first, verdict="invalid", now_s=1.7e9)
     assert now(asked[0], runs).state == TO_RETRY
     two = make_run(runs, asked[0].spec, status="failed", now_s=1.75e9)
@@ -61,13 +61,13 @@ def test_where_a_model_is_to_be_kept_a_run_that_kept_none_is_not_enough(runs: Pa
 
 
 @pytest.mark.parametrize("status", ["interrupted", "killed"])
-def test_who_was_stopped_has_not_been_tried(asked: list[Asked], runs: Path, status: str) -> None:
+def test_who_was_stopped_has_not_been_tried(asked: list[RunRequest], runs: Path, status: str) -> None:
     for _ in range(3):
         make_run(runs, asked[0].spec, status=status)
     assert now(asked[0], runs).state == TO_MAKE
 
 
-def test_what_is_not_sealed_or_damaged_is_nothing(asked: list[Asked], runs: Path) -> None:
+def test_what_is_not_sealed_or_damaged_is_nothing(asked: list[RunRequest], runs: Path) -> None:
     make_run(runs, asked[0].spec).summary.unlink()
     make_run(runs, asked[0].spec).spec.write_text("{")
     make_run(runs, asked[0].spec).summary.write_text('{"schema_version": 1}')

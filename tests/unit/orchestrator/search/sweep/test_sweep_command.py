@@ -18,7 +18,7 @@ from testbed.orchestrator.executors import registry as executors_registry
 from testbed.orchestrator.search.sweep import estimates, specs
 from testbed.orchestrator.search.sweep import sweep_command as command
 from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
-from testbed.orchestrator.search.sweep.specs import Asked
+from testbed.orchestrator.search.sweep.specs import RunRequest
 from tests.unit.orchestrator.made_runs import FIXED, Place, asked_of, grid, make_run
 
 AXES = ("compressor=none,topk", *FIXED)
@@ -199,7 +199,7 @@ def test_a_budget_counts_from_the_beginning_of_the_call(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def measured(asked: list[Asked], *_: object, **__: object) -> dict[str, Estimate]:
+    def measured(asked: list[RunRequest], *_: object, **__: object) -> dict[str, Estimate]:
         time.sleep(0.3)
         return {one.spec.hash: Estimate(0.0, estimates.PREDICTED) for one in asked}
 

@@ -20,7 +20,7 @@ from testbed.orchestrator.machine import ownership as seal_ownership
 from testbed.orchestrator.search.sweep import retry as making
 from testbed.orchestrator.search.sweep import specs
 from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
-from testbed.orchestrator.search.sweep.specs import Asked
+from testbed.orchestrator.search.sweep.specs import RunRequest
 from testbed.orchestrator.search.tune import trials
 from testbed.orchestrator.search.tune import tune_command as command
 from tests.unit.orchestrator.made_runs import Place
@@ -187,7 +187,7 @@ def test_a_signal_while_a_trial_is_read_leaves_what_is_there_and_the_table(
 def test_a_signal_while_a_trial_is_measured_begins_no_run(
     place: Callable[..., Place], runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def measured(asked: Sequence[Asked], *_: object) -> dict[str, Estimate]:
+    def measured(asked: Sequence[RunRequest], *_: object) -> dict[str, Estimate]:
         os.kill(os.getpid(), signal.SIGINT)
         return {one.spec.hash: Estimate(None, UNKNOWN) for one in asked}
 

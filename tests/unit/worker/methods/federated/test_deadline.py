@@ -16,13 +16,13 @@ from testbed.worker.device.clock import PhaseClock
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.methods.federated.aggregation.methods import Method
 from testbed.worker.methods.federated.aggregation.state import NOBODY
-from testbed.worker.methods.federated.client_selection import Choosing
+from testbed.worker.methods.federated.client_selection import ClientSelection
 from testbed.worker.methods.federated.clients.availability import Alternating, Availability
 from testbed.worker.methods.federated.clients.oort import Oort
 from testbed.worker.methods.federated.clients.population import Population
 from testbed.worker.methods.federated.clients.sampling import Sampling
 from testbed.worker.methods.federated.clients.slowness import Slowness
-from testbed.worker.methods.federated.deadline import Terms
+from testbed.worker.methods.federated.deadline import RoundDeadline
 from testbed.worker.methods.federated.fleet import MAX_EMPTY, Fleet
 from testbed.worker.methods.federated.local_client import alone_s
 from testbed.worker.methods.federated.presence import Presence, RunTime
@@ -74,9 +74,9 @@ def _population() -> Population:
     return Population(parts, batch_size=4, epochs=1, seed=0)
 
 
-def _fleet(terms: Terms | None = None, *, count: int = 6, selection: Oort | None = None) -> Fleet:
+def _fleet(deadline: RoundDeadline | None = None, *, count: int = 6, selection: Oort | None = None) -> Fleet:
     given: dict[str, Any] = {"workers": 2, "placement": "equal", "stays": False}
-    return Fleet(_population(), FEDAVG, Sampling(count=count), selection=selection, terms=terms, **given)
+    return Fleet(_population(), FEDAVG, Sampling(count=count), selection=selection, deadline=deadline, **given)
 
 
 def _drawn(fleet: Fleet) -> list[int]:
@@ -94,7 +94,7 @@ def _run(fleet: Fleet, *, cut: Collection[int] = (), utility: float = 1.0) -> li
 
 def test_only_those_that_are_there_are_drawn_and_they_are_cut_when_they_go() -> None:
     presence, time = _presence((0, 9), (5, 9), (0, 30), (0, math.inf), (0, 4), (0, 1))
-    fleet = _fleet(Terms(presence, deadline_s=20))
+    fleet = _fleet(RoundDeadline(presence, deadline_s=20))
     time.at_s = 4.5
     fleet.begin([0, 1])
     assert _drawn(fleet) == [0, 2, 3]
@@ -126,7 +126,7 @@ def test_a_run_goes_on_in_time_where_its_server_was() -> None:
 
 def test_late_and_dropped_clients_are_told_and_do_not_count() -> None:
     presence, _ = _presence((0, 3), (0, 100), (0, 100), (0, 100), (0, 8), (0, 100))
-    fleet = _fleet(Terms(presence, deadline_s=8))
+    fleet = _fleet(RoundDeadline(presence, deadline_s=8))
     assert sorted(_run(fleet, cut=(0, 4, 5))) == [1, 2, 3]
     (note,) = fleet.take_notes()
     assert (note["asked"], note["came"], note["late"], note["dropped"]) == (6, 3, 1, 2)
@@ -142,26 +142,28 @@ def test_only_who_may_be_cut_is_believed_to_be() -> None:
 
 
 def test_of_more_than_are_wanted_the_first_that_are_done_count() -> None:
-    terms = Terms(deadline_s=9, first=2, takes=lambda client, round_, worker: [5, 3, 10, 5, 8, 3][client] + round_)
+    deadline = RoundDeadline(
+        deadline_s=9, first=2, takes=lambda client, round_, worker: [5, 3, 10, 5, 8, 3][client] + round_
+    )
     owners = dict.fromkeys(range(6), 0)
-    terms.present(list(range(6)))
-    terms.begin(0, owners)
-    assert {one for one, limit_s in terms.limits_s.items() if limit_s >= [5, 3, 10, 5, 8, 3][one]} == {1, 5}
-    assert max(terms.limits_s[one] for one in (0, 2, 3, 4)) < 3
-    assert not terms.left(0)
-    terms = Terms(first=3, takes=lambda client, *_: 5.0)
-    terms.present(list(range(6)))
-    terms.begin(0, owners)
-    assert [one for one in range(6) if terms.limits_s[one] >= 5] == [0, 1, 2], "of equals the lowest numbers"
+    deadline.present(list(range(6)))
+    deadline.begin(0, owners)
+    assert {one for one, limit_s in deadline.limits_s.items() if limit_s >= [5, 3, 10, 5, 8, 3][one]} == {1, 5}
+    assert max(deadline.limits_s[one] for one in (0, 2, 3, 4)) < 3
+    assert not deadline.left(0)
+    deadline = RoundDeadline(first=3, takes=lambda client, *_: 5.0)
+    deadline.present(list(range(6)))
+    deadline.begin(0, owners)
+    assert [one for one in range(6) if deadline.limits_s[one] >= 5] == [0, 1, 2], "of equals the lowest numbers"
 
 
 def test_who_goes_away_first_is_none_of_the_first_that_are_done() -> None:
     presence, _ = _presence((0, 2), (0, 100), (0, 100))
-    terms = Terms(presence, first=1, takes=lambda client, *_: [3.0, 7.0, 4.0][client])
-    terms.present([0, 1, 2])
-    terms.begin(0, {0: 0, 1: 0, 2: 1})
-    assert terms.limits_s[0] == 2 and terms.left(0)
-    assert terms.limits_s[2] == 100 and terms.limits_s[1] < 4 and not terms.left(1)
+    deadline = RoundDeadline(presence, first=1, takes=lambda client, *_: [3.0, 7.0, 4.0][client])
+    deadline.present([0, 1, 2])
+    deadline.begin(0, {0: 0, 1: 0, 2: 1})
+    assert deadline.limits_s[0] == 2 and deadline.left(0)
+    assert deadline.limits_s[2] == 100 and deadline.limits_s[1] < 4 and not deadline.left(1)
 
 
 def test_oort_is_told_of_those_that_came_and_chooses_by_it() -> None:
@@ -190,7 +192,7 @@ def test_a_utility_that_cannot_be_is_none() -> None:
 def test_it_goes_on_from_a_state_that_was_on_disk_with_clients_and_terms_as_they_were() -> None:
     def made() -> Fleet:
         presence, _ = _presence(*[(0, 100)] * 5, (0, 15))
-        return _fleet(Terms(presence, deadline_s=12), selection=Oort(exploration=0.5).of_run(4, 0))
+        return _fleet(RoundDeadline(presence, deadline_s=12), selection=Oort(exploration=0.5).of_run(4, 0))
 
     fleet, other, file = made(), made(), io.BytesIO()
     for _ in range(3):
@@ -207,7 +209,7 @@ def test_it_goes_on_from_a_state_that_was_on_disk_with_clients_and_terms_as_they
 
 def test_rounds_of_which_nothing_comes_are_told_until_there_are_too_many() -> None:
     everybody = range(6)
-    fleet = _fleet(Terms(deadline_s=0.5))
+    fleet = _fleet(RoundDeadline(deadline_s=0.5))
     for _ in range(MAX_EMPTY - 1):
         assert _run(fleet, cut=everybody) == []
     assert _run(fleet, cut=everybody[1:]) == [0]  # which begins the count anew
@@ -240,16 +242,16 @@ def test_a_client_without_a_batch_to_train_on_is_not_drawn() -> None:
 )
 def test_what_does_not_fit_is_refused(given: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        Choosing(**{"clients": 10, "participants": 5, **given})
+        ClientSelection(**{"clients": 10, "participants": 5, **given})
 
 
 def test_so_many_are_drawn_as_are_asked_for_times_what_is_drawn_too_many() -> None:
     for overselect, drawn in ((1.0, 10), (1.1, 11), (1.3, 13), (1.31, 14), (9.0, 50)):
-        choosing = Choosing(clients=50, participants=10, overselect=overselect)
-        assert (choosing.wanted, choosing.drawn) == (10, drawn)
-    assert Choosing(clients=500, participants=100, overselect=1.1).drawn == 110  # floats say a bit more
-    assert not Choosing(clients=50, participants=10).cuts
-    assert Choosing(clients=50, participants=10, availability=Alternating(present_s=1, absent_s=1)).cuts
+        client_selection = ClientSelection(clients=50, participants=10, overselect=overselect)
+        assert (client_selection.wanted, client_selection.drawn) == (10, drawn)
+    assert ClientSelection(clients=500, participants=100, overselect=1.1).drawn == 110  # floats say a bit more
+    assert not ClientSelection(clients=50, participants=10).cuts
+    assert ClientSelection(clients=50, participants=10, availability=Alternating(present_s=1, absent_s=1)).cuts
 
 
 def _context(profile: object) -> WorkerContext:
@@ -259,13 +261,13 @@ def _context(profile: object) -> WorkerContext:
 
 
 def test_too_many_are_drawn_only_where_it_is_known_who_will_be_first() -> None:
-    choosing, slowness = Choosing(clients=6, participants=3, overselect=2.0), Slowness(sigma=1.0, seed=0)
+    client_selection, slowness = ClientSelection(clients=6, participants=3, overselect=2.0), Slowness(sigma=1.0, seed=0)
     with pytest.raises(InputError, match=r"strategy\.overselect=2: .*not paced to a device"):
-        choosing.require_clock(_context(None).clock)
+        client_selection.require_clock(_context(None).clock)
     profile: Any = SimpleNamespace(forward_s=0.1, backward_s=0.2, optimizer_s=0.05)
     population, speeds = _population(), [1.0, 0.5]
     given: dict[str, Any] = {"placement": "equal", "speeds": speeds, "most_wait_s": 1.0}
-    fleet = choosing.fleet(_context(profile), population, FEDAVG, slowness, **given)
+    fleet = client_selection.fleet(_context(profile), population, FEDAVG, slowness, **given)
     fleet.begin([0, 1])
     takes_s = {
         one: alone_s(profile, population, one, 4) * (slowness.factor(one, 0) / speeds[fleet.owners[one]])

@@ -17,7 +17,7 @@ from testbed.worker.methods.federated.aggregation.state import FederatedState
 from testbed.worker.methods.federated.clients.oort import Oort
 from testbed.worker.methods.federated.clients.population import Population
 from testbed.worker.methods.federated.clients.sampling import Sampling
-from testbed.worker.methods.federated.deadline import Terms
+from testbed.worker.methods.federated.deadline import RoundDeadline
 from testbed.worker.methods.federated.fleet import EmptyRound, Fleet
 from testbed.worker.methods.federated.server_model import FederatedModel, Federation, Gathered, Places
 from testbed.worker.methods.parameter_server.messages.schema import Schema
@@ -36,7 +36,7 @@ class Played:
         *,
         defence: Defence | None = None,
         workers: int = WORKERS,
-        terms: Terms | None = None,
+        deadline: RoundDeadline | None = None,
         selection: Oort | None = None,
     ) -> None:
         torch.manual_seed(1)
@@ -46,14 +46,14 @@ class Played:
             len(SIZES),
             variates=method.has_variates,
             utilities=selection is not None,
-            limits=terms is not None,
+            limits=deadline is not None,
         )
         self.schema = Schema.of(self.state)
         counts = iter(range(100))
         parts = [[next(counts) for _ in range(size)] for size in SIZES]
         self.population = Population(parts, batch_size=4, epochs=1, seed=0)
         given: dict[str, Any] = {"stays": method.remembers, "one_each": defence is not None}
-        given |= {"terms": terms, "selection": selection}
+        given |= {"terms": deadline, "selection": selection}
         chosen = Sampling(count=workers if defence else len(SIZES))
         self.fleet = Fleet(self.population, method, chosen, workers=workers, placement="longest_first", **given)
         self.rule = method.rule(len(SIZES))
@@ -183,7 +183,7 @@ def test_a_round_of_which_nothing_comes_is_told_and_moves_nothing() -> None:
 
 def test_limits_go_down_what_workers_say_comes_up_and_neither_is_averaged() -> None:
     selection = Oort(clip=1.0).of_run(3, 0)
-    played = Played(Method(name="fedavg", server={}), terms=Terms(deadline_s=4.5), selection=selection)
+    played = Played(Method(name="fedavg", server={}), deadline=RoundDeadline(deadline_s=4.5), selection=selection)
     played.model.begin()
     places, updates = played.places, played.updates()
     assert places.limits_s is not None and places.utilities is not None and len(updates) == 3

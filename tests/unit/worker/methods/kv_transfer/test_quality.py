@@ -13,7 +13,7 @@ from torch import Tensor
 from testbed.worker.methods.kv_transfer.cache.kv_codecs import CacheGen, Floats, Uniform
 from testbed.worker.methods.kv_transfer.cache.store import Coding
 from testbed.worker.methods.kv_transfer.model.needle import FIRST_KEY, FIRST_VALUE, Needles, Stage, Task, losses, train
-from testbed.worker.methods.kv_transfer.model.transformer import Asked, KVTransformer, Shape
+from testbed.worker.methods.kv_transfer.model.transformer import AttentionRequest, KVTransformer, Shape
 from testbed.worker.methods.kv_transfer.quality import Decoder, Report, compare, likeness
 from testbed.worker.methods.kv_transfer.selection.low_dimension import InfiniGen, Loki
 from testbed.worker.methods.kv_transfer.selection.selector import Attended, Selector
@@ -107,7 +107,7 @@ def test_figures_of_one_layer_by_hand() -> None:
     """Two heads: weights 1/2, 1/4, 1/4 each; the first head's last two positions were left out."""
     keys = torch.tensor([[[math.log(2.0)], [0], [0]]] * 2)
     values = torch.tensor([[[2.0], [4.0], [8.0]]] * 2)
-    asked = Asked(0, 2, torch.zeros(2), torch.ones(2, 1), keys[:, 2], values[:, 2])
+    asked = AttentionRequest(0, 2, torch.zeros(2), torch.ones(2, 1), keys[:, 2], values[:, 2])
     everything = torch.arange(3)
     found = likeness(asked, keys, values, Attended(torch.tensor([[2.0], [4.0]]), [torch.tensor([0]), everything]))
     assert found == pytest.approx((0.25, 1.0, 0.75, 1.0))

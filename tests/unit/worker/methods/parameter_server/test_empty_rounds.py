@@ -11,7 +11,7 @@ from testbed.worker.methods.parameter_server.bounds.adaptive import AdaptiveBoun
 from testbed.worker.methods.parameter_server.bounds.baselines import Fixed, LinearDecay
 from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule
 from testbed.worker.methods.parameter_server.rounds.average import Average
-from testbed.worker.methods.parameter_server.rounds.client_reports import Told
+from testbed.worker.methods.parameter_server.rounds.client_reports import ClientReports
 from tests.unit.worker.server_models import bits
 from tests.unit.worker.server_rounds import SZ3, agree, rounds
 
@@ -35,7 +35,7 @@ def test_schedules_are_told_of_the_others_alone(schedule: BoundSchedule, monkeyp
 
 
 def test_of_what_is_told_only_those_who_count_are_kept_but_for_bytes() -> None:
-    told = Told(samples={0: 1, 2: 5}, losses={0: 8.0, 2: 2.0}, rms={0: [1.0], 2: [2.0]}, coded_bytes=7)
+    told = ClientReports(samples={0: 1, 2: 5}, losses={0: 8.0, 2: 2.0}, rms={0: [1.0], 2: [2.0]}, coded_bytes=7)
     told.decoding_s[0] = 1.0
     found = told.only([2, 3])
     assert (found.samples, found.losses, found.rms, found.decoding_s) == ({2: 5}, {2: 2.0}, {2: [2.0]}, {})

@@ -24,7 +24,7 @@ from testbed.worker.methods.parameter_server.messages.wire import coded_bytes
 from testbed.worker.methods.parameter_server.transport import elapsed as spent_module
 from testbed.worker.methods.parameter_server.transport import transfer_meter
 from testbed.worker.methods.parameter_server.transport.connection import Connection
-from testbed.worker.methods.parameter_server.transport.elapsed import Spent
+from testbed.worker.methods.parameter_server.transport.elapsed import Elapsed
 from testbed.worker.methods.parameter_server.transport.transfer_meter import TICK_S, TransferMeter, acknowledged
 from tests.unit.fake_time import FakeTime
 from tests.unit.worker.server_models import ORIGIN, bits, one, plan_up
@@ -147,7 +147,7 @@ def test_links_and_codecs_are_held_against_each_other_on_one_clock(time: FakeTim
 
 
 def test_work_takes_its_cpu_seconds_at_least_and_longer_where_it_waits_for_a_core(time: FakeTime) -> None:
-    spent = Spent(4.0)
+    spent = Elapsed(4.0)
     time.work(0.02)
     assert spent.seconds() == pytest.approx(0.02)
     time.sleep(0.38)

@@ -111,7 +111,7 @@ def _by_hand(global_rounds: int) -> list[Tensor]:
 def test_groups_average_by_themselves_and_rank_0_averages_what_they_have_come_to(payload: str) -> None:
     given: dict[str, Any] = {"up": {"payload": payload}, "down": {"payload": "params"}}
     with rounds(clients=8, served=TWO, group_rounds=K, **given) as played:
-        connections = played.server.seats.connections
+        connections = played.server.connected.connections
         before = [one.received_bytes for one in connections]
         notes = [_round(played, number) for number in range(2)]
         schema = played.wire.schema

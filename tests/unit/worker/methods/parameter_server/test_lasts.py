@@ -24,7 +24,7 @@ from testbed.worker.methods.parameter_server.checkpoint import lasting_server
 from testbed.worker.methods.parameter_server.client import Client
 from testbed.worker.methods.parameter_server.membership.admission import invite_again
 from testbed.worker.methods.parameter_server.membership.invitation import Invitation
-from testbed.worker.methods.parameter_server.membership.reconnection import WayBack
+from testbed.worker.methods.parameter_server.membership.reconnection import Reconnection
 from testbed.worker.methods.parameter_server.server import Server
 from testbed.worker.methods.parameter_server.service import Service
 from testbed.worker.methods.parameter_server.transport.connection import Gone
@@ -67,14 +67,16 @@ class Lasting(Rounds):
 
     def __init__(self, folder: Path, **given: Any) -> None:
         super().__init__(**given)
-        self.meeting, self.round, self.lives = _Meeting(folder), -1, 0
-        told = Invitation(key=KEY, port=self.door.port)
-        told.put_down(cast(Any, self.meeting))
+        self.rendezvous, self.round, self.lives = _Meeting(folder), -1, 0
+        told = Invitation(key=KEY, port=self.admission.port)
+        told.put_down(cast(Any, self.rendezvous))
         for client in self.clients:
-            client._way_back = WayBack(self.comm(client.number + 1), self.wire, 40.0, told)
+            client._way_back = Reconnection(self.comm(client.number + 1), self.wire, 40.0, told)
 
     def comm(self, rank: int) -> Communicator:
-        found = SimpleNamespace(rank=rank, address=HOST, charge=_nothing, meeting=self.meeting, is_back=self.lives > 0)
+        found = SimpleNamespace(
+            rank=rank, address=HOST, charge=_nothing, rendezvous=self.rendezvous, is_back=self.lives > 0
+        )
         return cast(Communicator, found)
 
     def serve(self, until: Callable[[Server], None]) -> None:
@@ -109,8 +111,8 @@ class Lasting(Rounds):
     def _of_service(self, held_out: Tensor | None, round_: int | None = None) -> Server:
         if round_ is None:
             return self.server
-        _, door = invite_again(self.comm(0), lambda key: self.wire, round_, 40.0)
-        return self.new_server(door)
+        _, admission = invite_again(self.comm(0), lambda key: self.wire, round_, 40.0)
+        return self.new_server(admission)
 
 
 def _nothing(sent_bytes: int) -> None:
@@ -153,7 +155,7 @@ def _mortal(place: str, deaths: list[int]) -> Callable[[Server], None]:
     """Has a server die at `place` of one of the rounds in `deaths`, which are taken out."""
 
     def until(server: Server) -> None:
-        send, up, end, seats = server.seats.send, server._intake._up, server._end, server.seats
+        send, up, end, connected = server.connected.send, server._intake._up, server._end, server.connected
         decode = up.decode
 
         def is_due() -> bool:
@@ -179,7 +181,7 @@ def _mortal(place: str, deaths: list[int]) -> Callable[[Server], None]:
             if place == "all came" and is_due():
                 raise _Died
 
-        seats.send, up.decode, server._end = sending, decoding, ending  # type: ignore[method-assign]
+        connected.send, up.decode, server._end = sending, decoding, ending  # type: ignore[method-assign]
 
     return until
 
@@ -252,14 +254,14 @@ def test_who_comes_when_the_other_has_gone_on_is_too_late(tmp_path: Path) -> Non
         played.begin().begin(0)
         for client in played.clients:
             client.begin(0)
-        late, way_back = played.clients[1], WayBack(played.comm(2), played.wire, 40.0, None)
+        late, reconnection = played.clients[1], Reconnection(played.comm(2), played.wire, 40.0, None)
         late._connection.close()
-        late._connection, _ = way_back.find(0, 0)
+        late._connection, _ = reconnection.find(0, 0)
         played.clients[0]._training.step(batch_of(0, 0))
         played.clients[0].end(0)
         played.server.collect(0)
         played.server.begin(1)
-        assert played.server.seats.clients == [0]
+        assert played.server.connected.clients == [0]
         with pytest.raises(Gone) as caught:
             late.begin(1)
         assert caught.value.reason is Refusal.LATE
@@ -267,10 +269,10 @@ def test_who_comes_when_the_other_has_gone_on_is_too_late(tmp_path: Path) -> Non
 
 def test_without_another_server_a_client_is_out(tmp_path: Path) -> None:
     with lasting(tmp_path) as played:
-        told = Invitation(key=KEY, port=played.door.port)
+        told = Invitation(key=KEY, port=played.admission.port)
         gone, begun_s = Gone("connection of the server is over"), time.monotonic()
         with pytest.raises(Gone, match="is over; and no server came in its place within"):
-            WayBack(played.comm(1), played.wire, 0.3, told).find(0, 0, gone)
+            Reconnection(played.comm(1), played.wire, 0.3, told).find(0, 0, gone)
         assert time.monotonic() - begun_s >= 0.3
 
 

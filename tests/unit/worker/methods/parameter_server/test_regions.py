@@ -13,7 +13,7 @@ from compressors.topk import TopK
 from testbed.core.errors import Left
 from testbed.worker.methods.parameter_server.bounds.adaptive import AdaptiveBound
 from testbed.worker.methods.parameter_server.bounds.baselines import Fixed
-from testbed.worker.methods.parameter_server.membership.assignment import Places
+from testbed.worker.methods.parameter_server.membership.assignment import ServerAssignment
 from testbed.worker.methods.parameter_server.region import RegionServer
 from testbed.worker.methods.parameter_server.transport.connection import Gone
 from testbed.worker.methods.parameter_server.transport.frame_errors import Refusal
@@ -50,7 +50,7 @@ def test_means_of_regions_come_to_the_mean_of_all_clients_and_links_carry_one_me
         for each in (flat, played):
             _weigh(each)
             initial = each.model.values
-            connections = each.server.seats.connections
+            connections = each.server.connected.connections
             before = [one.received_bytes for one in connections]
             losses = [each.round(number, steps=2)["train_loss"] for number in range(3)]
             schema = each.wire.schema
@@ -74,13 +74,13 @@ def test_means_of_regions_come_to_the_mean_of_all_clients_and_links_carry_one_me
 def test_a_region_gets_the_bytes_that_rank_0_has_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     with rounds(clients=3, served=ONE, up=SZ3, down=SZ3, schedule=Fixed(alpha=0.1)) as played:
         sent: dict[str, list[bytes]] = {"rank 0": [], "region": []}
-        for name, seats in (("rank 0", played.server.seats), ("region", played.regions[0]._region.seats)):
+        for name, connected in (("rank 0", played.server.connected), ("region", played.regions[0]._region.connected)):
 
-            def send(frames: Any, _name: str = name, _send: Any = seats.send) -> None:
+            def send(frames: Any, _name: str = name, _send: Any = connected.send) -> None:
                 sent[_name] += sorted({b"".join(pieces) for pieces in frames.values()})
                 _send(frames)
 
-            monkeypatch.setattr(seats, "send", send)
+            monkeypatch.setattr(connected, "send", send)
         for number in range(3):
             played.round(number)
         played.server.send_last(3)
@@ -252,15 +252,15 @@ def test_a_client_of_a_region_is_none_of_rank_0() -> None:
         played.server.begin(0)
         with pytest.raises(Gone, match="expected is one of 0") as caught:
             stranger.begin(0)
-        assert caught.value.reason is Refusal.SENDER and played.server.seats.clients == [0]
+        assert caught.value.reason is Refusal.SENDER and played.server.connected.clients == [0]
         stranger.close()
 
 
 def test_the_lowest_rank_of_a_region_serves_it_where_there_is_anybody_to_serve() -> None:
-    places = Places.by_region(topology((2, 1, 3, 2)))
+    places = ServerAssignment.by_region(topology((2, 1, 3, 2)))
     assert places.server_of == (0, 0, 0, 0, 3, 3, 0, 6) and places.region_servers == [3, 6]
     assert places.clients_of(0) == [0, 1, 2, 5] and places.clients_of(3) == [3, 4] and places.clients_of(6) == [6]
     parts = [places.part(rank) for rank in range(8)]
     assert parts == [None, (0, 5), (1, 5), None, (2, 5), (3, 5), None, (4, 5)]
-    assert Places.by_region(topology((3, 1))) == Places.flat(4)
-    assert Places.flat(3).part(2) == (1, 2) and Places.flat(3).region_servers == []
+    assert ServerAssignment.by_region(topology((3, 1))) == ServerAssignment.flat(4)
+    assert ServerAssignment.flat(3).part(2) == (1, 2) and ServerAssignment.flat(3).region_servers == []

@@ -131,7 +131,7 @@ def test_a_client_of_another_epoch_is_told_to_join_again_and_a_whole_model_is_it
         exact = played.downlink.whole(2)
         facts = Facts(epoch=played.downlink.epoch, alpha=0.3)
         frame = played.wire.pack(Kind.MODEL, SERVER, 2, exact, facts, whole=True)
-        played.server.seats.send(dict.fromkeys((0, 1), frame))
+        played.server.connected.send(dict.fromkeys((0, 1), frame))
         for client in played.clients:
             client.begin(2)
         agree(played)
@@ -142,8 +142,8 @@ def test_a_client_of_another_epoch_is_told_to_join_again_and_a_whole_model_is_it
         for client in played.clients:
             client.end(2)
         played.server.collect(2)
-        assert list(played.server.seats.left) == ["1"]
-        assert "hangs on reference 7, here it is 1; join again" in played.server.seats.left["1"]
+        assert list(played.server.connected.left) == ["1"]
+        assert "hangs on reference 7, here it is 1; join again" in played.server.connected.left["1"]
 
 
 def test_a_delta_of_another_epoch_is_refused_by_the_client() -> None:
@@ -180,7 +180,7 @@ def test_whole_models_of_halves_come_as_halves_where_changes_are_floats() -> Non
         encoded = played.downlink.whole(0)
         assert sum(entry.raw_bytes for entry in encoded.entries) == 2 * WIDTH * (WIDTH + 5) + 8
         frame = played.wire.pack(Kind.MODEL, SERVER, 0, encoded, Facts(epoch=1), whole=True)
-        played.server.seats.send(dict.fromkeys((0, 1), frame))
+        played.server.connected.send(dict.fromkeys((0, 1), frame))
         for client in played.clients:
             client.begin(0)
             assert bits(client.reference) == bits(played.model.values)

@@ -95,7 +95,7 @@ def test_of_ten_workers_three_drop_out_and_the_mean_is_the_others() -> None:
         length = -(-net.vector.size // 4)
         assert note["masked_bytes"] == 7 * 4 * net.vector.size and note["answer_bytes"] == 7 * 4 * length
         assert note["share_bytes"] == 10 * 9 * (4 * length + 48)
-        assert note["shares_s"] > 0 and note["recovery_s"] > 0 and not net.seats.left
+        assert note["shares_s"] > 0 and note["recovery_s"] > 0 and not net.connected.left
     with secure_net(secure, workers=10) as net:
         before = net.learnt()
         net.play(1)
@@ -127,7 +127,7 @@ def test_a_worker_that_comes_back_is_in_the_sum_of_the_next_round() -> None:
         net.play(1)
         back = net.come_back(2)
         notes = net.play(2, begin=1, back=[back])
-        assert [note["survivors"] for note in notes] == [[0, 1, 3], [0, 1, 2, 3]] and not net.seats.left
+        assert [note["survivors"] for note in notes] == [[0, 1, 3], [0, 1, 2, 3]] and not net.connected.left
         assert back.error is None
 
 
@@ -148,7 +148,7 @@ def test_what_no_sum_can_be_made_of_puts_its_sender_out_and_the_round_goes_on(ki
     with secure_net(ONE, kinds={3: kind}) as net:
         before = net.learnt()
         (note,) = net.play(1)
-        assert list(net.seats.left) == ["3"] and told in net.seats.left["3"], net.seats.left
+        assert list(net.connected.left) == ["3"] and told in net.connected.left["3"], net.connected.left
         assert "3" in note["dropped"]
         if 3 not in note["survivors"]:
             _same(net.learnt(), _survivors_mean(net, [0, 1, 2], before))

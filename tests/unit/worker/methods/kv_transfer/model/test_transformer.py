@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from testbed.worker.methods.kv_transfer.model.transformer import (
-    Asked,
+    AttentionRequest,
     DenseCache,
     KVTransformer,
     Shape,
@@ -77,10 +77,10 @@ def test_attention_of_a_head_by_hand() -> None:
 
 
 def test_a_speculated_query_is_the_layers_own_where_the_input_is() -> None:
-    model, asked = KVTransformer(SHAPE, seed=1), list[Asked]()
+    model, asked = KVTransformer(SHAPE, seed=1), list[AttentionRequest]()
     cache = DenseCache()
 
-    def attend(of_layer: Asked) -> torch.Tensor:
+    def attend(of_layer: AttentionRequest) -> torch.Tensor:
         asked.append(of_layer)
         return cache(of_layer)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from compressors.base.payload import PayloadError
 from testbed.worker.methods.kv_transfer.cache.kv_codecs import Floats, Uniform
 from testbed.worker.methods.kv_transfer.cache.store import Coding, KVStore, LocalLink
-from testbed.worker.methods.kv_transfer.model.transformer import Asked, DenseCache, KVTransformer, Shape
+from testbed.worker.methods.kv_transfer.model.transformer import AttentionRequest, DenseCache, KVTransformer, Shape
 from testbed.worker.methods.kv_transfer.quality import Decoder
 from testbed.worker.methods.kv_transfer.selection.low_dimension import InfiniGen, Loki, main_directions
 from testbed.worker.methods.kv_transfer.selection.selector import Selector, highest
@@ -83,9 +83,9 @@ SOME: dict[str, Make] = {
 MAX_FETCHED = {"quest": 2 * BLOCK, "shadow": 3 * BLOCK}
 
 
-def _asked(position: int, layer: int = 0, seed: int = 5) -> Asked:
+def _asked(position: int, layer: int = 0, seed: int = 5) -> AttentionRequest:
     query, key, value = torch.randn(3, SHAPE.heads, SHAPE.head_width, generator=torch.Generator().manual_seed(seed))
-    return Asked(layer, position, torch.zeros(SHAPE.width), query, key, value)
+    return AttentionRequest(layer, position, torch.zeros(SHAPE.width), query, key, value)
 
 
 def _started(selector: Selector, length: int = PREFILL) -> tuple[Selector, LocalLink]:
@@ -119,7 +119,7 @@ def test_less_of_a_budget_attends_to_no_more_and_always_to_sinks_and_window(name
     for position in range(PREFILL, len(TEXT)):
         attended = []
 
-        def attend(asked: Asked) -> Tensor:
+        def attend(asked: AttentionRequest) -> Tensor:
             attended.append(decoder.attend(asked))  # noqa: B023 - called at once
             return attended[-1].output  # noqa: B023
 
@@ -239,7 +239,7 @@ def test_sparq_by_hand() -> None:
     link = LocalLink(KVStore(keys[None, None], values[None, None], coding))
     query = torch.tensor([[3.0, 1.0]])
     new = torch.tensor([[0.0, 0.0]])
-    asked = Asked(0, 4, torch.zeros(2), query, new, new)
+    asked = AttentionRequest(0, 4, torch.zeros(2), query, new, new)
     assert temperature(query[0], torch.tensor([0])) == pytest.approx(math.sqrt(1.5))
     selector = SparQ(components=1, budget=1, recent=1, sinks=0, block=3, coding=coding)
     selector.start(selector.set_up(link.store))
@@ -315,7 +315,7 @@ def test_shadow_keeps_odd_chunks_whole_and_fetches_no_keys() -> None:
     link = LocalLink(KVStore(keys, keys, EXACT))
     selector = ShadowKV(rotary_base=1e4, rank=4, chunk=4, budget=1, outliers=1, recent=4, sinks=0, coding=EXACT)
     selector.start(selector.set_up(link.store))
-    found = selector.attend(Asked(0, 20, torch.zeros(4), *torch.ones(3, 1, 4)), link).positions[0].tolist()
+    found = selector.attend(AttentionRequest(0, 20, torch.zeros(4), *torch.ones(3, 1, 4)), link).positions[0].tolist()
     assert set(found) >= {8, 9, 10, 11} and len(found) == 4 + 4 + 5
 
 

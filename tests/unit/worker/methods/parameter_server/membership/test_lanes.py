@@ -13,15 +13,15 @@ import pytest
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
 from testbed.worker.methods.parameter_server.membership import lanes as server_lanes
-from testbed.worker.methods.parameter_server.membership.admission import Door
-from testbed.worker.methods.parameter_server.membership.clients import Seats
+from testbed.worker.methods.parameter_server.membership.admission import Admission
+from testbed.worker.methods.parameter_server.membership.clients import ConnectedClients
 from testbed.worker.methods.parameter_server.membership.lanes import Lanes
 from testbed.worker.methods.parameter_server.transport.frames import SERVER, Frame, Kind
 from testbed.worker.methods.parameter_server.transport.streams import receive
 from tests.unit.worker.server_net import GARBAGE, KEY, LARGE, PACE, SMALL, Net, expected_of, frame_of, soon
 
 
-class _NoDoor(Door):
+class _NoDoor(Admission):
     def __init__(self) -> None:
         pass
 
@@ -32,8 +32,10 @@ class _NoDoor(Door):
 @contextmanager
 def lanes(net: Net, *, wait_s: float = 40.0) -> Iterator[Lanes]:
     clock, stopwatch = PhaseClock(), Stopwatch()
-    seats = Seats(net.server, _NoDoor(), message_s=wait_s, training_s=0.0, clock=clock, stopwatch=stopwatch)
-    made = Lanes(seats, wait_s=wait_s, clock=clock, stopwatch=stopwatch)
+    connected = ConnectedClients(
+        net.server, _NoDoor(), message_s=wait_s, training_s=0.0, clock=clock, stopwatch=stopwatch
+    )
+    made = Lanes(connected, wait_s=wait_s, clock=clock, stopwatch=stopwatch)
     try:
         yield made
     finally:
@@ -95,7 +97,7 @@ def test_deadlines_do_not_come_nearer_while_the_server_does_something_else(monke
         net.update(0)
         ahead_s[0] += 100
         assert _sender(made.next()) == 0
-        assert made.seats.clients == [0, 1]
+        assert made.connected.clients == [0, 1]
         net.update(1)
         assert _sender(made.next()) == 1
 
@@ -110,8 +112,8 @@ def test_who_sends_nothing_in_time_or_no_frame_is_out() -> None:
         net.clients[2].socket.sendall(GARBAGE)
         assert _sender(made.next()) == 0
         assert made.next() is None
-        assert made.seats.clients == [0]
-        assert "refused (late)" in made.seats.left["1"] and "refused (magic)" in made.seats.left["2"]
+        assert made.connected.clients == [0]
+        assert "refused (late)" in made.connected.left["1"] and "refused (magic)" in made.connected.left["2"]
         assert _model(net, 1).kind is Kind.MODEL
         assert "refused (late)" in str(net.told(1))
 
@@ -127,4 +129,4 @@ def test_nothing_is_due_from_who_was_released_and_what_is_under_way_arrives() ->
         reader.start()
         assert made.next() is None
         reader.join()
-        assert made.seats.clients == [0, 1] and not made.seats.left
+        assert made.connected.clients == [0, 1] and not made.connected.left

@@ -20,7 +20,7 @@ from testbed.worker.device.clock import PhaseClock
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.decoders import Decoded, Decoders, Ended
 from testbed.worker.methods.parameter_server.messages.entries import Entry
-from testbed.worker.methods.parameter_server.rounds.client_reports import Told
+from testbed.worker.methods.parameter_server.rounds.client_reports import ClientReports
 from testbed.worker.methods.parameter_server.transport.frame_errors import Refusal, Refused
 from testbed.worker.methods.parameter_server.transport.frames import Frame, Kind
 from testbed.worker.strategies.parameter_server import ParameterServer
@@ -140,12 +140,12 @@ def test_decoders_take_emulated_time_and_what_is_left_of_it_is_decompression() -
     decoders.close()
 
 
-def _told(*updates: tuple[float, float | None]) -> Told:
+def _told(*updates: tuple[float, float | None]) -> ClientReports:
     """
     Args:
         updates: seconds that decoding the model took each client, and decoding its update, if that is compressed.
     """
-    told, coder = Told(), Coder(SCHEMA, plan_up(lossless="zstd"))
+    told, coder = ClientReports(), Coder(SCHEMA, plan_up(lossless="zstd"))
     for client, (model_s, update_s) in enumerate(updates):
         values, bounds = (BEFORE, None) if update_s is None else (AFTER, {"weight": 1e-3})  # BEFORE is unchanged
         entries = coder.encode(values, BEFORE, bounds=bounds, origin=ORIGIN).entries
@@ -155,7 +155,7 @@ def _told(*updates: tuple[float, float | None]) -> Told:
 
 
 def test_what_clients_are_told_is_what_all_updates_take() -> None:
-    assert Told().decode_s(0) == _told((0.0, None)).decode_s(2) == 0.0
+    assert ClientReports().decode_s(0) == _told((0.0, None)).decode_s(2) == 0.0
     assert _told((0.0, 0.2), (0.0, 0.4), (0.0, None)).decode_s(0) == pytest.approx(0.9)
     assert _told((0.0, 0.2), (0.0, 0.4), (0.0, None)).decode_s(2) == pytest.approx(0.45)
 
