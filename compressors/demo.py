@@ -13,7 +13,7 @@ from compressors.base.memory import Memory, moved
 from compressors.base.payload import PayloadError, from_bytes, put, require_size, to_bytes
 from compressors.base.routes import ROUTES, route_sent_bytes
 from compressors.parts.optimizers import plain_sgd
-from testbed.core import parameters as faults
+from testbed.core import parameters
 
 _MAX_CHUNK = 256
 """Positions in a chunk are one byte."""
@@ -53,14 +53,14 @@ class DeMo(Compressor):
         learning_rate: float | None = 0.001,
         feedback: str | bool = "auto",
     ) -> None:
-        chunk_fault = faults.whole("chunk_size", chunk_size, 2, _MAX_CHUNK)
+        chunk_fault = parameters.whole("chunk_size", chunk_size, 2, _MAX_CHUNK)
         super().__init__(
             feedback=feedback,
             faults=[
                 chunk_fault,
-                faults.whole("kept", kept, 1, _MAX_CHUNK if chunk_fault else chunk_size),
-                faults.number("decay", decay, above=0, below=1),
-                faults.learning_rate(learning_rate),
+                parameters.whole("kept", kept, 1, _MAX_CHUNK if chunk_fault else chunk_size),
+                parameters.number("decay", decay, above=0, below=1),
+                parameters.learning_rate(learning_rate),
             ],
         )
         self.chunk_size, self.per_chunk, self.decay, self.learning_rate = chunk_size, kept, decay, learning_rate

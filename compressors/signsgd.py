@@ -6,7 +6,7 @@ from torch import Tensor
 from compressors.base.compressor import Context, Traits
 from compressors.parts.optimizers import plain_sgd
 from compressors.parts.votes import MajorityVote, decode_votes, encode_votes
-from testbed.core import parameters as faults
+from testbed.core import parameters
 
 
 class SignSGD(MajorityVote):
@@ -36,7 +36,7 @@ class SignSGD(MajorityVote):
     traits = Traits(own_rounds=True, most_rounds=2, averages=False, feedback="harmful", owns="optimizer")
 
     def __init__(self, *, learning_rate: float | None = 0.0003, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[faults.learning_rate(learning_rate)])
+        super().__init__(feedback=feedback, faults=[parameters.learning_rate(learning_rate)])
         self.learning_rate = learning_rate
 
     def ballot(self, tensor: Tensor, context: Context) -> Tensor:

@@ -10,7 +10,7 @@ from compressors.base.compressor import Context, Layout, Traits
 from compressors.base.memory import Memory, moved
 from compressors.parts.optimizers import plain_sgd
 from compressors.parts.votes import MajorityVote
-from testbed.core import parameters as faults
+from testbed.core import parameters
 
 
 class Signum(MajorityVote):
@@ -53,7 +53,7 @@ class Signum(MajorityVote):
     ) -> None:
         super().__init__(
             feedback=feedback,
-            faults=[faults.fraction("momentum", momentum, null=True), faults.learning_rate(learning_rate)],
+            faults=[parameters.fraction("momentum", momentum, null=True), parameters.learning_rate(learning_rate)],
         )
         self.momentum, self.learning_rate = momentum, learning_rate
         self._momenta = Memory()

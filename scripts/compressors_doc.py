@@ -17,14 +17,14 @@ from compressors.base.compressor import Compressor
 from experiments.common.page import between
 from testbed.worker.laws.cases import catalogue
 from testbed.worker.laws.cases.registry import EXEMPT
-from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.plugins import compressor_catalogue
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "compressors.md"
 
 
 def rows() -> Iterator[tuple[str, ...]]:
-    for name in catalogue_compressor_catalogue.names():
-        codec = catalogue.case(catalogue_compressor_catalogue.part(name)).make()
+    for name in compressor_catalogue.names():
+        codec = catalogue.case(compressor_catalogue.part(name)).make()
         text = inspect.getdoc(type(codec)) or ""
         yield name, _summary(text), _paper(text), _route(codec), _promises(codec), codec.feedback_kind
 
@@ -65,7 +65,7 @@ def page() -> str:
     heads = ("name", "what it does", "paper", "route", "promises", "feedback")
     lines = ["| " + " | ".join(row) + " |" for row in (heads, ("---",) * len(heads), *rows())]
     text = between(PAGE.read_text(), "catalogue", "\n".join(lines))
-    named = {catalogue_compressor_catalogue.part(name).target: name for name in catalogue_compressor_catalogue.names()}
+    named = {compressor_catalogue.part(name).target: name for name in compressor_catalogue.names()}
     exempt = [f"* `{named[target]}` from `{law}`: {reason}" for (target, law), reason in sorted(EXEMPT.items())]
     return between(text, "exemptions", "\n".join(["Exempt:", "", *exempt] if exempt else ["Nobody is exempt."]))
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from compressors.base import alpha_beta as costs
+from compressors.base import alpha_beta
 from compressors.base.context import Context, Exchange, Layout, Rounds, Route, Traits
 from compressors.base.payload import from_bytes, to_bytes
 
@@ -51,12 +51,12 @@ def choose_route(
     size = compressor.payload_bytes(layout, planning(layout, world_size, step))
 
     def gather_s(size: float) -> float:
-        query_s = 0.0 if traits.fixed_size else costs.all_gather_s(SIZE_BYTES, world_size, alpha_s, beta_s_byte)
-        return query_s + costs.all_gather_s(size, world_size, alpha_s, beta_s_byte)
+        query_s = 0.0 if traits.fixed_size else alpha_beta.all_gather_s(SIZE_BYTES, world_size, alpha_s, beta_s_byte)
+        return query_s + alpha_beta.all_gather_s(size, world_size, alpha_s, beta_s_byte)
 
-    scatter_s = costs.all_to_all_s(size, world_size, alpha_s, beta_s_byte)
+    scatter_s = alpha_beta.all_to_all_s(size, world_size, alpha_s, beta_s_byte)
     if not traits.fixed_size:
-        scatter_s += costs.all_to_all_s(SIZE_BYTES * world_size, world_size, alpha_s, beta_s_byte)
+        scatter_s += alpha_beta.all_to_all_s(SIZE_BYTES * world_size, world_size, alpha_s, beta_s_byte)
     return Route.GATHER if gather_s(size) <= scatter_s + gather_s(size / world_size) else Route.TWO_SHOT
 
 

@@ -14,7 +14,7 @@ from compressors.base.memory import Memory, moved
 from compressors.parts.block_signs import block_size_fault
 from compressors.parts.optimizers import plain_sgd
 from compressors.parts.sign_mean import SignMean, moved_mean
-from testbed.core import parameters as checks
+from testbed.core import parameters
 
 
 class CompressedAdam(Compressor):
@@ -48,11 +48,11 @@ class CompressedAdam(Compressor):
         super().__init__(
             feedback=feedback,
             faults=[
-                checks.learning_rate(learning_rate),
-                checks.fraction("beta1", beta1),
-                checks.fraction("beta2", beta2),
-                checks.share("eps", eps),
-                checks.share("floor", floor),
+                parameters.learning_rate(learning_rate),
+                parameters.fraction("beta1", beta1),
+                parameters.fraction("beta2", beta2),
+                parameters.share("eps", eps),
+                parameters.share("floor", floor),
                 block_size_fault(block_size),
                 *faults,
             ],

@@ -55,9 +55,9 @@ def main(arguments: list[str]) -> int:
 
         return be_rank(int(arguments[1]), json.load(sys.stdin))
     if len(arguments) == 2 and arguments[0] == "zygote" and arguments[1].isdecimal():
-        from testbed.worker.process import fork_server as zygote
+        from testbed.worker.process import fork_server
 
-        return zygote.main(int(arguments[1]), sys.stdin)
+        return fork_server.main(int(arguments[1]), sys.stdin)
     commands = "run|torchrun|check|calibrate|profile|pieces|laws|fuzz|zygote FD"
     sys.stderr.write(f"usage: python -m testbed.worker {commands}\n")
     return EXIT_INPUT

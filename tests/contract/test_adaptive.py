@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from compressors.adaptive import Adaptive
-from compressors.base import alpha_beta as costs
+from compressors.base import alpha_beta
 from compressors.base.compressor import Compressor, Layout, Route
 from compressors.base.feedback import ErrorFeedback
 from compressors.bf16 import BFloat16
@@ -56,8 +56,8 @@ def test_a_small_bucket_goes_as_it_is_and_one_without_latency_does_not() -> None
 
 def test_the_one_picked_is_the_first_that_is_within_the_bound() -> None:
     alpha_s, beta_s_byte, size = 1e-3, 8 / 1e8, 4_000_000
-    none = costs.all_reduce_s(size, 4, alpha_s, beta_s_byte)
-    bf16 = costs.all_reduce_s(size / 2, 4, alpha_s, beta_s_byte)
+    none = alpha_beta.all_reduce_s(size, 4, alpha_s, beta_s_byte)
+    bf16 = alpha_beta.all_reduce_s(size / 2, 4, alpha_s, beta_s_byte)
 
     def pair(within: float) -> str:
         both: list[dict[str, Any]] = [{"compressor": Uncompressed()}, {"compressor": BFloat16()}]

@@ -7,8 +7,7 @@ import re
 import pytest
 import torch
 
-from compressors.base import compressor as base
-from compressors.base import payload
+from compressors.base import compressor, payload
 from compressors.base.compressor import Compressor
 from testbed.worker.laws.cases.registry import Case
 from testbed.worker.laws.judge import judge
@@ -21,7 +20,7 @@ def _shown(page: str, name: str) -> type[Compressor]:
     """As a reader would have it; the shorter one leaves out the imports."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     (text,) = (block for block in blocks if f"class {name}(Compressor):" in block)
-    names = {"torch": torch, **vars(base), **vars(payload), "__name__": "shown"}
+    names = {"torch": torch, **vars(compressor), **vars(payload), "__name__": "shown"}
     exec(text, names)
     shown: type[Compressor] = names[name]
     return shown

@@ -12,7 +12,7 @@ import pytest
 from testbed.worker.laws import judge
 from testbed.worker.laws.cases import catalogue
 from testbed.worker.laws.cases.registry import Case
-from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.plugins import compressor_catalogue
 from tests.contract.catalogue import NAMES
 
 TOPK = {"_target_": "compressors.topk.TopK", "density": 0.3}
@@ -98,7 +98,7 @@ WITHOUT = {"bf16", "fp16", "natural", "none"}
 
 def _cases() -> list[object]:
     return [
-        pytest.param(catalogue.case(catalogue_compressor_catalogue.part(name, params)), id=f"{name}-{place}")
+        pytest.param(catalogue.case(compressor_catalogue.part(name, params)), id=f"{name}-{place}")
         for name, choices in PARAMETERS.items()
         for place, params in enumerate(choices)
     ]

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from compressors.base.compressor import Context
 from compressors.none import Uncompressed
-from testbed.worker.laws import laws_command as answer
-from testbed.worker.laws import throughput
+from testbed.worker.laws import laws_command, throughput
 from tests.contract.catalogue import make
 
 
@@ -61,9 +60,9 @@ def test_a_density_is_that_after_the_warm_up() -> None:
 
 
 def test_the_clock_is_asked_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer, "end_with", lambda parent: None)
+    monkeypatch.setattr(laws_command, "end_with", lambda parent: None)
     told = {"name": "none", "target": "compressors.none.Uncompressed", "params": {}, "parent": 1}
     sink = io.StringIO()
-    assert answer.answer(io.StringIO(json.dumps(told | {"what": "throughput"})), sink) == 0
+    assert laws_command.answer(io.StringIO(json.dumps(told | {"what": "throughput"})), sink) == 0
     rows = [json.loads(line) for line in sink.getvalue().splitlines()]
     assert [row.get("event") for row in rows] == ["begun", "throughput", "throughput", None]

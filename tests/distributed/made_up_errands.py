@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.cli import main as cli
-from testbed.orchestrator.executors import ray_executor as ray_nodes
-from testbed.orchestrator.executors import slurm_executor as slurm_jobs
+from testbed.orchestrator.cli.main import main
+from testbed.orchestrator.executors import ray_executor, slurm_executor
 from testbed.orchestrator.executors.run_archive import pack
 from testbed.orchestrator.search.sweep import specs
 from tests.unit.orchestrator.made_runs import make_run
@@ -38,11 +37,11 @@ def run_job(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def sweep(*words: str) -> int:
     """`longhaul sweep` with such errands; the plug-ins are not looked at, which takes seconds."""
-    for module in (ray_nodes.RayNodes, slurm_jobs.SlurmJobs):
+    for module in (ray_executor.RayNodes, slurm_executor.SlurmJobs):
         *others, _ = module.__init__.__defaults__ or (None,)
         module.__init__.__defaults__ = (*others, run_job)
     specs.check_all = lambda asked: [{"faults": [], "computes": True} for _ in asked]
-    return cli.main(["sweep", *words, *AXES])
+    return main(["sweep", *words, *AXES])
 
 
 if __name__ == "__main__":

@@ -8,11 +8,10 @@ from __future__ import annotations
 import torch
 import torch._dynamo
 
-from testbed.worker.communication import communicator as comm
-from testbed.worker.communication import shutdown as leaving
-from testbed.worker.model import checkpoint as kept_model
+from testbed.worker.communication import communicator, shutdown
+from testbed.worker.model import checkpoint
 from testbed.worker.process import session
 from testbed.worker.training import loop, parts
 
 torch.set_num_threads(1)
-assert comm and kept_model and leaving and loop and parts and session
+assert communicator and checkpoint and shutdown and loop and parts and session

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from testbed.core.device.profile import Collective
 from testbed.core.errors import InputError
-from testbed.worker.methods.gossip import mixing_matrix as mixing
+from testbed.worker.methods.gossip import mixing_matrix
 from testbed.worker.profile.step_times import measure
 from testbed.worker.training.parts import build_parts, first_model
 from tests.distributed.harness import make_spec, run
@@ -81,7 +81,7 @@ def _sent(played: Answers, name: str) -> list[int]:
 
 
 def _matrix(graph: str) -> Tensor:
-    rows = mixing.metropolis_weights(mixing.neighbours(graph, [[0, 1], [2, 3]]))
+    rows = mixing_matrix.metropolis_weights(mixing_matrix.neighbours(graph, [[0, 1], [2, 3]]))
     return torch.tensor([[row.get(column, 0.0) for column in range(RANKS)] for row in rows])
 
 
@@ -125,7 +125,9 @@ def test_replicas_take_the_steps_of_the_paper(played: Answers, folder: Path) -> 
 def test_an_exchange_brings_replicas_nearer_to_each_other(played: Answers, folder: Path) -> None:
     before, after = _all(folder, "apart"), _all(folder, "mixed")
     assert torch.allclose(after, _matrix("regions") @ before, atol=1e-6)
-    gap = mixing.spectral_gap(mixing.metropolis_weights(mixing.neighbours("regions", [[0, 1], [2, 3]])))
+    gap = mixing_matrix.spectral_gap(
+        mixing_matrix.metropolis_weights(mixing_matrix.neighbours("regions", [[0, 1], [2, 3]]))
+    )
     distances = [float((replicas - replicas.mean(0)).norm()) for replicas in (before, after)]
     assert 0 < distances[1] <= (1 - gap) * distances[0] + 1e-6
 
@@ -159,7 +161,9 @@ def test_a_rank_sends_one_payload_to_each_neighbour_and_nobody_else(played: Answ
 
 def test_the_graph_is_told_once_by_the_first_rank(played: Answers) -> None:
     told = [[note for note in answer["topk"]["notes"] if note["event"] == "mixing"] for answer in played]
-    gap = mixing.spectral_gap(mixing.metropolis_weights(mixing.neighbours("regions", [[0, 1], [2, 3]])))
+    gap = mixing_matrix.spectral_gap(
+        mixing_matrix.metropolis_weights(mixing_matrix.neighbours("regions", [[0, 1], [2, 3]]))
+    )
     facts = {"edges": 3, "wan_edges": 1, "most_neighbours": 2, "spectral_gap": gap, "consensus_step_size": 0.1}
     assert told == [[{"event": "mixing", "graph": "regions", **facts}], [], [], []]
     (note,) = [note for note in played[0]["ring"]["notes"] if note["event"] == "mixing"]

@@ -17,16 +17,15 @@ import torch
 from compressors.base.compressor import Route
 from compressors.base.feedback import EF21, MomentumFeedback
 from testbed.core.spec.run_spec import Part
-from testbed.worker.laws import distributed
-from testbed.worker.laws import process_group as group
+from testbed.worker.laws import distributed, process_group
 from testbed.worker.laws.cases import catalogue
 from testbed.worker.laws.cases.registry import Case, LawBroken
 from testbed.worker.laws.cases.variants import variants
 from testbed.worker.laws.distributed import GROUP_LAWS, Group
 from testbed.worker.laws.process_group import Found
-from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.plugins import compressor_catalogue
 
-NAMES = catalogue_compressor_catalogue.names()
+NAMES = compressor_catalogue.names()
 Outcomes = dict[str, dict[str, tuple[str, str]]]
 
 
@@ -47,7 +46,7 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def _judge(names: list[str]) -> Outcomes:
-    judged = distributed.judge_groups([catalogue_compressor_catalogue.part(name) for name in names])
+    judged = distributed.judge_groups([compressor_catalogue.part(name) for name in names])
     return {name: {row.law: (row.outcome, row.detail) for row in rows} for name, rows in judged.items()}
 
 
@@ -57,18 +56,21 @@ def test_real_ranks_obey_the_laws_of_groups(member: str, outcomes: Outcomes) -> 
     assert outcomes[member].keys() == GROUP_LAWS.keys()
     broken = {law: detail for law, (outcome, detail) in outcomes[member].items() if outcome == "broken"}
     assert not broken
-    averages = catalogue.case(catalogue_compressor_catalogue.part(member)).traits.averages
+    averages = catalogue.case(compressor_catalogue.part(member)).traits.averages
     assert outcomes[member]["group-nothing-lost"][0] == ("holds" if averages else "does not apply")
 
 
 def test_groups_reduce_as_a_run_does_and_what_comes_later(found: list[dict[str, Found]]) -> None:
-    case = catalogue.case(catalogue_compressor_catalogue.part("dgc"))
-    assert isinstance(group.member(case, "as in a run"), MomentumFeedback)
-    assert group.feedbacks_of(case, 2) == ["as in a run", "plain"]
-    assert group.feedbacks_of(case, 3) == ["as in a run", "plain", "ef21"]
-    assert isinstance(group.member(case, "ef21"), EF21)
-    adam = variants(catalogue.case(catalogue_compressor_catalogue.part("onebit_adam")))[-1]
-    assert group.key_of(adam, "as in a run", 2) == "onebit_adam after its warm-up, own, feedback as in a run, 2 ranks"
+    case = catalogue.case(compressor_catalogue.part("dgc"))
+    assert isinstance(process_group.member(case, "as in a run"), MomentumFeedback)
+    assert process_group.feedbacks_of(case, 2) == ["as in a run", "plain"]
+    assert process_group.feedbacks_of(case, 3) == ["as in a run", "plain", "ef21"]
+    assert isinstance(process_group.member(case, "ef21"), EF21)
+    adam = variants(catalogue.case(compressor_catalogue.part("onebit_adam")))[-1]
+    assert (
+        process_group.key_of(adam, "as in a run", 2)
+        == "onebit_adam after its warm-up, own, feedback as in a run, 2 ranks"
+    )
     sent = _group(found, adam, 2).sent()
     assert set(sent) == {2 * (4 * 3 + 340)}  # scales of 3 blocks, 2713 signs
 
@@ -76,20 +78,20 @@ def test_groups_reduce_as_a_run_does_and_what_comes_later(found: list[dict[str, 
 @pytest.fixture(scope="module")
 def found() -> list[dict[str, Found]]:
     """By rank and key, of groups of two and three."""
-    return group.run_group(
-        [catalogue_compressor_catalogue.part(name) for name in ("topk", "powersgd", "onebit_adam")], [2, 3]
+    return process_group.run_group(
+        [compressor_catalogue.part(name) for name in ("topk", "powersgd", "onebit_adam")], [2, 3]
     )
 
 
 def _group(found: list[dict[str, Found]], case: Case, world_size: int) -> Group:
-    key = group.key_of(case, "as in a run", world_size)
+    key = process_group.key_of(case, "as in a run", world_size)
     return Group(case, "as in a run", [rank[key] for rank in found[:world_size]])
 
 
 @pytest.fixture(scope="module")
 def sound(found: list[dict[str, Found]]) -> Group:
     """Two ranks with top-k."""
-    return _group(found, replace(catalogue.case(catalogue_compressor_catalogue.part("topk")), chosen=Route.GATHER), 2)
+    return _group(found, replace(catalogue.case(compressor_catalogue.part("topk")), chosen=Route.GATHER), 2)
 
 
 def _other_mean(found: Group) -> None:
@@ -133,7 +135,7 @@ def test_a_flaw_in_what_ranks_did_is_found(law: str, sound: Group) -> None:
 
 
 def test_lockstep_is_asked_of_own_rounds_of_three_ranks_too(found: list[dict[str, Found]]) -> None:
-    three = _group(found, catalogue.case(catalogue_compressor_catalogue.part("powersgd")), 3)
+    three = _group(found, catalogue.case(compressor_catalogue.part("powersgd")), 3)
     assert not three.lockstep.exact
     GROUP_LAWS["group-lockstep"].check(three)
     flawed = copy.deepcopy(three)
@@ -153,9 +155,7 @@ def test_a_compressor_that_ends_a_rank_is_named_and_the_others_are_judged(
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
-    judged = distributed.judge_groups(
-        [Part("ending", "ending.Ending", {}), catalogue_compressor_catalogue.part("fp16")], [2]
-    )
+    judged = distributed.judge_groups([Part("ending", "ending.Ending", {}), compressor_catalogue.part("fp16")], [2])
     assert {row.outcome for row in judged["ending"]} == {"broken"}
     key = "ending, reduce_sum, feedback plain, 2 ranks"  # in a run its tensors are summed as they are
     assert f"{key}: ValueError: the beginning" in judged["ending"][0].detail
@@ -165,16 +165,16 @@ def test_a_compressor_that_ends_a_rank_is_named_and_the_others_are_judged(
 def test_a_group_in_which_nothing_happens_is_ended_and_laid_to_whose_turn_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group, "STALL_S", 0.5)
+    monkeypatch.setattr(process_group, "STALL_S", 0.5)
     (tmp_path / "0.log").write_text(
         "fp16, reduce_sum, feedback plain, 2 ranks\ntopk, gather, feedback plain, 2 ranks\n"
     )
-    with subprocess.Popen(["sleep", "60"], text=True) as rank, pytest.raises(group._Ended) as raised:
-        group._finish([rank], tmp_path, ["fp16", "topk"])
+    with subprocess.Popen(["sleep", "60"], text=True) as rank, pytest.raises(process_group._Ended) as raised:
+        process_group._finish([rank], tmp_path, ["fp16", "topk"])
     assert raised.value.name == "topk"
     assert "nothing new for 0.5 s; topk, gather" in str(raised.value)
 
 
 def test_lockstep_takes_the_steps_that_ranks_take(sound: Group) -> None:
-    assert len(sound.lockstep.means) == len(sound.ranks[0]["means"]) == group.STEPS
+    assert len(sound.lockstep.means) == len(sound.ranks[0]["means"]) == process_group.STEPS
     assert torch.isfinite(sound.lockstep.means[-1]).all()

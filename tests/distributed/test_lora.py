@@ -11,7 +11,7 @@ import torch
 
 from testbed.core.errors import InputError
 from testbed.worker.interfaces.workload import trained
-from testbed.worker.model import checkpoint as kept_model
+from testbed.worker.model import checkpoint
 from testbed.worker.training.parts import build_parts, first_model
 from tests.distributed.harness import make_spec, part, run
 from tests.distributed.trainings import Answers, Case, parameters, play
@@ -88,7 +88,7 @@ def test_a_run_is_trained_kept_and_fine_tuned_by_the_loop(tmp_path: Path) -> Non
     second.mkdir()
     trained_first = run(make_spec(checkpoint="last", steps=4), first)
     path = str(first / "model.pt")
-    start = {"start_from": path, "start_hash": kept_model.checksum(path)}
+    start = {"start_from": path, "start_hash": checkpoint.checksum(path)}
     lora = part("transform", "lora", {"rank": 4, "layers": ["6", "8"], "train": ["10"]})
     tuned = run(make_spec(**start, transform=lora, seed=3, checkpoint="last", steps=3), second)
     (note,), (model,) = tuned.of("transform"), tuned.of("model")
@@ -102,7 +102,7 @@ def test_a_run_is_trained_kept_and_fine_tuned_by_the_loop(tmp_path: Path) -> Non
     states = []
     for folder in (first, second):
         states.append(workload.model(0))
-        kept_model.load(states[-1], str(folder / "model.pt"))
+        checkpoint.load(states[-1], str(folder / "model.pt"))
     before, after = (model.state_dict() for model in states)
     assert {name for name in before if not torch.equal(before[name], after[name])} == {
         "6.weight",

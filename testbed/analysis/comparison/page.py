@@ -13,7 +13,7 @@ from testbed.analysis.comparison.figures import Figure
 from testbed.analysis.comparison.groups import Group
 from testbed.analysis.record.identity import kind_of, seed_of, verdict_of
 from testbed.analysis.record.record import Record
-from testbed.analysis.style import html_page as page
+from testbed.analysis.style import html_page
 from testbed.analysis.style.swatch import swatch
 
 _RAW = ("report.html", "summary.json", "samples.parquet", "events.jsonl")
@@ -43,22 +43,22 @@ def comparison_page(
     names = headings(comparison)
     rows = [_row(comparison, group) for group in comparison.groups]
     numbers = names[names.index("verdicts") + 1 :]
-    nothing = page.note("No run of these can be compared.")
+    nothing = html_page.note("No run of these can be compared.")
     classes = [group.css_class for group in comparison.groups]
     sections = [
         boxes.markup() if boxes else "",
-        page.table(names, rows, numbers=numbers, kind="lines", css_classes=classes) if rows else nothing,
-        *(page.note(remark) for remark in remarks(comparison)),
-        *(page.note(fault) for fault in faults),
+        html_page.table(names, rows, numbers=numbers, kind="lines", css_classes=classes) if rows else nothing,
+        *(html_page.note(remark) for remark in remarks(comparison)),
+        *(html_page.note(fault) for fault in faults),
     ]
     count = len(comparison.records)
-    return page.document(
+    return html_page.document(
         f"Comparison of {count} run{'' if count == 1 else 's'}",
         *sections,
         *_drawn(figures),
-        page.section("Runs", _runs(comparison, where)),
+        html_page.section("Runs", _runs(comparison, where)),
         *_reasons(comparison),
-        page.section("Provenance", *_provenance(comparison)),
+        html_page.section("Provenance", *_provenance(comparison)),
         style=boxes.style(_shown(comparison, figures)) if boxes else "",
     )
 
@@ -88,18 +88,18 @@ def _in_order(comparison: Comparison) -> list[Record]:
 
 def _row(comparison: Comparison, group: Group) -> list[object]:
     _, *others = cells(comparison, group)
-    return [page.named(swatch(group.plot_style), group.method, group.differs), *others]
+    return [html_page.named(swatch(group.plot_style), group.method, group.differs), *others]
 
 
 def _drawn(figures: list[Figure]) -> Iterator[str]:
     if not figures:
-        yield page.note("None of these runs has a metric over time to draw.")
+        yield html_page.note("None of these runs has a metric over time to draw.")
     else:
         drawn = "\n".join(
-            page.figure(figure.title, figure.svg, _figure_class(number)) for number, figure in enumerate(figures)
+            html_page.figure(figure.title, figure.svg, _figure_class(number)) for number, figure in enumerate(figures)
         )
-        yield page.section("Curves", f'<div class="figures">\n{drawn}\n</div>')
-        yield page.note(
+        yield html_page.section("Curves", f'<div class="figures">\n{drawn}\n</div>')
+        yield html_page.note(
             "With markers: a row of the table, where it has several runs the mean over them, as far as all of them have"
             " values; thin: each of these runs. Times are seconds since the first step, of the kind the title says."
             " A method has one colour and one marker on every page."
@@ -108,7 +108,7 @@ def _drawn(figures: list[Figure]) -> Iterator[str]:
 
 def _runs(comparison: Comparison, where: Path) -> str:
     classes = [_run_class(number) for number in range(len(comparison.records))]
-    return page.table(_RUN_HEADINGS, _run_rows(comparison, where), kind="lines", css_classes=classes)
+    return html_page.table(_RUN_HEADINGS, _run_rows(comparison, where), kind="lines", css_classes=classes)
 
 
 def _run_rows(comparison: Comparison, where: Path) -> Iterator[list[object]]:
@@ -116,12 +116,12 @@ def _run_rows(comparison: Comparison, where: Path) -> Iterator[list[object]]:
     for record in _in_order(comparison):
         directory, provenance = record.run.path, record.provenance
         there = [name for name in _RAW if (directory / name).exists()]
-        raw = " ".join(page.link(name.partition(".")[0], directory, where, name) for name in there)
+        raw = " ".join(html_page.link(name.partition(".")[0], directory, where, name) for name in there)
         left = "" if record.run.path in taken else " (left out)"
         commit = str(provenance.get("commit") or "unknown")[:10]
         yield [
-            page.link(record.run_id, directory, where),
-            page.Html(raw or "-"),
+            html_page.link(record.run_id, directory, where),
+            html_page.Html(raw or "-"),
             verdict_of(record) + left,
             (record.summary or {}).get("status"),
             kind_of(record),
@@ -144,7 +144,7 @@ def _reasons(comparison: Comparison) -> Iterator[str]:
         for reason in (record.summary or {}).get("reasons") or ()
     ]
     if rows:
-        yield page.section("Reasons for the verdicts", page.table(("run", "verdict", "reason"), rows))
+        yield html_page.section("Reasons for the verdicts", html_page.table(("run", "verdict", "reason"), rows))
 
 
 def _provenance(comparison: Comparison) -> Iterator[str]:
@@ -152,11 +152,11 @@ def _provenance(comparison: Comparison) -> Iterator[str]:
     found = [_facts(record) for record in comparison.records]
     shared = {key: found[0].get(key) for key in dict.fromkeys(key for facts in found for key in facts)} if found else {}
     shared = {key: value for key, value in shared.items() if all(facts.get(key) == value for facts in found)}
-    yield page.table(("of all runs", "value"), shared.items())
+    yield html_page.table(("of all runs", "value"), shared.items())
     rows = Counter((key, value) for facts in found for key, value in facts.items() if key not in shared)
     if rows:
         ordered = sorted((key, str(value), count) for (key, value), count in rows.items())
-        yield page.table(("of some", "value", "runs"), ordered, numbers=("runs",))
+        yield html_page.table(("of some", "value", "runs"), ordered, numbers=("runs",))
 
 
 def _facts(record: Record) -> dict[str, str]:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.analysis.comparison import sweep as of_sweep
+from testbed.analysis.comparison import sweep
 from testbed.analysis.comparison.comparison import MISSING, compare
 from testbed.analysis.comparison.figures import PARETO, Figure, figures
 from testbed.analysis.comparison.page import comparison_page
 from testbed.analysis.comparison.sweep import Sweep
-from testbed.analysis.style import html_page as page
+from testbed.analysis.style import html_page
 from testbed.analysis.style.chart import standalone
 from testbed.core.errors import InputError
 from testbed.core.record.run_directory import write_json
@@ -59,14 +59,14 @@ class AxisBoxes:
         # of a form that belongs to no dialog, "dialog" sends nothing
         opened = '<form class="boxes" method="dialog" autocomplete="off">'
         sets = "".join(self._fieldset(place, axis) for place, axis in enumerate(self.axes))
-        return f'{opened}{sets}<button type="reset">check all</button></form>{page.note(_NOTE)}'
+        return f'{opened}{sets}<button type="reset">check all</button></form>{html_page.note(_NOTE)}'
 
     def _fieldset(self, place: int, axis: str) -> str:
         boxes = "\n".join(
-            f'<label><input type="checkbox" id="{_box(place, number)}" checked> {page.text(value)}</label>'
+            f'<label><input type="checkbox" id="{_box(place, number)}" checked> {html_page.text(value)}</label>'
             for number, value in enumerate(self.axes[axis])
         )
-        return f"<fieldset><legend>{page.text(axis)}</legend>\n{boxes}</fieldset>\n"
+        return f"<fieldset><legend>{html_page.text(axis)}</legend>\n{boxes}</fieldset>\n"
 
     def style(self, shown: Mapping[str, Iterable[str]]) -> str:
         """Rules by which a class is hidden while, of some axis, no value of its runs is checked.
@@ -104,12 +104,12 @@ def command(question: Mapping[str, Any], runs_root: Path, output: Path) -> str:
     Raises:
         InputError: it is none, a run cannot be read, or the folder not be written.
     """
-    found = of_sweep.read_sweep(question, runs_root)
-    text = of_sweep.text(found)
+    found = sweep.read_sweep(question, runs_root)
+    text = sweep.text(found)
     comparison = compare(found.records)
     drawn, faults = figures(comparison)
     page = comparison_page(comparison, drawn, faults, output / "report.html", AxisBoxes.of(found))
-    written = {"table.txt": f"{text}\n", "results.csv": of_sweep.to_csv(found), "report.html": page}
+    written = {"table.txt": f"{text}\n", "results.csv": sweep.to_csv(found), "report.html": page}
     points = {f"{figure.file_name}.svg": standalone(figure.svg) for figure in drawn if _is_pareto(figure)}
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ def command(question: Mapping[str, Any], runs_root: Path, output: Path) -> str:
             old.unlink()
         for name, content in (written | points).items():
             (output / name).write_text(content, encoding="utf-8")
-        write_json(output / "results.json", of_sweep.to_json(found))
+        write_json(output / "results.json", sweep.to_json(found))
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be written: {error.strerror}") from error
     return text

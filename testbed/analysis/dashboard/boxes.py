@@ -8,7 +8,7 @@ from typing import Any
 
 from testbed.analysis.dashboard.fields import COLORS, INK, Style
 from testbed.analysis.dashboard.frames import Frame
-from testbed.analysis.style import html_page as page
+from testbed.analysis.style import html_page
 from testbed.core.errors import InputError
 
 LEGEND_ENTRIES = 16
@@ -31,12 +31,12 @@ def numbers(entries: Sequence[Entry], *, on_background: bool) -> str:
     tiles = []
     for entry in entries:
         shade = entry.style.color_at(entry.value)
-        name = f'<span class="of">{page.text(entry.name)}</span>' if len(entries) > 1 else ""
+        name = f'<span class="of">{html_page.text(entry.name)}</span>' if len(entries) > 1 else ""
         if on_background and shade != INK:
-            look = f' style="background:{page.text(shade)}"'
+            look = f' style="background:{html_page.text(shade)}"'
         else:
-            look = f' style="color:{page.text(_TEXT.get(shade, shade))}"'
-        tiles.append(f'<div class="tile"{look}>{name}<b>{page.text(entry.style.text(entry.value))}</b></div>')
+            look = f' style="color:{html_page.text(_TEXT.get(shade, shade))}"'
+        tiles.append(f'<div class="tile"{look}>{name}<b>{html_page.text(entry.style.text(entry.value))}</b></div>')
     return f'<div class="tiles{"" if len(entries) > 1 else " one"}">{"".join(tiles)}</div>'
 
 
@@ -84,12 +84,12 @@ def table(
     rows = [[_cell(one.title, one.values[index], styles[one.title], links) for one in frame.fields] for index in order]
     right = [one.title for one in frame.fields if one.is_number]
     kind = "lines runs" if frame.fields[0].title == "run" else "lines"
-    return page.table([one.title for one in frame.fields], rows, numbers=right, kind=kind)
+    return html_page.table([one.title for one in frame.fields], rows, numbers=right, kind=kind)
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> str:
     """Of (name, swatch); as many as can be read, and how many more there are."""
-    items = [f"<li>{picture}{page.text(name)}</li>" for name, picture in entries[:LEGEND_ENTRIES]]
+    items = [f"<li>{picture}{html_page.text(name)}</li>" for name, picture in entries[:LEGEND_ENTRIES]]
     if (more := len(entries) - LEGEND_ENTRIES) > 0:
         items.append(f'<li class="note">and {more} more</li>')
     return f'<ul class="legend" tabindex="0">{"".join(items)}</ul>'
@@ -97,11 +97,11 @@ def legend(entries: Sequence[tuple[str, str]]) -> str:
 
 def _bar(name: str, value: str, parts: Sequence[tuple[str, float]], said: str = "") -> str:
     filled = "".join(
-        f'<i style="width:{100 * share:.2f}%;background:{page.text(color)}"></i>' for color, share in parts
+        f'<i style="width:{100 * share:.2f}%;background:{html_page.text(color)}"></i>' for color, share in parts
     )
-    title = f' title="{page.text(said)}"' if said else ""
+    title = f' title="{html_page.text(said)}"' if said else ""
     return (
-        f'<div class="bar"{title}><span>{page.text(name)}</span><b>{page.text(value)}</b>'
+        f'<div class="bar"{title}><span>{html_page.text(name)}</span><b>{html_page.text(value)}</b>'
         f'<div class="track">{filled}</div></div>'
     )
 
@@ -111,8 +111,8 @@ def _cell(title: str, value: Any, style: Style, links: Mapping[str, str]) -> obj
         return ""
     said = style.text(value)
     if title == "run" and value in links:
-        return page.Html(f'<a href="{page.text(links[value])}">{page.text(said)}</a>')
+        return html_page.Html(f'<a href="{html_page.text(links[value])}">{html_page.text(said)}</a>')
     shade = style.color_at(value) if style.paints_text else INK
     if shade == INK:
         return said
-    return page.Html(f'<b style="color:{page.text(_TEXT.get(shade, shade))}">{page.text(said)}</b>')
+    return html_page.Html(f'<b style="color:{html_page.text(_TEXT.get(shade, shade))}">{html_page.text(said)}</b>')

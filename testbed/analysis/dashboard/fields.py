@@ -9,8 +9,7 @@ from typing import Any
 
 from testbed.analysis.dashboard import units
 from testbed.analysis.dashboard.frames import Field, Frame
-from testbed.analysis.style import chart
-from testbed.analysis.style import method_style as looks
+from testbed.analysis.style import chart, method_style
 
 INK = "#1a1a1a"
 COLORS = {"text": INK, "green": "#009E73", "orange": "#E69F00", "red": "#D55E00"}
@@ -98,13 +97,13 @@ def swatch(color: str, dashes: str = "-") -> str:
 
 def dashes_of(place: int) -> str:
     """Of the series that is the `place`-th of its colour: runs of one method share that."""
-    return looks.DASHES[place % len(looks.DASHES)]
+    return method_style.DASHES[place % len(method_style.DASHES)]
 
 
 def marker_of(name: str) -> str:
     """Of a series that is a method's, or of the run of one."""
     words = re.split(r"[ -]", name)
-    return looks.plot_style_of(next(filter(looks.has_place, words), name)).marker
+    return method_style.plot_style_of(next(filter(method_style.has_place, words), name)).marker
 
 
 def _matches(matcher: Mapping[str, Any], frame: Frame, one: Field) -> bool:

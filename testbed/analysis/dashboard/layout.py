@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from testbed.analysis.style import html_page as page
+from testbed.analysis.style import html_page
 
 STYLE = """
 body { max-width: 1400px; margin-top: 1em; }
@@ -59,7 +59,7 @@ def board(dashboard: Mapping[str, Any], inside: Callable[[Panel], str], title: C
     for panel in panels:
         at = place(panel["gridPos"], edges)
         if panel["type"] == "row":
-            parts.append(f'<h2 style="{at}">{page.text(title(panel["title"]))}</h2>')
+            parts.append(f'<h2 style="{at}">{html_page.text(title(panel["title"]))}</h2>')
         else:
             parts.append(_panel(panel, at, title, inside(panel)))
     return f'<div class="board">\n{"".join(parts)}</div>'
@@ -95,6 +95,7 @@ def _panel(panel: Panel, at: str, title: Callable[[str], str], content: str) -> 
         content = f'<div class="scroll" tabindex="0" style="max-height:{max(90, height_px)}px">{content}</div>'
     kind = "panel whole" if grid["w"] == _COLUMNS else "panel"
     return (
-        f'<section class="{kind}" style="{at}" id="panel-{panel["id"]}"><h3>{page.text(title(panel["title"]))}</h3>\n'
-        f"{page.note(title(str(panel.get('description') or '')))}\n{content}</section>\n"
+        f'<section class="{kind}" style="{at}" id="panel-{panel["id"]}">'
+        f"<h3>{html_page.text(title(panel['title']))}</h3>\n"
+        f"{html_page.note(title(str(panel.get('description') or '')))}\n{content}</section>\n"
     )

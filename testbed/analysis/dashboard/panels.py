@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from testbed.analysis.dashboard import boxes
-from testbed.analysis.dashboard import plots as draw
+from testbed.analysis.dashboard import boxes, plots
 from testbed.analysis.dashboard.fields import Palette, Style, dashes_of, marker_of, style_of, swatch
 from testbed.analysis.dashboard.frames import TIME, Field, Frame, reduced, transformed
 from testbed.analysis.dashboard.opened import Opened
 from testbed.analysis.dashboard.panel_schema import require_known
-from testbed.analysis.style import method_style as looks
-from testbed.analysis.style.swatch import swatch as look_swatch
+from testbed.analysis.style import method_style
+from testbed.analysis.style.swatch import swatch as plot_swatch
 from testbed.core.errors import InputError
 
 _ROWS_OF_STATES = 20
@@ -53,17 +52,17 @@ def _lines(board: Board, panel: Mapping[str, Any], frames: Sequence[Frame]) -> s
     curves = list(_curves(board, panel, frames))
     stacked = (custom.get("stacking") or {}).get("mode") == "normal"
     limits = (custom.get("thresholdsStyle") or {}).get("mode") == "dashed"
-    svg = draw.lines(panel["gridPos"], curves, scale, _end_s(board.opened), stacked=stacked, limits=limits)
+    svg = plots.lines(panel["gridPos"], curves, scale, _end_s(board.opened), stacked=stacked, limits=limits)
     return _plot(svg) + boxes.legend([(curve.name, swatch(curve.color, curve.dashes)) for curve in curves])
 
 
 def _states(board: Board, panel: Mapping[str, Any], frames: Sequence[Frame]) -> str:
     drawn = [
-        draw.Curve(frame.name, _points(board.opened, frame), style_of(panel, frame, frame.fields[1]), "")
+        plots.Curve(frame.name, _points(board.opened, frame), style_of(panel, frame, frame.fields[1]), "")
         for frame in frames[:_ROWS_OF_STATES]
     ]
     opened = board.opened
-    svg = draw.states(panel["gridPos"], drawn, opened.step_s, _end_s(opened))
+    svg = plots.states(panel["gridPos"], drawn, opened.step_s, _end_s(opened))
     meanings = list(dict.fromkeys(drawn[0].style.words.values()))
     more = len(frames) - len(drawn)
     rest = f'<p class="note">and {more} more runs, of which nothing is drawn</p>' if more > 0 else ""
@@ -85,15 +84,15 @@ def _points_panel(board: Board, panel: Mapping[str, Any], frames: Sequence[Frame
         if not pairs:
             continue
         style, color = _look(board, panel, frame, y)
-        curves.append(draw.Curve(frame.name, sorted(pairs), style, color, dashes_of(seen[color]) if joined else "-"))
+        curves.append(plots.Curve(frame.name, sorted(pairs), style, color, dashes_of(seen[color]) if joined else "-"))
         seen[color] += 1
         across = style_of(panel, frame, x)
     if across is None:
         return ""
-    svg = draw.points(panel["gridPos"], curves, draw.Scale(curves[0].style), draw.Scale(across), joined=joined)
-    found = [looks.PlotStyle(curve.color, marker_of(curve.name), curve.dashes) for curve in curves]
+    svg = plots.points(panel["gridPos"], curves, plots.Scale(curves[0].style), plots.Scale(across), joined=joined)
+    found = [method_style.PlotStyle(curve.color, marker_of(curve.name), curve.dashes) for curve in curves]
     return _plot(svg) + boxes.legend(
-        [(curve.name, look_swatch(plot_style)) for curve, plot_style in zip(curves, found, strict=True)]
+        [(curve.name, plot_swatch(plot_style)) for curve, plot_style in zip(curves, found, strict=True)]
     )
 
 
@@ -129,13 +128,13 @@ def _table(board: Board, panel: Mapping[str, Any], frames: Sequence[Frame]) -> s
     return boxes.table(frame, styles, panel["options"].get("sortBy") or (), board.links)
 
 
-def _curves(board: Board, panel: Mapping[str, Any], frames: Sequence[Frame]) -> Iterator[draw.Curve]:
+def _curves(board: Board, panel: Mapping[str, Any], frames: Sequence[Frame]) -> Iterator[plots.Curve]:
     seen: Counter[str] = Counter()
     for frame in frames:
         style, color = _look(board, panel, frame, frame.fields[1])
         dashes = "--" if style.is_dashed else dashes_of(seen[color])
         seen[color] += not style.is_dashed
-        yield draw.Curve(frame.name, _points(board.opened, frame), style, color, dashes)
+        yield plots.Curve(frame.name, _points(board.opened, frame), style, color, dashes)
 
 
 def _entries(board: Board, panel: Mapping[str, Any], frames: Sequence[Frame]) -> Iterator[boxes.Entry]:
@@ -159,9 +158,9 @@ def _points(opened: Opened, frame: Frame) -> list[tuple[float, float]]:
     return [(at_s - opened.begin_s, value) for at_s, value in zip(times, values, strict=True)]
 
 
-def _scale(panel: Mapping[str, Any], frame: Frame) -> draw.Scale:
+def _scale(panel: Mapping[str, Any], frame: Frame) -> plots.Scale:
     defaults = panel["fieldConfig"]["defaults"]
-    return draw.Scale(style_of(panel, frame, frame.fields[1]), defaults.get("min"), defaults.get("max"))
+    return plots.Scale(style_of(panel, frame, frame.fields[1]), defaults.get("min"), defaults.get("max"))
 
 
 def _custom(panel: Mapping[str, Any]) -> Mapping[str, Any]:

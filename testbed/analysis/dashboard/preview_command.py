@@ -12,7 +12,7 @@ from testbed.analysis.dashboard import layout
 from testbed.analysis.dashboard.opened import Opened, excuse_of, open_dashboard
 from testbed.analysis.dashboard.panels import Board, markup
 from testbed.analysis.dashboard.prometheus_queries import PrometheusClient, QueryError
-from testbed.analysis.style import html_page as page
+from testbed.analysis.style import html_page
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.files import read_object
 
@@ -115,19 +115,19 @@ def _page(one: Page, pages: Sequence[Page], links: Mapping[str, str]) -> tuple[s
             return markup(board, panel) or _no_data(opened, panel)
         except (InputError, QueryError) as error:
             faults.append(f"{one.title}, {panel['title']}: {error}")
-            return f'<p class="fault">{page.text(error)}</p>'
+            return f'<p class="fault">{html_page.text(error)}</p>'
 
     drawn = layout.board(opened.dashboard, inside, opened.text)
     title = f"Longhaul: {opened.dashboard['title']}"
-    about = page.note(str(opened.dashboard.get("description") or ""))
-    said = page.note(f"{_shown(opened)} Drawn without Grafana, from the same JSON.")
-    return page.document(title, _navigation(pages, one), about, said, drawn, style=layout.STYLE), faults
+    about = html_page.note(str(opened.dashboard.get("description") or ""))
+    said = html_page.note(f"{_shown(opened)} Drawn without Grafana, from the same JSON.")
+    return html_page.document(title, _navigation(pages, one), about, said, drawn, style=layout.STYLE), faults
 
 
 def _no_data(opened: Opened, panel: Mapping[str, Any]) -> str:
     asked = [target for target in targets(opened.dashboard) if target.panel_id == panel["id"]]
     whys = dict.fromkeys(why for target in asked if (why := excuse_of(opened, target)))
-    return f'<p class="none">No data{page.text(": " if whys else "")}{page.text("; ".join(whys))}</p>'
+    return f'<p class="none">No data{html_page.text(": " if whys else "")}{html_page.text("; ".join(whys))}</p>'
 
 
 def _shown(opened: Opened) -> str:
@@ -147,21 +147,21 @@ def _shown(opened: Opened) -> str:
 def _navigation(pages: Sequence[Page], current: Page | None) -> str:
     items = ["<b>All</b>" if current is None else '<a href="index.html">All</a>']
     for one in pages:
-        title = page.text(one.title)
-        items.append(f"<b>{title}</b>" if one is current else f'<a href="{page.text(one.file_name)}">{title}</a>')
+        title = html_page.text(one.title)
+        items.append(f"<b>{title}</b>" if one is current else f'<a href="{html_page.text(one.file_name)}">{title}</a>')
     return f"<nav>{''.join(items)}</nav>"
 
 
 def _index(pages: Sequence[Page], remark: str | None) -> str:
     rows = [
         (
-            page.Html(f'<a href="{page.text(one.file_name)}">{page.text(one.title)}</a>'),
+            html_page.Html(f'<a href="{html_page.text(one.file_name)}">{html_page.text(one.title)}</a>'),
             one.opened.dashboard.get("description"),
             ", ".join(_runs(one.opened)) if len(_runs(one.opened)) < 3 else f"{len(_runs(one.opened))} runs",
         )
         for one in pages
     ]
-    made = page.note(f"Made from what {pages[0].opened.source.url} held. longhaul dashboard makes them anew.")
-    table = page.table(("dashboard", "answers", "shows"), rows)
-    said = page.note(remark) if remark else ""
-    return page.document("Longhaul: dashboards", table, said, made, style=layout.STYLE)
+    made = html_page.note(f"Made from what {pages[0].opened.source.url} held. longhaul dashboard makes them anew.")
+    table = html_page.table(("dashboard", "answers", "shows"), rows)
+    said = html_page.note(remark) if remark else ""
+    return html_page.document("Longhaul: dashboards", table, said, made, style=layout.STYLE)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from testbed.analysis.record.record import Record
-from testbed.analysis.style import html_page as page
+from testbed.analysis.style import html_page
 from testbed.core.units import format_rate, format_size, format_time
 
 _LINK_HEADINGS = (
@@ -27,12 +27,12 @@ _LINK_HEADINGS = (
 
 def links(record: Record) -> tuple[str, str]:
     """Asked against measured, and what stands under it."""
-    return page.table(_LINK_HEADINGS, _link_rows(record)), _remarks(record)
+    return html_page.table(_LINK_HEADINGS, _link_rows(record)), _remarks(record)
 
 
 def measurements(record: Record) -> str:
     """Each of them; the table of links has the last one."""
-    return page.table(_STAGE_HEADINGS, _stage_rows(record))
+    return html_page.table(_STAGE_HEADINGS, _stage_rows(record))
 
 
 def shown(convert: Callable[[float], str], value: Any) -> str | None:
@@ -85,4 +85,4 @@ def _percent(ratio: float) -> str:
 
 def _remarks(record: Record) -> str:
     shaper, tcp = record.network.get("shaper"), record.network.get("tcp")
-    return page.note(f"Shaper: {shaper or 'unknown'}. TCP profile: {tcp or 'unknown'}.")
+    return html_page.note(f"Shaper: {shaper or 'unknown'}. TCP profile: {tcp or 'unknown'}.")

@@ -9,7 +9,7 @@ from testbed.analysis.record.identity import UNKNOWN, kind_of
 from testbed.analysis.record.record import Record
 from testbed.analysis.report import changes, figures, link_tables
 from testbed.analysis.report.link_tables import shown
-from testbed.analysis.style import html_page as page
+from testbed.analysis.style import html_page
 from testbed.core.units import format_size, format_time
 
 NOTHING = "The record holds nothing to draw here."
@@ -21,15 +21,15 @@ def run_report(record: Record) -> tuple[str, list[str]]:
     reasons = summary.get("reasons") or ([] if summary else ["the run wrote no summary"])
     svgs, undrawn = figures.draw_all(record)
     drawn = [
-        page.section(title, page.wide_figure(svg) if svg else page.note(undrawn.get(title, NOTHING)))
+        html_page.section(title, html_page.wide_figure(svg) if svg else html_page.note(undrawn.get(title, NOTHING)))
         for title, svg in svgs.items()
     ]
-    html = page.document(
+    html = html_page.document(
         record.run_id,
-        page.verdict(summary.get("verdict"), summary.get("status"), reasons, summary.get("unknowns") or ()),
-        page.note(_of_kind(kind_of(record))),
+        html_page.verdict(summary.get("verdict"), summary.get("status"), reasons, summary.get("unknowns") or ()),
+        html_page.note(_of_kind(kind_of(record))),
         _raw_data(record),
-        page.section("Summary", page.table(("", "value"), _summary_rows(summary))),
+        html_page.section("Summary", html_page.table(("", "value"), _summary_rows(summary))),
         *drawn,
         *_changes(record),
         *_departures(record),
@@ -39,9 +39,11 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         *_far_keys(record),
         *_transforms(record),
         *_frozen(record),
-        page.section("Links", *link_tables.links(record)),
-        page.section("Measurements of the links", link_tables.measurements(record)),
-        page.section("Provenance", page.table(("", "value"), _flat(record.provenance, depth=1)), *_details(record)),
+        html_page.section("Links", *link_tables.links(record)),
+        html_page.section("Measurements of the links", link_tables.measurements(record)),
+        html_page.section(
+            "Provenance", html_page.table(("", "value"), _flat(record.provenance, depth=1)), *_details(record)
+        ),
     )
     return html, [f"{title}: {fault}" for title, fault in undrawn.items()]
 
@@ -56,15 +58,15 @@ def _raw_data(record: Record) -> str:
     """Beside this page, also of what is written after it."""
     run = record.run
     files = (run.spec, run.provenance, run.network, run.events, run.samples, run.openmetrics, run.summary)
-    links = ", ".join(page.link(file.name, run.path, run.report, file.name) for file in files)
-    return f'<p class="note">Raw data: {links}</p>' + "".join(page.note(fault) for fault in record.faults)
+    links = ", ".join(html_page.link(file.name, run.path, run.report, file.name) for file in files)
+    return f'<p class="note">Raw data: {links}</p>' + "".join(html_page.note(fault) for fault in record.faults)
 
 
 def _changes(record: Record) -> Iterator[str]:
     """Nothing for a run in which nothing was to change."""
     if record.of_kind("change") or (record.spec and record.spec.events):
-        table = page.table(changes.HEADINGS, changes.rows(record))
-        yield page.section("Changes while it went on", page.note(changes.remark(record)), table)
+        table = html_page.table(changes.HEADINGS, changes.rows(record))
+        yield html_page.section("Changes while it went on", html_page.note(changes.remark(record)), table)
 
 
 def _departures(record: Record) -> Iterator[str]:
@@ -72,8 +74,8 @@ def _departures(record: Record) -> Iterator[str]:
     if left := record.of_kind("left"):
         remark = "Workers that were killed, failed, or were put out by the others, which went on without them."
         rows = ((f"{one['t_s']:.3f} s", one.get("rank"), one.get("node"), one.get("message")) for one in left)
-        table = page.table(("time", "rank", "node", "why"), rows)
-        yield page.section("Workers that left", page.note(remark), table)
+        table = html_page.table(("time", "rank", "node", "why"), rows)
+        yield html_page.section("Workers that left", html_page.note(remark), table)
 
 
 def _tuning(record: Record) -> Iterator[str]:
@@ -92,8 +94,8 @@ def _tuning(record: Record) -> Iterator[str]:
             )
             for note in notes
         )
-        table = page.table(("time", "after step", "what", "trial", "size", "buckets", "a step takes"), rows)
-        yield page.section("Search of the size of buckets", page.note(remark), table)
+        table = html_page.table(("time", "after step", "what", "trial", "size", "buckets", "a step takes"), rows)
+        yield html_page.section("Search of the size of buckets", html_page.note(remark), table)
 
 
 def _plan(record: Record) -> Iterator[str]:
@@ -108,8 +110,8 @@ def _plan(record: Record) -> Iterator[str]:
         )
         groups = note.get("groups", ())
         remark = f"{sum(map(len, dimensions.values()))} factors, which travel in {len(groups)} groups."
-        table = page.table(("inverted by", "factors", "largest dimension", "dimensions in all"), rows)
-        yield page.section("Who inverts which of K-FAC's factors", page.note(remark), table)
+        table = html_page.table(("inverted by", "factors", "largest dimension", "dimensions in all"), rows)
+        yield html_page.section("Who inverts which of K-FAC's factors", html_page.note(remark), table)
 
 
 def _mixing(record: Record) -> Iterator[str]:
@@ -123,8 +125,8 @@ def _mixing(record: Record) -> Iterator[str]:
         )
         last = record.of_kind("consensus")
         rows = [(one.get("rank"), shown("{:.2e}".format, one.get("distance"))) for one in last]
-        table = page.table(("rank", "distance from the mean, over its norm"), rows)
-        yield page.section("Replicas and their neighbours", page.note(remark), table)
+        table = html_page.table(("rank", "distance from the mean, over its norm"), rows)
+        yield html_page.section("Replicas and their neighbours", html_page.note(remark), table)
 
 
 def _far_keys(record: Record) -> Iterator[str]:
@@ -149,7 +151,9 @@ def _far_keys(record: Record) -> Iterator[str]:
         rows.append((note.get("text"), note.get("tokens"), *sizes, trips, *times, answers, *shares))
     headings = ("text", "bytes decoded", "set up", "up", "down", "near", "round trips", "to the first", "to each other")
     judged = ("answers right", "same byte found", "attention on what came", "error of attention")
-    yield page.section("Keys and values far away", page.note(remark), page.table((*headings, *judged), rows))
+    yield html_page.section(
+        "Keys and values far away", html_page.note(remark), html_page.table((*headings, *judged), rows)
+    )
 
 
 def _transforms(record: Record) -> Iterator[str]:
@@ -172,8 +176,8 @@ def _transforms(record: Record) -> Iterator[str]:
         when = f"After step {step}, at {note['t_s']:.3f} s" if step else "Before the first step"
         fewer = f"{before / after if after else 0:.2f} times fewer"
         remark = f"{when}: {after:,} parameters that learn in place of {before:,} ({fewer})."
-        table = page.table(("layer", "rank", "elements", "of its factors", "weight lost, or why it stays"), rows)
-        yield page.section("What became of the model", page.note(remark), table)
+        table = html_page.table(("layer", "rank", "elements", "of its factors", "weight lost, or why it stays"), rows)
+        yield html_page.section("What became of the model", html_page.note(remark), table)
 
 
 def _frozen(record: Record) -> Iterator[str]:
@@ -192,7 +196,7 @@ def _frozen(record: Record) -> Iterator[str]:
         )
         columns = ("time", "after step", "epoch", "frozen layers", "parameters that learn", "found in caches then")
         remark = "Layers that no longer learn; samples of which ranks kept what these make, in the epoch that followed."
-        yield page.section("What was frozen", page.note(remark), page.table(columns, rows))
+        yield html_page.section("What was frozen", html_page.note(remark), html_page.table(columns, rows))
 
 
 def _hit_ratio(record: Record, epoch: int) -> str | None:
@@ -240,6 +244,6 @@ def _details(record: Record) -> Iterator[str]:
     """What is too long for the table: everything below its depth, and what was asked."""
     deep = {key: value for key, value in record.provenance.items() if isinstance(value, dict)}
     for key, value in deep.items():
-        yield page.disclosure(key, page.table(("", "value"), _flat(value, depth=4)))
+        yield html_page.disclosure(key, html_page.table(("", "value"), _flat(value, depth=4)))
     if record.spec is not None:
-        yield page.disclosure("spec", page.table(("", "value"), _flat(record.spec.to_json(), depth=2)))
+        yield html_page.disclosure("spec", html_page.table(("", "value"), _flat(record.spec.to_json(), depth=2)))

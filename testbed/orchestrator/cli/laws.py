@@ -178,10 +178,10 @@ def _runs(arms: Mapping[str, RunSpec], runs_root: Path, *, share: bool) -> dict[
     if not arms:
         return {}
     from testbed.orchestrator.machine.signals import Stop
-    from testbed.orchestrator.run.seal import seal_killed_or_say as seal_killed
+    from testbed.orchestrator.run.seal import seal_killed_or_say
     from testbed.orchestrator.run.supervisor import supervise
 
-    seal_killed(runs_root)
+    seal_killed_or_say(runs_root)
     summaries = {}
     with Stop() as stop:
         for name, spec in arms.items():

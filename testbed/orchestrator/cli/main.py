@@ -13,9 +13,7 @@ from typing import NoReturn
 from testbed import __version__
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, LonghaulError, raise_input_faults
 from testbed.core.packages import both_sides_needed
-from testbed.orchestrator.cli import estimates as time_commands
-from testbed.orchestrator.cli import record as record_commands
-from testbed.orchestrator.cli import search as sweep_commands
+from testbed.orchestrator.cli import estimates, record, search
 from testbed.orchestrator.cli.record import Add, add_runs_root
 from testbed.orchestrator.machine.checks import with_system_directories
 from testbed.orchestrator.machine.clone import RUNS_ROOT
@@ -88,12 +86,12 @@ def _parser() -> argparse.ArgumentParser:
 
     # In the order in which --help names them.
     _add_run(add("run", run, "Make one run.", epilog=_RUN_EPILOG))
-    sweep_commands.add_commands(add)
+    search.add_commands(add)
     _add_before_a_run(add)
-    record_commands.add_commands(add)
+    record.add_commands(add)
     _add_dashboard(add("dashboard", dashboard, "All runs in a Prometheus, for Grafana and for queries, until Ctrl-C."))
     _add_capture(add("capture", capture, "The flows, bursts and retransmissions in what a run captured."))
-    time_commands.add_commands(add)
+    estimates.add_commands(add)
     _add_laws(add("laws", laws, "A compressor, also your own: the law book, its speed, and a run beside others."))
     _add_by_hand(add)
     one = add("clean", clean, "Remove runs and whatever of theirs still lives.")
@@ -223,9 +221,9 @@ def topologies(parsed: argparse.Namespace) -> int:
         write_svg(parsed.svg, topology)
         tell(f"{topology.name} is drawn in {parsed.svg}")
     if parsed.containerlab:
-        from testbed.orchestrator.export import containerlab_topology as containerlab
+        from testbed.orchestrator.export import containerlab_topology
 
-        containerlab.write(parsed.containerlab, topology, parsed.image or "")
+        containerlab_topology.write(parsed.containerlab, topology, parsed.image or "")
         tell(f"{topology.name} is a lab in {parsed.containerlab}: containerlab deploy -t {parsed.containerlab}")
     if not asked:
         tell(drawing(topology))
@@ -250,23 +248,23 @@ def laws(parsed: argparse.Namespace) -> int:
 
 
 def up(parsed: argparse.Namespace) -> int:
-    from testbed.orchestrator.cli import session as hand_commands
+    from testbed.orchestrator.cli import session
 
-    hand_commands.up(parsed.overrides, parsed.runs, share=parsed.share)
+    session.up(parsed.overrides, parsed.runs, share=parsed.share)
     return EXIT_COMPLETED
 
 
 def execute(parsed: argparse.Namespace) -> int:
-    from testbed.orchestrator.cli import session as hand_commands
+    from testbed.orchestrator.cli import session
 
-    hand_commands.execute(parsed.node, parsed.words, parsed.runs, parsed.run)
+    session.execute(parsed.node, parsed.words, parsed.runs, parsed.run)
 
 
 def down(parsed: argparse.Namespace) -> int:
-    from testbed.orchestrator.cli import session as hand_commands
+    from testbed.orchestrator.cli import session
     from testbed.orchestrator.run.seal import exit_status
 
-    run = hand_commands.down(parsed.runs, parsed.run)
+    run = session.down(parsed.runs, parsed.run)
     summary = json.loads(run.summary.read_text())
     tell(f"{run.run_id} is down: {summary['status']}, {summary['verdict']}")
     for reason in summary["reasons"]:

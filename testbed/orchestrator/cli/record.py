@@ -63,14 +63,14 @@ def _add_forms(parser: argparse.ArgumentParser, **forms: str) -> None:
 
 
 def list_runs(parsed: argparse.Namespace) -> int:
-    from testbed.orchestrator.run.seal import seal_killed_or_say as seal_killed
+    from testbed.orchestrator.run.seal import seal_killed_or_say
     from testbed.orchestrator.run_store.filter import parse
     from testbed.orchestrator.run_store.listing import csv_text, is_readable, read_runs, table
 
     rows = read_runs(parsed.runs)
     wanted = parse("list", parsed.overrides, rows)
     if any(row["status"] == "killed" for row in rows):
-        seal_killed(parsed.runs)
+        seal_killed_or_say(parsed.runs)
     found = [row for row in rows if wanted.takes(row)]
     unread = [row for row in rows if not is_readable(row) and row not in found]
     if unread:

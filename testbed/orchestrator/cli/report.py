@@ -10,7 +10,7 @@ from pathlib import Path
 from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.orchestrator.machine.clone import environment
 from testbed.orchestrator.machine.ownership import give_to_caller, outermost_new
-from testbed.orchestrator.run.seal import seal_killed_or_say as seal_killed
+from testbed.orchestrator.run.seal import seal_killed_or_say
 from testbed.orchestrator.run_store.filter import parse
 from testbed.orchestrator.run_store.listing import Row, is_readable, read_runs, status_word
 from testbed.orchestrator.terminal.terminal import say
@@ -54,7 +54,7 @@ def chosen(command: str, words: Sequence[str], runs_root: Path) -> list[str]:
     """
     ids = list(dict.fromkeys(word for word in words if "=" not in word))
     filters = [word for word in words if "=" in word]
-    seal_killed(runs_root)
+    seal_killed_or_say(runs_root)
     rows = read_runs(runs_root)
     known = [str(row["run_id"]) for row in rows if status_word(row) != "foreign"]
     faults = [_unknown_run(command, run_id, known) for run_id in ids if run_id not in known]

@@ -22,8 +22,7 @@ from testbed.core.record.run_directory import RUN_ID, RunDir
 from testbed.core.spec.run_spec import PROGRAMS, RunSpec
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.emulation.links.addresses import AddressPlan
-from testbed.orchestrator.machine import checks as machine_checks
-from testbed.orchestrator.machine import clone
+from testbed.orchestrator.machine import checks, clone
 from testbed.orchestrator.machine.cleanup import processes_of
 from testbed.orchestrator.run.run_command import checked_spec
 from testbed.orchestrator.terminal.terminal import tell
@@ -110,8 +109,8 @@ def _is_by_hand(run: RunDir) -> bool:
 
 
 def _session(run_id: str | None, runs_root: Path) -> RunDir:
-    if not machine_checks.is_root():
-        raise MachineError(machine_checks.root().line)
+    if not checks.is_root():
+        raise MachineError(checks.root().line)
     found = sessions(runs_root)
     if run_id is not None:
         found = [run for run in found if run.run_id == run_id]

@@ -12,7 +12,7 @@ from rich.table import Table
 from testbed.core.errors import MachineError
 from testbed.core.spec.run_spec import DEFAULT_METRICS_PORT, RunSpec
 from testbed.orchestrator.emulation.kernel.tcp import CONGESTION_CONTROL
-from testbed.orchestrator.machine import checks as machine
+from testbed.orchestrator.machine import checks
 from testbed.orchestrator.machine.checks import PROBE_TIME_LIMIT_S, Check
 from testbed.orchestrator.machine.clone import CLONE, RUNS_ROOT
 from testbed.orchestrator.machine.rights import OF_ROOT, Rights
@@ -89,30 +89,30 @@ def run_checks(
         program: what runs in the nodes, as of `RunSpec`.
         runtime: of the nodes, likewise; None asks for all of them, and needs the default one.
     """
-    if not machine.operating_system().ok:  # the other questions are put to Linux alone
-        return [machine.root(), machine.operating_system()]
-    features = machine.kernel_features(rights)
+    if not checks.operating_system().ok:  # the other questions are put to Linux alone
+        return [checks.root(), checks.operating_system()]
+    features = checks.kernel_features(rights)
     return [
-        user_namespace(rights) if rights.rootless else machine.root(),
-        machine.operating_system(),
-        machine.mininet(),
-        machine.binary("runc", "containers of the nodes", "runc", needed=runtime != "docker"),
-        *([] if runtime == "runc" else [machine.docker(needed=runtime == "docker")]),
-        *(machine.binary(*row) for row in _BINARIES),
-        machine.binary("iptables", "it feeds the nfqueue shaper", "iptables", needed=_needs_iptables(features, shaper)),
-        machine.namespaces(features),
-        machine.delay_shaper(features, shaper),
-        machine.congestion_control(CONGESTION_CONTROL[tcp], features),
-        machine.clone_is_readable(CLONE),
-        *([own_sys(features)] if rights.rootless else [machine.cgroups(), machine.overlay()]),
-        machine.disk(runs_root),
-        *([] if metrics_port is None else [machine.port(metrics_port)]),
-        machine.memory(workers, program),
-        machine.cores(),
-        machine.real_time(),
-        machine.pressure(),
-        machine.binary("promtool", "make dashboard makes its archive with it", "prometheus", needed=False),
-        machine.binary("prometheus", "make dashboard serves all runs with it", "prometheus", needed=False),
+        user_namespace(rights) if rights.rootless else checks.root(),
+        checks.operating_system(),
+        checks.mininet(),
+        checks.binary("runc", "containers of the nodes", "runc", needed=runtime != "docker"),
+        *([] if runtime == "runc" else [checks.docker(needed=runtime == "docker")]),
+        *(checks.binary(*row) for row in _BINARIES),
+        checks.binary("iptables", "it feeds the nfqueue shaper", "iptables", needed=_needs_iptables(features, shaper)),
+        checks.namespaces(features),
+        checks.delay_shaper(features, shaper),
+        checks.congestion_control(CONGESTION_CONTROL[tcp], features),
+        checks.clone_is_readable(CLONE),
+        *([own_sys(features)] if rights.rootless else [checks.cgroups(), checks.overlay()]),
+        checks.disk(runs_root),
+        *([] if metrics_port is None else [checks.port(metrics_port)]),
+        checks.memory(workers, program),
+        checks.cores(),
+        checks.real_time(),
+        checks.pressure(),
+        checks.binary("promtool", "make dashboard makes its archive with it", "prometheus", needed=False),
+        checks.binary("prometheus", "make dashboard serves all runs with it", "prometheus", needed=False),
     ]
 
 

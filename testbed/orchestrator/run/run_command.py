@@ -18,7 +18,7 @@ from testbed.orchestrator.machine.rights import OF_ROOT, Rights
 from testbed.orchestrator.run import preflight
 from testbed.orchestrator.run.plugins import check_parts
 from testbed.orchestrator.run.replay_needs import memory_faults
-from testbed.orchestrator.run.seal import seal_killed_or_say as seal_killed
+from testbed.orchestrator.run.seal import seal_killed_or_say
 from testbed.orchestrator.terminal.summary_table import final_table
 from testbed.orchestrator.terminal.terminal import say, show, tell
 
@@ -44,7 +44,7 @@ def run(
     spec = checked_spec(resolve(overrides, runs_root=runs_root), runs_root, rights)
     from testbed.orchestrator.run.supervisor import supervise  # Mininet and all: only once it is known to be there
 
-    seal_killed(runs_root)
+    seal_killed_or_say(runs_root)
     # the display writes to standard output, which under --json is the summary's alone
     display_fd = 2 if as_json else 1
     for lost in rights.lost():

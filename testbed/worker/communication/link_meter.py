@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from compressors.base import alpha_beta as costs
+from compressors.base import alpha_beta
 from compressors.base.compressor import Exchange
 from testbed.worker.communication.communicator import Communicator
 
@@ -109,8 +109,8 @@ class LinkMeter:
 def _cost(exchange: Exchange, world_size: int) -> tuple[int, float]:
     """(messages after one another, bytes a rank sends), by the formulas of `compressors.base.alpha_beta`."""
     if exchange.kind == "all_reduce":
-        return 2 * (world_size - 1), costs.all_reduce_sent_bytes(exchange.data[0].nbytes, world_size)
+        return 2 * (world_size - 1), alpha_beta.all_reduce_sent_bytes(exchange.data[0].nbytes, world_size)
     if exchange.kind == "all_gather":
         width = max(exchange.sizes or [exchange.data[0].nbytes])
-        return world_size - 1, costs.all_gather_sent_bytes(width, world_size)
-    return 1, costs.all_to_all_sent_bytes(sum(payload.nbytes for payload in exchange.data), world_size)
+        return world_size - 1, alpha_beta.all_gather_sent_bytes(width, world_size)
+    return 1, alpha_beta.all_to_all_sent_bytes(sum(payload.nbytes for payload in exchange.data), world_size)

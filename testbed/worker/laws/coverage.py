@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
         return EXIT_MACHINE
     with atheris.instrument_imports(include=["compressors"]):
         from testbed.worker.laws import fuzz
-        from testbed.worker.laws.cases import malformed as hostile
+        from testbed.worker.laws.cases import malformed
 
         against = fuzz.opponent(name)
     against.meet(against.sound()[0], name)  # starts what it needs before memory is limited
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
 
     def one(data: bytes) -> None:
-        with hostile.memory_limit(hostile.MEMORY_BYTES):
+        with malformed.memory_limit(malformed.MEMORY_BYTES):
             against.meet(data, name)
 
     flags = [f"-max_total_time={int(seconds)}", f"-artifact_prefix={folder}/", "-max_len=8192", "-rss_limit_mb=4096"]

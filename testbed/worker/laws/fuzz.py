@@ -32,7 +32,7 @@ from testbed.worker.laws.cases.malformed import MEMORY_BYTES, Decoder, Opponent,
 from testbed.worker.laws.cases.registry import LawBroken
 from testbed.worker.laws.cases.variants import variants
 from testbed.worker.laws.properties.peers import Peers
-from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.plugins import compressor_catalogue
 
 CORPUS = Path(testbed.__file__).resolve().parents[1] / "tests" / "corpus" / "compressors"
 SLICE_S = 0.5
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--corpus", type=Path, default=CORPUS, metavar="DIR")
     parser.add_argument("--write-seeds", action="store_true", help="into the corpus, a few for each; then end")
     asked = parser.parse_args(arguments)
-    known = catalogue_compressor_catalogue.names()
+    known = compressor_catalogue.names()
     unknown = sorted(set(asked.names) - set(known))
     if unknown:
         sys.stderr.write(f"{', '.join(unknown)}: unknown; known: {', '.join(known)}\n")
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def opponent(name: str) -> Opponent:
     """A decoder; where payloads are in rounds of its own alone, a rank among peers, as it is in most of a run."""
-    case = catalogue.case(catalogue_compressor_catalogue.part(name))
+    case = catalogue.case(compressor_catalogue.part(name))
     return Decoder(case.make()) if case.traits.point_to_point else Peers(variants(case)[-1])
 
 

@@ -37,7 +37,7 @@ def answer(source: TextIO, sink: TextIO) -> int:
 def _tell_all(question: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
     import torch
 
-    from testbed.worker.laws import throughput as speed
+    from testbed.worker.laws import throughput
     from testbed.worker.laws.cases import catalogue
     from testbed.worker.laws.cases.registry import BOOK
     from testbed.worker.laws.distributed import GROUP_LAWS, judge_groups
@@ -47,7 +47,7 @@ def _tell_all(question: Mapping[str, Any], tell: Callable[[dict[str, Any]], None
     case = catalogue.case(part)
     tell({"event": "begun"})
     if question["what"] == "throughput":
-        for figures in speed.table(case.make):
+        for figures in throughput.table(case.make):
             tell({"event": "throughput", **figures})
         return
     torch.set_num_threads(1)

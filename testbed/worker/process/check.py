@@ -36,7 +36,7 @@ def _answer(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _built(spec: RunSpec, *, accelerated: bool) -> dict[str, Any]:
-    from testbed.worker.model import checkpoint as kept_model
+    from testbed.worker.model import checkpoint
     from testbed.worker.plugins.factory import prefixed
     from testbed.worker.training.parts import build_parts, first_model, misfits
 
@@ -44,7 +44,7 @@ def _built(spec: RunSpec, *, accelerated: bool) -> dict[str, Any]:
     workload = parts.workload
     faults = [*parts.device.faults(), *(prefixed("workload", fault) for fault in workload.faults())]
     raise_input_faults([*faults, *(misfits(parts) if accelerated else ())])
-    start_hash = None if spec.start_from is None else kept_model.checksum(spec.start_from)
+    start_hash = None if spec.start_from is None else checkpoint.checksum(spec.start_from)
     model, _ = first_model(dataclasses.replace(spec, start_hash=start_hash), parts)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     if parts.transform.changes_the_model:

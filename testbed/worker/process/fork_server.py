@@ -127,17 +127,16 @@ def _import_all(spec: RunSpec) -> None:
     torch.set_num_threads(1)
     import torch._dynamo  # an optimizer's first step imports it, and DDP's constructor
 
-    from testbed.worker.communication import communicator as comm
-    from testbed.worker.communication import shutdown as leaving
-    from testbed.worker.model import checkpoint as kept_model
+    from testbed.worker.communication import communicator, shutdown
+    from testbed.worker.model import checkpoint
     from testbed.worker.process import session
     from testbed.worker.training import loop
     from testbed.worker.training.parts import build_parts
 
-    assert comm and leaving and loop and session
+    assert communicator and shutdown and loop and session
     build_parts(spec).workload.preload()
     if spec.start_from is not None:
-        kept_model.preload(spec.start_from, spec.start_hash)
+        checkpoint.preload(spec.start_from, spec.start_hash)
 
 
 def _live(place: Place, parent: int, container: int, log: int) -> NoReturn:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.feedback import with_feedback
-from testbed.core import parameters as parameter_faults
+from testbed.core import parameters
 from testbed.core.costs.collective import all_reduce_cost
 from testbed.core.costs.fusion import BY_TIMES, RULES, TUNED, Cost
 from testbed.core.units import parse_size_bytes
@@ -55,12 +55,12 @@ class BucketedStrategy(Strategy):
         clip_norm: float | None,
         faults: Iterable[str | None] = (),
     ) -> None:
-        parameter_faults.raise_all(
+        parameters.raise_all(
             size_fault(bucket_size),
-            parameter_faults.choice("fusion", fusion, FUSIONS),
-            parameter_faults.choice("collective", collective, collectives),
-            parameter_faults.whole("accumulate", accumulate, 1),
-            parameter_faults.number("clip_norm", clip_norm, above=0, below=float("inf"), null=True),
+            parameters.choice("fusion", fusion, FUSIONS),
+            parameters.choice("collective", collective, collectives),
+            parameters.whole("accumulate", accumulate, 1),
+            parameters.number("clip_norm", clip_norm, above=0, below=float("inf"), null=True),
             *faults,
         )
         self.bucket_size_bytes = parse_size_bytes(bucket_size)

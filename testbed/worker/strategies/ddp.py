@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compressors.base.compressor import Context, Layout
-from testbed.core import parameters as parameter_faults
 from testbed.core.costs.fusion import BY_TIMES
+from testbed.core.parameters import choice, flag
 from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives
 from testbed.worker.device.accelerator import own_messages_fault
 from testbed.worker.interfaces.strategy import WorkerContext
@@ -68,8 +68,8 @@ class DDP(BucketedStrategy):
             accumulate=accumulate,
             clip_norm=clip_norm,
             faults=(
-                parameter_faults.flag("overlap", overlap),
-                parameter_faults.choice("compress", compress, ("all", "wan")),
+                flag("overlap", overlap),
+                choice("compress", compress, ("all", "wan")),
                 _BY_TIMES_FAULT if compress == "wan" and fusion == BY_TIMES else None,
                 None
                 if compress != "wan" or str(collective).startswith("hierarchical")

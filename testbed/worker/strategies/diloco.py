@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.feedback import with_feedback
 from compressors.none import Uncompressed
-from testbed.core import parameters as parameter_faults
 from testbed.core.costs.collective import ranks_of_regions
+from testbed.core.parameters import choice, fraction, number, raise_all, whole
 from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives, routes_of
 from testbed.worker.communication.collectives.group import Group
 from testbed.worker.device.accelerator import own_messages_fault
@@ -90,18 +90,18 @@ class DiLoCo(Strategy):
         replicas: str = "worker",
         collective: str = "gloo",
     ) -> None:
-        parameter_faults.raise_all(
-            parameter_faults.whole("sync_every", sync_every, 1),
-            parameter_faults.whole("fragments", fragments, 1),
-            parameter_faults.whole("overlap_steps", overlap_steps, 0),
-            parameter_faults.number("outer_learning_rate", outer_learning_rate, above=0, most=10),
-            parameter_faults.fraction("outer_momentum", outer_momentum),
-            parameter_faults.fraction("mix", mix),
-            parameter_faults.choice("replicas", replicas, REPLICAS),
-            parameter_faults.choice("collective", collective, COLLECTIVES),
+        raise_all(
+            whole("sync_every", sync_every, 1),
+            whole("fragments", fragments, 1),
+            whole("overlap_steps", overlap_steps, 0),
+            number("outer_learning_rate", outer_learning_rate, above=0, most=10),
+            fraction("outer_momentum", outer_momentum),
+            fraction("mix", mix),
+            choice("replicas", replicas, REPLICAS),
+            choice("collective", collective, COLLECTIVES),
         )
         turn = sync_every // fragments
-        parameter_faults.raise_all(
+        raise_all(
             None if turn else f"fragments={fragments}: at most one a step, with sync_every={sync_every}",
             None if overlap_steps < max(turn, 1) else f"overlap_steps={overlap_steps}: turns are {turn} steps apart",
         )

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from compressors.base.compressor import Compressor
-from testbed.core import parameters as parameter_faults
 from testbed.core.errors import InputError, RunError
+from testbed.core.parameters import choice, number, raise_all, whole
 from testbed.worker.data.partitions import Dirichlet
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.partition import Partition
@@ -109,14 +109,14 @@ class FedBuff(Strategy):
             {"payload": "delta"} | dict(uplink or {}),
             {"codec": "raw"} | dict(downlink or {}),
         )
-        parameter_faults.raise_all(
-            parameter_faults.choice("method", method, METHODS),
-            parameter_faults.whole("clients", clients, 1, _MAX_CLIENTS),
-            parameter_faults.whole("local_epochs", local_epochs, 1),
+        raise_all(
+            choice("method", method, METHODS),
+            whole("clients", clients, 1, _MAX_CLIENTS),
+            whole("local_epochs", local_epochs, 1),
             sigma_fault("straggler_sigma", straggler_sigma),
-            *(parameter_faults.number(f"speeds[{i}]", s, above=0, most=1) for i, s in enumerate(speeds or ())),
+            *(number(f"speeds[{i}]", s, above=0, most=1) for i, s in enumerate(speeds or ())),
             *_message_faults(self._uplink, self._downlink),
-            parameter_faults.number("round_timeout_s", round_timeout_s, above=0, below=float("inf")),
+            number("round_timeout_s", round_timeout_s, above=0, below=float("inf")),
         )
         self._method = Method(name=method, server=server or {}, mu=mu, learning_rate=learning_rate, momentum=momentum)
         self._new_buffer = lambda: Buffer(size=size, exponent=exponent, rule=self._method.rule(clients))
@@ -297,4 +297,4 @@ def _message_faults(uplink: Mapping[str, Any], downlink: Mapping[str, Any]) -> I
     if uplink["payload"] != "delta":
         yield f"uplink.payload={uplink['payload']}: must be delta; what clients have changed is what the buffer adds up"
     yield from (f"downlink.{name}: unknown; known: codec" for name in downlink if name != "codec")
-    yield parameter_faults.choice("downlink.codec", downlink["codec"], LOSSLESS)
+    yield choice("downlink.codec", downlink["codec"], LOSSLESS)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from compressors.base.compressor import Compressor
-from testbed.core import parameters as parameter_faults
+from testbed.core.parameters import choice, raise_all, whole
 from testbed.worker.data.partitions import Dirichlet
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.partition import Partition
@@ -141,11 +141,11 @@ class Federated(ServerStrategy):
         up: Any = uplink if secure is None else masked_uplink(uplink)
         begin = partial(super().__init__, local_steps=1, uplink=up, downlink=downlink, bound=bound, gate=gate)
         begin = partial(begin, probe_samples=probe_samples, round_timeout_s=round_timeout_s)
-        parameter_faults.raise_all(
-            parameter_faults.whole("clients", clients, 1),
-            None if participants is None else parameter_faults.whole("participants", participants, 1),
-            parameter_faults.whole("local_epochs", local_epochs, 1),
-            parameter_faults.choice("placement", placement, PLACEMENTS),
+        raise_all(
+            whole("clients", clients, 1),
+            None if participants is None else whole("participants", participants, 1),
+            whole("local_epochs", local_epochs, 1),
+            choice("placement", placement, PLACEMENTS),
             sigma_fault("straggler_sigma", straggler_sigma),
             *speed_faults(speeds),
             part_fault("partition", partition, Partition),

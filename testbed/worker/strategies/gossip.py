@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, Layout
-from testbed.core import parameters as parameter_faults
 from testbed.core.costs.collective import ranks_of_regions
 from testbed.core.device.profile import Collective
+from testbed.core.parameters import choice, number, raise_all, whole
 from testbed.core.spec.topology import Topology
 from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32, trained
-from testbed.worker.methods.gossip import mixing_matrix as mixing
+from testbed.worker.methods.gossip import mixing_matrix
 from testbed.worker.methods.gossip.consensus import Averaging, Choco, Consensus
 from testbed.worker.methods.gossip.neighbors import Neighbourhood
 
@@ -54,12 +54,12 @@ class Gossip(Strategy):
     """
 
     def __init__(
-        self, *, graph: str = mixing.RING, local_steps: int = 1, consensus_step_size: float | None = None
+        self, *, graph: str = mixing_matrix.RING, local_steps: int = 1, consensus_step_size: float | None = None
     ) -> None:
-        parameter_faults.raise_all(
-            parameter_faults.choice("graph", graph, mixing.GRAPHS),
-            parameter_faults.whole("local_steps", local_steps, 1),
-            parameter_faults.number("consensus_step_size", consensus_step_size, above=0, most=1, null=True),
+        raise_all(
+            choice("graph", graph, mixing_matrix.GRAPHS),
+            whole("local_steps", local_steps, 1),
+            number("consensus_step_size", consensus_step_size, above=0, most=1, null=True),
         )
         self.graph, self.local_steps, self.consensus_step_size = graph, local_steps, consensus_step_size
         self.cycle_steps = local_steps
@@ -67,7 +67,7 @@ class Gossip(Strategy):
 
     def place(self, topology: Topology) -> None:
         self._regions = ranks_of_regions(topology)
-        self._neighbours = mixing.neighbours(self.graph, self._regions)
+        self._neighbours = mixing_matrix.neighbours(self.graph, self._regions)
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, traits = type(compressor).__name__, compressor.traits
@@ -95,7 +95,7 @@ class Gossip(Strategy):
         names = {parameter: name for name, parameter in context.model.named_parameters()}
         shapes = tuple(tuple(p.shape) for p in self._parameters)
         self._layout = Layout(shapes, names=tuple(names[p] for p in self._parameters))
-        weights = mixing.metropolis_weights(self._neighbours)
+        weights = mixing_matrix.metropolis_weights(self._neighbours)
         self._consensus = self._made(weights[context.rank])
         if context.rank == 0:
             self._notes.append(self._graph_note(weights))
@@ -155,14 +155,14 @@ class Gossip(Strategy):
             return Averaging(near, weights, self._gamma, clock)
         return Choco(near, weights, self._gamma, clock, compressor=compressor, first=self._flat())
 
-    def _graph_note(self, weights: mixing.Weights) -> dict[str, Any]:
+    def _graph_note(self, weights: mixing_matrix.Weights) -> dict[str, Any]:
         return {
             "event": "mixing",
             "graph": self.graph,
-            "edges": len(mixing.edges(self._neighbours)),
-            "wan_edges": len(mixing.wan_edges(self._neighbours, self._regions)),
+            "edges": len(mixing_matrix.edges(self._neighbours)),
+            "wan_edges": len(mixing_matrix.wan_edges(self._neighbours, self._regions)),
             "most_neighbours": max(map(len, self._neighbours)),
-            "spectral_gap": mixing.spectral_gap(weights),
+            "spectral_gap": mixing_matrix.spectral_gap(weights),
             "consensus_step_size": self._gamma,
         }
 

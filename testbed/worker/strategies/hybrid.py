@@ -5,9 +5,9 @@ from typing import Any
 
 from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.feedback import with_feedback
-from testbed.core import parameters as parameter_faults
 from testbed.core.costs.collective import ranks_of_regions
 from testbed.core.parallelism.plan import Plan
+from testbed.core.parameters import choice, raise_all
 from testbed.core.spec.topology import Topology
 from testbed.core.units import parse_size_bytes
 from testbed.worker.communication.collectives.algorithm_selection import routes_of
@@ -106,7 +106,7 @@ class Hybrid(Strategy):
             return None if elastic is None else Elastic(elastic, asked())
 
         unasked = _faults_of(asked)
-        parameter_faults.raise_all(
+        raise_all(
             *unasked,
             *([] if unasked else _faults_of(stretching)),
             None if elastic is None or plan is None else f"elastic={elastic}: plan={plan} chooses once; leave out one",
@@ -114,7 +114,7 @@ class Hybrid(Strategy):
             *([] if wrong else plan_request().given_faults(given)),
             *_faults_of(lambda: codec(activations)),
             size_fault(bucket_size),
-            parameter_faults.choice("collective", collective, COLLECTIVES),
+            choice("collective", collective, COLLECTIVES),
         )
         self.asked, self.plan_request, self.activations = asked(), plan_request(), codec(activations)
         self.elastic = stretching()

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, Layout
 from compressors.none import Uncompressed
-from testbed.core import parameters as parameter_faults
 from testbed.core.costs.kfac_variants import FUSIONS, VARIANTS, Settings
 from testbed.core.device.factored_layer import CHOLESKY, FORMS
+from testbed.core.parameters import choice, number, share, whole
 from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives
 from testbed.worker.device.layer_pace import LayerPace
 from testbed.worker.interfaces.strategy import Beside, StepStats, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Modelled, Workload
-from testbed.worker.methods.kfac import kronecker_factors as statistics
+from testbed.worker.methods.kfac import kronecker_factors
 from testbed.worker.methods.kfac.curvature import Curvature
 from testbed.worker.methods.kfac.exchange import Nowhere, Sums, ToAll, ToOwners, UncalibratedReducer
 from testbed.worker.methods.kfac.replayed_curvature import ReplayedCurvature
@@ -100,17 +100,17 @@ class KFAC(BucketedStrategy):
             accumulate=accumulate,
             clip_norm=None,
             faults=(
-                parameter_faults.choice("variant", variant, VARIANTS),
+                choice("variant", variant, VARIANTS),
                 _results_fault(variant, results),
-                parameter_faults.choice("inverse", inverse, FORMS),
-                parameter_faults.number("damping", damping, above=0, below=float("inf")),
-                parameter_faults.share("decay", decay),
-                parameter_faults.number("kl_clip", kl_clip, above=0, below=float("inf"), null=True),
-                parameter_faults.whole("factor_every", factor_every, 1),
+                choice("inverse", inverse, FORMS),
+                number("damping", damping, above=0, below=float("inf")),
+                share("decay", decay),
+                number("kl_clip", kl_clip, above=0, below=float("inf"), null=True),
+                whole("factor_every", factor_every, 1),
                 _every_fault(factor_every, inverse_every),
-                None if factor_fusion is None else parameter_faults.choice("factor_fusion", factor_fusion, FUSIONS),
+                None if factor_fusion is None else choice("factor_fusion", factor_fusion, FUSIONS),
                 size_fault(factor_group_size, "factor_group_size"),
-                parameter_faults.choice("compress", compress, COMPRESS),
+                choice("compress", compress, COMPRESS),
             ),
         )
         self._way, self._name = VARIANTS[variant], "dkfac" if variant == "d" else f"{variant}_kfac"
@@ -184,7 +184,7 @@ class KFAC(BucketedStrategy):
             name: module
             for name, module in context.model.named_modules()
             # a weight that two modules share has no factors of its own
-            if statistics.supports(module) and all(owners[p] == 1 for p in module.parameters(recurse=False))
+            if kronecker_factors.supports(module) and all(owners[p] == 1 for p in module.parameters(recurse=False))
         }
         return Curvature(modules, form=form, damping=damping, decay=decay, kl_clip=kl_clip)
 
@@ -238,5 +238,5 @@ def _results_fault(variant: str, results: str | None) -> str | None:
 
 def _every_fault(factor_every: object, inverse_every: object) -> str | None:
     if isinstance(factor_every, bool) or not isinstance(factor_every, int) or factor_every < 1:
-        return parameter_faults.whole("inverse_every", inverse_every, 1)
-    return parameter_faults.whole("inverse_every", inverse_every, 1, multiple_of=factor_every)
+        return whole("inverse_every", inverse_every, 1)
+    return whole("inverse_every", inverse_every, 1, multiple_of=factor_every)

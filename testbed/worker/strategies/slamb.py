@@ -7,8 +7,8 @@ import torch
 
 from compressors.base.compressor import Compressor, Context, Exchange, Layout
 from compressors.base.feedback import with_feedback
-from testbed.core import parameters as parameter_faults
 from testbed.core.device.profile import MOMENTS_SHARE, Collective
+from testbed.core.parameters import choice, number, raise_all, share, whole
 from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives, routes_of
 from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
@@ -98,12 +98,12 @@ class SLAMB(Strategy):
             least_ratio=least_ratio,
             most_ratio=most_ratio,
         )
-        parameter_faults.raise_all(
-            parameter_faults.number("density", density, least=MIN_DENSITY, most=1),
-            parameter_faults.whole("sync_every", sync_every, 1),
-            parameter_faults.share("beta3", beta3),
+        raise_all(
+            number("density", density, least=MIN_DENSITY, most=1),
+            whole("sync_every", sync_every, 1),
+            share("beta3", beta3),
             *self.rule.faults(),
-            parameter_faults.choice("collective", collective, COLLECTIVES),
+            choice("collective", collective, COLLECTIVES),
         )
         self.turns = int(1 / density + 1e-9)
         self.sync_every, self.beta3, self.collective = sync_every, beta3, collective

@@ -20,7 +20,7 @@ from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import Strategy
 from testbed.worker.interfaces.transform import Transform
 from testbed.worker.interfaces.workload import Workload
-from testbed.worker.model import checkpoint as kept_model
+from testbed.worker.model import checkpoint
 from testbed.worker.plugins.factory import build, prefixed
 
 
@@ -224,5 +224,5 @@ def first_model(spec: RunSpec, parts: Parts) -> tuple[nn.Module, dict[str, Any] 
     """
     model = parts.workload.model(spec.seed)
     if spec.start_from is not None:
-        kept_model.load(model, spec.start_from, spec.start_hash)
+        checkpoint.load(model, spec.start_from, spec.start_hash)
     return model, parts.transform.begin(model, spec.seed)

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from testbed.core import parameters as parameter_faults
 from testbed.core.costs.low_rank import LowRankPlan, WeightLayer, make_plan, ratio_rank, standing
+from testbed.core.parameters import flag, fraction, number, raise_all, whole
 from testbed.worker.interfaces.transform import TransformContext
 from testbed.worker.methods.low_rank.factorization import factor_names, low_rank_layers
 from testbed.worker.methods.low_rank.layer_times import stacks
@@ -107,18 +107,18 @@ class Cuttlefish(LowRankTransform):
         rewarm_steps: int = 0,
         frobenius_decay: float = 1e-4,
     ) -> None:
-        parameter_faults.raise_all(
-            parameter_faults.whole("observations", observations, 4),
-            parameter_faults.number("window", window, above=0, below=1),
-            parameter_faults.number("tail", tail, above=0, below=1),
-            parameter_faults.number("epsilon", epsilon, above=0, most=1e6),
-            parameter_faults.flag("relaxed", relaxed),
-            None if keep_first is None else parameter_faults.whole("keep_first", keep_first, 0),
-            parameter_faults.number("speedup_threshold", speedup_threshold, above=0, most=100),
-            parameter_faults.fraction("floor", floor),
-            parameter_faults.fraction("singular_share", singular_share, null=True),
-            parameter_faults.whole("rewarm_steps", rewarm_steps, 0),
-            parameter_faults.fraction("frobenius_decay", frobenius_decay),
+        raise_all(
+            whole("observations", observations, 4),
+            number("window", window, above=0, below=1),
+            number("tail", tail, above=0, below=1),
+            number("epsilon", epsilon, above=0, most=1e6),
+            flag("relaxed", relaxed),
+            None if keep_first is None else whole("keep_first", keep_first, 0),
+            number("speedup_threshold", speedup_threshold, above=0, most=100),
+            fraction("floor", floor),
+            fraction("singular_share", singular_share, null=True),
+            whole("rewarm_steps", rewarm_steps, 0),
+            fraction("frobenius_decay", frobenius_decay),
         )
         super().__init__(rewarm_steps=rewarm_steps)
         self.observations, self.epsilon, self.relaxed = observations, epsilon, relaxed

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from testbed.core import parameters as parameter_faults
 from testbed.core.device.profile import Profile
 from testbed.core.errors import InputError
+from testbed.core.parameters import raise_all, whole
 from testbed.core.units import parse_size_bytes
 from testbed.worker.interfaces.transform import Transform, TransformContext
 from testbed.worker.interfaces.workload import Workload
@@ -60,11 +60,11 @@ class Freeze(Transform):
         cache: str | None = None,
         cache_from: int = 1,
     ) -> None:
-        parameter_faults.raise_all(
+        raise_all(
             *policy_faults(policy, alpha, keep),
-            None if epoch_steps is None else parameter_faults.whole("epoch_steps", epoch_steps, 1),
+            None if epoch_steps is None else whole("epoch_steps", epoch_steps, 1),
             None if cache is None else _size_fault(cache),
-            parameter_faults.whole("cache_from", cache_from, 1),
+            whole("cache_from", cache_from, 1),
         )
         self.policy, self.alpha, self.keep = policy, alpha, keep
         self.epoch_steps, self.cache_from = epoch_steps, cache_from

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from testbed.core import parameters as parameter_faults
 from testbed.core.costs.low_rank import WeightLayer
 from testbed.core.errors import InputError
+from testbed.core.parameters import number, raise_all, shown, whole
 from testbed.worker.interfaces.transform import Transform
 from testbed.worker.methods.low_rank.adapters import adapt, merged
 from testbed.worker.methods.low_rank.factorization import Factorised, weight_layers
@@ -48,9 +48,9 @@ class LoRA(Transform):
     changes_at_once = True
 
     def __init__(self, *, rank: int = 8, alpha: float = 8.0, layers: Names = None, train: Names = None) -> None:
-        parameter_faults.raise_all(
-            parameter_faults.whole("rank", rank, 1),
-            parameter_faults.number("alpha", alpha, above=0, below=1e6),
+        raise_all(
+            whole("rank", rank, 1),
+            number("alpha", alpha, above=0, below=1e6),
             _names_fault("layers", layers),
             _names_fault("train", train),
         )
@@ -142,4 +142,4 @@ def _names_fault(key: str, given: object) -> str | None:
         return None
     if isinstance(given, list | tuple) and given and all(type(name) in (str, int) and name != "" for name in given):
         return None
-    return f"{key}={parameter_faults.shown(given)}: must be a list of names, as [head], or null"
+    return f"{key}={shown(given)}: must be a list of names, as [head], or null"

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from torch import nn
 
-from testbed.core import parameters as parameter_faults
 from testbed.core.costs.low_rank import LowRankPlan, WeightLayer, make_plan, ratio_rank
+from testbed.core.parameters import flag, fraction, raise_all, share, whole
 from testbed.worker.interfaces.transform import TransformContext
 from testbed.worker.methods.low_rank.low_rank_transform import LowRankTransform
 
@@ -48,14 +48,14 @@ class Pufferfish(LowRankTransform):
         compress_after: bool = True,
         extra_norm: bool = False,
     ) -> None:
-        parameter_faults.raise_all(
-            parameter_faults.share("ratio", ratio),
-            parameter_faults.whole("keep_first", keep_first, 0),
-            parameter_faults.fraction("warm_up_share", warm_up_share),
-            None if warm_up_steps is None else parameter_faults.whole("warm_up_steps", warm_up_steps, 1),
-            parameter_faults.whole("rewarm_steps", rewarm_steps, 0),
-            parameter_faults.flag("compress_after", compress_after),
-            parameter_faults.flag("extra_norm", extra_norm),
+        raise_all(
+            share("ratio", ratio),
+            whole("keep_first", keep_first, 0),
+            fraction("warm_up_share", warm_up_share),
+            None if warm_up_steps is None else whole("warm_up_steps", warm_up_steps, 1),
+            whole("rewarm_steps", rewarm_steps, 0),
+            flag("compress_after", compress_after),
+            flag("extra_norm", extra_norm),
         )
         super().__init__(rewarm_steps=rewarm_steps, extra_norm=extra_norm)
         self.ratio, self.keep_first, self.compresses_after = ratio, keep_first, compress_after

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from testbed.core.parameters import flag, raise_all, whole
 from testbed.worker.data.library_corpus import corpus_faults, library
-from testbed.worker.methods.kv_transfer.model import weights as trained
+from testbed.worker.methods.kv_transfer.model import weights
 from testbed.worker.methods.kv_transfer.model.needle import FIRST_KEY, KINDS, Needles, Task
 from testbed.worker.methods.kv_transfer.model.texts import Texts, TextWorkload
 from testbed.worker.methods.kv_transfer.model.transformer import KVTransformer
@@ -79,13 +79,13 @@ class Recall(TextWorkload):
         return corpus_faults(library())
 
     def data_hash(self) -> str:
-        return hashlib.sha256((trained.corpus().sha256 + trained.weights_sha256(self.model_seed)).encode()).hexdigest()
+        return hashlib.sha256((weights.corpus().sha256 + weights.weights_sha256(self.model_seed)).encode()).hexdigest()
 
     def preload(self) -> None:
         self.model(0)
 
     def model(self, seed: int) -> KVTransformer:
-        return trained.trained_model(self.model_seed)
+        return weights.trained_model(self.model_seed)
 
     def samples(self) -> int:
         return _EPOCH_SAMPLES
@@ -109,4 +109,4 @@ class Recall(TextWorkload):
 
     def _drawn(self, seed: int, number: int) -> Needles:
         generator = torch.Generator().manual_seed((seed << 20) + number)
-        return self.task.draw(1, trained.corpus().held_out, generator)
+        return self.task.draw(1, weights.corpus().held_out, generator)

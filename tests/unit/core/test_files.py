@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.core import files as reading
+from testbed.core import files
 from testbed.core.files import is_regular, open_regular, printable, read_object, spreadsheet_safe, whole_lines
 from testbed.core.record.run_directory import RunDir
 from testbed.core.record.summary import empty_summary, form_fault, version_fault
@@ -65,7 +65,7 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
 
 
 def test_a_line_beyond_all_measure_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_LINE_CHARACTERS", 10)
+    monkeypatch.setattr(files, "MAX_LINE_CHARACTERS", 10)
     assert list(whole_lines(io.StringIO("short\n" + "x" * 25 + "\nlast\ncut"))) == ["short\n", "xxxxx\n", "last\n"]
 
 

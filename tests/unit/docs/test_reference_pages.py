@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from testbed.orchestrator.cli.main import _parser
-from testbed.orchestrator.observation.verdict import judge as fidelity
+from testbed.orchestrator.observation.verdict import judge
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS, CONF = ROOT / "docs", ROOT / "experiments" / "conf"
@@ -51,8 +51,8 @@ def test_every_key_and_every_command_has_its_row() -> None:
 
 
 def test_the_rules_of_the_verdict_are_those_of_the_judge() -> None:
-    assert fidelity.__doc__ is not None
-    rules = [line for line in fidelity.__doc__.splitlines() if line.startswith("|")]
+    assert judge.__doc__ is not None
+    rules = [line for line in judge.__doc__.splitlines() if line.startswith("|")]
     assert len(rules) > 20
     assert "\n".join(rules) in (DOCS / "verdict.md").read_text()
 
@@ -60,7 +60,7 @@ def test_the_rules_of_the_verdict_are_those_of_the_judge() -> None:
 def test_reasons_are_quoted_as_they_are_given() -> None:
     table = (DOCS / "verdict.md").read_text().partition("## When it is not valid")[2]
     quoted = re.findall(r'"([^"]+)"', table)
-    sources = "".join(path.read_text() for path in Path(fidelity.__file__).parent.glob("*_rules.py"))
+    sources = "".join(path.read_text() for path in Path(judge.__file__).parent.glob("*_rules.py"))
     assert len(quoted) >= 7
     for text in quoted:
         assert text in sources or text.startswith("asked 1 Gbit/s"), text

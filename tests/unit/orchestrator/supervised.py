@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from testbed.core.record import run_directory as rundir
+from testbed.core.record import run_directory
 from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.record.summary import empty_summary, summary_faults
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.executors import executor as executors
+from testbed.orchestrator.executors import executor
 from testbed.orchestrator.machine.lock import MachineLock
-from testbed.orchestrator.run import supervisor as supervise
+from testbed.orchestrator.run import supervisor
 
 
 def nothing(*_: object) -> None:
@@ -49,14 +49,14 @@ def stand_ins(
         write_json(run.summary, summary)
         return summary
 
-    monkeypatch.setattr(rundir, "RUNTIME_ROOT", tmp_path / "run")
+    monkeypatch.setattr(run_directory, "RUNTIME_ROOT", tmp_path / "run")
     (tmp_path / "run").mkdir()
-    monkeypatch.setattr(supervise, "calibrate", calibrate)
-    monkeypatch.setattr(supervise, "seal", seal)
-    monkeypatch.setattr(supervise, "_watched", lambda run: contextlib.nullcontext())
-    monkeypatch.setattr(supervise, "_perform", lambda *_, **__: ("completed", []))
-    monkeypatch.setattr(supervise, "remove_leftovers", lambda run_id: [])
-    monkeypatch.setattr(executors, "machine_lock", lambda share: contextlib.nullcontext(shared_machine()))
+    monkeypatch.setattr(supervisor, "calibrate", calibrate)
+    monkeypatch.setattr(supervisor, "seal", seal)
+    monkeypatch.setattr(supervisor, "_watched", lambda run: contextlib.nullcontext())
+    monkeypatch.setattr(supervisor, "_perform", lambda *_, **__: ("completed", []))
+    monkeypatch.setattr(supervisor, "remove_leftovers", lambda run_id: [])
+    monkeypatch.setattr(executor, "machine_lock", lambda share: contextlib.nullcontext(shared_machine()))
 
 
 def shared_machine() -> MachineLock:

@@ -12,9 +12,9 @@ import pytest
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import resolve
-from testbed.orchestrator.emulation.containers import runc_container as container
+from testbed.orchestrator.emulation.containers import runc_container
 from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
-from testbed.orchestrator.run.workers import workers as launch
+from testbed.orchestrator.run.workers import workers as workers_module
 from tests.unit.orchestrator.launched import Launched
 
 STAR = ("topo=star", "topo.regions=[a,b]", "workers=4")
@@ -55,7 +55,7 @@ def test_a_limit_changes_the_hash_and_specs_without_one_have_theirs() -> None:
 @pytest.fixture
 def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Container:
     """Of node `a`, with an empty cgroup of version 2."""
-    monkeypatch.setattr(container, "CGROUP_ROOT", tmp_path)
+    monkeypatch.setattr(runc_container, "CGROUP_ROOT", tmp_path)
     nothing: Any = None
     sandbox = Sandbox("r", tmp_path, tmp_path, tmp_path, tmp_path, 10**9, limits={"a": 64_000_000})
     (tmp_path / "longhaul-r-a").mkdir()
@@ -83,7 +83,7 @@ def test_a_kill_for_memory_is_told_as_one(box: Container, tmp_path: Path, versio
 
 
 def test_the_record_says_so_where_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "_POLL_S", 0.001)
+    monkeypatch.setattr(workers_module, "_POLL_S", 0.001)
     workers = Launched(tmp_path)
     workers.fakes[2].kill()
     workers.fakes[2].how = KILLED

@@ -12,17 +12,16 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import InputError, MachineError
-from testbed.core.record import run_directory as rundir
+from testbed.core.record import run_directory
 from testbed.core.record.run_directory import OWNER, RunDir, runtime_root
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine import checks as machine_checks
-from testbed.orchestrator.machine import lock as machine_lock
+from testbed.orchestrator.machine import lock
 from testbed.orchestrator.machine.clone import CLONE, environment
 from testbed.orchestrator.machine.lock import make_runtime_root
 from testbed.orchestrator.machine.rights import OF_ROOT, ROOTLESS, Rights
 from testbed.orchestrator.observation.verdict.unknowns import Unknowns
 from testbed.orchestrator.run import preflight
-from testbed.orchestrator.run import preflight as rootless_checks
 from testbed.orchestrator.run.run_command import checked_spec
 
 WITHOUT = Rights(rootless=True)
@@ -95,18 +94,18 @@ def test_what_forbids_user_namespaces_is_named(
     monkeypatch.setattr(Rights, "unshare", lambda _: ["sh", "-c", "echo no such luck >&2; exit 1"])
     (tmp_path / name).parent.mkdir()
     (tmp_path / name).write_text(f"{value}\n")
-    check = rootless_checks.user_namespace(WITHOUT, tmp_path)
+    check = preflight.user_namespace(WITHOUT, tmp_path)
     assert check.needed and not check.ok
     assert "no such luck" in check.found and cure in check.cure and "container" not in check.cure
 
 
 def test_where_no_setting_forbids_them_it_is_a_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Rights, "unshare", lambda _: ["false"])
-    assert "container" in rootless_checks.user_namespace(WITHOUT, tmp_path).cure
+    assert "container" in preflight.user_namespace(WITHOUT, tmp_path).cure
     monkeypatch.setattr(Rights, "unshare", lambda _: ["no-such-program-of-ours"])
-    assert not rootless_checks.user_namespace(WITHOUT, tmp_path).ok
+    assert not preflight.user_namespace(WITHOUT, tmp_path).ok
     monkeypatch.setattr(Rights, "unshare", lambda _: ["env"])
-    assert rootless_checks.user_namespace(WITHOUT, tmp_path).ok
+    assert preflight.user_namespace(WITHOUT, tmp_path).ok
 
 
 def test_the_cure_for_not_being_root_names_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,21 +139,21 @@ def test_a_place_that_somebody_else_has_made_is_refused(monkeypatch: pytest.Monk
 def test_another_user_locks_what_root_locks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     roots, own = tmp_path / "root", tmp_path / "own"
     roots.mkdir()
-    monkeypatch.setattr(machine_lock, "runtime_root", lambda uid: roots)
+    monkeypatch.setattr(lock, "runtime_root", lambda uid: roots)
     for name, value in (("RUNTIME_ROOT", own), ("MACHINE_LOCK", own / "machine.lock")):
-        monkeypatch.setattr(machine_lock, name, value)
-    monkeypatch.setattr(machine_lock, "SHARED_LOCK", own / "shared.lock")
-    monkeypatch.setattr(machine_lock, "_is_root", lambda: False)
-    with machine_lock.machine_lock(share=False):
+        monkeypatch.setattr(lock, name, value)
+    monkeypatch.setattr(lock, "SHARED_LOCK", own / "shared.lock")
+    monkeypatch.setattr(lock, "_is_root", lambda: False)
+    with lock.machine_lock(share=False):
         assert sorted(path.name for path in own.iterdir()) == ["machine.lock", "shared.lock"]
     for name in ("machine.lock", "shared.lock"):
         (own / name).unlink()
         (roots / name).touch()
         (roots / name).chmod(0o444)
     with (
-        machine_lock.machine_lock(share=False),
+        lock.machine_lock(share=False),
         pytest.raises(MachineError, match="another run"),
-        machine_lock.machine_lock(share=False),
+        lock.machine_lock(share=False),
     ):
         pass
     assert not list(own.iterdir())
@@ -164,7 +163,7 @@ def test_the_lock_of_a_run_is_where_its_owner_can_write(monkeypatch: pytest.Monk
     run = RunDir(tmp_path / "20000101T000000Z-lan-ddp-none-00000000")
     run.path.mkdir()
     owner = run.path.stat().st_uid
-    assert run.lock == rundir.RUNTIME_ROOT / f"{run.runtime.name}.lock"
+    assert run.lock == run_directory.RUNTIME_ROOT / f"{run.runtime.name}.lock"
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     assert run.lock.parent == runtime_root(owner), "seen by another user"
     assert runtime_root(0) == Path("/run/longhaul") and runtime_root(7).name == "longhaul-7"

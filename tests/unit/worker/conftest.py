@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from testbed.worker.device import median as repeated
-from testbed.worker.methods.low_rank import layer_times as timing
+from testbed.worker.device import median
+from testbed.worker.methods.low_rank import layer_times
 from testbed.worker.profile import codec_times
 
 
@@ -13,7 +13,7 @@ from testbed.worker.profile import codec_times
 def _few_repetitions() -> Iterator[None]:
     """What is measured here is held to be there, not to be exact: three repetitions are the least there are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(repeated.repeated, "__defaults__", (0.0,))
+        patch.setattr(median.repeated, "__defaults__", (0.0,))
         patch.setattr(codec_times, "_REPEAT_S", 0.0)
-        patch.setattr(timing, "_BUDGET_S", 0.0)
+        patch.setattr(layer_times, "_BUDGET_S", 0.0)
         yield

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.analysis.simulator.model.constants import PACED, Constants
-from testbed.core.costs import collective as collective_costs
+from testbed.core.costs import collective
 from testbed.core.spec.paths import INITIAL_WINDOW_BYTES, WIRE_RATIO, DirectedLink, Hosts, Path, Paths, delay_s
 from testbed.core.spec.topology import Topology
 
@@ -120,7 +120,7 @@ class Network:
 
     @functools.cached_property
     def pairs(self) -> Pairs:
-        members = collective_costs.ranks_of_regions(self.topology)
+        members = collective.ranks_of_regions(self.topology)
         region, load = np.zeros(self.size, dtype=np.intp), Counter[DirectedLink]()
         for index, ranks in enumerate(members):
             region[ranks] = index

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from testbed.analysis.simulator.model.constants import Constants
 from testbed.analysis.simulator.model.step_plan import StepPlan
-from testbed.core.costs import collective as collective_costs
+from testbed.core.costs import collective
 from testbed.core.costs.collective import Pairs, cheapest
 from testbed.core.costs.kfac_plan import broadcast_bytes
 from testbed.core.device.factored_layer import ELEMENT_BYTES
@@ -71,9 +71,9 @@ class _Sent:
         for algorithm, one in _collectives(plan):
             times[algorithm_of(algorithm, one.kind, one.size_bytes, topology), one.kind, one.size_bytes] += one.share
         for (algorithm, kind, size), count in times.items() if len(topology.nodes) > 1 else ():
-            payload += count * collective_costs.sent_bytes(algorithm, kind, size, topology)
+            payload += count * collective.sent_bytes(algorithm, kind, size, topology)
             each = size / messages_of(kind, size, len(topology.nodes))
-            for pair, part in collective_costs.wan_bytes(algorithm, kind, size, topology).items():
+            for pair, part in collective.wan_bytes(algorithm, kind, size, topology).items():
                 pairs[pair] += count * part
                 messages[pair] += count * part / each
         chunk_bytes = plan.second_order.chunk_bytes if plan.second_order is not None else 0.0
@@ -82,7 +82,7 @@ class _Sent:
             size = ELEMENT_BYTES * elements
             for pair in _neighbours(topology, root, towards):
                 pairs[pair] += size
-                messages[pair] += collective_costs.chain_chunks(size, len(topology.nodes), chunk_bytes)
+                messages[pair] += collective.chain_chunks(size, len(topology.nodes), chunk_bytes)
         return cls(payload, dict(pairs), dict(messages))
 
 
@@ -139,9 +139,9 @@ def algorithm_of(asked: str, kind: str, size: float, topology: Topology) -> str:
 
 
 def _links(sent: _Sent, topology: Topology, constants: Constants) -> tuple[LinkTraffic, ...]:
-    bytes_there, messages_there = (collective_costs.link_bytes(of, topology) for of in (sent.pairs, sent.messages))
+    bytes_there, messages_there = (collective.link_bytes(of, topology) for of in (sent.pairs, sent.messages))
     bytes_back, messages_back = (
-        collective_costs.link_bytes({(b, a): count for (a, b), count in of.items()}, topology)
+        collective.link_bytes({(b, a): count for (a, b), count in of.items()}, topology)
         for of in (sent.pairs, sent.messages)
     )
     found = []

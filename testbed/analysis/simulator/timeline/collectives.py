@@ -10,7 +10,7 @@ import numpy as np
 from testbed.analysis.simulator.model.network import Indices, Network, Times
 from testbed.analysis.simulator.model.traffic import messages_of
 from testbed.analysis.simulator.timeline.rings import RECEIVES_AHEAD, Ring, RingOfOurs, UnderWay
-from testbed.core.costs import collective as collective_costs
+from testbed.core.costs import collective
 
 CHAIN, BROADCAST, REDUCTION = "chain", "broadcast", "reduction"
 HALF = "half of an all_reduce"
@@ -63,7 +63,7 @@ class Chain(UnderWay):
     def __init__(self, network: Network, begin_s: Times, kind: str, root: int, size: float, chunk_bytes: float) -> None:
         towards = 1 if kind == BROADCAST else -1
         self._network, self._hops = network, network.hops(towards)
-        self._chunks = collective_costs.chain_chunks(size, network.size, chunk_bytes)
+        self._chunks = collective.chain_chunks(size, network.size, chunk_bytes)
         self._size = size / self._chunks
         self._hops.begin(min(self._chunks, RECEIVES_AHEAD) * self._size)
         first = root if kind == BROADCAST else root - 1
@@ -126,7 +126,7 @@ class OfOurs(UnderWay):
         self._begin_s = begin_s
         notice_s = float(network.pairs.delay_s.max())
         whole, share = ("all_reduce", 0.5) if kind == HALF else (kind, 1.0)
-        self._takes_s = notice_s + share * collective_costs.seconds(
+        self._takes_s = notice_s + share * collective.seconds(
             algorithm,
             whole,
             size / network.constants.goodput,
@@ -152,7 +152,7 @@ def begin(
     size: float,
     begin_s: Times,
     root: int | None = None,
-    chunk_bytes: float = collective_costs.CHAIN_CHUNK_BYTES,
+    chunk_bytes: float = collective.CHAIN_CHUNK_BYTES,
 ) -> UnderWay:
     """
     Args:

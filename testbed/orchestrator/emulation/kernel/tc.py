@@ -15,7 +15,7 @@ from typing import Any
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Topology
 from testbed.core.units import format_rate
-from testbed.orchestrator.emulation.kernel import netlink_requests as requests
+from testbed.orchestrator.emulation.kernel import netlink_requests
 
 MAX_PACKET_MODE_BIT_S = 25e6
 """Up to this rate links carry single packets. They cost some 80 s of one core a gigabyte, most of it in the delay line,
@@ -86,9 +86,9 @@ def queue_faults(topology: Topology) -> Iterator[str]:
                 )
 
 
-def tbf(index: int, settings: RateSettings, *, change: bool = False) -> requests.Request:
+def tbf(index: int, settings: RateSettings, *, change: bool = False) -> netlink_requests.Request:
     """As the root queue of interface `index`; the kernel counts rates in bytes."""
-    return requests.tbf(
+    return netlink_requests.tbf(
         index,
         rate_byte_s=round(settings.rate_bit_s / 8),
         burst_bytes=settings.burst_bytes,
@@ -104,8 +104,11 @@ def parse_tbf(message: Any) -> RateSettings | None:
         return None
     parameters = message.get_attr("TCA_OPTIONS").get_attr("TCA_TBF_PARMS")
     rate_byte_s = parameters["rate"]
-    burst_bytes = round(parameters["buffer"] * requests.TICK_S * rate_byte_s)
-    cuts = bool(parameters["peak"]) and parameters["mtu"] * requests.TICK_S * parameters["peak"] < 2 * MAX_FRAME_BYTES
+    burst_bytes = round(parameters["buffer"] * netlink_requests.TICK_S * rate_byte_s)
+    cuts = (
+        bool(parameters["peak"])
+        and parameters["mtu"] * netlink_requests.TICK_S * parameters["peak"] < 2 * MAX_FRAME_BYTES
+    )
     return RateSettings(rate_byte_s * 8, burst_bytes, parameters["limit"], "packet" if cuts else "super-packet")
 
 

@@ -14,8 +14,7 @@ from mininet.link import Link as MininetLink
 from mininet.net import Mininet
 
 from testbed.core.errors import RunError
-from testbed.orchestrator.emulation.kernel import netlink_requests as requests
-from testbed.orchestrator.emulation.kernel import tc
+from testbed.orchestrator.emulation.kernel import netlink_requests, tc
 from testbed.orchestrator.emulation.kernel.netlink import RouteSocket, attributes
 from testbed.orchestrator.emulation.kernel.netlink_requests import RTAX_RTO_MIN
 from testbed.orchestrator.emulation.links.node import NamespaceNode
@@ -94,8 +93,8 @@ class WireBatch:
         """
         self._mininet = mininet
         self._rto_min_s = rto_min_s
-        self._pairs: list[requests.Request] = []
-        self._settings: dict[NamespaceNode, list[requests.Request]] = defaultdict(list)
+        self._pairs: list[netlink_requests.Request] = []
+        self._settings: dict[NamespaceNode, list[netlink_requests.Request]] = defaultdict(list)
         self._index: dict[tuple[NamespaceNode, str], int] = {}
         self._used: dict[NamespaceNode, int] = defaultdict(lambda: _FIRST_INDEX)
 
@@ -117,9 +116,9 @@ class WireBatch:
             self._index[node, interface] = self._used[node]
             self._used[node] += 1
         self._pairs.append(
-            requests.veth(
+            netlink_requests.veth(
                 *(
-                    requests.VethEnd(
+                    netlink_requests.VethEnd(
                         interface, self.index(node, interface), mac_address(own), node.namespace.descriptor
                     )
                     for node, interface, own, _ in ends
@@ -129,16 +128,16 @@ class WireBatch:
         for node, interface, own, other in ends:
             index = self.index(node, interface)
             self._settings[node] += [
-                requests.address(index, str(own)),
-                requests.up(index),
-                requests.neighbour(index, str(other), mac_address(other)),
+                netlink_requests.address(index, str(own)),
+                netlink_requests.up(index),
+                netlink_requests.neighbour(index, str(other), mac_address(other)),
             ]
         wire = Wire(a, b, intfName1=a_interface, intfName2=b_interface, intf=Interface, fast=True)
         self._mininet.links.append(wire)
 
     def route(self, node: NamespaceNode, network: str, via: IPv4Address, congestion_control: str | None = None) -> None:
         """The attribute works for every congestion control; the sysctl only for those that the host allows to all."""
-        self._settings[node].append(requests.route(network, str(via), congestion_control, self._rto_min_s))
+        self._settings[node].append(netlink_requests.route(network, str(via), congestion_control, self._rto_min_s))
 
     def limit_rate(self, node: NamespaceNode, interface: str, settings: tc.RateSettings) -> None:
         self._settings[node].append(tc.tbf(self.index(node, interface), settings))
@@ -151,6 +150,6 @@ class WireBatch:
         finally:
             socket.close()
         for node, settings in self._settings.items():
-            node.route_socket.send([requests.up(_LOOPBACK_INDEX), *settings], f"node {node.name}")
+            node.route_socket.send([netlink_requests.up(_LOOPBACK_INDEX), *settings], f"node {node.name}")
             if self._rto_min_s is not None:
                 verify_least_time_out(node.route_socket, self._rto_min_s, f"node {node.name}")

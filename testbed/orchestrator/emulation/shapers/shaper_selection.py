@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from testbed.core.errors import MachineError
-from testbed.orchestrator.machine import checks as machine_checks
+from testbed.orchestrator.machine import checks
 
 
 def choose(name: str, features: frozenset[str] | None = None) -> tuple[str, str]:
     """The shaper for `name` ("auto", "netem" or "nfqueue") and why.
 
     Args:
-        features: of `machine_checks.kernel_features`, which tries them in a throw-away namespace if not given.
+        features: of `checks.kernel_features`, which tries them in a throw-away namespace if not given.
 
     Raises:
         MachineError: it does not work here, or cannot be tried for want of root; says what to do.
     """
-    known = machine_checks.kernel_features() if features is None else features
+    known = checks.kernel_features() if features is None else features
     if known is None:
         raise MachineError("which delay shaper this kernel has can only be tried by root: run with sudo")
-    check = machine_checks.delay_shaper(known, name)
+    check = checks.delay_shaper(known, name)
     if not check.ok:
         raise MachineError(f"shaper={name}: {check.found}: {check.cure}")
     if name != "auto":
         return name, "asked"
-    best = machine_checks.usable_shapers(known)[0]
+    best = checks.usable_shapers(known)[0]
     return best, "this kernel has it" if best == "netem" else "this kernel has no sch_netem"

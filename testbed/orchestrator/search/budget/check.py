@@ -8,9 +8,8 @@ from typing import Any
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INVALID
 from testbed.core.units import format_rate
-from testbed.orchestrator.executors import executor as executors
-from testbed.orchestrator.executors import registry as executors_registry
-from testbed.orchestrator.run.seal import seal_killed_or_say as seal_killed
+from testbed.orchestrator.executors import executor, registry
+from testbed.orchestrator.run.seal import seal_killed_or_say
 from testbed.orchestrator.run_store.ended import KeptRun, KeptRuns
 from testbed.orchestrator.search.budget.pairs import Pair
 from testbed.orchestrator.search.budget.request import RATE, RTT, BudgetRequest
@@ -58,8 +57,8 @@ def perform(
         return [], EXIT_COMPLETED
     runs = [_run(asked, pairs, point) for point in points]
     specs = ask_all(runs, runs_root)
-    with executors_registry.executor(executors.LOCAL, runs_root, share=share) as place:
-        seal_killed(runs_root)
+    with registry.executor(executor.LOCAL, runs_root, share=share) as place:
+        seal_killed_or_say(runs_root)
         made = RetryingRunner("budget", KeptRuns(runs_root), place, on_error_stream).runs(specs)
     by_run = {id(run): one for one in made for run in one.standing.asked.points}
     found = [by_run[id(run)] for run in runs]

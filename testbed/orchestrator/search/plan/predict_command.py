@@ -22,7 +22,7 @@ from testbed.orchestrator.machine.clone import RUNS_ROOT, environment
 from testbed.orchestrator.machine.ownership import give_to_caller
 from testbed.orchestrator.run.calibration import calibrate
 from testbed.orchestrator.run.plugins import check_parts
-from testbed.orchestrator.search.plan import simulated_run as predicted_run
+from testbed.orchestrator.search.plan import simulated_run
 from testbed.orchestrator.terminal.terminal import say
 
 
@@ -60,7 +60,7 @@ def predict(
         done = subprocess.run(command, input=json.dumps(question), text=True, env=environment(), check=False)
         if keep and done.returncode == EXIT_COMPLETED:
             wall_s = time.monotonic() - began_s
-            run = predicted_run.keep(question, json.loads(answer.read_text()), runs_root, wall_s=wall_s)
+            run = simulated_run.keep(question, json.loads(answer.read_text()), runs_root, wall_s=wall_s)
             say(f"kept as {run.path}")
     return done.returncode
 

@@ -14,7 +14,7 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.machine.ownership import give_to_caller
 from testbed.orchestrator.run.calibration import calibrate
 from testbed.orchestrator.run_store.ended import KeptRun, ended_runs
-from testbed.orchestrator.search.plan import simulated_run as predicted_run
+from testbed.orchestrator.search.plan import simulated_run
 from testbed.orchestrator.search.sweep.specs import RunRequest
 
 EARLIER, PREDICTED, UNKNOWN = "by earlier runs", "predicted", "unknown"
@@ -114,7 +114,7 @@ def _predicted(spec: RunSpec, beside_s: float | None, tell: Callable[[str], None
     question = {"spec": dataclasses.replace(spec, auto_dilation=False).to_json()}
     question |= {"cpu": found.cpu.to_json(), "device": found.device.to_json()}
     try:
-        step_s = float(predicted_run.ask(question)["step_s"])
+        step_s = float(simulated_run.ask(question)["step_s"])
     except LonghaulError:  # of a kind that is not simulated; it can be made all the same
         return Estimate(None, UNKNOWN)
     training_s = spec.steps * step_s * slowed.dilation

@@ -10,9 +10,8 @@ from pathlib import Path
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INVALID, InputError, raise_input_faults
 from testbed.core.files import printable
 from testbed.orchestrator.config.grammar.overrides import parse_overrides
-from testbed.orchestrator.executors import executor as executors
-from testbed.orchestrator.executors import registry as executors_registry
-from testbed.orchestrator.run.seal import seal_killed_or_say as seal_killed
+from testbed.orchestrator.executors import executor, registry
+from testbed.orchestrator.run.seal import seal_killed_or_say
 from testbed.orchestrator.run_store.ended import KeptRuns
 from testbed.orchestrator.search.sweep import files, results
 from testbed.orchestrator.search.sweep.display import Display
@@ -28,7 +27,7 @@ def sweep(
     words: Sequence[str],
     runs_root: Path,
     *,
-    executor: str = executors.LOCAL,
+    executor: str = executor.LOCAL,
     options: Sequence[str] = (),
     max_hours: float | None = None,
     plan: bool = False,
@@ -60,7 +59,7 @@ def sweep(
         _tell_plan(grid, found, _expected(found, runs_root, place), as_json=as_json)
         return EXIT_COMPLETED
     with place:
-        seal_killed(runs_root)
+        seal_killed_or_say(runs_root)
         # read under the lock: another sweep may have made some of them until now
         forgotten = _forgotten(asked, kept, retry=retry)
         found = _standings(asked, kept, forgotten)
@@ -72,13 +71,13 @@ def sweep(
     return _end(grid, scheduler, _standings(asked, kept), runs_root, as_json=as_json)
 
 
-def _expected(standings: Sequence[RunStatus], runs_root: Path, place: executors.Executor) -> dict[str, Estimate]:
+def _expected(standings: Sequence[RunStatus], runs_root: Path, place: executor.Executor) -> dict[str, Estimate]:
     return estimates([one.asked for one in _to_make(standings)], runs_root, say, here=place.is_here)
 
 
 def _asked(
     words: Sequence[str], executor: str, options: Sequence[str], runs_root: Path, *, share: bool
-) -> tuple[executors.Executor, Grid, list[Point]]:
+) -> tuple[executor.Executor, Grid, list[Point]]:
     faults: list[str] = []
     of_file: Mapping[str, object] = {}
     try:
@@ -91,7 +90,7 @@ def _asked(
     faults += [f"--executor-option {fault}" for fault in unread]
     try:
         merged = {**of_file, **{one.key: one.value for one in given}}
-        place = executors_registry.executor(executor, runs_root, share=share, options=merged)
+        place = registry.executor(executor, runs_root, share=share, options=merged)
     except InputError as error:
         faults += error.faults
     raise_input_faults(faults)

@@ -22,13 +22,11 @@ from testbed.core.pareto import front
 from testbed.core.record.run_directory import write_json
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import resolve
-from testbed.orchestrator.executors import executor as executors
-from testbed.orchestrator.executors import executor as results_base
-from testbed.orchestrator.executors import registry as executors_registry
+from testbed.orchestrator.executors import executor, registry
 from testbed.orchestrator.machine.ownership import give_to_caller, made_for_caller
 from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.run.plugins import check_parts
-from testbed.orchestrator.run.seal import seal_killed_or_say as seal_killed
+from testbed.orchestrator.run.seal import seal_killed_or_say
 from testbed.orchestrator.run_store.ended import KeptRuns
 from testbed.orchestrator.search.sweep import results
 from testbed.orchestrator.search.sweep.axes import Axis
@@ -62,11 +60,11 @@ def tune(
     space = _checked(words, runs_root, by=by, count=count)
     if importlib.util.find_spec("optuna") is None:
         raise MachineError("tune: optuna is not installed: run make setup")
-    kept, folder = KeptRuns(runs_root), runs_root / results_base.FOLDER / space.name
+    kept, folder = KeptRuns(runs_root), runs_root / executor.FOLDER / space.name
     say(f"{space.name}: {count} trials of {len(space.seeds)} runs, by {' and '.join(OBJECTIVES[by])}")
-    with executors_registry.executor(executors.LOCAL, runs_root, share=share) as place:
-        seal_killed(runs_root)
-        with made_for_caller(runs_root, runs_root / results_base.FOLDER):
+    with registry.executor(executor.LOCAL, runs_root, share=share) as place:
+        seal_killed_or_say(runs_root)
+        with made_for_caller(runs_root, runs_root / executor.FOLDER):
             folder.mkdir(parents=True, exist_ok=True)
         trials = Trials(kept, place, as_json)
         found, error = _search(space, OBJECTIVES[by], count, folder / JOURNAL, trials)
@@ -165,8 +163,8 @@ def _values(figures: Mapping[str, float], objectives: Sequence[str]) -> tuple[fl
 
 def _write(space: Space, trials: Trials, content: Mapping[str, Any], runs_root: Path) -> None:
     """What is written of a sweep, over all runs of trials, and the trials beside it."""
-    folder = runs_root / results_base.FOLDER / space.name
+    folder = runs_root / executor.FOLDER / space.name
     if trials.standings:
         results.write(Grid(space.name, tuple(Axis(key, ()) for key in space.keys)), trials.standings, runs_root)
     write_json(folder / TRIALS, dict(content))
-    give_to_caller(runs_root / results_base.FOLDER)
+    give_to_caller(runs_root / executor.FOLDER)

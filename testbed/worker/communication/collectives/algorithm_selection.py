@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, Exchange, Route
-from testbed.core.costs import collective as collective_costs
+from testbed.core.costs import collective
 from testbed.core.spec.topology import Topology
 from testbed.worker.communication.collectives import hierarchical, ring, two_shot
 from testbed.worker.communication.communicator import Communicator
@@ -30,7 +30,7 @@ def all_to_all(peers: Peers, payloads: Sequence[Tensor], sizes: Sequence[int]) -
     return received
 
 
-COLLECTIVES = (*collective_costs.ALGORITHMS, "auto")
+COLLECTIVES = (*collective.ALGORITHMS, "auto")
 
 
 def routes_of(contexts: Iterable[Context]) -> list[str]:
@@ -54,11 +54,9 @@ class Collectives:
             found = f"{comm.world_size} workers, of which {topology.name} places {len(topology.nodes)}"
             raise ValueError(f"collective={name}: needs the region of each worker, found {found}")
         self.comm, self.name, self._topology = comm, name, topology
-        self.regions = collective_costs.ranks_of_regions(topology)
+        self.regions = collective.ranks_of_regions(topology)
         """The ranks of each region that has any; the first leads."""
-        self._cheapest = functools.lru_cache(maxsize=1024)(
-            functools.partial(collective_costs.cheapest, topology=topology)
-        )
+        self._cheapest = functools.lru_cache(maxsize=1024)(functools.partial(collective.cheapest, topology=topology))
 
     def algorithm(self, exchange: Exchange) -> str:
         """What carries `exchange`; its sizes must be known."""

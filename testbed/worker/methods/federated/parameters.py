@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from testbed.core import parameters as parameter_faults
+from testbed.core.parameters import number, shown, whole
 from testbed.worker.methods.federated.aggregation.attacks import Attack
 
 
@@ -14,7 +14,7 @@ def travel_faults(given: Mapping[str, object]) -> Iterator[str]:
             continue
         payload = asked.get("payload", "delta")
         if payload != "delta":
-            told = parameter_faults.shown(payload)
+            told = shown(payload)
             yield f"{direction}.payload={told}: must be delta; what clients have changed is what rules go by"
         if asked.get("importance") is True:
             yield f"{direction}.importance=True: is by gradients, of which clients here keep none; leave it out"
@@ -24,15 +24,15 @@ def speed_faults(speeds: object) -> Iterator[str | None]:
     if speeds is None:
         return
     if isinstance(speeds, Sequence) and not isinstance(speeds, str):
-        yield from (parameter_faults.number(f"speeds[{i}]", one, above=0, most=1) for i, one in enumerate(speeds))
+        yield from (number(f"speeds[{i}]", one, above=0, most=1) for i, one in enumerate(speeds))
     else:
-        yield f"speeds={parameter_faults.shown(speeds)}: must be a number for each worker, or null"
+        yield f"speeds={shown(speeds)}: must be a number for each worker, or null"
 
 
 def attack_faults(attack: Attack | None, attackers: int, clients: int) -> Iterator[str | None]:
     unknown = part_fault("attack", attack, Attack)
     yield unknown
-    wrong = parameter_faults.whole("attackers", attackers, 0, clients if isinstance(clients, int) else None)
+    wrong = whole("attackers", attackers, 0, clients if isinstance(clients, int) else None)
     yield wrong
     if not wrong and bool(attackers) != (attack is not None):
         yield "attack, attackers: give both, or none"
@@ -44,7 +44,7 @@ def attack_faults(attack: Attack | None, attackers: int, clients: int) -> Iterat
 def part_fault(name: str, given: object, kind: type) -> str | None:
     if given is None or isinstance(given, kind):
         return None
-    return f"{name}={parameter_faults.shown(given)}: must be a {kind.__name__}, given as {{_target_: …}}, or null"
+    return f"{name}={shown(given)}: must be a {kind.__name__}, given as {{_target_: …}}, or null"
 
 
 def faults_of(make: Callable[[], object]) -> Iterator[str]:

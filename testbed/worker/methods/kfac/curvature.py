@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.device.factored_layer import CHOLESKY, EIGEN, Factor, FactoredLayer
-from testbed.worker.methods.kfac import inverses
-from testbed.worker.methods.kfac import kronecker_factors as statistics
+from testbed.worker.methods.kfac import inverses, kronecker_factors
 
 _Inverse = tuple[Tensor, ...]
 """Cholesky's: the inverse. Eigen: eigenvectors and eigenvalues."""
@@ -38,7 +37,7 @@ class Curvature:
         """Samples times places of one batch, by layer."""
 
     def layer(self, name: str) -> FactoredLayer:
-        return FactoredLayer(name, *statistics.dimensions(self._module(name)))
+        return FactoredLayer(name, *kronecker_factors.dimensions(self._module(name)))
 
     def factor_flop(self, factor: Factor) -> float:
         """Of computing it once a batch was seen."""
@@ -62,11 +61,11 @@ class Curvature:
         """
         module = self._module(factor.layer)
         if factor.side == "a":
-            matrix = statistics.input_factor(module, seen).div_(micro_batches)
+            matrix = kronecker_factors.input_factor(module, seen).div_(micro_batches)
         else:
-            matrix = statistics.output_factor(module, seen).mul_(micro_batches)
+            matrix = kronecker_factors.output_factor(module, seen).mul_(micro_batches)
             self._rows[factor.layer] = micro_batches * seen.numel() // factor.dimension
-        packed = statistics.pack(matrix)
+        packed = kronecker_factors.pack(matrix)
         if first:
             out.copy_(packed)
         else:
@@ -79,15 +78,15 @@ class Curvature:
         """Take a step's mean factor into its moving average."""
         average = self._averages.get(factor.name)
         if average is None:
-            average = self._averages[factor.name] = statistics.pack(torch.eye(factor.dimension))
-        statistics.moving_average(average, packed, self._decay)
+            average = self._averages[factor.name] = kronecker_factors.pack(torch.eye(factor.dimension))
+        kronecker_factors.moving_average(average, packed, self._decay)
 
     def learn_trace(self, factor: Factor, trace: float) -> None:
         before = self._traces.get(factor.name, float(factor.dimension))
         self._traces[factor.name] = self._decay * trace + (1 - self._decay) * before
 
     def invert(self, factor: Factor) -> None:
-        matrix = statistics.unpack(self._averages[factor.name], factor.dimension)
+        matrix = kronecker_factors.unpack(self._averages[factor.name], factor.dimension)
         if self._form == EIGEN:
             self._inverses[factor.name] = inverses.eigen(matrix, factor.name)
         else:
@@ -106,21 +105,21 @@ class Curvature:
         """As it is sent."""
         found = self._inverses[factor.name]
         if self._form == CHOLESKY:
-            out.copy_(statistics.pack(found[0]))
+            out.copy_(kronecker_factors.pack(found[0]))
         else:
             out.copy_(torch.cat([found[0].reshape(-1), found[1]]))
 
     def take_inverse(self, factor: Factor, sent: Tensor) -> None:
         d = factor.dimension
         if self._form == CHOLESKY:
-            self._inverses[factor.name] = (statistics.unpack(sent, d),)
+            self._inverses[factor.name] = (kronecker_factors.unpack(sent, d),)
         else:
             vectors, values = sent.split([d * d, d])
             self._inverses[factor.name] = (vectors.view(d, d).clone(), values.clone())
 
     def precondition(self, layer: str) -> Tensor:
         """Its gradient, preconditioned, outputs x inputs."""
-        gradient = statistics.gradient_matrix(self._module(layer))
+        gradient = kronecker_factors.gradient_matrix(self._module(layer))
         a, g = self._inverses[f"{layer}.a"], self._inverses[f"{layer}.g"]
         if self._form == CHOLESKY:
             return inverses.precondition(gradient, a[0], g[0])
@@ -131,16 +130,16 @@ class Curvature:
         rates = {p: group["lr"] for group in optimizer.param_groups for p in group["params"]}
         matrices = {name: flat.view(self.layer(name).outputs, -1) for name, flat in preconditioned.items()}
         pairs = (
-            (matrix, statistics.gradient_matrix(self._module(layer)), float(rates[self._module(layer).weight]))
+            (matrix, kronecker_factors.gradient_matrix(self._module(layer)), float(rates[self._module(layer).weight]))
             for layer, matrix in matrices.items()
         )
         scale = inverses.clip_scale(pairs, self._kl_clip)
         for layer, matrix in matrices.items():
-            statistics.write_gradient(self._module(layer), matrix * scale)
+            kronecker_factors.write_gradient(self._module(layer), matrix * scale)
 
-    def _module(self, name: str) -> statistics.Layer:
+    def _module(self, name: str) -> kronecker_factors.Layer:
         module = self.modules[name]
-        assert statistics.supports(module), f"{name} has no factors"
+        assert kronecker_factors.supports(module), f"{name} has no factors"
         return module
 
     def _damping_of(self, factor: Factor) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from testbed.core import parameters as parameter_faults
+from testbed.core import parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,16 +39,16 @@ class LambRule:
     most_ratio: float
 
     def faults(self) -> Iterator[str | None]:
-        yield parameter_faults.learning_rate(self.learning_rate)
-        yield parameter_faults.fraction("beta1", self.beta1)
-        yield parameter_faults.fraction("beta2", self.beta2) or self._beta2_fault()
-        yield parameter_faults.share("epsilon", self.epsilon)
-        yield parameter_faults.fraction("weight_decay", self.weight_decay)
-        yield parameter_faults.share("least_ratio", self.least_ratio)
-        yield parameter_faults.number("most_ratio", self.most_ratio, least=1, below=float("inf"))
+        yield parameters.learning_rate(self.learning_rate)
+        yield parameters.fraction("beta1", self.beta1)
+        yield parameters.fraction("beta2", self.beta2) or self._beta2_fault()
+        yield parameters.share("epsilon", self.epsilon)
+        yield parameters.fraction("weight_decay", self.weight_decay)
+        yield parameters.share("least_ratio", self.least_ratio)
+        yield parameters.number("most_ratio", self.most_ratio, least=1, below=float("inf"))
 
     def _beta2_fault(self) -> str | None:
-        if parameter_faults.fraction("beta1", self.beta1) or self.beta1**2 < self.beta2:
+        if parameters.fraction("beta1", self.beta1) or self.beta1**2 < self.beta2:
             return None
         return f"beta2={self.beta2}: must be above the square of beta1={self.beta1}; else steps have no bound"
 

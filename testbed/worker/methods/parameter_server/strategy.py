@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from compressors.base.compressor import Compressor
-from testbed.core import parameters as parameter_faults
 from testbed.core.errors import InputError, Left, RunError, raise_input_faults
+from testbed.core.parameters import flag, number, raise_all, settings, whole
 from testbed.core.spec.topology import Topology
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
@@ -72,18 +72,18 @@ class ServerStrategy(Strategy):
         self.schedule: BoundSchedule = AdaptiveBound() if bound is None else bound
         asked = {"up": uplink, "down": downlink}
         self._asked = {way: dict(one) if isinstance(one, Mapping) else {} for way, one in asked.items()}
-        parameter_faults.raise_all(
-            parameter_faults.settings("uplink", uplink),
-            parameter_faults.settings("downlink", downlink),
-            parameter_faults.whole("local_steps", local_steps, 1),
-            parameter_faults.whole("probe_samples", probe_samples, 1),
-            parameter_faults.number("round_timeout_s", round_timeout_s, above=0, below=float("inf")),
-            parameter_faults.whole("decoders", decoders, 0, _MAX_DECODERS),
+        raise_all(
+            settings("uplink", uplink),
+            settings("downlink", downlink),
+            whole("local_steps", local_steps, 1),
+            whole("probe_samples", probe_samples, 1),
+            number("round_timeout_s", round_timeout_s, above=0, below=float("inf")),
+            whole("decoders", decoders, 0, _MAX_DECODERS),
             None if isinstance(gate, bool | Gate) else f"gate={gate!r}: must be true, false, or a break_even.Gate",
-            parameter_faults.flag("region_servers", region_servers),
-            parameter_faults.whole("group_rounds", group_rounds, 1),
+            flag("region_servers", region_servers),
+            whole("group_rounds", group_rounds, 1),
             _ALONE_IN_ROUNDS if region_servers is not True and group_rounds != 1 else None,
-            parameter_faults.flag("checkpoint", checkpoint),
+            flag("checkpoint", checkpoint),
             _GATED_REGIONS if region_servers is True and gate is not False else None,
             _LASTING_REGIONS if region_servers is True and checkpoint is True else None,
             None if hasattr(self.schedule, "client_alphas") else f"bound={bound!r}: must be a schedule of bounds",

@@ -23,7 +23,7 @@ from testbed.core.parameters import choice
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.transport import Arrivals, Peers, Waitable
 from testbed.worker.device.clock import WAITING, PhaseClock
-from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.plugins import compressor_catalogue
 from testbed.worker.plugins.factory import build
 
 _HEADER_BYTES = 4096
@@ -207,10 +207,10 @@ def codec(asked: object) -> Compressor:
     if isinstance(asked, Compressor):
         made = asked
     else:
-        if fault := choice("activations", asked, catalogue_compressor_catalogue.names()):
+        if fault := choice("activations", asked, compressor_catalogue.names()):
             raise ValueError(f"{fault}; or a compressor, given as {{_target_: …}}")
         try:
-            made = build("activations", catalogue_compressor_catalogue.part(str(asked)), Compressor)
+            made = build("activations", compressor_catalogue.part(str(asked)), Compressor)
         except InputError as error:
             raise ValueError(str(error)) from error
     if faults := list(_faults(made)):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from testbed.core.parallelism.plan import INTERLEAVED, Plan
 from testbed.core.parameters import choice, raise_all
-from testbed.worker.methods.pipeline import plan_request as region_placements
+from testbed.worker.methods.pipeline import plan_request
 from testbed.worker.methods.pipeline.autopipe import initial_pipeline, pipeline_for
 from testbed.worker.methods.pipeline.plan_request import PipelineRequest, Regions
 from testbed.worker.model.pieces import Piece
@@ -87,7 +87,7 @@ class Elastic:
     def _placement(self, regions: Regions, length: int, active: int) -> tuple[int, ...]:
         assert isinstance(self.asked.placement, str)
         there = [[rank for rank in ranks if rank < active] for ranks in regions]
-        return region_placements.placed(self.asked.placement, [ranks for ranks in there if ranks], length, 1)
+        return plan_request.placed(self.asked.placement, [ranks for ranks in there if ranks], length, 1)
 
 
 def frozen_pieces(pieces: Sequence[Piece]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from testbed.analysis.__main__ import main
-from testbed.analysis.dashboard import preview_command as command
+from testbed.analysis.dashboard import preview_command
 from testbed.analysis.dashboard.opened import Opened
 from testbed.analysis.dashboard.preview_command import preview, read_dashboards
 from testbed.analysis.dashboard.prometheus_queries import PrometheusClient
@@ -26,7 +26,7 @@ def boards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def opened(dashboard: dict[str, Any], source: PrometheusClient, runs: Sequence[str]) -> Opened:
         return Opened(dashboard, source, {"run": runs[0]}, 0.0, 60.0, 60.0)
 
-    monkeypatch.setattr(command, "open_dashboard", opened)
+    monkeypatch.setattr(preview_command, "open_dashboard", opened)
     folder = tmp_path / "boards"
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps(BOARD))
@@ -36,7 +36,7 @@ def boards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_runs_that_get_no_page_of_their_own_are_named(
     boards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command.preview, "__defaults__", ((), boards))
+    monkeypatch.setattr(preview_command.preview, "__defaults__", ((), boards))
     runs = [f"<b>{number}" for number in range(14)]
     output = tmp_path / "pages"
     assert main(["preview", "--prometheus", URL, "--output", str(output), "--run", *runs]) == EXIT_COMPLETED

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from testbed.analysis.dashboard import boxes, layout
-from testbed.analysis.dashboard import plots as draw
+from testbed.analysis.dashboard import boxes, layout, plots
 from testbed.analysis.dashboard.fields import COLORS, INK, Palette, Style, style_of
 from testbed.analysis.dashboard.frames import Field, Frame, series_frame, table_frame, transformed
 from testbed.analysis.dashboard.opened import Opened
@@ -219,7 +218,7 @@ def test_what_comes_from_a_record_is_escaped() -> None:
         boxes.stacked_bars([(evil, [entry])], 0, 1),
         boxes.legend([(evil, "")]),
         boxes.table(frame, styles, (), {evil: "run.html"}),
-        draw.states({"x": 0, "y": 0, "w": 24, "h": 8}, [draw.Curve(evil, [(0.0, 1.0)], Style("none"), INK)], 1, 10),
+        plots.states({"x": 0, "y": 0, "w": 24, "h": 8}, [plots.Curve(evil, [(0.0, 1.0)], Style("none"), INK)], 1, 10),
     ]
     assert not any("<img" in text for text in made)
     assert all("&lt;img" in text for text in made)
@@ -240,24 +239,24 @@ def test_rows_are_sorted_and_those_without_a_value_are_last() -> None:
 
 def test_300_curves_are_as_small_as_a_page_can_hold() -> None:
     points = [(float(second), float(second % 7)) for second in range(600)]
-    curves = [draw.Curve(f"run {number}", points, Style("s"), INK) for number in range(300)]
+    curves = [plots.Curve(f"run {number}", points, Style("s"), INK) for number in range(300)]
     grid = {"x": 0, "y": 0, "w": 12, "h": 8}
-    svg = draw.lines(grid, curves, draw.Scale(Style("s"), 0), 600.0, stacked=False, limits=False)
+    svg = plots.lines(grid, curves, plots.Scale(Style("s"), 0), 600.0, stacked=False, limits=False)
     assert svg.count("<path") >= 300 and len(svg) < 1_500_000
 
 
 def test_limits_are_drawn_where_they_can_be_seen() -> None:
     style = Style("percentunit", thresholds=[(float("-inf"), "#00aa00"), (0.5, "#aa5500"), (2.0, "#aa0000")])
-    curve = draw.Curve("run", [(0.0, 0.0), (1.0, 1.0)], style, INK)
+    curve = plots.Curve("run", [(0.0, 0.0), (1.0, 1.0)], style, INK)
     grid = {"x": 0, "y": 0, "w": 12, "h": 8}
-    svg = draw.lines(grid, [curve], draw.Scale(style, 0), 1.0, stacked=False, limits=True)
+    svg = plots.lines(grid, [curve], plots.Scale(style, 0), 1.0, stacked=False, limits=True)
     assert "#aa5500" in svg and "#aa0000" not in svg and "100%" in svg
-    assert "#aa5500" not in draw.lines(grid, [curve], draw.Scale(style, 0), 1.0, stacked=False, limits=False)
+    assert "#aa5500" not in plots.lines(grid, [curve], plots.Scale(style, 0), 1.0, stacked=False, limits=False)
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "00:00"), (75, "01:15"), (3725, "1:02:05")])
 def test_elapsed_time(seconds: float, text: str) -> None:
-    assert draw.elapsed(seconds) == text
+    assert plots.elapsed(seconds) == text
 
 
 # Opening ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from testbed.analysis.simulator.model.constants import IDEAL
 from testbed.analysis.simulator.model.network import Network
 from testbed.analysis.simulator.timeline.carriers import Carriers
 from testbed.analysis.simulator.timeline.collectives import BROADCAST, REDUCTION
-from testbed.core.costs import collective as collective_costs
+from testbed.core.costs import collective
 from testbed.core.spec.paths import WIRE_RATIO
 from testbed.core.spec.topology import Topology
 from topologies import lan, two_regions
@@ -29,7 +29,7 @@ def test_a_chain_takes_its_closed_form(kind: str, root: int) -> None:
     network = Network(topology, IDEAL)
     carriers = Carriers(network)
     end_s = carriers.end_s(carriers.issue_chain(kind, size, np.zeros(5), root))
-    assert end_s.max() == pytest.approx(collective_costs.chain_seconds(size, topology), rel=1e-6)
+    assert end_s.max() == pytest.approx(collective.chain_seconds(size, topology), rel=1e-6)
     last = (root - 1) % 5 if kind == BROADCAST else root
     assert end_s[last] == end_s.max()
 
@@ -40,7 +40,7 @@ def test_chains_follow_each_other_as_ranks_have_done_their_part() -> None:
     carriers = Carriers(Network(topology, IDEAL))
     chains = [carriers.issue_chain(BROADCAST, size, np.zeros(5), root) for root in range(5)]
     end_s = max(float(carriers.end_s(one).max()) for one in chains)
-    alone_s = collective_costs.chain_seconds(size, topology)
+    alone_s = collective.chain_seconds(size, topology)
     assert 4 * size * SECOND_BYTE < end_s < 4.5 * alone_s
 
 
@@ -74,5 +74,5 @@ def test_reductions_to_neighbours_follow_each_other_only_downwards() -> None:
         carriers = Carriers(Network(topology, IDEAL))
         chains = [carriers.issue_chain(REDUCTION, size, np.zeros(8), root) for root in roots]
         took_s[name] = max(float(carriers.end_s(one).max()) for one in chains)
-    assert took_s["up"] == pytest.approx(8 * collective_costs.chain_seconds(size, topology), rel=1e-6)
+    assert took_s["up"] == pytest.approx(8 * collective.chain_seconds(size, topology), rel=1e-6)
     assert took_s["down"] < 0.6 * took_s["up"]

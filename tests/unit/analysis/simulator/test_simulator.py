@@ -14,10 +14,10 @@ from testbed.analysis.simulator.model.constants import BBR_PACED, IDEAL, Constan
 from testbed.analysis.simulator.model.network import Network
 from testbed.analysis.simulator.model.step_plan import BucketPlan, StepPlan
 from testbed.analysis.simulator.model.traffic import traffic
-from testbed.analysis.simulator.timeline import period_skip as leaping
+from testbed.analysis.simulator.timeline import period_skip
 from testbed.analysis.simulator.timeline.rings import Ring
 from testbed.analysis.simulator.timeline.steps import StepTimes, follow
-from testbed.core.costs import collective as collective_costs
+from testbed.core.costs import collective
 from testbed.core.device.profile import Collective
 from testbed.core.spec.paths import WIRE_RATIO
 from testbed.core.spec.topology import Topology
@@ -93,7 +93,7 @@ def test_our_own_algorithms_take_their_closed_form_after_one_notice_each() -> No
     """Buckets go one after another; two shots are a one-way delay each."""
     size = 4_000_000
     found = steps(step_plan([bucket(size)] * 2, algorithm="two_shot"), wan(4))
-    form_s = collective_costs.seconds("two_shot", "all_reduce", size, wan(4))
+    form_s = collective.seconds("two_shot", "all_reduce", size, wan(4))
     assert found.step_s == pytest.approx(2 * (RTT_S / 2 + form_s), rel=1e-9)
 
 
@@ -119,7 +119,7 @@ def test_where_hops_are_alike_our_ring_is_its_closed_form_after_one_notice(kind:
     topology = full_mesh.build(workers=4, rate="100 Mbit/s", rtt="80 ms")
     found = steps(step_plan([bucket(size, kind=kind)], algorithm="ring"), topology, tcp=tcp)
     hosts = Network(topology, IDEAL, tcp=tcp).hosts("ring", kind, size)
-    form_s = collective_costs.seconds("ring", kind, size, topology, hosts=hosts)
+    form_s = collective.seconds("ring", kind, size, topology, hosts=hosts)
     notice_s = Network(topology, IDEAL).pairs.delay_s.max()
     assert found.step_s == pytest.approx(notice_s + form_s, rel=1e-6 if tcp == "stock" else 0.02)
 
@@ -219,7 +219,7 @@ def test_rounds_that_are_left_out_change_nothing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Ring, "move", _noting(Ring.move, moved))
     leapt = steps(plan, topology, Constants(message_s=1e-4), tcp="tuned")
     assert sum(moved) > 1000
-    monkeypatch.setattr(leaping, "MIN_RANKS", 65)
+    monkeypatch.setattr(period_skip, "MIN_RANKS", 65)
     whole = steps(plan, topology, Constants(message_s=1e-4), tcp="tuned")
     assert leapt.step_s == pytest.approx(whole.step_s, rel=1e-9)
     assert leapt.exposed_s == pytest.approx(whole.exposed_s, rel=1e-9)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.analysis.style import method_style as looks
+from testbed.analysis.style import method_style
 from testbed.analysis.style.method_style import COLORS, MARKERS, plot_style_of
 from testbed.analysis.style.swatch import swatch
 
@@ -16,25 +16,27 @@ CONF = Path(__file__).resolve().parents[4] / "experiments" / "conf"
 
 
 def test_no_two_methods_with_a_place_look_alike() -> None:
-    found = {plot_style_of(method) for method in looks._PLACES}
-    assert len(found) == len(looks._PLACES) == len(set(looks._PLACES))
+    found = {plot_style_of(method) for method in method_style._PLACES}
+    assert len(found) == len(method_style._PLACES) == len(set(method_style._PLACES))
 
 
 @pytest.mark.parametrize("start", range(0, 40, 8))
 def test_of_each_eight_in_a_row_no_two_share_a_colour_or_a_marker(start: int) -> None:
-    found = [plot_style_of(method) for method in looks._PLACES[start : start + 8]]
+    found = [plot_style_of(method) for method in method_style._PLACES[start : start + 8]]
     assert len({plot_style.color for plot_style in found}) == len({plot_style.marker for plot_style in found}) == 8
 
 
 def test_every_pair_is_had_once_in_a_turn() -> None:
-    pairs = {(place % len(COLORS), (place + place // len(COLORS)) % len(MARKERS)) for place in range(looks._TURN)}
-    assert len(pairs) == looks._TURN == 88
+    pairs = {
+        (place % len(COLORS), (place + place // len(COLORS)) % len(MARKERS)) for place in range(method_style._TURN)
+    }
+    assert len(pairs) == method_style._TURN == 88
 
 
 def test_the_compressors_of_this_tree_have_places() -> None:
     """So that they are told apart for certain; one that is new, or from elsewhere, gets what its name comes to."""
     named = {path.stem for path in (CONF / "compressor").glob("*.yaml")}
-    assert len(named & set(looks._PLACES)) > 40
+    assert len(named & set(method_style._PLACES)) > 40
 
 
 def test_a_name_without_a_place_looks_the_same_in_every_process() -> None:
@@ -46,7 +48,7 @@ def test_a_name_without_a_place_looks_the_same_in_every_process() -> None:
         for _ in range(2)
     }
     assert said == {f"{plot_style_of('gaia mine')}\n"}
-    assert plot_style_of("gaia mine") not in {plot_style_of(method) for method in looks._PLACES}
+    assert plot_style_of("gaia mine") not in {plot_style_of(method) for method in method_style._PLACES}
 
 
 def test_settings_of_a_method_differ_by_their_dashes_alone() -> None:
@@ -57,6 +59,6 @@ def test_settings_of_a_method_differ_by_their_dashes_alone() -> None:
 
 @pytest.mark.parametrize("marker", MARKERS)
 def test_a_swatch_has_the_marker_of_the_figures(marker: str) -> None:
-    drawn = swatch(looks.PlotStyle("#0072B2", marker, "--"))
+    drawn = swatch(method_style.PlotStyle("#0072B2", marker, "--"))
     assert drawn.count("<path") == 2 and "#0072B2" in drawn and 'stroke-dasharray="5 3"' in drawn
     assert "nan" not in drawn

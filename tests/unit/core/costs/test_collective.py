@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.core.costs import collective as costs
+from testbed.core.costs import collective
 from testbed.core.spec.paths import INITIAL_WINDOW_BYTES, WIRE_RATIO, Hosts, Paths, concurrent_s
 from testbed.core.spec.topology import Link, Node, Topology, symmetric
 
@@ -38,74 +38,76 @@ def _wire_s(size_bytes: float, rate_bit_s: float = WAN) -> float:
 def test_bytes_between_regions_by_hand() -> None:
     # P = 6, R = 3, and of an all-reduce B: a ring hop carries 2 * 5/6 B, between leaders 2 * 2/3 B.
     forth, back = {("a", "b"), ("b", "c"), ("c", "a")}, {("b", "a"), ("c", "b"), ("a", "c")}
-    assert costs.wan_bytes("ring", "all_reduce", B, MESH) == pytest.approx(dict.fromkeys(forth, 2_000_000))
-    assert costs.wan_bytes("gloo", "all_reduce", B, MESH) == pytest.approx(dict.fromkeys(back, 2_000_000))
-    assert costs.wan_bytes("hierarchical", "all_reduce", B, MESH) == pytest.approx(dict.fromkeys(forth, 1_600_000))
-    direct = costs.wan_bytes("hierarchical_two_shot", "all_reduce", B, MESH)
+    assert collective.wan_bytes("ring", "all_reduce", B, MESH) == pytest.approx(dict.fromkeys(forth, 2_000_000))
+    assert collective.wan_bytes("gloo", "all_reduce", B, MESH) == pytest.approx(dict.fromkeys(back, 2_000_000))
+    assert collective.wan_bytes("hierarchical", "all_reduce", B, MESH) == pytest.approx(dict.fromkeys(forth, 1_600_000))
+    direct = collective.wan_bytes("hierarchical_two_shot", "all_reduce", B, MESH)
     assert direct == pytest.approx(dict.fromkeys(forth | back, 800_000))
     # 2 x 2 pairs of workers, 1/6 B twice
-    assert costs.wan_bytes("two_shot", "all_reduce", B, MESH) == pytest.approx(dict.fromkeys(forth | back, 1_600_000))
+    assert collective.wan_bytes("two_shot", "all_reduce", B, MESH) == pytest.approx(
+        dict.fromkeys(forth | back, 1_600_000)
+    )
     # a region's two payloads once, or of each of its workers to each of the others'
-    assert costs.wan_bytes("hierarchical", "all_gather", 100, MESH) == dict.fromkeys(forth | back, 200)
-    assert costs.wan_bytes("two_shot", "all_gather", 100, MESH) == dict.fromkeys(forth | back, 400)
-    assert costs.wan_bytes("ring", "all_gather", 100, MESH) == dict.fromkeys(forth, 500)
-    assert costs.wan_bytes("ring", "all_to_all", 600, MESH) == dict.fromkeys(forth | back, 400)
+    assert collective.wan_bytes("hierarchical", "all_gather", 100, MESH) == dict.fromkeys(forth | back, 200)
+    assert collective.wan_bytes("two_shot", "all_gather", 100, MESH) == dict.fromkeys(forth | back, 400)
+    assert collective.wan_bytes("ring", "all_gather", 100, MESH) == dict.fromkeys(forth, 500)
+    assert collective.wan_bytes("ring", "all_to_all", 600, MESH) == dict.fromkeys(forth | back, 400)
 
 
 def test_uneven_regions_and_one_region() -> None:
-    assert costs.wan_bytes("two_shot", "all_reduce", B, TWO) == {("a", "b"): 1_800_000, ("b", "a"): 1_800_000}
-    assert costs.wan_bytes("hierarchical", "all_reduce", B, TWO) == {("a", "b"): B, ("b", "a"): B}
-    assert costs.wan_bytes("hierarchical", "all_gather", 100, TWO) == {("a", "b"): 300, ("b", "a"): 100}
+    assert collective.wan_bytes("two_shot", "all_reduce", B, TWO) == {("a", "b"): 1_800_000, ("b", "a"): 1_800_000}
+    assert collective.wan_bytes("hierarchical", "all_reduce", B, TWO) == {("a", "b"): B, ("b", "a"): B}
+    assert collective.wan_bytes("hierarchical", "all_gather", 100, TWO) == {("a", "b"): 300, ("b", "a"): 100}
     alone = _topology({"a": 4}, [])
-    assert all(costs.wan_bytes(name, "all_reduce", B, alone) == {} for name in costs.ALGORITHMS)
-    assert costs.seconds("two_shot", "all_reduce", B, _topology({"a": 1}, [])) == 0
+    assert all(collective.wan_bytes(name, "all_reduce", B, alone) == {} for name in collective.ALGORITHMS)
+    assert collective.seconds("two_shot", "all_reduce", B, _topology({"a": 1}, [])) == 0
 
 
 def test_links_that_pairs_share_carry_their_sum() -> None:
-    pairs = costs.wan_bytes("hierarchical_two_shot", "all_reduce", B, HUB)
-    assert costs.link_bytes(pairs, HUB) == pytest.approx(
+    pairs = collective.wan_bytes("hierarchical_two_shot", "all_reduce", B, HUB)
+    assert collective.link_bytes(pairs, HUB) == pytest.approx(
         {(f"{r}-h", end): 1_600_000 for r in "abc" for end in (r, "h")}
     )
-    assert costs.link_bytes(pairs, MESH) == pytest.approx(
+    assert collective.link_bytes(pairs, MESH) == pytest.approx(
         {(link.name, end): 800_000 for link in MESH.wan_links for end in (link.a, link.b)}
     )
 
 
 def test_bytes_of_all_ranks() -> None:
-    for name in costs.ALGORITHMS:
-        assert costs.sent_bytes(name, "all_reduce", B, MESH) == 10 * B
-        assert costs.sent_bytes(name, "all_to_all", 600, MESH) == 3000
-    assert costs.sent_bytes("ring", "all_gather", 100, MESH) == 30 * 100
+    for name in collective.ALGORITHMS:
+        assert collective.sent_bytes(name, "all_reduce", B, MESH) == 10 * B
+        assert collective.sent_bytes(name, "all_to_all", 600, MESH) == 3000
+    assert collective.sent_bytes("ring", "all_gather", 100, MESH) == 30 * 100
     # 3 to leaders, 3 x 2 bundles of 2, all 6 to 3 members
-    assert costs.sent_bytes("hierarchical", "all_gather", 100, MESH) == (3 + 12 + 18) * 100
+    assert collective.sent_bytes("hierarchical", "all_gather", 100, MESH) == (3 + 12 + 18) * 100
 
 
 def test_seconds_by_hand() -> None:
     # ten rounds of 1/6 B over the WAN, one message a link
-    assert costs.seconds("ring", "all_reduce", B, MESH) == pytest.approx(10 * (WAN_S + _wire_s(B / 6)))
+    assert collective.seconds("ring", "all_reduce", B, MESH) == pytest.approx(10 * (WAN_S + _wire_s(B / 6)))
     # a leader's chunk: two ranks inside pass a tensor in one piece, once each way; four rounds of 1/3 B
     inside_s = 2 * _wire_s(B, LAN)
     across_s = 4 * (WAN_S + _wire_s(B / 3))
-    assert costs.seconds("hierarchical", "all_reduce", B, MESH) == pytest.approx(inside_s + across_s)
+    assert collective.seconds("hierarchical", "all_reduce", B, MESH) == pytest.approx(inside_s + across_s)
     direct_s = inside_s + 2 * (WAN_S + _wire_s(B / 3))
-    assert costs.seconds("hierarchical_two_shot", "all_reduce", B, MESH) == pytest.approx(direct_s)
+    assert collective.seconds("hierarchical_two_shot", "all_reduce", B, MESH) == pytest.approx(direct_s)
     # over a hub each link carries what a region sends to both others, and the way is two links long
     direct_s = inside_s + 2 * (2 * WAN_S + _wire_s(2 * B / 3))
-    assert costs.seconds("hierarchical_two_shot", "all_reduce", B, HUB) == pytest.approx(direct_s)
-    assert costs.seconds("two_shot", "all_reduce", B, MESH) == pytest.approx(2 * (WAN_S + _wire_s(4 * B / 6)))
-    assert costs.seconds("two_shot", "all_to_all", B, MESH) == pytest.approx(WAN_S + _wire_s(4 * B / 6))
+    assert collective.seconds("hierarchical_two_shot", "all_reduce", B, HUB) == pytest.approx(direct_s)
+    assert collective.seconds("two_shot", "all_reduce", B, MESH) == pytest.approx(2 * (WAN_S + _wire_s(4 * B / 6)))
+    assert collective.seconds("two_shot", "all_to_all", B, MESH) == pytest.approx(WAN_S + _wire_s(4 * B / 6))
     gathered_s = _wire_s(100, LAN) + WAN_S + _wire_s(200) + _wire_s(600, LAN)
-    assert costs.seconds("hierarchical", "all_gather", 100, MESH) == pytest.approx(gathered_s)
+    assert collective.seconds("hierarchical", "all_gather", 100, MESH) == pytest.approx(gathered_s)
 
 
 def test_a_chain_works_in_chunks_and_messages_may_cost_something() -> None:
     lan = _topology({"a": 4}, [])
-    size = 8 * costs.CHAIN_CHUNK_BYTES
+    size = 8 * collective.CHAIN_CHUNK_BYTES
     # eight chunks over three hops, twice
     steps = 2 * (8 + 2)
-    expected_s, hosts = steps * (_wire_s(costs.CHAIN_CHUNK_BYTES, LAN) + 1e-4), Hosts(message_s=1e-4)
-    assert costs.seconds("hierarchical", "all_reduce", size, lan, hosts=hosts) == pytest.approx(expected_s)
-    assert costs.chain_chunks(costs.CHAIN_CHUNK_BYTES, 4) == costs.chain_chunks(10 * size, 2) == 1
+    expected_s, hosts = steps * (_wire_s(collective.CHAIN_CHUNK_BYTES, LAN) + 1e-4), Hosts(message_s=1e-4)
+    assert collective.seconds("hierarchical", "all_reduce", size, lan, hosts=hosts) == pytest.approx(expected_s)
+    assert collective.chain_chunks(collective.CHAIN_CHUNK_BYTES, 4) == collective.chain_chunks(10 * size, 2) == 1
 
 
 def test_bursts_leave_as_slowly_as_hosts_pace_them() -> None:
@@ -116,10 +118,10 @@ def test_bursts_leave_as_slowly_as_hosts_pace_them() -> None:
     alone_s = WAN_S + 0.5 * (rtt_s + carried_s)
     assert concurrent_s([(Paths(wan).between(0, 1), size)], paced) == pytest.approx(alone_s)
     one_s = WAN_S + 0.5 * (rtt_s + carried_s) / 2
-    assert costs.seconds("ring", "all_gather", size, wan, hosts=paced) == pytest.approx(3 * one_s)
+    assert collective.seconds("ring", "all_gather", size, wan, hosts=paced) == pytest.approx(3 * one_s)
     # what leaves slower than it is paced is as before
-    unpaced_s = costs.seconds("ring", "all_gather", 100 * B, wan)
-    assert costs.seconds("ring", "all_gather", 100 * B, wan, hosts=paced) == unpaced_s
+    unpaced_s = collective.seconds("ring", "all_gather", 100 * B, wan)
+    assert collective.seconds("ring", "all_gather", 100 * B, wan, hosts=paced) == unpaced_s
 
 
 def test_small_bursts_are_paced_by_the_largest_or_by_the_initial_window() -> None:
@@ -135,12 +137,12 @@ def test_small_bursts_are_paced_by_the_largest_or_by_the_initial_window() -> Non
 
 
 def test_the_cheapest_follows_the_network_and_the_size() -> None:
-    assert costs.cheapest("all_reduce", B, MESH) == "hierarchical_two_shot"
-    assert costs.cheapest("all_reduce", 60, MESH) in ("two_shot", "hierarchical_two_shot")
-    assert costs.cheapest("all_reduce", 100 * B, _topology({"a": 4}, [])) == "gloo"
-    assert costs.cheapest("all_gather", B, MESH).startswith("hierarchical")
+    assert collective.cheapest("all_reduce", B, MESH) == "hierarchical_two_shot"
+    assert collective.cheapest("all_reduce", 60, MESH) in ("two_shot", "hierarchical_two_shot")
+    assert collective.cheapest("all_reduce", 100 * B, _topology({"a": 4}, [])) == "gloo"
+    assert collective.cheapest("all_gather", B, MESH).startswith("hierarchical")
     with pytest.raises(ValueError, match="tree all_reduce: known are gloo"):
-        costs.seconds("tree", "all_reduce", B, MESH)
+        collective.seconds("tree", "all_reduce", B, MESH)
 
 
 def test_a_link_of_their_own_is_taken_even_where_a_detour_is_shorter() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.core.record import run_directory as rundir
+from testbed.core.record import run_directory
 from testbed.core.record.run_directory import RUN_ID, RunDir, new_run_id, write_json
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -19,7 +19,7 @@ NAME = "20260102T030405Z-wan1g-ddp-topk-abcdef01"
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
-    monkeypatch.setattr(rundir, "RUNTIME_ROOT", tmp_path / "run")
+    monkeypatch.setattr(run_directory, "RUNTIME_ROOT", tmp_path / "run")
     return RunDir.create(tmp_path / "runs", NAME)
 
 
@@ -86,7 +86,7 @@ def test_a_killed_run_is_not_alive(run: RunDir) -> None:
         "rundir.RUNTIME_ROOT = Path(sys.argv[1])\n"
         "with rundir.RunDir(Path(sys.argv[2])).held(): print('held', flush=True); time.sleep(60)"
     )
-    command = [sys.executable, "-c", code, str(rundir.RUNTIME_ROOT), str(run.path)]
+    command = [sys.executable, "-c", code, str(run_directory.RUNTIME_ROOT), str(run.path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"

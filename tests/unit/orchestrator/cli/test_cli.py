@@ -16,8 +16,7 @@ from testbed.core.packages import OTHER_SIDE
 from testbed.orchestrator.cli import main as cli
 from testbed.orchestrator.config.config import compose, resolve
 from testbed.orchestrator.machine.clone import CLONE, environment
-from testbed.orchestrator.run import plugins as plugin_check
-from testbed.orchestrator.run import run_command
+from testbed.orchestrator.run import plugins, run_command
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, list[str]]:
@@ -119,21 +118,21 @@ def test_report_of_an_unknown_run(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 
 def test_plugin_check_answers_for_the_defaults() -> None:
-    answer = plugin_check.check_parts(compose([]))
+    answer = plugins.check_parts(compose([]))
     assert answer["parameters"] > 1_000_000
 
 
 def test_plugin_check_reports_every_fault_of_every_plugin() -> None:
     spec = compose(["compressor=topk", "compressor.density=2", "strategy.nonsense=1"])
     with pytest.raises(InputError) as caught:
-        plugin_check.check_parts(spec)
+        plugins.check_parts(spec)
     assert any("density" in fault for fault in caught.value.faults)
     assert any("nonsense" in fault for fault in caught.value.faults)
 
 
 def test_a_class_outside_the_tree_that_is_not_there_is_a_line() -> None:
     with pytest.raises(InputError) as caught:
-        plugin_check.check_parts(compose(["compressor._target_=no.such.Class"]))
+        plugins.check_parts(compose(["compressor._target_=no.such.Class"]))
     assert len(caught.value.faults) == 1 and "no.such" in caught.value.faults[0]
 
 
@@ -152,24 +151,24 @@ def worker_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_check_that_crashes_shows_the_tail_of_its_words(worker_that: Path) -> None:
     worker_that.write_text("import sys; sys.exit('the disk is on fire')")
     with pytest.raises(RunError, match="the disk is on fire"):
-        plugin_check.check_parts(compose([]))
+        plugins.check_parts(compose([]))
 
 
 def test_a_worker_without_its_packages_names_the_cure(worker_that: Path) -> None:
     worker_that.write_text("import no_such_torch")
     with pytest.raises(MachineError, match="make setup"):
-        plugin_check.check_parts(compose([]))
+        plugins.check_parts(compose([]))
 
 
 def test_a_check_that_hangs_is_given_up(worker_that: Path) -> None:
     worker_that.write_text("import time; time.sleep(60)")
     with pytest.raises(RunError, match=r"no answer within 0\.5 s"):
-        plugin_check.check_parts(compose([]), time_limit_s=0.5)
+        plugins.check_parts(compose([]), time_limit_s=0.5)
 
 
 def test_a_plugin_that_prints_while_imported_does_not_hide_the_answer(worker_that: Path) -> None:
     worker_that.write_text("""print('{"hello": 1}'); print('{"faults": []}'); print('bye')""")
-    assert plugin_check.check_parts(compose([])) == {"faults": []}
+    assert plugins.check_parts(compose([])) == {"faults": []}
 
 
 def test_a_sound_spec_passes_with_the_plugins_checked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 from testbed.core.errors import EXIT_INPUT
-from testbed.orchestrator.cli import device_profile as profile_command
+from testbed.orchestrator.cli import device_profile
 from testbed.orchestrator.cli.main import main
 
 
@@ -19,7 +19,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_measurement(
     def measured(*_: object) -> NoReturn:
         raise AssertionError("it was measured")
 
-    monkeypatch.setattr(profile_command, "ask_worker", measured)
+    monkeypatch.setattr(device_profile, "ask_worker", measured)
     (tmp_path / "file").write_text("a file")
     assert main(["profile", "topo=lan", "-o", str(tmp_path / output)]) == EXIT_INPUT
     assert f"-o {tmp_path / output}: " in capfd.readouterr().err

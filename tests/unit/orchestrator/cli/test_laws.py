@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 
 from testbed.core.spec.run_spec import Part, RunSpec
-from testbed.orchestrator.cli import laws as laws_command
-from testbed.orchestrator.cli import main as cli
+from testbed.orchestrator.cli import laws
+from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.machine.clone import CLONE
-from testbed.orchestrator.run import run_command
-from testbed.orchestrator.run import supervisor as supervise
+from testbed.orchestrator.run import run_command, supervisor
 
 MINE = """
 import os
@@ -71,7 +70,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, list[str]]:
-    status = cli.main(["laws", *arguments])
+    status = main(["laws", *arguments])
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err
     return status, captured.out, captured.err.splitlines()
@@ -140,9 +139,9 @@ def test_faults_of_a_class_and_of_its_traits_are_status_2_in_one_line(
 
 def test_a_class_called_as_a_known_one_runs_beside_it() -> None:
     asked = ["compressor._target_=mine.topk"]
-    found = laws_command._overrides(Part("topk", "mine.topk", {}), asked)
+    found = laws._overrides(Part("topk", "mine.topk", {}), asked)
     assert found == {name: [f"compressor={name}"] for name in ("none", "bf16", "topk")} | {"mine.topk": asked}
-    found = laws_command._overrides(Part("topk", "compressors.topk.TopK", {}), ["compressor=topk"])
+    found = laws._overrides(Part("topk", "compressors.topk.TopK", {}), ["compressor=topk"])
     assert list(found) == ["none", "bf16", "topk"]
 
 
@@ -194,8 +193,8 @@ def test_the_run_beside_three_known_ones(
         take({"event": "throughput", "numel": 25_000_000, "threads": 1, "skipped": "would take about 99 s"})
 
     monkeypatch.setattr(run_command, "checked_spec", lambda resolved, runs_root: resolved.spec)
-    monkeypatch.setattr(supervise, "supervise", make)
-    monkeypatch.setattr(laws_command, "ask", ask)
+    monkeypatch.setattr(supervisor, "supervise", make)
+    monkeypatch.setattr(laws, "ask", ask)
     found, out, _ = run(capsys, "int8", "block_size=128", "--runs", str(tmp_path))
     assert found == (0 if status == "completed" else 4)
     assert [spec.compressor.name for spec in made] == ["none", "bf16", "topk", "int8"]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import InputError
-from testbed.core.record import run_directory as rundir
+from testbed.core.record import run_directory
 from testbed.core.record.run_directory import write_json
 from testbed.core.record.summary import empty_summary
-from testbed.orchestrator.cli import main as cli
-from testbed.orchestrator.cli import report as report_command
+from testbed.orchestrator.cli import report
+from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.cli.report import chosen
 
 IDS = [f"2026010{day}T000000Z-wan1g-ddp-{name}-0123abcd" for day, name in ((1, "none"), (2, "topk"), (3, "int8"))]
@@ -22,7 +22,7 @@ IDS = [f"2026010{day}T000000Z-wan1g-ddp-{name}-0123abcd" for day, name in ((1, "
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(rundir, "RUNTIME_ROOT", tmp_path / "run")
+    monkeypatch.setattr(run_directory, "RUNTIME_ROOT", tmp_path / "run")
     for run_id in IDS:
         made(tmp_path / "runs", run_id, compressor=run_id.split("-")[3])
     return tmp_path / "runs"
@@ -45,7 +45,7 @@ def test_ids_in_their_order_then_what_filters_take(root: Path) -> None:
 
 
 def test_killed_runs_are_sealed_first(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_command, "seal_killed", lambda runs: made(runs, "20260108T000000Z-killed", seed=8))
+    monkeypatch.setattr(report, "seal_killed_or_say", lambda runs: made(runs, "20260108T000000Z-killed", seed=8))
     assert chosen("report", ["seed=8"], root) == ["20260108T000000Z-killed"]
 
 
@@ -70,36 +70,36 @@ def test_every_fault_of_ids_and_filters_at_once(root: Path) -> None:
 
 
 def test_compare_prints_each_form(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["compare", *IDS[:2], "--runs", str(root)]) == 0
+    assert main(["compare", *IDS[:2], "--runs", str(root)]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].split()[0] == "method" and "kind emulated" in "".join(lines)
-    assert cli.main(["compare", "--json", "compressor=topk", "--runs", str(root)]) == 0
+    assert main(["compare", "--json", "compressor=topk", "--runs", str(root)]) == 0
     assert [row["run_ids"] for row in json.loads(capfd.readouterr().out)["rows"]] == [[IDS[1]]]
-    assert cli.main(["compare", "--csv", "--runs", str(root)]) == 0
+    assert main(["compare", "--csv", "--runs", str(root)]) == 0
     assert len(list(csv.DictReader(capfd.readouterr().out.splitlines()))) == 3
-    assert cli.main(["compare", "--latex", "--runs", str(root)]) == 0
+    assert main(["compare", "--latex", "--runs", str(root)]) == 0
     assert r"\toprule" in capfd.readouterr().out
-    assert cli.main(["compare", "--latex", "--csv", "--runs", str(root)]) == 2
+    assert main(["compare", "--latex", "--csv", "--runs", str(root)]) == 2
 
 
 @pytest.mark.parametrize("name", ["r.html", "new/sub/r.html"])
 def test_a_report_and_its_new_folders_are_the_caller_s(root: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     given: list[Path] = []
-    monkeypatch.setattr(report_command, "give_to_caller", given.append)
+    monkeypatch.setattr(report, "give_to_caller", given.append)
     output = root.parent / name
-    assert cli.main(["report", IDS[0], "-o", str(output), "--runs", str(root)]) == 0
+    assert main(["report", IDS[0], "-o", str(output), "--runs", str(root)]) == 0
     assert output.exists() and given == [root.parent / Path(name).parts[0]]
 
 
 def test_a_report_that_cannot_be_written_is_given_to_nobody(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Path] = []
-    monkeypatch.setattr(report_command, "give_to_caller", given.append)
-    assert cli.main(["report", IDS[0], "-o", str(root), "--runs", str(root)]) == 2
+    monkeypatch.setattr(report, "give_to_caller", given.append)
+    assert main(["report", IDS[0], "-o", str(root), "--runs", str(root)]) == 2
     assert given == []
 
 
 def test_another_schema_version_is_refused_by_name(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = made(root, "20260109T000000Z-new", schema_version=7)
-    assert cli.main(["compare", IDS[0], path.name, "--runs", str(root)]) == 2
+    assert main(["compare", IDS[0], path.name, "--runs", str(root)]) == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert path.name in line and "of schema version 7, this program reads 1" in line

@@ -11,22 +11,22 @@ from typing import IO, Any
 import pytest
 
 from testbed.core.errors import EXIT_MACHINE, RunError
-from testbed.core.record import run_directory as rundir
+from testbed.core.record import run_directory
 from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.record.summary import empty_summary
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.cli import main as cli
-from testbed.orchestrator.cli import session as hand_commands
+from testbed.orchestrator.cli import session as session_commands
+from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.config.config import compose
-from testbed.orchestrator.machine import checks as machine_checks
+from testbed.orchestrator.machine import checks
 
 FIRST, SECOND = "20260101T000000Z-lan-hand-none-aaaaaaaa", "20260101T000001Z-lan-hand-none-bbbbbbbb"
 
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(rundir, "RUNTIME_ROOT", tmp_path / "runtime")
-    monkeypatch.setattr(machine_checks, "is_root", lambda: True)
+    monkeypatch.setattr(run_directory, "RUNTIME_ROOT", tmp_path / "runtime")
+    monkeypatch.setattr(checks, "is_root", lambda: True)
     return tmp_path / "runs"
 
 
@@ -65,19 +65,19 @@ def test_up_waits_for_its_own_run_and_claims_no_other(runs: Path, pipe: tuple[IO
     second = make(runs, SECOND, None, "network")
     process: Any = Process(3)
     with pytest.raises(RunError, match="did not come up: no luck"):
-        hand_commands._wait_until_up(process, runs, reader)
+        session_commands._wait_until_up(process, runs, reader)
     writer.write(SECOND)
     writer.close()
     second.events.write_text('{"t_s": 0, "event": "schedule", "what": "go"}\n')
     process = Process(3)
-    assert hand_commands._wait_until_up(process, runs, reader).run_id == SECOND
+    assert session_commands._wait_until_up(process, runs, reader).run_id == SECOND
 
 
 def test_a_process_that_ends_without_a_run_says_why(runs: Path, pipe: tuple[IO[str], IO[str]]) -> None:
     pipe[1].close()
     process: Any = Process(3)
     with pytest.raises(RunError, match="no luck"):
-        hand_commands._wait_until_up(process, runs, pipe[0])
+        session_commands._wait_until_up(process, runs, pipe[0])
 
 
 def test_a_session_is_known_by_its_spec_not_by_its_name(runs: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_session_is_known_by_its_spec_not_by_its_name(runs: Path) -> None:
     unwritten = make(runs, "20260101T000002Z-lan-hand-none-cccccccc")
     ended = make(runs, "20260101T000003Z-lan-hand-none-dddddddd", compose(["topo=lan", "workload=hand"]))
     with session.held(), training.held(), unwritten.held():
-        assert [run.run_id for run in hand_commands.sessions(runs)] == [session.run_id]
+        assert [run.run_id for run in session_commands.sessions(runs)] == [session.run_id]
     assert not ended.is_alive()
 
 
@@ -104,8 +104,8 @@ def test_down_ends_as_the_run_that_it_ends(
 ) -> None:
     run = make(runs, FIRST)
     write_json(run.summary, empty_summary() | {"status": status, "verdict": verdict, "reasons": ["why"]})
-    monkeypatch.setattr(hand_commands, "down", lambda runs_root, run_id: run)
-    assert cli.main(["down", "--runs", str(runs)]) == code
+    monkeypatch.setattr(session_commands, "down", lambda runs_root, run_id: run)
+    assert main(["down", "--runs", str(runs)]) == code
     assert capsys.readouterr().out.splitlines()[:2] == [f"{FIRST} is down: {status}, {verdict}", "  why"]
 
 
@@ -113,8 +113,8 @@ def test_exec_hands_on_the_runs_id_and_little_of_the_callers(monkeypatch: pytest
     for name, value in (("SECRET_TOKEN", "x"), ("TERM", "xterm"), ("HOME", "/home/me"), ("LONGHAUL_NODE", "n")):
         monkeypatch.setenv(name, value)
     run = RunDir(tmp_path / FIRST)
-    router = hand_commands._environment(run, is_router=True)
-    node = hand_commands._environment(run, is_router=False)
+    router = session_commands._environment(run, is_router=True)
+    node = session_commands._environment(run, is_router=False)
     assert router["LONGHAUL_RUN"] == node["LONGHAUL_RUN"] == FIRST
     assert (router["HOME"], node["HOME"], node["TERM"]) == ("/home/me", "/tmp", "xterm")
     assert node["PATH"].startswith(f"{sys.prefix}/bin:")
@@ -125,6 +125,6 @@ def test_exec_hands_on_the_runs_id_and_little_of_the_callers(monkeypatch: pytest
 def test_without_root_the_machine_lacks_something_and_the_cure_is_told(
     runs: Path, words: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(machine_checks, "is_root", lambda: False)
-    assert cli.main([words[0], "--runs", str(runs), *words[1:]]) == EXIT_MACHINE
+    monkeypatch.setattr(checks, "is_root", lambda: False)
+    assert main([words[0], "--runs", str(runs), *words[1:]]) == EXIT_MACHINE
     assert "run with sudo" in capfd.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.core.errors import InputError
 from testbed.core.record.run_directory import RUN_ID, new_run_id
-from testbed.orchestrator.cli import main as cli
+from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.config.config import compose, resolve
 
 LISTED = """
@@ -90,5 +90,5 @@ def test_faults_of_a_file_come_beside_all_others(tmp_path: Path) -> None:
 def test_drawn_by_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "net.yaml"
     path.write_text(LISTED)
-    assert cli.main(["topologies", str(path)]) == 0
+    assert main(["topologies", str(path)]) == 0
     assert "paris ══ WAN ══ lima   RTT 180 ms" in capsys.readouterr().out

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from testbed.core.errors import InputError, MachineError, RunError
-from testbed.orchestrator.cli import main as cli
+from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.dashboard import dashboard_command
 from testbed.orchestrator.dashboard.dashboard_command import dashboard
 from testbed.orchestrator.dashboard.pages import make_pages
@@ -183,8 +183,8 @@ def test_the_command_line_knows_it(
 ) -> None:
     asked = {}
     monkeypatch.setattr(dashboard_command, "dashboard", lambda root, **options: asked.update(root=root, **options) or 0)
-    assert cli.main(["dashboard", "--runs", str(runs), "--live", "--port", "0"]) == 0
+    assert main(["dashboard", "--runs", str(runs), "--live", "--port", "0"]) == 0
     assert asked.pop("when_served") is make_pages
     assert asked == {"root": runs, "live": True, "serve": True, "port": 0, "live_port": dashboard_command.LIVE_PORT}
-    assert cli.main(["dashboard", "--no-serve"]) == 0
+    assert main(["dashboard", "--no-serve"]) == 0
     assert (asked["serve"], asked["port"]) == (False, dashboard_command.ARCHIVE_PORT)

@@ -11,7 +11,7 @@ import pytest
 
 from testbed.core.errors import EXIT_COMPLETED, InputError, MachineError
 from testbed.core.server_lock import is_served
-from testbed.orchestrator.cli import main as cli
+from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.dashboard.pages import check_dashboards, make_pages
 from testbed.orchestrator.machine.clone import CLONE
 from tests.unit.analysis.archived import require_prometheus, served
@@ -63,7 +63,7 @@ def test_no_runs_and_no_prometheus(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_the_command_line_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[Path] = []
     monkeypatch.setattr("testbed.orchestrator.dashboard.pages.check_dashboards", lambda runs: asked.append(runs) or 4)
-    assert cli.main(["dashboard", "--check", "--runs", str(tmp_path)]) == 4
+    assert main(["dashboard", "--check", "--runs", str(tmp_path)]) == 4
     assert asked == [tmp_path]
 
 

@@ -20,15 +20,14 @@ from testbed.core.errors import InputError, MachineError
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.cli import main as cli
-from testbed.orchestrator.executors import __main__ as errand_process
+from testbed.orchestrator.executors import __main__ as job_process
 from testbed.orchestrator.executors.executor import FOLDER
 from testbed.orchestrator.executors.job import REPLY, run_job
 from testbed.orchestrator.executors.ray_executor import RayNodes
 from testbed.orchestrator.executors.remote_executor import MAX_LOSSES, Ended, RemoteExecutor
 from testbed.orchestrator.executors.run_archive import pack
 from testbed.orchestrator.executors.slurm_executor import JOBS, SlurmJobs
-from testbed.orchestrator.machine import checks as machine_checks
-from testbed.orchestrator.machine import provenance
+from testbed.orchestrator.machine import checks, provenance
 from testbed.orchestrator.run import preflight
 from testbed.orchestrator.run_store.ended import KeptRuns
 from testbed.orchestrator.search.sweep.display import Display
@@ -182,18 +181,18 @@ def test_an_errand_for_other_code_is_refused_by_both_hashes(asked: list[RunReque
 def test_a_machine_without_what_the_runtime_of_a_run_needs_lacks_something(
     asked: list[RunRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none(*, needed: bool) -> machine_checks.Check:
-        return machine_checks.Check("docker", needed, False, "no daemon here", "containers", "start one")
+    def none(*, needed: bool) -> checks.Check:
+        return checks.Check("docker", needed, False, "no daemon here", "containers", "start one")
 
     def nobody_gets_here(*, share: bool) -> NoReturn:
         raise AssertionError("a run would have been begun")
 
-    monkeypatch.setattr(machine_checks, "docker", none)
-    monkeypatch.setattr(errand_process, "_machine", nobody_gets_here)
+    monkeypatch.setattr(checks, "docker", none)
+    monkeypatch.setattr(job_process, "_machine", nobody_gets_here)
     spec = dataclasses.replace(asked[0].spec, runtime="docker")
     request = {"spec": spec.to_json(), "code_hash": provenance.code_hash(), "share": False}
     (tmp_path / "request.json").write_text(json.dumps(request))
-    assert errand_process.main(tmp_path) == 0
+    assert job_process.main(tmp_path) == 0
     reply = json.loads((tmp_path / REPLY).read_text())
     assert any("no daemon here" in line for line in reply["lacks"]) and reply["faults"] == []
 
@@ -203,12 +202,12 @@ def test_a_machine_with_other_data_is_one_that_lacks_something(
 ) -> None:
     """Were it the run's own fault, one such machine would soon have given up all runs of a sweep."""
     monkeypatch.setattr(preflight, "require", lambda *_: None)
-    monkeypatch.setattr(errand_process, "_machine", lambda *, share: contextlib.nullcontext())
+    monkeypatch.setattr(job_process, "_machine", lambda *, share: contextlib.nullcontext())
     answer = {"faults": [], "computes": True, "data_hash": "of other fonts"}
-    monkeypatch.setattr(errand_process, "check_parts", lambda spec: answer)
+    monkeypatch.setattr(job_process, "check_parts", lambda spec: answer)
     request = {"spec": asked[0].spec.to_json(), "code_hash": provenance.code_hash(), "share": False}
     (tmp_path / "request.json").write_text(json.dumps(request))
-    assert errand_process.main(tmp_path) == 0
+    assert job_process.main(tmp_path) == 0
     reply = json.loads((tmp_path / REPLY).read_text())
     (line,) = reply["lacks"]
     assert "of other fonts" in line and socket.gethostname() in line and reply["faults"] == []

@@ -14,7 +14,7 @@ import yaml
 
 from testbed.core.errors import InputError
 from testbed.core.spec.topology import Topology
-from testbed.orchestrator.cli import main as cli
+from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.config.config import compose, names
 from testbed.orchestrator.export.containerlab_topology import lab, netem, tbf, write
 from topologies import described, ring
@@ -205,11 +205,11 @@ def test_all_that_cannot_be_is_told_at_once() -> None:
 def test_the_command_writes_it_with_its_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "us3.clab.yml"
     asked = ["topologies", "us3", "workers=6", "--containerlab", str(path)]
-    assert cli.main([*asked, "--image", IMAGE]) == 0
+    assert main([*asked, "--image", IMAGE]) == 0
     text = path.read_text()
     assert text.startswith("# us3, of `longhaul topologies`") and "# source of its numbers: " in text
     assert len(re.findall(rf"image: {IMAGE}", text)) == 6 + 3 + 3
-    assert cli.main(asked) == 2 and cli.main(["topologies", "--containerlab", str(path)]) == 2
+    assert main(asked) == 2 and main(["topologies", "--containerlab", str(path)]) == 2
     with pytest.raises(InputError, match="cannot be written"):
         write(tmp_path / "no" / "x.yml", compose(["topo=us3"]).topology, IMAGE)
     said = capsys.readouterr()

@@ -14,7 +14,7 @@ from testbed.core.errors import InputError
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Link, Node, Topology, symmetric
 from testbed.orchestrator.config import config
-from testbed.orchestrator.export import mininet_topology as mininet_topos
+from testbed.orchestrator.export import mininet_topology
 from testbed.orchestrator.export.mininet_topology import (
     CheckedInterface,
     CheckedLink,
@@ -156,12 +156,12 @@ def test_all_that_is_refused_is_said_at_once() -> None:
 
 
 def test_every_named_topology_is_offered_and_carried_or_refused_for_its_own_profile() -> None:
-    assert set(mininet_topos.topos) == {*config.names("topo"), "file"}
+    assert set(mininet_topology.topos) == {*config.names("topo"), "file"}
     for name in config.names("topo"):
         rates = {} if name in ("lan", "hierarchical") else {"rate": "1 Gbit/s"}
         if name == "lossy":
             rates["loss_burst_packets"] = "0"
-        topo = mininet_topos.topos[name](lan_rate="1 Gbit/s", **rates)
+        topo = mininet_topology.topos[name](lan_rate="1 Gbit/s", **rates)
         assert len(topo.hosts()) >= 2
 
 
@@ -170,7 +170,7 @@ def test_a_file_of_one_s_own_is_taken_by_its_path(tmp_path: Path) -> None:
     path.write_text(
         "regions: {a: 2, b: 1}\nlan_rate: 1 Gbit/s\nlinks: [{a: a, b: b, rate: 10 Mbit/s, rtt: 30 ms, source: me}]\n"
     )
-    topo = mininet_topos.topos["file"](path=str(path))
+    topo = mininet_topology.topos["file"](path=str(path))
     assert topo.hosts() == ["a_0", "a_1", "b_0"] and delay_s(topo, "a", "b") == pytest.approx(0.015)
 
 
@@ -188,7 +188,7 @@ def test_what_cannot_be_ends_mn_without_its_clean_up(
     name: str, positional: tuple[Any, ...], given: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(SystemExit, match=re.escape(said)):  # `mn` catches every Exception, and then kills by name
-        mininet_topos.topos[name](*positional, **given)
+        mininet_topology.topos[name](*positional, **given)
 
 
 class Refusing(CheckedInterface):

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from testbed.orchestrator.cli import main as cli
+from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.config.config import compose, names
 from testbed.orchestrator.export.topology_svg import svg
 from testbed.orchestrator.export.topology_text import drawing
@@ -86,10 +86,10 @@ def test_names_are_escaped_in_a_picture() -> None:
 
 def test_svg_is_written_where_it_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "us3.svg"
-    assert cli.main(["topologies", "us3", "topo.rate=500 Mbit/s", "--svg", str(path)]) == 0
+    assert main(["topologies", "us3", "topo.rate=500 Mbit/s", "--svg", str(path)]) == 0
     assert any("500 Mbit/s each way" in word for word in words_of(path.read_text()))
-    assert cli.main(["topologies", "--svg", str(path)]) == 2
-    assert cli.main(["topologies", "us3", "--svg", str(tmp_path / "no" / "x.svg")]) == 2
+    assert main(["topologies", "--svg", str(path)]) == 2
+    assert main(["topologies", "us3", "--svg", str(tmp_path / "no" / "x.svg")]) == 2
     assert "cannot be written: No such file or directory" in capsys.readouterr().err
 
 
@@ -100,13 +100,13 @@ def test_what_is_written_under_sudo_is_the_caller_s(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(os, "chown", lambda path, user, group, **_: given.append((path, user, group)))
     picture, written = tmp_path / "us3.svg", tmp_path / "us3.clab.yml"
     call = ["topologies", "us3", "--svg", str(picture), "--containerlab", str(written), "--image", "debian"]
-    assert cli.main(call) == 0
+    assert main(call) == 0
     assert given == [(picture, 1001, 1002), (written, 1001, 1002)]
-    assert cli.main(["topologies", "us3", "--svg", "/dev/null"]) == 0 and len(given) == 2, "no device is given away"
+    assert main(["topologies", "us3", "--svg", "/dev/null"]) == 0 and len(given) == 2, "no device is given away"
 
 
 def test_the_list_has_a_row_for_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["topologies"]) == 0
+    assert main(["topologies"]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in names("topo"))
     assert "335 Mbit/s to 1.16 Gbit/s" in out and "11 ms to 238 ms" in out

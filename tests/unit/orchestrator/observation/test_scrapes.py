@@ -19,7 +19,7 @@ from testbed.core.record.metrics import METRICS
 from testbed.core.record.run_directory import RunDir, write_json
 from testbed.orchestrator.dashboard.prometheus_server import Server
 from testbed.orchestrator.machine.signals import Stop
-from testbed.orchestrator.observation import exporter as scrapes_module
+from testbed.orchestrator.observation import exporter as exporter_module
 from testbed.orchestrator.observation.exporter import ENOUGH, Exporter, Scrapes, bind
 from testbed.orchestrator.run import __main__ as run_module
 from testbed.orchestrator.terminal.display import Display
@@ -42,7 +42,7 @@ class Waiting(FakeTime):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
-        monkeypatch.setattr(scrapes_module, "time", self)
+        monkeypatch.setattr(exporter_module, "time", self)
         self.scrapes = Scrapes()
         monkeypatch.setattr(self.scrapes, "_condition", self)
         self._scrape: Callable[[], object] | None = None
@@ -127,7 +127,7 @@ def test_a_scraper_that_comes_for_old_values_alone_is_given_up(waiting: Waiting)
 def test_who_waits_is_woken_by_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
     """In real time, of which it would wait for longer than this test does."""
     monkeypatch.setattr(Scrapes, "interval_s", lambda _: 2 * HANG_S)
-    monkeypatch.setattr(scrapes_module, "LONGEST_S", 2 * HANG_S)
+    monkeypatch.setattr(exporter_module, "LONGEST_S", 2 * HANG_S)
     scrapes = Scrapes()
     thread = threading.Thread(target=scrapes.wait_for, args=(5,), daemon=True)
     thread.start()
@@ -193,7 +193,7 @@ def test_a_run_loses_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     require_prometheus()
     # Two scrapes are waited for however late they come: when to give one up is tested above, in a time of its own.
     monkeypatch.setattr(Scrapes, "interval_s", lambda _: HANG_S)
-    monkeypatch.setattr(scrapes_module, "LONGEST_S", HANG_S)
+    monkeypatch.setattr(exporter_module, "LONGEST_S", HANG_S)
     spec, totals, listening = make_spec(), Totals(), bind(0)
     target = f"127.0.0.1:{listening.getsockname()[1]}"
     config = (

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from testbed.core.errors import MachineError
 from testbed.orchestrator.config.config import compose, resolve
-from testbed.orchestrator.machine import checks as machine_checks
+from testbed.orchestrator.machine import checks
 from testbed.orchestrator.run import preflight
 from testbed.orchestrator.run.run_command import checked_spec
 
@@ -41,8 +41,8 @@ def test_a_missing_mininet_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatc
 
 def test_a_python_without_distutils_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("testbed.orchestrator.machine.checks.sys.version_info", (3, 12, 0))
-    monkeypatch.setattr(machine_checks, "has_module", lambda name: name != "distutils")
-    check = machine_checks.mininet()
+    monkeypatch.setattr(checks, "has_module", lambda name: name != "distutils")
+    check = checks.mininet()
     assert not check.ok and "Python 3.12 has no distutils" in check.found
 
 
@@ -62,43 +62,43 @@ def test_require_tells_every_lack_at_once(monkeypatch: pytest.MonkeyPatch, taken
 
 
 def test_one_shaper_is_enough_unless_another_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_checks, "has_module", lambda name: True)
+    monkeypatch.setattr(checks, "has_module", lambda name: True)
     for name in ("netem", "nfqueue"):
-        assert machine_checks.delay_shaper(frozenset({name})).ok
-        assert machine_checks.delay_shaper(frozenset({name}), name).ok
-    check = machine_checks.delay_shaper(frozenset({"netem"}), "nfqueue")
+        assert checks.delay_shaper(frozenset({name})).ok
+        assert checks.delay_shaper(frozenset({name}), name).ok
+    check = checks.delay_shaper(frozenset({"netem"}), "nfqueue")
     assert not check.ok and "netem works" in check.found
     assert "NetfilterQueue" in check.cure and "shaper=netem" in check.cure
-    check = machine_checks.delay_shaper(frozenset())
+    check = checks.delay_shaper(frozenset())
     assert not check.ok and "sch_netem" in check.cure and "NetfilterQueue" in check.cure
 
 
 def test_iptables_is_needed_for_nfqueue_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("testbed.orchestrator.machine.checks.shutil.which", lambda name: None)
-    monkeypatch.setattr(machine_checks, "kernel_features", lambda *_: frozenset({"netem", "veth", "tbf", "bbr"}))
+    monkeypatch.setattr(checks, "kernel_features", lambda *_: frozenset({"netem", "veth", "tbf", "bbr"}))
     assert not any(line.startswith("iptables") for line in lines())
     assert any(line.startswith("iptables") for line in lines(shaper="nfqueue"))
 
 
 def test_a_machine_without_runc_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("testbed.orchestrator.machine.checks.shutil.which", lambda name: None)
-    monkeypatch.setattr(machine_checks, "kernel_features", lambda *_: None)
+    monkeypatch.setattr(checks, "kernel_features", lambda *_: None)
     assert "runc" in {line.split(":")[0] for line in lines()}
 
 
 def test_memory_goes_by_what_runs_in_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_text", lambda self: "MemTotal: 16000000 kB\nMemAvailable:    8000000 kB\n")
-    assert machine_checks.memory(128, "training").ok
-    assert not machine_checks.memory(200, "training").ok
-    assert not machine_checks.memory(128, "script").ok
-    assert machine_checks.memory(128, "hand").ok
-    assert not machine_checks.memory(2000, "hand").ok
+    assert checks.memory(128, "training").ok
+    assert not checks.memory(200, "training").ok
+    assert not checks.memory(128, "script").ok
+    assert checks.memory(128, "hand").ok
+    assert not checks.memory(2000, "hand").ok
 
 
 def test_the_memory_is_asked_for_what_runs_in_the_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[tuple[int, str]] = []
-    real = machine_checks.memory
-    monkeypatch.setattr(machine_checks, "memory", lambda *args: asked.append(args) or real(*args))
+    real = checks.memory
+    monkeypatch.setattr(checks, "memory", lambda *args: asked.append(args) or real(*args))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     for words in (["workload=hand"], []):
         resolved = resolve(["topo=lan", "workers=7", *words])
@@ -116,7 +116,7 @@ def test_another_system_is_refused_without_asking_it_further(monkeypatch: pytest
 
 
 def test_system_directories_are_added_once() -> None:
-    path = machine_checks.with_system_directories("/usr/bin:/usr/sbin")
+    path = checks.with_system_directories("/usr/bin:/usr/sbin")
     assert path.split(":") == ["/usr/bin", "/usr/sbin", "/usr/local/sbin", "/sbin"]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from testbed.core.device.profile import Collective, LayerTimes, Profile
 from testbed.orchestrator.config.config import compose
-from testbed.orchestrator.run import replay_needs as replay_check
+from testbed.orchestrator.run import replay_needs
 
 SPEC = compose(["topo=wan1g", "workload=replay", "workload.model=resnet50", "device=paced", "steps=10"])
 ANSWER = {"computes": False, "parameters": 25_557_032, "uses_feedback": True}
@@ -23,22 +23,22 @@ PROFILE = Profile(
 
 
 def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay_check, "available_memory_bytes", lambda: 500_000_000)
-    (fault,) = replay_check.memory_faults(SPEC, ANSWER)
+    monkeypatch.setattr(replay_needs, "available_memory_bytes", lambda: 500_000_000)
+    (fault,) = replay_needs.memory_faults(SPEC, ANSWER)
     assert "needs 1.005 GB of memory, this machine has 500 MB: at most 1 workers" in fault
-    monkeypatch.setattr(replay_check, "available_memory_bytes", lambda: 2_000_000_000)
-    assert list(replay_check.memory_faults(SPEC, ANSWER)) == []
+    monkeypatch.setattr(replay_needs, "available_memory_bytes", lambda: 2_000_000_000)
+    assert list(replay_needs.memory_faults(SPEC, ANSWER)) == []
 
 
 def test_workloads_that_compute_are_not_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay_check, "available_memory_bytes", lambda: 0)
-    assert list(replay_check.memory_faults(SPEC, {**ANSWER, "computes": True})) == []
+    monkeypatch.setattr(replay_needs, "available_memory_bytes", lambda: 0)
+    assert list(replay_needs.memory_faults(SPEC, {**ANSWER, "computes": True})) == []
 
 
 def test_time_is_refused_with_the_figure() -> None:
     """153 MB a worker at 1 Gbit/s are 1.23 s, ten steps of it 12.3 s."""
     patient = dataclasses.replace(SPEC, max_wall_s=13.0)
-    assert list(replay_check.time_faults(patient, PROFILE, PROFILE)) == []
-    (fault,) = replay_check.time_faults(dataclasses.replace(SPEC, max_wall_s=10.0), PROFILE, PROFILE)
+    assert list(replay_needs.time_faults(patient, PROFILE, PROFILE)) == []
+    (fault,) = replay_needs.time_faults(dataclasses.replace(SPEC, max_wall_s=10.0), PROFILE, PROFILE)
     assert "steps=10" in fault
     assert "at most 8 steps" in fault

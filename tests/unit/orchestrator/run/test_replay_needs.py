@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from compressors.base import alpha_beta as costs
+from compressors.base import alpha_beta
 from testbed.core.models.catalogue import find_model
 from testbed.orchestrator.run.replay_needs import WORKER_BYTES, ReplayNeeds
 
@@ -14,7 +14,7 @@ GIB = 2**30
 
 def needs(model: str = "bert-large", workers: int = 64, scale: float = 1, **given: object) -> ReplayNeeds:
     elements = round(find_model(model).parameters / scale)
-    sent = costs.all_reduce_sent_bytes(4 * elements, workers)
+    sent = alpha_beta.all_reduce_sent_bytes(4 * elements, workers)
     plain = ReplayNeeds(model=model, workers=workers, elements=elements, feedback=False, sent_bytes=sent, steps=20)
     return dataclasses.replace(plain, **given)
 

@@ -12,7 +12,7 @@ import pytest
 
 from testbed.core.record.run_directory import RunDir
 from testbed.core.record.summary import empty_summary
-from testbed.orchestrator.cli import main as cli
+from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.config.config import compose
 from testbed.orchestrator.run import run_command
 
@@ -43,7 +43,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any
 def test_quiet_is_one_line_a_script_can_read(
     asked: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["run", "--quiet", "--runs", str(tmp_path)]) == 0
+    assert main(["run", "--quiet", "--runs", str(tmp_path)]) == 0
     captured = capsys.readouterr()
     assert captured.out == f"{RUN_ID} suspect {tmp_path / 'my runs' / RUN_ID}\n"
     assert captured.err == "a stage\nlonghaul: a?[0mb\n", "why it is suspect is no result"
@@ -53,18 +53,18 @@ def test_quiet_is_one_line_a_script_can_read(
 def test_json_is_one_object_and_nothing_else_on_standard_output(
     asked: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["run", "--json", "--runs", str(tmp_path)]) == 0
+    assert main(["run", "--json", "--runs", str(tmp_path)]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["run_id"] == RUN_ID
     assert captured.err == "a stage\n"
     assert (asked[0]["quiet"], asked[0]["display_fd"]) == (False, 2), "the display goes on, on standard error"
-    assert cli.main(["run", "--json", "--quiet", "--runs", str(tmp_path)]) == 0
+    assert main(["run", "--json", "--quiet", "--runs", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out)["run_id"] == RUN_ID
     assert asked[1]["quiet"] is True
 
 
 def test_otherwise_a_table(asked: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", "--runs", str(tmp_path)]) == 0
+    assert main(["run", "--runs", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "completed, suspect" in out and "a?[0mb" in out and "run directory:" in out
     assert (asked[0]["quiet"], asked[0]["display_fd"]) == (False, 1)

@@ -13,11 +13,11 @@ import pytest
 
 from testbed.core.errors import InputError
 from testbed.core.files import read_object
-from testbed.core.record import run_directory as rundir
+from testbed.core.record import run_directory
 from testbed.core.record.run_directory import RunDir
 from testbed.core.record.summary import empty_summary
-from testbed.orchestrator.cli import main as cli
 from testbed.orchestrator.cli.clean import clean
+from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.config.config import compose
 from testbed.orchestrator.run_store import listing
 
@@ -26,7 +26,7 @@ RUN = "20260101T000000Z-wan1g-ddp-none-0123abcd"
 
 @pytest.fixture(autouse=True)
 def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rundir, "RUNTIME_ROOT", tmp_path / "run")
+    monkeypatch.setattr(run_directory, "RUNTIME_ROOT", tmp_path / "run")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_simulated_run_is_marked(root: Path, capsys: pytest.CaptureFixture[str
     finished(root, RUN, kind="emulated")
     finished(root, RUN.replace("wan1g", "lan"), kind="simulated")
     assert [row["kind"] for row in listing.read_runs(root)] == ["simulated", "emulated"]
-    assert cli.main(["list", "--runs", str(root)]) == 0
+    assert main(["list", "--runs", str(root)]) == 0
     assert capsys.readouterr().out.count("valid, simulated") == 1
 
 
@@ -125,14 +125,14 @@ def test_numbers_that_are_none_are_left_out(root: Path, capsys: pytest.CaptureFi
     (path / "summary.json").write_text(text.replace('"time_s": 3.0', f'"time_s": 1e999, "seed": {"9" * 400}'))
     (row,) = listing.read_runs(root)
     assert (row["time_s"], row["seed"], row["workers"], row["status"]) == (None, None, None, "completed")
-    assert cli.main(["list", "--runs", str(root)]) == 0
-    assert cli.main(["list", "--runs", str(root), "--json"]) == 0
+    assert main(["list", "--runs", str(root)]) == 0
+    assert main(["list", "--runs", str(root), "--json"]) == 0
     assert "Traceback" not in capsys.readouterr().err
 
 
 def test_a_directory_that_cannot_be_read_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
-    assert cli.main(["list", "--runs", str(tmp_path / "file")]) == 2
+    assert main(["list", "--runs", str(tmp_path / "file")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "cannot be read: Not a directory" in line
 
@@ -146,7 +146,7 @@ def test_list_leaves_alone_what_is_not_ours(root: Path, capsys: pytest.CaptureFi
     (elsewhere / "spec.json").write_text(json.dumps(compose([]).to_json()))
     link = root / RUN.replace("2026", "2027")
     link.symlink_to(elsewhere)
-    assert cli.main(["list", "--runs", str(root)]) == 0
+    assert main(["list", "--runs", str(root)]) == 0
     assert "it has no spec.json" in capsys.readouterr().err
     assert (root / RUN / "notes.txt").read_text() == "mine"
     assert link.is_symlink() and [path.name for path in elsewhere.iterdir()] == ["spec.json"]
@@ -158,7 +158,7 @@ def test_foreign_entries_are_named(root: Path, capsys: pytest.CaptureFixture[str
     (root / RUN).symlink_to("/etc")
     (root / ".hidden").mkdir()
     assert [row["status"].split(":")[0] for row in listing.read_runs(root)] == ["foreign"] * 3
-    assert cli.main(["list", "--runs", str(root)]) == 0
+    assert main(["list", "--runs", str(root)]) == 0
     assert "[bold]" in capsys.readouterr().out
 
 
@@ -166,37 +166,37 @@ def test_a_name_does_not_steer_the_terminal(root: Path, capsys: pytest.CaptureFi
     (root / "\x1b]0;title\x07").mkdir()
     (root / "=1+1").mkdir()
     for form in ([], ["--csv"]):
-        assert cli.main(["list", "--runs", str(root), *form]) == 0
+        assert main(["list", "--runs", str(root), *form]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out and "?]0;title?" in out
     assert "'=1+1" in out, "a spreadsheet would take it for a formula"
 
 
 def test_list_as_json_and_of_nothing(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["list", "--runs", str(root / "none"), "--json"]) == 0
+    assert main(["list", "--runs", str(root / "none"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
     finished(root, RUN)
-    assert cli.main(["list", "--runs", str(root), "--json"]) == 0
+    assert main(["list", "--runs", str(root), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["run_id"] == RUN
 
 
 def test_list_as_csv(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     finished(root, RUN, seed=3, time_s=1.5)
-    assert cli.main(["list", "--runs", str(root), "--csv"]) == 0
+    assert main(["list", "--runs", str(root), "--csv"]) == 0
     (row,) = csv.DictReader(capsys.readouterr().out.splitlines())
     assert (row["run_id"], row["seed"], row["time_s"], row["metric"]) == (RUN, "3", "1.5", "")
-    assert cli.main(["list", "--runs", str(root), "--csv", "--json"]) == 2
+    assert main(["list", "--runs", str(root), "--csv", "--json"]) == 2
 
 
 def test_list_takes_filters_before_and_after_a_flag(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, topo in enumerate(("wan1g", "wan1g", "lan")):
         finished(root, RUN.replace("2026", f"{2026 + number}"), topo=topo, seed=number)
     (root / "notes").mkdir()
-    assert cli.main(["list", "topo=wan1g", "--json", "seed=1,2", "--runs", str(root)]) == 0
+    assert main(["list", "topo=wan1g", "--json", "seed=1,2", "--runs", str(root)]) == 0
     captured = capsys.readouterr()
     assert [row["seed"] for row in json.loads(captured.out)] == [1]
     assert "1 of 4 entries" in captured.err
-    assert cli.main(["list", "--runs", str(root), "topo=wan1gg", "colour=red", "seed=x"]) == 2
+    assert main(["list", "--runs", str(root), "topo=wan1gg", "colour=red", "seed=x"]) == 2
     captured = capsys.readouterr()
     assert captured.out == "" and len(captured.err.splitlines()) == 3
 
@@ -212,7 +212,7 @@ def test_five_hundred_runs_answer_at_once(
     for number in range(500):
         finished(root, f"20260101T{number:06d}Z-wan1g-ddp-none-{number:08x}", links=links, seed=number % 5)
     started_s = time.process_time()  # other tests take the cores too
-    assert cli.main(["list", "seed=1", "verdict=valid", "--runs", str(root)]) == 0
+    assert main(["list", "seed=1", "verdict=valid", "--runs", str(root)]) == 0
     took_s = time.process_time() - started_s
     assert len(capsys.readouterr().out.splitlines()) > 100
     assert len(read) == len(set(read)) == 500, "each summary once, and nothing else"

@@ -9,7 +9,7 @@ import pytest
 
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.config.programs import program_of
-from testbed.worker.communication import communicator as comm
+from testbed.worker.communication import communicator
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.pending import CollectiveError
 
@@ -22,7 +22,7 @@ def test_a_worker_names_its_interface_before_it_meets_the_others(monkeypatch: py
         seen.append(os.environ.get("GLOO_SOCKET_IFNAME"))
         raise RuntimeError("nobody is there")
 
-    monkeypatch.setattr(comm.dist, "TCPStore", store)
+    monkeypatch.setattr(communicator.dist, "TCPStore", store)
     with pytest.raises(CollectiveError, match="nobody is there"):
         Communicator.connect(rank=0, world_size=2, address="10.64.0.1", port=1, interface="eth0", timeout_s=1)
     assert seen == ["eth0"]

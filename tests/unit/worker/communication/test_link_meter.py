@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from compressors.adaptive import Adaptive
-from compressors.base import alpha_beta as costs
+from compressors.base import alpha_beta
 from compressors.base.compressor import Exchange, Layout
 from compressors.base.feedback import ErrorFeedback
 from compressors.none import Uncompressed
@@ -76,13 +76,13 @@ class Rank(Communicator):
         if exchange.kind == "all_reduce":
             stacked = torch.stack([theirs[0] for theirs in everyone])
             result = [stacked.sum(dim=0) if exchange.op == "sum" else stacked.amax(dim=0)]
-            self.watch.seconds += costs.all_reduce_s(nbytes, size, alpha_s, beta_s_byte)
+            self.watch.seconds += alpha_beta.all_reduce_s(nbytes, size, alpha_s, beta_s_byte)
         elif exchange.kind == "all_gather":
             result = [theirs[0] for theirs in everyone]
-            self.watch.seconds += costs.all_gather_s(nbytes, size, alpha_s, beta_s_byte)
+            self.watch.seconds += alpha_beta.all_gather_s(nbytes, size, alpha_s, beta_s_byte)
         else:
             result = [theirs[self.rank] for theirs in everyone]
-            self.watch.seconds += costs.all_to_all_s(nbytes, size, alpha_s, beta_s_byte)
+            self.watch.seconds += alpha_beta.all_to_all_s(nbytes, size, alpha_s, beta_s_byte)
         self.watch.seconds += 0.5 * self.rank  # waits for rank 0, which is late
         return self._done(result)
 
@@ -167,7 +167,7 @@ def test_without_a_topology_bytes_count_until_links_are_measured(slower: float) 
     assert links[0] == links[1]
     assert ranks[0].sent[0] == ("all_gather", 8 * 1200)
     kind, sent_bytes = ranks[0].sent[-2]  # the last is an agreement
-    cost = costs.all_gather_s if kind == "all_gather" else costs.all_reduce_s
+    cost = alpha_beta.all_gather_s if kind == "all_gather" else alpha_beta.all_reduce_s
     assert cost(sent_bytes, 2, *links[0]) == pytest.approx(
         cost(sent_bytes, 2, world.alpha_s, world.beta_s_byte), rel=1e-3
     )

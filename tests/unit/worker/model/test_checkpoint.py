@@ -13,7 +13,7 @@ from torch import nn
 
 from testbed.core.errors import InputError, RunError
 from testbed.worker.methods.low_rank.adapters import adapted_layers
-from testbed.worker.model import checkpoint as kept_model
+from testbed.worker.model import checkpoint
 from testbed.worker.training.parts import build_parts, first_model
 from tests.distributed.harness import make_spec, part
 
@@ -25,7 +25,7 @@ def _model(seed: int = 0, width: int = 6) -> nn.Sequential:
 
 def _kept(folder: Path, state: Any) -> str:
     path = folder / "model.pt"
-    kept_model.keep(state, path)
+    checkpoint.keep(state, path)
     return str(path)
 
 
@@ -39,8 +39,8 @@ def test_parameters_and_buffers_come_back_bit_for_bit(tmp_path: Path) -> None:
     model(torch.randn(8, 4))  # which moves the buffers
     path = _kept(tmp_path, model.state_dict())
     found = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    assert kept_model.checksum(path) == found
-    kept_model.load(other, path, found)
+    assert checkpoint.checksum(path) == found
+    checkpoint.load(other, path, found)
     assert _equal(other, model) and not _equal(other, _model())
     assert int(other[1].num_batches_tracked) == 1
 
@@ -58,7 +58,7 @@ def test_what_does_not_fit_is_told_at_once_and_changes_nothing(tmp_path: Path) -
     state["2.weight"][1, 1] = float("nan")
     path, model = _kept(tmp_path, state), _model()
     with pytest.raises(InputError) as caught:
-        kept_model.load(model, path)
+        checkpoint.load(model, path)
     faults = [fault.removeprefix(f"start_from={path}: ") for fault in caught.value.faults]
     assert set(faults) == {
         "it lacks 1.running_mean, 2.bias, which the model has",
@@ -89,34 +89,34 @@ def test_what_no_run_has_kept_is_refused_and_none_of_it_is_run(tmp_path: Path, m
             path.write_bytes(given)
         else:
             torch.save(given, path)
-        for ask in (kept_model.checksum, lambda path: kept_model.load(_model(), path)):
+        for ask in (checkpoint.checksum, lambda path: checkpoint.load(_model(), path)):
             with pytest.raises(InputError, match=rf"start_from={path}: no model that a run has kept \(.*checkpoint="):
                 ask(str(path))
     assert not (tmp_path / "sprung").exists()
     for missing in (tmp_path / "none.pt", tmp_path):
         with pytest.raises(InputError, match=f"start_from={missing}: (No such file|Is a directory)"):
-            kept_model.checksum(str(missing))
+            checkpoint.checksum(str(missing))
 
 
 def test_a_file_that_has_changed_is_refused(tmp_path: Path) -> None:
     path = _kept(tmp_path, _model().state_dict())
-    before = kept_model.checksum(path)
+    before = checkpoint.checksum(path)
     _kept(tmp_path, _model(1).state_dict())
     with pytest.raises(
-        InputError, match=f"it has changed: its SHA-256 was {before} and is {kept_model.checksum(path)}"
+        InputError, match=f"it has changed: its SHA-256 was {before} and is {checkpoint.checksum(path)}"
     ):
-        kept_model.load(_model(), path, before)
+        checkpoint.load(_model(), path, before)
 
 
 def test_what_was_loaded_before_workers_are_forked_needs_no_file(tmp_path: Path) -> None:
     path, model = _kept(tmp_path, _model(1).state_dict()), _model()
-    kept_model.preload(path, kept_model.checksum(path))
-    sha256 = kept_model.checksum(path)
+    checkpoint.preload(path, checkpoint.checksum(path))
+    sha256 = checkpoint.checksum(path)
     Path(path).unlink()
-    kept_model.load(model, path, sha256)
+    checkpoint.load(model, path, sha256)
     assert _equal(model, _model(1))
     with pytest.raises(InputError, match="No such file"):
-        kept_model.load(model, path, "0" * 64)
+        checkpoint.load(model, path, "0" * 64)
 
 
 def test_a_state_of_more_than_tensors_is_not_kept(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_state_of_more_than_tensors_is_not_kept(tmp_path: Path) -> None:
 def test_a_run_begins_with_the_kept_numbers_and_adapters_beside_them(tmp_path: Path) -> None:
     workload = build_parts(make_spec()).workload
     path = _kept(tmp_path, workload.model(4).state_dict())
-    given = {"start_from": path, "start_hash": kept_model.checksum(path)}
+    given = {"start_from": path, "start_hash": checkpoint.checksum(path)}
     plain = make_spec(**given)
     model, note = first_model(plain, build_parts(plain))
     assert note is None and _equal(model, workload.model(4))

@@ -20,7 +20,7 @@ from compressors.topk import TopK
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.core.spec.schedule import Change
-from testbed.worker.model import checkpoint as kept_model
+from testbed.worker.model import checkpoint
 from testbed.worker.plugins.factory import build
 from testbed.worker.process.check import check
 from testbed.worker.training.parts import build_parts
@@ -65,13 +65,13 @@ def test_a_possible_spec_has_no_faults() -> None:
 def test_a_model_to_begin_with_is_checked_before_anything_is_built(tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     state = dict(build_parts(_spec()).workload.model(0).state_dict())
-    kept_model.keep(state, path)
+    checkpoint.keep(state, path)
     lora = Part("lora", "testbed.worker.transforms.lora.LoRA", {"rank": 4, "layers": ["8"]})
     status, answer = _check(_spec(start_from=str(path), transform=lora))
     assert status == EXIT_COMPLETED
     assert answer["start_hash"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert answer["parameters"] == 4 * 2 * 640
-    kept_model.keep({name: value for name, value in state.items() if name != "10.bias"} | {"a": state["0.bias"]}, path)
+    checkpoint.keep({name: value for name, value in state.items() if name != "10.bias"} | {"a": state["0.bias"]}, path)
     status, answer = _check(_spec(start_from=str(path)))
     assert (status, len(answer["faults"])) == (EXIT_INPUT, 2)
     assert answer["faults"][0] == f"start_from={path}: it lacks 10.bias, which the model has"

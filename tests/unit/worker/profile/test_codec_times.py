@@ -17,7 +17,7 @@ from compressors.parts import codec_process
 from testbed.core.device.profile import CodecTimes, Collective
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import Part, RunSpec
-from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.plugins import compressor_catalogue
 from testbed.worker.profile import codec_rounds
 from testbed.worker.profile import codec_times as codec_times_module
 from testbed.worker.profile.codec_rounds import Alone, AmongAll
@@ -37,7 +37,7 @@ def _all_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def spec(compressor: str | type, workers: int = 4, **given: Any) -> RunSpec:
     part = (
-        catalogue_compressor_catalogue.part(compressor)
+        compressor_catalogue.part(compressor)
         if isinstance(compressor, str)
         else Part(compressor.__name__, f"{__name__}.{compressor.__name__}")
     )

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from compressors.none import Uncompressed
-from testbed.analysis.simulator import predict_command as command
+from testbed.analysis.simulator import predict_command
 from testbed.core.device.profile import LayerTimes, Profile
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
 from testbed.core.spec.run_spec import Part, RunSpec
@@ -61,7 +61,7 @@ def test_of_a_model_with_adapters_what_learns_is_measured_and_predicted() -> Non
     assert all(layer.backward_s == 0 for layer in found.layers if layer.name.endswith(".base"))
     assert found.switched == dataclasses.replace(found, switched=None)
     question = {"spec": asked.to_json(), "cpu": found.to_json(), "device": found.to_json()}
-    assert command.answer(json.loads(json.dumps(question))).plan.parameters == count
+    assert predict_command.answer(json.loads(json.dumps(question))).plan.parameters == count
 
 
 def test_the_parts_of_a_step_add_up(cpu: Profile) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from compressors.base.compressor import Exchange
-from testbed.core.costs import collective as costs
+from testbed.core.costs import collective
 from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.reduction.halved_reducer import HALVES, halves_of
 from tests.unit.worker.communication.collectives.test_collectives import REGIONS, Direct, tensor_of, topology
@@ -40,8 +40,8 @@ def test_both_together_are_the_whole(name: str, workers: tuple[int, ...], numel:
     assert sent_in_halves == sent
     first_halves = sum(first for _, _, first in answers)
     assert 2 * first_halves == sum(sum(to.values()) for to in sent)
-    assert 2 * first_halves == costs.sent_bytes(name, "all_reduce", 4 * numel, network)
-    leaders = [ranks[0] for ranks in costs.ranks_of_regions(network)]
+    assert 2 * first_halves == collective.sent_bytes(name, "all_reduce", 4 * numel, network)
+    leaders = [ranks[0] for ranks in collective.ranks_of_regions(network)]
     holders = leaders if name.startswith("hierarchical") else range(size)
     if numel >= size:
         assert [rank for rank, (part, _, _) in enumerate(answers) if len(part)] == list(holders)

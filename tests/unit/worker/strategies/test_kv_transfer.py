@@ -20,7 +20,7 @@ from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import Part
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.pending import CollectiveError
-from testbed.worker.methods.kv_transfer import record as figures
+from testbed.worker.methods.kv_transfer import record
 from testbed.worker.methods.kv_transfer.cache.kv_codecs import Floats
 from testbed.worker.methods.kv_transfer.cache.store import Coding, KVStore
 from testbed.worker.methods.kv_transfer.connection import (
@@ -34,7 +34,7 @@ from testbed.worker.methods.kv_transfer.connection import (
     message_frame,
     questions_frame,
 )
-from testbed.worker.methods.kv_transfer.model import weights as trained
+from testbed.worker.methods.kv_transfer.model import weights
 from testbed.worker.methods.kv_transfer.model.needle import Stage, Task
 from testbed.worker.methods.kv_transfer.model.texts import Sample
 from testbed.worker.methods.kv_transfer.model.transformer import DenseCache, KVTransformer, Shape
@@ -245,17 +245,17 @@ def test_exact_attention_is_like_itself() -> None:
         .batch(0, rank=0, world_size=1, batch_size=1, seed=0)
         .sample(0)
     )
-    note = figures.quality_note(MODEL, Method("dense", "fp32", {}), sample)
+    note = record.quality_note(MODEL, Method("dense", "fp32", {}), sample)
     assert note["token_match"] == 1.0 and note["relative_error"] < 1e-6 and note["mass_recall"] > 0.9999
-    worse = figures.quality_note(MODEL, Method("recent", "fp16", {"recent": 8, "sinks": 0, "block": 4}), sample)
+    worse = record.quality_note(MODEL, Method("recent", "fp16", {"recent": 8, "sinks": 0, "block": 4}), sample)
     assert worse["relative_error"] > 0.05 and worse["mass_recall"] < 0.9
 
 
 def test_dense_bytes_are_those_of_all_earlier_positions() -> None:
     texts = Recall(length=120, decoded=20, needles=2, questions=2).batch(0, rank=0, world_size=1, batch_size=3, seed=0)
     keys_and_values = 2 * SHAPE.layers * SHAPE.heads * SHAPE.head_width
-    assert figures.dense_bytes(SHAPE, texts) == 3 * sum(2 * keys_and_values * position for position in range(100, 119))
-    prefill, decoding = figures.work_of(SHAPE, texts)
+    assert record.dense_bytes(SHAPE, texts) == 3 * sum(2 * keys_and_values * position for position in range(100, 119))
+    prefill, decoding = record.work_of(SHAPE, texts)
     assert (prefill.size, decoding.size) == (300, 57)
     assert prefill.flop > 3 * decoding.flop > 0
 
@@ -297,24 +297,24 @@ def test_all_that_is_wrong_with_texts_is_told_at_once() -> None:
 
 def test_a_model_is_trained_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = Task(length=24, needles=2, questions=2)
-    monkeypatch.setattr(trained, "SHAPE", Shape(layers=1, heads=1, head_width=8))
-    monkeypatch.setattr(trained, "COURSE", (Stage(task=task, samples=2, steps=3, learning_rate=0.01),))
-    first = trained.trained_model(0, tmp_path)
+    monkeypatch.setattr(weights, "SHAPE", Shape(layers=1, heads=1, head_width=8))
+    monkeypatch.setattr(weights, "COURSE", (Stage(task=task, samples=2, steps=3, learning_rate=0.01),))
+    first = weights.trained_model(0, tmp_path)
     (file,) = tmp_path.glob("*.npy")
-    trained._weights.cache_clear()
+    weights._weights.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(trained, "train", None)  # is not called
-        again = trained.trained_model(0, tmp_path)
+        patch.setattr(weights, "train", None)  # is not called
+        again = weights.trained_model(0, tmp_path)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
-    fresh = KVTransformer(trained.SHAPE, seed=0)
+    fresh = KVTransformer(weights.SHAPE, seed=0)
     assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), fresh.parameters(), strict=True))
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
-    trained._weights.cache_clear()
-    repaired = trained.trained_model(0, tmp_path)
+    weights._weights.cache_clear()
+    repaired = weights.trained_model(0, tmp_path)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), repaired.parameters(), strict=True))
-    other = trained.trained_model(1, tmp_path)
+    other = weights.trained_model(1, tmp_path)
     assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
     assert len(list(tmp_path.glob("*.npy"))) == 2
-    trained._weights.cache_clear()
+    weights._weights.cache_clear()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from testbed.core.errors import InputError
-from testbed.worker.data import glyph_images as images
+from testbed.worker.data import glyph_images
 from testbed.worker.data.glyph_fonts import FACES, PACKAGES
 from testbed.worker.workloads import glyphs
 from testbed.worker.workloads.glyphs import Glyphs
@@ -23,16 +23,16 @@ def _one_thread() -> None:
 
 
 def test_the_images_are_those_that_were_measured_and_the_spec_is_told() -> None:
-    assert Glyphs().data_hash() == images.glyph_images().sha256 == SHA256
-    for pixels, labels in (images.glyph_images().train, images.glyph_images().test):
+    assert Glyphs().data_hash() == glyph_images.glyph_images().sha256 == SHA256
+    for pixels, labels in (glyph_images.glyph_images().train, glyph_images.glyph_images().test):
         assert pixels.shape == (len(labels), 32, 32)
-        counts = np.bincount(labels, minlength=len(images.CHARACTERS))
+        counts = np.bincount(labels, minlength=len(glyph_images.CHARACTERS))
         assert counts.min() > 0.7 * counts.mean()
-    assert len(set(images.CHARACTERS)) == len(images.CHARACTERS) == 45
+    assert len(set(glyph_images.CHARACTERS)) == len(glyph_images.CHARACTERS) == 45
 
 
 def test_training_and_test_images_are_drawn_apart() -> None:
-    train, test = images.glyph_images().train[0], images.glyph_images().test[0]
+    train, test = glyph_images.glyph_images().train[0], glyph_images.glyph_images().test[0]
     assert len(train) == 40_000 == Glyphs().samples()
     assert len(test) == 10_000
     assert not {row.tobytes() for row in train} & {row.tobytes() for row in test}
@@ -42,18 +42,18 @@ def test_a_cache_is_used_checked_and_replaced(tmp_path: Path, monkeypatch: pytes
     rows = np.arange(6 * 1025, dtype=np.uint32).astype(np.uint8).reshape(6, 1025)
     rendered = []
 
-    def render(part: str, count: int) -> images.Bytes:
+    def render(part: str, count: int) -> glyph_images.Bytes:
         rendered.append(part)
         return rows[:count]
 
-    monkeypatch.setattr(images, "_render", render)
-    monkeypatch.setattr(images, "TRAIN_IMAGES", 4)
-    monkeypatch.setattr(images, "TEST_IMAGES", 2)
+    monkeypatch.setattr(glyph_images, "_render", render)
+    monkeypatch.setattr(glyph_images, "TRAIN_IMAGES", 4)
+    monkeypatch.setattr(glyph_images, "TEST_IMAGES", 2)
     cache = tmp_path / ".cache" / "glyphs"
 
-    def get() -> images.GlyphImages:
-        images.glyph_images.cache_clear()
-        return images.glyph_images(cache)
+    def get() -> glyph_images.GlyphImages:
+        glyph_images.glyph_images.cache_clear()
+        return glyph_images.glyph_images(cache)
 
     try:
         first = get()
@@ -69,41 +69,41 @@ def test_a_cache_is_used_checked_and_replaced(tmp_path: Path, monkeypatch: pytes
         assert len(rendered) == 6
         assert [path.name for path in cache.iterdir()] == [kept.name]
     finally:
-        images.glyph_images.cache_clear()
+        glyph_images.glyph_images.cache_clear()
 
 
 def test_images_need_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "TRAIN_IMAGES", 2)
-    monkeypatch.setattr(images, "TEST_IMAGES", 2)
-    monkeypatch.setattr(images, "UNSEEN_IMAGES", 1)
-    images.glyph_images.cache_clear()
+    monkeypatch.setattr(glyph_images, "TRAIN_IMAGES", 2)
+    monkeypatch.setattr(glyph_images, "TEST_IMAGES", 2)
+    monkeypatch.setattr(glyph_images, "UNSEEN_IMAGES", 1)
+    glyph_images.glyph_images.cache_clear()
     try:
-        assert images.glyph_images(Path("/proc/nowhere/glyphs")).train[0].shape == (2, 32, 32)
+        assert glyph_images.glyph_images(Path("/proc/nowhere/glyphs")).train[0].shape == (2, 32, 32)
     finally:
-        images.glyph_images.cache_clear()
+        glyph_images.glyph_images.cache_clear()
 
 
 def test_every_font_that_is_missing_or_another_is_named_with_its_package(tmp_path: Path) -> None:
     for face in FACES[2:]:
         (tmp_path / face.file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / face.file).symlink_to(images.FOLDER / face.file)
+        (tmp_path / face.file).symlink_to(glyph_images.FOLDER / face.file)
     other = tmp_path / FACES[0].file
     other.parent.mkdir(parents=True, exist_ok=True)
     other.write_bytes(b"another font")
-    changed, missing = images.font_faults(tmp_path)
+    changed, missing = glyph_images.font_faults(tmp_path)
     assert str(other) in changed and FACES[0].sha256[:16] in changed and "fonts-dejavu-core" in changed
     assert str(tmp_path / FACES[1].file) in missing and "No such file" in missing and "make setup" in missing
-    assert Glyphs().faults() == images.font_faults() == []
+    assert Glyphs().faults() == glyph_images.font_faults() == []
 
 
 def test_without_its_fonts_nothing_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "font_faults", lambda: ["font a: gone", "font b: gone"])
-    images.glyph_images.cache_clear()
+    monkeypatch.setattr(glyph_images, "font_faults", lambda: ["font a: gone", "font b: gone"])
+    glyph_images.glyph_images.cache_clear()
     try:
         with pytest.raises(InputError) as caught:
-            images.glyph_images(tmp_path)
+            glyph_images.glyph_images(tmp_path)
     finally:
-        images.glyph_images.cache_clear()
+        glyph_images.glyph_images.cache_clear()
     assert caught.value.faults == ("workload glyphs: font a: gone", "workload glyphs: font b: gone")
 
 
@@ -124,7 +124,7 @@ def test_a_global_batch_does_not_depend_on_the_number_of_workers() -> None:
 
 
 def test_an_epoch_covers_every_image_once() -> None:
-    _, labels = images.glyph_images().train
+    _, labels = glyph_images.glyph_images().train
     drawn = [
         Glyphs().batch(0, rank=rank, world_size=4, batch_size=10_000, seed=3)[1].bincount(minlength=45)
         for rank in range(4)

@@ -13,8 +13,7 @@ from torch import nn
 
 from testbed.worker.data import array_cache
 from testbed.worker.data.library_corpus import Corpus, library, read_corpus
-from testbed.worker.methods.kv_transfer.model import needle
-from testbed.worker.methods.kv_transfer.model import transformer as model
+from testbed.worker.methods.kv_transfer.model import needle, transformer
 from testbed.worker.methods.kv_transfer.model.needle import Stage, Task, train
 from testbed.worker.methods.kv_transfer.model.transformer import KVTransformer, Shape
 
@@ -72,6 +71,6 @@ def _trained(seed: int) -> array_cache.Array:
 
 def _key(seed: int) -> str:
     """Of all that the weights depend on, but for the processor."""
-    digest = hashlib.sha256("".join(map(inspect.getsource, (model, needle))).encode())
+    digest = hashlib.sha256("".join(map(inspect.getsource, (transformer, needle))).encode())
     digest.update(repr((seed, SHAPE, COURSE, TEXT_WEIGHT, corpus().sha256, torch.__version__)).encode())
     return digest.hexdigest()[:24]

@@ -11,7 +11,7 @@ from testbed.core.errors import InputError
 from testbed.core.parameters import choice, flag, inner_feedback, raise_all, shown, whole
 from testbed.worker.methods.parameter_server.messages import lossless
 from testbed.worker.methods.parameter_server.messages.tensor_codecs import Codec, Fp16, Int8Zstd, OfCompressor, Sz3
-from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.plugins import compressor_catalogue
 from testbed.worker.plugins.factory import build
 
 PAYLOADS = {"up": ("params", "delta", "grad"), "down": ("params", "delta")}
@@ -96,7 +96,7 @@ class Plan:
         yield flag("feedback", self.feedback)
         yield flag("importance", self.importance)
         if not isinstance(self.codec, Compressor):
-            yield choice("codec", self.codec, [*CODECS, *catalogue_compressor_catalogue.names()])
+            yield choice("codec", self.codec, [*CODECS, *compressor_catalogue.names()])
         if self.feedback is True and self.direction == "down":
             yield "feedback=True: the server's next delta has what this one loses; it would be added twice"
         if self.importance is True and self.direction == "down":
@@ -141,6 +141,6 @@ def _coder(codec: str | Compressor, algorithm: str) -> Codec | None:
     if codec in CODECS:
         return {"sz3": lambda: Sz3(algorithm), "int8_zstd": Int8Zstd, "fp16": Fp16}[codec]()
     try:
-        return OfCompressor(build("codec", catalogue_compressor_catalogue.part(codec), Compressor))
+        return OfCompressor(build("codec", compressor_catalogue.part(codec), Compressor))
     except InputError as error:
         raise ValueError(str(error)) from error

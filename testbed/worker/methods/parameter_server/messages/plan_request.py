@@ -12,7 +12,7 @@ from compressors.sz3 import SZ3
 from testbed.worker.methods.parameter_server.bounds.error_bounds import RANGE
 from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule
 from testbed.worker.methods.parameter_server.messages.plan import BOUNDED, CODECS, Plan
-from testbed.worker.plugins import compressor_catalogue as catalogue_compressor_catalogue
+from testbed.worker.plugins import compressor_catalogue
 
 _DEFAULT_BOUND = SZ3().error_bound
 _RUNS_OWN = "compressor"
@@ -74,12 +74,12 @@ def asked_plans(
 
 def _named(name: str) -> Compressor:
     """The compressor of that name, as a user would get it."""
-    if name not in catalogue_compressor_catalogue.names():
+    if name not in compressor_catalogue.names():
         raise ValueError(
-            f"codec={name}: unknown; known: {', '.join((_RUNS_OWN, *CODECS, *catalogue_compressor_catalogue.names()))}"
+            f"codec={name}: unknown; known: {', '.join((_RUNS_OWN, *CODECS, *compressor_catalogue.names()))}"
         )
-    part = catalogue_compressor_catalogue.part(name)
-    built: Compressor = catalogue_compressor_catalogue.built(part.target, part.params)
+    part = compressor_catalogue.part(name)
+    built: Compressor = compressor_catalogue.built(part.target, part.params)
     return built
 
 

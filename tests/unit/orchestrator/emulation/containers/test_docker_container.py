@@ -16,8 +16,7 @@ from testbed.orchestrator.config.config import compose
 from testbed.orchestrator.emulation.containers import docker_container
 from testbed.orchestrator.emulation.containers.docker_container import DockerContainer, Holders, mount_option
 from testbed.orchestrator.emulation.containers.runc_container import Sandbox
-from testbed.orchestrator.machine import checks as machine_checks
-from testbed.orchestrator.machine import cleanup, docker_client
+from testbed.orchestrator.machine import checks, cleanup, docker_client
 from testbed.orchestrator.machine.docker_client import HOST_FILE, DockerError, Leftovers
 from testbed.orchestrator.run import preflight
 
@@ -141,14 +140,14 @@ def test_a_container_that_cannot_be_made_says_why(said: Path, box: DockerContain
 )
 def test_what_docker_lacks_is_said_with_its_cure(said: Path, cases: list[str], found: str) -> None:
     answers(said, *cases)
-    check = machine_checks.docker(needed=True)
+    check = checks.docker(needed=True)
     assert not check.ok and found in check.found
     assert "dockerd --iptables=false --bridge=none" in check.cure or check.cure == "make docker-image"
 
 
 def test_a_daemon_with_the_image_is_enough(said: Path) -> None:
     answers(said, "*version*) echo 20 ;;", "*info*) echo cgroupfs ;;", "*image*) echo sha256:1 ;;")
-    assert machine_checks.docker(needed=True).ok
+    assert checks.docker(needed=True).ok
 
 
 def test_a_run_of_docker_without_it_is_refused_and_one_of_runc_does_not_ask(

@@ -10,9 +10,8 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from testbed.core.errors import RunError
 from testbed.core.spec.run_spec import TCP_PROFILES
 from testbed.orchestrator.config.config import compose
-from testbed.orchestrator.emulation.kernel import netlink_requests as requests
-from testbed.orchestrator.emulation.kernel import tcp
-from testbed.orchestrator.emulation.links import wires as routes
+from testbed.orchestrator.emulation.kernel import netlink_requests, tcp
+from testbed.orchestrator.emulation.links import wires
 
 PINNED = {
     "net.ipv4.tcp_rmem",
@@ -67,12 +66,12 @@ def test_buffers_hold_what_events_will_make_of_a_link() -> None:
 
 def test_a_route_says_a_least_time_out_only_where_it_is_locked() -> None:
     for asked_s, found_s in ((0.4, 0.4), (None, None)):
-        message = requests.route("10.0.0.0/24", "10.1.0.1", "reno", asked_s).message
-        assert routes._least_time_out_s(message) == found_s
-    unlocked = requests.route("default", "10.1.0.1", None, 0.4).message.replace(
+        message = netlink_requests.route("10.0.0.0/24", "10.1.0.1", "reno", asked_s).message
+        assert wires._least_time_out_s(message) == found_s
+    unlocked = netlink_requests.route("default", "10.1.0.1", None, 0.4).message.replace(
         (1 << 13).to_bytes(4, "little"), bytes(4)
     )
-    assert routes._least_time_out_s(unlocked) is None
+    assert wires._least_time_out_s(unlocked) is None
 
 
 def test_routes_that_say_another_time_out_are_an_error() -> None:
@@ -81,14 +80,14 @@ def test_routes_that_say_another_time_out_are_an_error() -> None:
             self.kept_s = kept_s
 
         def dump(self, *_: int) -> list[bytes]:
-            return [requests.route("10.0.0.0/24", "10.1.0.1", "bbr", kept_s).message for kept_s in self.kept_s]
+            return [netlink_requests.route("10.0.0.0/24", "10.1.0.1", "bbr", kept_s).message for kept_s in self.kept_s]
 
     agreeing: Any = Kernel(0.4, 0.4)
-    routes.verify_least_time_out(agreeing, 0.4, "node w0")
+    wires.verify_least_time_out(agreeing, 0.4, "node w0")
     for kept_s, said in ((None, "none"), (0.2, "0.2 s")):
         other: Any = Kernel(0.4, kept_s)
         with pytest.raises(RunError, match=rf"node w0: asked a least time-out of 0.4 s of each route, .* {said}"):
-            routes.verify_least_time_out(other, 0.4, "node w0")
+            wires.verify_least_time_out(other, 0.4, "node w0")
 
 
 def test_without_the_sysctl_every_route_says_the_least_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +98,7 @@ def test_without_the_sysctl_every_route_says_the_least_time_out(monkeypatch: pyt
 
 
 def test_a_routes_metrics_lock_the_least_time_out() -> None:
-    message = rtmsg(requests.route("10.0.0.0/24", "10.1.0.1", "reno", 0.4).message)
+    message = rtmsg(netlink_requests.route("10.0.0.0/24", "10.1.0.1", "reno", 0.4).message)
     message.decode()
     metrics = message.get_attr("RTA_METRICS")
     found = {name: metrics.get_attr(name) for name in ("RTAX_LOCK", "RTAX_RTO_MIN", "RTAX_CC_ALGO")}

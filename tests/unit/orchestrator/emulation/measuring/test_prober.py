@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import RunError
-from testbed.orchestrator.emulation.measuring import prober as measurement
+from testbed.orchestrator.emulation.measuring import prober
 from testbed.orchestrator.emulation.measuring.prober import BURST_CORES_SHARE, PAUSES_S, Prober
 
 NAMES = ("a-b", "b-c")
@@ -52,7 +52,7 @@ class Scripted(Prober):
 @pytest.fixture
 def paused_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     paused: list[float] = []
-    monkeypatch.setattr(measurement, "time", SimpleNamespace(sleep=paused.append))
+    monkeypatch.setattr(prober, "time", SimpleNamespace(sleep=paused.append))
     return paused
 
 

@@ -7,14 +7,14 @@ import pytest
 from testbed.core.errors import MachineError
 from testbed.orchestrator.emulation.shapers import SHAPERS
 from testbed.orchestrator.emulation.shapers.shaper_selection import choose
-from testbed.orchestrator.machine import checks as machine_checks
+from testbed.orchestrator.machine import checks
 
 BOTH = frozenset({"netem", "nfqueue"})
 
 
 @pytest.fixture(autouse=True)
 def _binding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_checks, "has_module", lambda name: True)
+    monkeypatch.setattr(checks, "has_module", lambda name: True)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_netem_on_a_kernel_without_it_is_refused_with_both_ways_out() -> None:
 
 
 def test_nfqueue_without_its_python_binding_is_not_usable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_checks, "has_module", lambda name: False)
+    monkeypatch.setattr(checks, "has_module", lambda name: False)
     assert choose("auto", BOTH)[0] == "netem"
     with pytest.raises(MachineError, match=r"NetfilterQueue.*shaper=netem"):
         choose("nfqueue", BOTH)
@@ -49,6 +49,6 @@ def test_a_kernel_with_neither_is_refused() -> None:
 
 
 def test_who_cannot_try_is_told_to_become_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_checks, "kernel_features", lambda: None)
+    monkeypatch.setattr(checks, "kernel_features", lambda: None)
     with pytest.raises(MachineError, match="sudo"):
         choose("auto")

@@ -9,7 +9,7 @@ import pytest
 
 from testbed.core.errors import RunError
 from testbed.core.spec.schedule import Change
-from testbed.orchestrator.run.workers import workers as launch
+from testbed.orchestrator.run.workers import workers
 from tests.distributed.harness import topology
 from tests.unit.orchestrator.launched import Launched
 
@@ -21,8 +21,8 @@ KILLED = "was ended by SIGKILL before it was done; its last words: its last line
 
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "_POLL_S", 0.001)
-    monkeypatch.setattr(launch, "_BLAME_S", 0.01)
+    monkeypatch.setattr(workers, "_POLL_S", 0.001)
+    monkeypatch.setattr(workers, "_BLAME_S", 0.01)
 
 
 def _drained(workers: Launched) -> list[tuple[int, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import RunError
-from testbed.orchestrator.run.workers import workers as launch
+from testbed.orchestrator.run.workers import workers as workers_module
 from tests.unit.orchestrator.launched import Fake, Launched
 
 STEP = {"event": "step"}
@@ -16,8 +16,8 @@ STEP = {"event": "step"}
 
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "_POLL_S", 0.001)
-    monkeypatch.setattr(launch, "_BLAME_S", 0.01)
+    monkeypatch.setattr(workers_module, "_POLL_S", 0.001)
+    monkeypatch.setattr(workers_module, "_BLAME_S", 0.01)
 
 
 def test_one_that_is_killed_is_noted_once_and_the_run_ends_with_the_rest(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_one_that_is_killed_is_noted_once_and_the_run_ends_with_the_rest(tmp_pat
 def test_one_that_is_killed_is_noted_while_the_others_keep_on_talking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "_LOOK_S", 0.0)
+    monkeypatch.setattr(workers_module, "_LOOK_S", 0.0)
     workers = Launched(tmp_path)
     for _ in range(3):
         workers.say(1, STEP)

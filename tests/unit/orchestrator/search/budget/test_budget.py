@@ -10,15 +10,13 @@ import pytest
 
 from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile
 from testbed.core.errors import EXIT_INPUT, MachineError
-from testbed.core.record import run_directory as rundir
+from testbed.core.record import run_directory
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.cli import main as cli
-from testbed.orchestrator.executors import registry as executors_registry
+from testbed.orchestrator.cli.main import main
+from testbed.orchestrator.executors import registry
 from testbed.orchestrator.run.calibration import Calibration
-from testbed.orchestrator.search.budget import fixed_point as settling
-from testbed.orchestrator.search.budget import pairs
-from testbed.orchestrator.search.sweep import retry as making
-from testbed.orchestrator.search.sweep import specs
+from testbed.orchestrator.search.budget import fixed_point, pairs
+from testbed.orchestrator.search.sweep import retry, specs
 from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
 from tests.unit.orchestrator.made_runs import Place
 
@@ -56,18 +54,16 @@ def without_measuring(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         answer = {"computes": True, "epoch_steps": EPOCH_STEPS}
         return [{"faults": refused.get(spec.compressor.name, []), **answer} for spec in asked]
 
-    monkeypatch.setattr(rundir, "RUNTIME_ROOT", tmp_path / "run")
-    monkeypatch.setattr(settling, "repeated", made_up)
+    monkeypatch.setattr(run_directory, "RUNTIME_ROOT", tmp_path / "run")
+    monkeypatch.setattr(fixed_point, "repeated", made_up)
     monkeypatch.setattr(pairs, "check_all", checked)
     monkeypatch.setattr(specs, "check_all", checked)
     monkeypatch.setattr(specs, "machine_checks", lambda resolved, runs_root: [])
-    monkeypatch.setattr(
-        making, "estimates", lambda asked, *_: {one.spec.hash: Estimate(None, UNKNOWN) for one in asked}
-    )
+    monkeypatch.setattr(retry, "estimates", lambda asked, *_: {one.spec.hash: Estimate(None, UNKNOWN) for one in asked})
 
 
 def budget(runs: Path, capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dict[str, Any]:
-    assert cli.main(["budget", "--json", "--runs", str(runs), *GIVEN, *words]) == status
+    assert main(["budget", "--json", "--runs", str(runs), *GIVEN, *words]) == status
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -116,13 +112,13 @@ def test_what_is_sent_is_that_over_the_links_that_are_found(
     def over(spec: RunSpec, times: int, *_: object) -> list[Calibration]:
         return sending(spec, times, part_over(spec.topology.wan_links[0].forward.rate_bit_s))
 
-    monkeypatch.setattr(settling, "repeated", over)
+    monkeypatch.setattr(fixed_point, "repeated", over)
     alone = {}
     for part in (slow, fast):
-        monkeypatch.setattr(settling, "repeated", lambda spec, times, *_, part=part: sending(spec, times, part))
+        monkeypatch.setattr(fixed_point, "repeated", lambda spec, times, *_, part=part: sending(spec, times, part))
         (row,) = budget(runs, capsys, "compressor=topk", "topo.lan_rate=30 Gbit/s")["pairs"]
         alone[part] = row["points"][0]["rate_bit_s"]["estimate"], row["points"][0]["wan_bytes_step"]["estimate"]
-    monkeypatch.setattr(settling, "repeated", over)
+    monkeypatch.setattr(fixed_point, "repeated", over)
     (row,) = budget(runs, capsys, "compressor=topk", "topo.lan_rate=30 Gbit/s")["pairs"]
     point = row["points"][0]
     found = point["rate_bit_s"]["estimate"]
@@ -139,17 +135,17 @@ def test_what_is_sent_is_that_over_the_links_that_are_found(
 
 @pytest.mark.usefixtures("without_measuring")
 def test_pairs_that_cannot_be_are_named_with_the_reason(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["budget", "--runs", str(runs), *GIVEN[:3], "strategy=ddp,diloco", "compressor=none,int8"]) == 0
+    assert main(["budget", "--runs", str(runs), *GIVEN[:3], "strategy=ddp,diloco", "compressor=none,int8"]) == 0
     out = capsys.readouterr().out
     assert "refused: ddp+int8, diloco+int8: compressor=int8: for a reason" in out
     assert "refused: diloco+none: strategy=diloco: cannot be simulated; known: ddp" in out
     assert "50 ms" in out and "epoch of 50 steps" in out and "cost" not in out
     none_can = ["budget", "--runs", str(runs), *GIVEN[:3], "strategy=diloco,gossip", "compressor=none"]
-    assert cli.main(none_can) == EXIT_INPUT
+    assert main(none_can) == EXIT_INPUT
     assert "No pair could be looked at." in capsys.readouterr().out
-    assert cli.main([*none_can, "--check", "1"]) == EXIT_INPUT, "nothing to check makes nothing well"
+    assert main([*none_can, "--check", "1"]) == EXIT_INPUT, "nothing to check makes nothing well"
     assert "nothing to check" in capsys.readouterr().err
-    assert cli.main(["budget", "--runs", str(runs), *GIVEN, "compressor=int8"]) == 2
+    assert main(["budget", "--runs", str(runs), *GIVEN, "compressor=int8"]) == 2
     assert capsys.readouterr().err.splitlines() == ["longhaul: compressor=int8: for a reason"]
 
 
@@ -165,7 +161,7 @@ def test_what_has_no_epochs_is_counted_by_a_thousand_steps(
 
 def test_all_faults_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["price_per_gb=cheap", "topo.rate=1 Gbit/s", "topo.rtt=fast,20 s", "workers=2,4"]
-    assert cli.main(["budget", *words]) == 2
+    assert main(["budget", *words]) == 2
     said = capsys.readouterr().err
     for line in (
         "target_step_s: must be given",
@@ -176,14 +172,14 @@ def test_all_faults_at_once(capsys: pytest.CaptureFixture[str]) -> None:
         "workers=2,4: takes one value",
     ):
         assert line in said
-    assert cli.main(["budget", "target_step_s=0", "--check", "-1", "--repeats", "0"]) == 2
+    assert main(["budget", "target_step_s=0", "--check", "-1", "--repeats", "0"]) == 2
     said = capsys.readouterr().err
     assert "--check -1: must be at least 0" in said and "--repeats 0: must be at least 1" in said
 
 
 def test_where_each_pair_has_another_fault_all_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["workload=digits", "target_step_s=0.3", "topo.rtt=20 ms", "strategy=ddpp,deer", "compressor=none"]
-    assert cli.main(["budget", *words]) == EXIT_INPUT
+    assert main(["budget", *words]) == EXIT_INPUT
     said = capsys.readouterr().err
     assert "strategy=ddpp: unknown" in said and "strategy=deer: unknown" in said
 
@@ -201,7 +197,7 @@ def test_points_are_emulated_as_runs_and_compared(
     sent = {"payload": 1, "wire_total": 1, "wire_wan": 8_000_000, "dense": 1}
     values = {"step_time_s": step_s, "bytes": sent, "steps": 4}
     place = Place(runs, lambda number, spec: {**values, **end})
-    monkeypatch.setattr(executors_registry, "executor", lambda *_, **__: place)
+    monkeypatch.setattr(registry, "executor", lambda *_, **__: place)
     found = budget(runs, capsys, "compressor=none,topk", "--check", "2", "steps=4", status=status)
     first, last = found["checks"]
     assert (first["compressor"], last["compressor"]) == ("topk", "none")
@@ -216,7 +212,7 @@ def test_points_are_emulated_as_runs_and_compared(
         return
     assert first["measured_step_s"] == 0.39 and first["measured_wan_bytes_step"] == 2_000_000
     assert first["error"] == pytest.approx(first["step_s"]["estimate"] / 0.39 - 1) and first["meets_target"]
-    assert cli.main(["budget", "--runs", str(runs), *GIVEN, "compressor=none,topk", "steps=4", "--check", "2"]) == 0
+    assert main(["budget", "--runs", str(runs), *GIVEN, "compressor=none,topk", "steps=4", "--check", "2"]) == 0
     out = capsys.readouterr().out
     assert len(place.begun) == 2, "a run that is there is not made again"
     assert "checked by emulation" in out and first["run_id"] in out and "390 ms" in out and "met" in out
@@ -227,6 +223,6 @@ def test_what_was_computed_is_told_also_where_nothing_can_be_checked(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(runs, lambda number, spec: MachineError("no port is free"))
-    monkeypatch.setattr(executors_registry, "executor", lambda *_, **__: place)
+    monkeypatch.setattr(registry, "executor", lambda *_, **__: place)
     found = budget(runs, capsys, "compressor=none,topk", "--check", "2", "steps=4", status=3)
     assert len(found["pairs"]) == 2 and "checks" not in found and len(place.begun) == 1

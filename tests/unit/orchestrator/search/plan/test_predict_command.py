@@ -14,7 +14,7 @@ from testbed.core.record.summary import summary_faults
 from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine import provenance
-from testbed.orchestrator.search.plan import simulated_run as predicted_run
+from testbed.orchestrator.search.plan import simulated_run
 
 RUN_ID = "20260101T000000Z-wan1g-ddp-none-0a1b2c3d"
 ELEMENTS = 1000
@@ -106,7 +106,7 @@ def test_two_predictions_of_one_second_do_not_meet(runs: Path, capfd: pytest.Cap
     question = {"spec": json.loads((runs / RUN_ID / "spec.json").read_text())}
     made = json.loads((runs / RUN_ID / "provenance.json").read_text())
     question |= {"cpu": made["cpu_profile"], "device": made["device_profile"]}
-    found = predicted_run.ask(question)
-    names = [predicted_run.keep(question, found, runs, wall_s=1.0).run_id for _ in range(2)]
+    found = simulated_run.ask(question)
+    names = [simulated_run.keep(question, found, runs, wall_s=1.0).run_id for _ in range(2)]
     assert len(set(names)) == 2
     assert sorted(path.name for path in runs.iterdir()) == sorted([RUN_ID, *names])

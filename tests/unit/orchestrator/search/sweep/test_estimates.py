@@ -9,7 +9,7 @@ import pytest
 
 from testbed.core.errors import InputError, RunError
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.search.plan import simulated_run as predicted_run
+from testbed.orchestrator.search.plan import simulated_run
 from testbed.orchestrator.search.sweep import estimates
 from testbed.orchestrator.search.sweep.estimates import EARLIER, PREDICTED, TRAINING, UNKNOWN, Estimate, spoken
 from testbed.orchestrator.search.sweep.specs import RunRequest
@@ -35,7 +35,7 @@ def calibrated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     estimates_calibration = Calibration(PROFILE, PROFILE)
     monkeypatch.setattr(estimates, "calibrate", calibrate)
-    monkeypatch.setattr(predicted_run, "ask", lambda question: {"step_s": 0.5})
+    monkeypatch.setattr(simulated_run, "ask", lambda question: {"step_s": 0.5})
     return found
 
 
@@ -80,7 +80,7 @@ def test_what_is_not_known_is_said(
     def refuse(question: object) -> object:
         raise InputError("not simulated")
 
-    monkeypatch.setattr(predicted_run, "ask", refuse)
+    monkeypatch.setattr(simulated_run, "ask", refuse)
     assert told(asked, runs) == [Estimate(None, UNKNOWN)] * 4
 
     def fail(spec: RunSpec, *_: object) -> object:

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import LonghaulError, MachineError, RunError
-from testbed.core.record import run_directory as rundir
+from testbed.core.record import run_directory
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.cli import main as cli
-from testbed.orchestrator.executors import registry as executors_registry
-from testbed.orchestrator.search.sweep import estimates, specs
-from testbed.orchestrator.search.sweep import sweep_command as command
+from testbed.orchestrator.cli.main import main
+from testbed.orchestrator.executors import registry
+from testbed.orchestrator.search.sweep import estimates, specs, sweep_command
 from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
 from testbed.orchestrator.search.sweep.specs import RunRequest
 from tests.unit.orchestrator.made_runs import FIXED, Place, asked_of, grid, make_run
@@ -28,16 +27,16 @@ End = dict[str, Any] | LonghaulError
 @pytest.fixture
 def place(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Place]:
     """A place that ends every run alike is put where this machine was; the machine and plug-ins are not looked at."""
-    monkeypatch.setattr(rundir, "RUNTIME_ROOT", tmp_path / "run")
+    monkeypatch.setattr(run_directory, "RUNTIME_ROOT", tmp_path / "run")
     monkeypatch.setattr(specs, "machine_checks", lambda resolved, runs_root: [])
     monkeypatch.setattr(specs, "check_all", lambda asked: [{"faults": [], "computes": True} for _ in asked])
     monkeypatch.setattr(
-        command, "estimates", lambda asked, *_, **__: {one.spec.hash: Estimate(None, UNKNOWN) for one in asked}
+        sweep_command, "estimates", lambda asked, *_, **__: {one.spec.hash: Estimate(None, UNKNOWN) for one in asked}
     )
 
     def put(ends: Callable[[int, RunSpec], End]) -> Place:
         found = Place(runs, ends)
-        monkeypatch.setattr(executors_registry, "executor", lambda *_, **__: found)
+        monkeypatch.setattr(registry, "executor", lambda *_, **__: found)
         return found
 
     return put
@@ -45,7 +44,7 @@ def place(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
 
 def test_all_faults_of_all_runs_at_once_and_nothing_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["topo=lan,mars", "compressor=topk", "compressor.density=2", "steps=0,1", "seed=range(2)"]
-    assert cli.main(["sweep", "--plan", "--runs", str(tmp_path / "runs"), *words]) == 2
+    assert main(["sweep", "--plan", "--runs", str(tmp_path / "runs"), *words]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert sum("topo=mars: unknown topology" in line for line in lines) == 1
     assert sum("steps=0: must be at least 1" in line for line in lines) == 1
@@ -62,13 +61,13 @@ def test_a_machine_is_asked_about_every_runtime_of_a_sweep(
     place(lambda number, spec: {})
     looked: list[str] = []
     monkeypatch.setattr(specs, "machine_checks", lambda one, runs_root: looked.append(one.settings["runtime"]) or [])
-    assert cli.main(["sweep", "--runs", str(runs), "runtime=docker,runc", "seed=range(2)", *FIXED]) == 0
+    assert main(["sweep", "--runs", str(runs), "runtime=docker,runc", "seed=range(2)", *FIXED]) == 0
     assert sorted(looked) == ["docker", "runc"]
 
 
 @pytest.mark.parametrize("name", ["rya", "slrum", "locla"])
 def test_executors_that_are_not_there_are_refused_by_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["sweep", "smoke", "--executor", name]) == 2
+    assert main(["sweep", "smoke", "--executor", name]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"executor={name}: " in line and "local" in line
 
@@ -79,11 +78,11 @@ def test_a_plan_says_what_is_there_and_makes_nothing(
     none, _ = asked_of(grid("compressor=none,topk"))
     made = make_run(runs, none.spec)
     there = place(lambda number, spec: {})
-    assert cli.main(["sweep", "--plan", "--runs", str(runs), *AXES]) == 0
+    assert main(["sweep", "--plan", "--runs", str(runs), *AXES]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[:2] == [f"compressor=none: done, {made.run_id}", "compressor=topk: to make"]
     assert "1 of 2 runs are there; to make: 1 of unknown length" in out[2]
-    assert cli.main(["sweep", "--plan", "--json", "--runs", str(runs), *AXES]) == 0
+    assert main(["sweep", "--plan", "--json", "--runs", str(runs), *AXES]) == 0
     told = json.loads(capsys.readouterr().out)["runs"]
     assert [(one["values"]["compressor"], one["state"], one["run_id"]) for one in told] == [
         ("none", "done", made.run_id),
@@ -110,7 +109,7 @@ def test_the_exit_status_says_what_became_of_all(
     outcome: str,
 ) -> None:
     place(lambda number, spec: end if spec.compressor.name == "topk" else {})
-    assert cli.main(["sweep", "--runs", str(runs), *AXES]) == status
+    assert main(["sweep", "--runs", str(runs), *AXES]) == status
     captured = capsys.readouterr()
     rows = [line for line in captured.out.splitlines() if line.startswith(("none ", "topk "))]
     assert len(rows) == 2 and "1 valid" in rows[0] and outcome in rows[1]
@@ -132,8 +131,8 @@ def test_a_table_that_cannot_be_written_hides_not_why_it_ended(
         raise RunError("its table cannot be made: the disk is full")
 
     place(lambda number, spec: ending or {})
-    monkeypatch.setattr(command.results, "write", fill)
-    assert cli.main(["sweep", "--runs", str(runs), *AXES]) == (4 if ending is None else 3)
+    monkeypatch.setattr(sweep_command.results, "write", fill)
+    assert main(["sweep", "--runs", str(runs), *AXES]) == (4 if ending is None else 3)
     said = capsys.readouterr().err
     assert "the disk is full" in said and (ending is None or "no port is free" in said)
 
@@ -142,11 +141,11 @@ def test_what_was_given_up_is_tried_again_when_told(
     place: Callable[..., Place], runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place(lambda number, spec: {"verdict": "invalid"})
-    assert cli.main(["sweep", "--runs", str(runs), *FIXED]) == 5
+    assert main(["sweep", "--runs", str(runs), *FIXED]) == 5
     there = place(lambda number, spec: {})
-    assert cli.main(["sweep", "--runs", str(runs), *FIXED]) == 5 and there.begun == []
+    assert main(["sweep", "--runs", str(runs), *FIXED]) == 5 and there.begun == []
     assert "1 given up (--retry tries them again); nothing to make" in capsys.readouterr().err
-    assert cli.main(["sweep", "--retry", "--json", "--runs", str(runs), *FIXED]) == 0 and len(there.begun) == 1
+    assert main(["sweep", "--retry", "--json", "--runs", str(runs), *FIXED]) == 0 and len(there.begun) == 1
     content = json.loads(capsys.readouterr().out)
     assert [row["outcomes"] for row in content["rows"]] == [{"valid": 1}]
     assert [(one["outcome"], len(one["missed"])) for one in content["points"]] == [("valid", 2)]
@@ -157,7 +156,7 @@ def half_hours(place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch) -> 
     """A place where each run is expected to take half an hour."""
     there = place(lambda number, spec: {})
     each = Estimate(1800.0, estimates.EARLIER)
-    monkeypatch.setattr(command, "estimates", lambda asked, *_, **__: {one.spec.hash: each for one in asked})
+    monkeypatch.setattr(sweep_command, "estimates", lambda asked, *_, **__: {one.spec.hash: each for one in asked})
     return there
 
 
@@ -166,7 +165,7 @@ def test_a_budget_leaves_what_would_end_too_late(
 ) -> None:
     path = tmp_path / "short.yaml"
     path.write_text("axes:\n" + "".join(f"  - {text}\n" for text in AXES) + "max_hours: 0.2\n")
-    assert cli.main(["sweep", "--runs", str(runs), str(path)]) == 4 and half_hours.begun == []
+    assert main(["sweep", "--runs", str(runs), str(path)]) == 4 and half_hours.begun == []
     said = capsys.readouterr().err
     assert "2 x 1800 s (by earlier runs) = about 60 minutes; none is begun that would end after 0.2 h" in said
     assert "left for the next call: 2 runs" in said
@@ -178,16 +177,16 @@ def test_a_budget_of_the_call_is_of_axes_alone_too_and_replaces_the_file_s(
     path = tmp_path / "short.yaml"
     path.write_text("axes:\n" + "".join(f"  - {text}\n" for text in AXES) + "max_hours: 9\n")
     for words in (AXES, (str(path),)):
-        assert cli.main(["sweep", "--runs", str(runs), "--max-hours", "0.2", *words]) == 4 and half_hours.begun == []
+        assert main(["sweep", "--runs", str(runs), "--max-hours", "0.2", *words]) == 4 and half_hours.begun == []
         said = capsys.readouterr().err
         assert "none is begun that would end after 0.2 h" in said and "left for the next call: 2 runs" in said
-    assert cli.main(["sweep", "--runs", str(runs), "--max-hours", "0.6", str(path)]) == 0 and len(half_hours.begun) == 2
+    assert main(["sweep", "--runs", str(runs), "--max-hours", "0.6", str(path)]) == 0 and len(half_hours.begun) == 2
     assert {folder.name.partition("-")[0] for folder in (runs / ".sweeps").iterdir()} == {"grid", "short"}
 
 
 @pytest.mark.parametrize("hours", ["0", "-1", "inf", "nan", "two"])
 def test_a_budget_that_is_no_positive_number_is_refused(hours: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["sweep", "smoke", "--max-hours", hours]) == 2
+    assert main(["sweep", "smoke", "--max-hours", hours]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"--max-hours: {hours}: must be a number above 0" in line
 
@@ -204,8 +203,8 @@ def test_a_budget_counts_from_the_beginning_of_the_call(
         return {one.spec.hash: Estimate(0.0, estimates.PREDICTED) for one in asked}
 
     there = place(lambda number, spec: {})
-    monkeypatch.setattr(command, "estimates", measured)
+    monkeypatch.setattr(sweep_command, "estimates", measured)
     path = tmp_path / "short.yaml"
     path.write_text("axes:\n" + "".join(f"  - {text}\n" for text in AXES) + f"max_hours: {0.25 / 3600}\n")
-    assert cli.main(["sweep", "--runs", str(runs), str(path)]) == 4 and there.begun == []
+    assert main(["sweep", "--runs", str(runs), str(path)]) == 4 and there.begun == []
     assert "left for the next call: 2 runs" in capsys.readouterr().err

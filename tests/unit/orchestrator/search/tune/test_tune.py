@@ -12,17 +12,15 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import Interrupted, RunError
-from testbed.core.record import run_directory as rundir
+from testbed.core.record import run_directory
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.cli import main as cli
-from testbed.orchestrator.executors import registry as executors_registry
-from testbed.orchestrator.machine import ownership as seal_ownership
-from testbed.orchestrator.search.sweep import retry as making
-from testbed.orchestrator.search.sweep import specs
+from testbed.orchestrator.cli.main import main
+from testbed.orchestrator.executors import registry
+from testbed.orchestrator.machine import ownership
+from testbed.orchestrator.search.sweep import retry, specs
 from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
 from testbed.orchestrator.search.sweep.specs import RunRequest
-from testbed.orchestrator.search.tune import trials
-from testbed.orchestrator.search.tune import tune_command as command
+from testbed.orchestrator.search.tune import trials, tune_command
 from tests.unit.orchestrator.made_runs import Place
 
 SEARCHED = (
@@ -60,28 +58,26 @@ def place(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
             for one in summaries
         ]
 
-    monkeypatch.setattr(rundir, "RUNTIME_ROOT", tmp_path / "run")
+    monkeypatch.setattr(run_directory, "RUNTIME_ROOT", tmp_path / "run")
     monkeypatch.setattr(specs, "machine_checks", lambda resolved, runs_root: [])
     monkeypatch.setattr(specs, "check_all", lambda asked: [{"faults": [], "computes": True} for _ in asked])
-    monkeypatch.setattr(command, "check_parts", lambda spec: {"metric": {"name": "accuracy"}})
+    monkeypatch.setattr(tune_command, "check_parts", lambda spec: {"metric": {"name": "accuracy"}})
     monkeypatch.setattr(trials, "ask_analysis", reached)
-    monkeypatch.setattr(
-        making, "estimates", lambda asked, *_: {one.spec.hash: Estimate(None, UNKNOWN) for one in asked}
-    )
+    monkeypatch.setattr(retry, "estimates", lambda asked, *_: {one.spec.hash: Estimate(None, UNKNOWN) for one in asked})
 
-    write = command.results.write
+    write = tune_command.results.write
 
     def put(ends: Callable[[int, RunSpec], Any] = lambda number, spec: end_of(spec), *, pages: bool = False) -> Place:
         found = Place(runs, ends)
-        monkeypatch.setattr(command.results, "write", write if pages else lambda *_: None)
-        monkeypatch.setattr(executors_registry, "executor", lambda *_, **__: found)
+        monkeypatch.setattr(tune_command.results, "write", write if pages else lambda *_: None)
+        monkeypatch.setattr(registry, "executor", lambda *_, **__: found)
         return found
 
     return put
 
 
 def tune(runs: Path, capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dict[str, Any]:
-    assert cli.main(["tune", "--json", "--runs", str(runs), *SEARCHED, *words]) == status
+    assert main(["tune", "--json", "--runs", str(runs), *SEARCHED, *words]) == status
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -120,7 +116,7 @@ def test_by_both_the_front_is_of_those_that_no_other_beats(
         mine = row["figures"]["time_to_target_s"], row["figures"]["wan_bytes"]
         beaten = any(one != mine and one[0] <= mine[0] and one[1] <= mine[1] for one in edge)
         assert beaten != row["front"]
-    assert cli.main(["tune", "--by", "both", "--trials", "16", "--runs", str(runs), *SEARCHED]) == 0
+    assert main(["tune", "--by", "both", "--trials", "16", "--runs", str(runs), *SEARCHED]) == 0
     out = capsys.readouterr().out
     assert out.count("front") == len(set(edge)) and "16 of 16 trials reached the target (emulated)" in out
 
@@ -173,7 +169,7 @@ def test_a_signal_while_a_trial_is_read_leaves_what_is_there_and_the_table(
     monkeypatch.setattr(trials, "ask_analysis", stopped)
     before = signal.signal(number, signal.default_int_handler)  # where nothing takes it, it ends no test runner
     try:
-        assert cli.main(["tune", "--json", "--runs", str(runs), *SEARCHED, "--trials", "12"]) == 4
+        assert main(["tune", "--json", "--runs", str(runs), *SEARCHED, "--trials", "12"]) == 4
         assert signal.getsignal(number) is signal.default_int_handler
     finally:
         signal.signal(number, before)
@@ -192,7 +188,7 @@ def test_a_signal_while_a_trial_is_measured_begins_no_run(
         return {one.spec.hash: Estimate(None, UNKNOWN) for one in asked}
 
     there = place()
-    monkeypatch.setattr(making, "estimates", measured)
+    monkeypatch.setattr(retry, "estimates", measured)
     assert tune(runs, capsys, "--trials", "3", status=4)["trials"] == [] and there.begun == []
 
 
@@ -205,8 +201,8 @@ def test_new_folders_are_the_caller_s(
     is_new: bool,
 ) -> None:
     given: list[Path] = []
-    monkeypatch.setattr(command, "give_to_caller", given.append)
-    monkeypatch.setattr(seal_ownership, "give_to_caller", given.append)
+    monkeypatch.setattr(tune_command, "give_to_caller", given.append)
+    monkeypatch.setattr(ownership, "give_to_caller", given.append)
     if is_new:
         runs.rmdir()
     place()
@@ -218,7 +214,7 @@ def test_invalid_runs_are_failed_trials_and_told_at_the_end(
     place: Callable[..., Place], runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place(lambda number, spec: {**end_of(spec), "verdict": "invalid" if spec.compressor.name == "none" else "valid"})
-    assert cli.main(["tune", "--trials", "10", "--runs", str(runs), *SEARCHED]) == 0
+    assert main(["tune", "--trials", "10", "--runs", str(runs), *SEARCHED]) == 0
     captured = capsys.readouterr()
     failed = [line for line in captured.err.splitlines() if "compressor=none: failed: " in line and "invalid" in line]
     assert len({line for line in failed if not line.startswith("longhaul: trial 1 of")}) >= 1
@@ -245,7 +241,7 @@ def test_runs_that_do_not_reach_the_target_teach_and_are_told(
     (first,) = {row["label"] for row in best(found)}
     assert float(first.split("density=")[1]) <= 0.03
     place(lambda number, spec: {**end_of(spec), "status": "failed"})
-    assert cli.main(["tune", "--trials", "2", "--runs", str(runs), *SEARCHED, "seed=7"]) == 4
+    assert main(["tune", "--trials", "2", "--runs", str(runs), *SEARCHED, "seed=7"]) == 4
     assert "0 of 2 trials reached the target" in capsys.readouterr().out
 
 
@@ -279,7 +275,9 @@ def test_what_all_trials_have_is_looked_at_with_the_strategy_that_was_given(
     place: Callable[..., Place], runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[RunSpec] = []
-    monkeypatch.setattr(command, "check_parts", lambda spec: looked.append(spec) or {"metric": {"name": "accuracy"}})
+    monkeypatch.setattr(
+        tune_command, "check_parts", lambda spec: looked.append(spec) or {"metric": {"name": "accuracy"}}
+    )
     place()
     tune(runs, capsys, "strategy=local_sgd", "strategy.sync_every=7", "--trials", "1")
     (spec,) = looked
@@ -287,11 +285,11 @@ def test_what_all_trials_have_is_looked_at_with_the_strategy_that_was_given(
 
 
 def test_all_faults_at_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "check_parts", lambda spec: {"metric": None})
+    monkeypatch.setattr(tune_command, "check_parts", lambda spec: {"metric": None})
     words = ["compressor=none,topkk", "compressor.density=interval(1,0)", "workers=2,4", "strategy.speed=range(3)"]
-    assert cli.main(["tune", *words]) == 2
+    assert main(["tune", *words]) == 2
     assert "an interval needs two finite ends" in capsys.readouterr().err
-    assert cli.main(["tune", "--trials", "0", "--by", "luck", words[0], *words[2:], "topo.rate=range(2)"]) == 2
+    assert main(["tune", "--trials", "0", "--by", "luck", words[0], *words[2:], "topo.rate=range(2)"]) == 2
     said = capsys.readouterr().err
     for line in (
         "--trials 0: must be at least 1",
@@ -302,6 +300,6 @@ def test_all_faults_at_once(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
         "strategy.speed: unknown parameter of ddp",
     ):
         assert line in said
-    assert cli.main(["tune", "topo=lan", "--by", "both", "compressor=none,topk"]) == 2
+    assert main(["tune", "topo=lan", "--by", "both", "compressor=none,topk"]) == 2
     said = capsys.readouterr().err
     assert "topo=lan has no WAN link" in said and "workload=digits: has no metric" in said

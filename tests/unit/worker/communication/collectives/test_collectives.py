@@ -10,16 +10,15 @@ import torch
 from torch import Tensor
 
 from compressors.base.compressor import Exchange
-from testbed.core.costs import collective as costs
+from testbed.core.costs.collective import ALGORITHMS, sent_bytes, wan_bytes
 from testbed.core.spec.topology import Link, Node, Topology, symmetric
-from testbed.worker.communication.collectives import algorithm_selection as pairwise
-from testbed.worker.communication.collectives import chain, ring, two_shot
+from testbed.worker.communication.collectives import algorithm_selection, chain, ring, two_shot
 from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives
 from testbed.worker.communication.communicator import Communicator
 from tests.unit.worker.memory_peers import MemoryPeers, on_all
 
 REGIONS = [(4,), (1, 1), (3, 1), (3, 2, 1), (1, 4, 2, 1)]
-OWN = [name for name in costs.ALGORITHMS if name != "gloo"]
+OWN = [name for name in ALGORITHMS if name != "gloo"]
 
 
 def topology(workers: tuple[int, ...]) -> Topology:
@@ -81,8 +80,8 @@ def test_sums_are_right_and_the_same_bits_everywhere(name: str, workers: tuple[i
         assert torch.allclose(totals[0].to(expected.dtype), expected, rtol=tolerance, atol=tolerance)
         assert all(torch.equal(total, totals[0]) for total in totals)
         tensor_bytes = numel * given[0].element_size()
-        assert sum(sum(to.values()) for to in sent) == costs.sent_bytes(name, "all_reduce", tensor_bytes, network)
-        found, theory = between_regions(sent, network), costs.wan_bytes(name, "all_reduce", tensor_bytes, network)
+        assert sum(sum(to.values()) for to in sent) == sent_bytes(name, "all_reduce", tensor_bytes, network)
+        found, theory = between_regions(sent, network), wan_bytes(name, "all_reduce", tensor_bytes, network)
         # Parts differ by one element, of which two messages carry one in each pair of ranks.
         slack = 2 * given[0].element_size() * size * size
         assert all(abs(found.get(pair, 0) - theory.get(pair, 0)) <= slack for pair in found.keys() | theory.keys())
@@ -113,8 +112,8 @@ def test_bytes_between_regions_are_the_closed_forms_to_the_byte(name: str, worke
         ("all_to_all", scatter, 5 * size),
     ):
         _, sent = on_all(size, collective)
-        assert between_regions(sent, network) == pytest.approx(costs.wan_bytes(name, kind, held, network)), kind
-        assert sum(sum(to.values()) for to in sent) == costs.sent_bytes(name, kind, held, network), kind
+        assert between_regions(sent, network) == pytest.approx(wan_bytes(name, kind, held, network)), kind
+        assert sum(sum(to.values()) for to in sent) == sent_bytes(name, kind, held, network), kind
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -195,5 +194,7 @@ def test_two_shot_sums_in_the_order_of_ranks_and_pairs_exchange_at_once() -> Non
 
     totals, _ = on_all(3, reduce)
     assert all(torch.equal(total, (given[0] + given[1]) + given[2]) for total in totals)
-    answers, _ = on_all(2, lambda peers: pairwise.all_to_all(peers, [torch.tensor([peers.index])] * 2, [1, 1]))
+    answers, _ = on_all(
+        2, lambda peers: algorithm_selection.all_to_all(peers, [torch.tensor([peers.index])] * 2, [1, 1])
+    )
     assert [[int(p) for p in answer] for answer in answers] == [[0, 1], [0, 1]]

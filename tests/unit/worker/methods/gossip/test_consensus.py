@@ -12,7 +12,7 @@ from torch import Tensor
 from compressors.base.compressor import Compressor, Context, Layout
 from testbed.worker.communication.pending import CollectiveError
 from testbed.worker.device.clock import PhaseClock
-from testbed.worker.methods.gossip import mixing_matrix as mixing
+from testbed.worker.methods.gossip import mixing_matrix
 from testbed.worker.methods.gossip.consensus import Averaging, Choco, Consensus
 from testbed.worker.methods.gossip.neighbors import Neighbourhood
 from testbed.worker.plugins.factory import build
@@ -43,8 +43,8 @@ def _context(rank: int, step: int) -> Context:
 
 def _mixed(graph: str, make: Make, exchanges: int = 1) -> tuple[list[Tensor], list[Counter[int]]]:
     """Replicas after so many exchanges, and what each rank sent to each other."""
-    near = mixing.neighbours(graph, PLACES)
-    weights = mixing.metropolis_weights(near)
+    near = mixing_matrix.neighbours(graph, PLACES)
+    weights = mixing_matrix.metropolis_weights(near)
     replicas = _replicas()
 
     def mix(peers: MemoryPeers) -> Tensor:
@@ -71,7 +71,7 @@ def _choco(gamma: float, name: str, **params: float) -> Make:
 
 
 def _matrix(graph: str) -> Tensor:
-    rows = mixing.metropolis_weights(mixing.neighbours(graph, PLACES))
+    rows = mixing_matrix.metropolis_weights(mixing_matrix.neighbours(graph, PLACES))
     return torch.tensor([[row.get(column, 0.0) for column in range(RANKS)] for row in rows], dtype=torch.float64)
 
 
@@ -80,31 +80,31 @@ def _apart(replicas: Sequence[Tensor]) -> float:
     return float((stacked - stacked.mean(0)).norm())
 
 
-@pytest.mark.parametrize("graph", mixing.GRAPHS)
+@pytest.mark.parametrize("graph", mixing_matrix.GRAPHS)
 @pytest.mark.parametrize("gamma", [1.0, 0.3])
 def test_parameters_are_averaged_with_neighbours_alone(graph: str, gamma: float) -> None:
     given, matrix = torch.stack(_replicas()).double(), _matrix(graph)
     replicas, sent = _mixed(graph, _averaging(gamma), exchanges=2)
     once = (1 - gamma) * torch.eye(RANKS, dtype=torch.float64) + gamma * matrix
     assert torch.allclose(torch.stack(replicas).double(), once @ once @ given, atol=1e-6)
-    for rank, others in enumerate(mixing.neighbours(graph, PLACES)):
+    for rank, others in enumerate(mixing_matrix.neighbours(graph, PLACES)):
         assert sent[rank] == dict.fromkeys(others, 2 * 4 * NUMEL)
 
 
 def test_on_the_complete_graph_all_have_the_same_bits() -> None:
-    replicas, _ = _mixed(mixing.COMPLETE, _averaging())
+    replicas, _ = _mixed(mixing_matrix.COMPLETE, _averaging())
     assert all(torch.equal(replica, replicas[0]) for replica in replicas)
 
 
-@pytest.mark.parametrize("graph", mixing.GRAPHS)
+@pytest.mark.parametrize("graph", mixing_matrix.GRAPHS)
 def test_distances_fall_as_the_spectral_gap_has_it(graph: str) -> None:
     before = _apart(_replicas())
-    gap = mixing.spectral_gap(mixing.metropolis_weights(mixing.neighbours(graph, PLACES)))
+    gap = mixing_matrix.spectral_gap(mixing_matrix.metropolis_weights(mixing_matrix.neighbours(graph, PLACES)))
     after = _apart(_mixed(graph, _averaging(), exchanges=6)[0])
     assert after <= before * (1 - gap) ** 6 + 1e-5
 
 
-@pytest.mark.parametrize("graph", [mixing.RING, mixing.REGIONS])
+@pytest.mark.parametrize("graph", [mixing_matrix.RING, mixing_matrix.REGIONS])
 def test_choco_of_all_entries_is_plain_averaging(graph: str) -> None:
     ours, _ = _mixed(graph, _choco(1.0, "topk", density=1.0), exchanges=4)
     plain, _ = _mixed(graph, _averaging(), exchanges=4)
@@ -123,8 +123,8 @@ def test_choco_of_all_entries_is_plain_averaging(graph: str) -> None:
 )
 def test_choco_with_every_copy_kept_as_the_paper_has_it(name: str, params: dict[str, float], gamma: float) -> None:
     """One in which nobody saves memory: a copy of each replica, the same for all that have it."""
-    found, _ = _mixed(mixing.REGIONS, _choco(gamma, name, **params), exchanges=5)
-    weights = mixing.metropolis_weights(mixing.neighbours(mixing.REGIONS, PLACES))
+    found, _ = _mixed(mixing_matrix.REGIONS, _choco(gamma, name, **params), exchanges=5)
+    weights = mixing_matrix.metropolis_weights(mixing_matrix.neighbours(mixing_matrix.REGIONS, PLACES))
     replicas, compressors = _replicas(), [_compressor(name, **params) for _ in range(RANKS)]
     copies = [torch.zeros(NUMEL) for _ in range(RANKS)]
     for step in range(5):
@@ -139,8 +139,8 @@ def test_choco_with_every_copy_kept_as_the_paper_has_it(name: str, params: dict[
 
 def test_choco_agrees_in_the_end_on_the_mean_of_the_beginning() -> None:
     given = torch.stack(_replicas())
-    few, sent = _mixed(mixing.RING, _choco(0.3, "topk", density=0.1), exchanges=20)
-    many, _ = _mixed(mixing.RING, _choco(0.3, "topk", density=0.1), exchanges=150)
+    few, sent = _mixed(mixing_matrix.RING, _choco(0.3, "topk", density=0.1), exchanges=20)
+    many, _ = _mixed(mixing_matrix.RING, _choco(0.3, "topk", density=0.1), exchanges=150)
     assert _apart(many) < 0.05 * _apart(few) < 0.05 * _apart(list(given))
     assert torch.allclose(torch.stack(many).mean(0), given.mean(0), atol=1e-5)
     assert sent[0] == {1: 20 * 8 * NUMEL // 10, 4: 20 * 8 * NUMEL // 10}
@@ -148,8 +148,8 @@ def test_choco_agrees_in_the_end_on_the_mean_of_the_beginning() -> None:
 
 def test_of_payloads_that_differ_in_length_neighbours_are_told_it_first() -> None:
     """In eight bytes; without an entry above the threshold a payload has four, of their count."""
-    _, sent = _mixed(mixing.RING, _choco(0.3, "threshold", threshold=1e6, relative=False), exchanges=3)
-    _, more = _mixed(mixing.RING, _choco(0.3, "threshold", threshold=1.5), exchanges=3)
+    _, sent = _mixed(mixing_matrix.RING, _choco(0.3, "threshold", threshold=1e6, relative=False), exchanges=3)
+    _, more = _mixed(mixing_matrix.RING, _choco(0.3, "threshold", threshold=1.5), exchanges=3)
     assert sent[0] == {1: 3 * 12, 4: 3 * 12}
     assert more[0][1] == more[0][4] > 3 * 12 and len({counter.total() for counter in more}) > 1
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import RunError
-from testbed.worker.methods.kfac import inverses
-from testbed.worker.methods.kfac import kronecker_factors as statistics
+from testbed.worker.methods.kfac import inverses, kronecker_factors
 from testbed.worker.methods.kfac.kronecker_factors import Layer
 
 LAYERS: dict[str, tuple[Callable[[], Layer], tuple[int, ...]]] = {
@@ -38,7 +37,7 @@ def _factors(module: Layer, inputs: Tensor, loss: Callable[[Tensor], Tensor]) ->
     """As a run has them: of the gradient of `loss` by backward."""
     outputs = module(inputs)
     (gradient,) = torch.autograd.grad(loss(outputs), outputs)
-    return statistics.input_factor(module, inputs), statistics.output_factor(module, gradient)
+    return kronecker_factors.input_factor(module, inputs), kronecker_factors.output_factor(module, gradient)
 
 
 def _symmetric(size: int, rank: int | None = None) -> Tensor:
@@ -59,8 +58,8 @@ def test_the_mean_of_the_factors_of_parts_is_the_factor_of_the_batch(kind: str) 
 def test_factors_have_the_dimensions_foretold_and_are_symmetric(kind: str) -> None:
     module, inputs = _layer(kind)
     factors = _factors(module, inputs, torch.Tensor.sum)
-    assert statistics.places(module, inputs) == (module(inputs)[0, 0].numel() if inputs.ndim == 4 else 1)
-    assert tuple(len(factor) for factor in factors) == statistics.dimensions(module)
+    assert kronecker_factors.places(module, inputs) == (module(inputs)[0, 0].numel() if inputs.ndim == 4 else 1)
+    assert tuple(len(factor) for factor in factors) == kronecker_factors.dimensions(module)
     for factor in factors:
         assert factor.dtype == torch.float32 and not factor.requires_grad
         torch.testing.assert_close(factor, factor.T)
@@ -77,7 +76,10 @@ def test_the_input_factor_has_the_order_of_the_weights_gradient(kind: str) -> No
     columns = [module.weight.flatten(1)] + ([] if module.bias is None else [module.bias[:, None]])
     weight = torch.cat(columns, 1).detach()
     torch.testing.assert_close(
-        statistics.gradient_matrix(module), weight @ statistics.input_factor(module, inputs), rtol=1e-4, atol=1e-5
+        kronecker_factors.gradient_matrix(module),
+        weight @ kronecker_factors.input_factor(module, inputs),
+        rtol=1e-4,
+        atol=1e-5,
     )
 
 
@@ -104,9 +106,9 @@ def test_at_one_place_a_convolution_is_a_linear_layer() -> None:
         outputs.retain_grad()
         outputs.pow(3).flatten(1).sum(1).mean().backward()
         assert outputs.grad is not None
-        inverse_a = inverses.inverse(statistics.input_factor(module, inputs), 0.1, "A")[0]
-        inverse_g = inverses.inverse(statistics.output_factor(module, outputs.grad), 0.1, "G")[0]
-        found.append(inverses.precondition(statistics.gradient_matrix(module), inverse_a, inverse_g))
+        inverse_a = inverses.inverse(kronecker_factors.input_factor(module, inputs), 0.1, "A")[0]
+        inverse_g = inverses.inverse(kronecker_factors.output_factor(module, outputs.grad), 0.1, "G")[0]
+        found.append(inverses.precondition(kronecker_factors.gradient_matrix(module), inverse_a, inverse_g))
     torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-4)
 
 
@@ -160,7 +162,7 @@ def test_where_the_factors_are_exact_a_gradient_is_preconditioned_by_the_fisher_
     single = _differences(module, inputs, targets)
     fisher = single.flatten(1).T @ single.flatten(1) / len(inputs)
     _losses(module, inputs, targets).mean().backward()
-    gradient = statistics.gradient_matrix(module)
+    gradient = kronecker_factors.gradient_matrix(module)
     torch.testing.assert_close(gradient.double(), single.mean(0), rtol=0, atol=1e-6)
     natural = torch.linalg.solve(fisher, gradient.double().flatten()).view_as(gradient)
     a, g = _factors(module, inputs, lambda given: (given - targets).abs().sum(1).mean())
@@ -207,16 +209,16 @@ def test_a_gradient_is_copied_out_and_written_back_in_place(bias: bool) -> None:
     module.weight.grad = flat[:54].view_as(module.weight)
     if module.bias is not None:
         module.bias.grad = flat[54:]
-    before, matrix = flat.clone(), statistics.gradient_matrix(module)
+    before, matrix = flat.clone(), kronecker_factors.gradient_matrix(module)
     assert matrix.shape == (3, 18 + bias)
-    statistics.write_gradient(module, 2 * matrix)
+    kronecker_factors.write_gradient(module, 2 * matrix)
     assert torch.equal(flat, 2 * before)
     assert torch.equal(matrix[:, :18].flatten(), before[:54])  # a copy: the clip still has what it was
 
 
 def test_a_layer_without_gradient_is_named() -> None:
     with pytest.raises(RunError, match=r"Linear\(in_features=2.*no gradient"):
-        statistics.gradient_matrix(nn.Linear(2, 2))
+        kronecker_factors.gradient_matrix(nn.Linear(2, 2))
 
 
 def test_a_frozen_bias_has_no_column() -> None:
@@ -224,23 +226,23 @@ def test_a_frozen_bias_has_no_column() -> None:
     assert module.bias is not None
     module.bias.requires_grad_(False)
     module(torch.ones(3, 4)).sum().backward()
-    assert statistics.dimensions(module) == (4, 2)
-    assert statistics.input_factor(module, torch.ones(3, 4)).shape == (4, 4)
-    assert statistics.gradient_matrix(module).shape == (2, 4)
+    assert kronecker_factors.dimensions(module) == (4, 2)
+    assert kronecker_factors.input_factor(module, torch.ones(3, 4)).shape == (4, 4)
+    assert kronecker_factors.gradient_matrix(module).shape == (2, 4)
 
 
 def test_what_is_supported() -> None:
     yes = [nn.Linear(2, 2), nn.Conv2d(2, 2, 3, stride=2, padding="valid", dilation=2)]
     circular = nn.Conv2d(2, 2, 3, padding=1, padding_mode="circular")
     no = [nn.Conv2d(2, 2, 3, groups=2), circular, nn.Conv1d(2, 2, 3), nn.BatchNorm2d(2), nn.Embedding(2, 2)]
-    assert all(map(statistics.supports, yes)) and not any(map(statistics.supports, no))
-    assert not statistics.supports(nn.Linear(2, 2).requires_grad_(False))
+    assert all(map(kronecker_factors.supports, yes)) and not any(map(kronecker_factors.supports, no))
+    assert not kronecker_factors.supports(nn.Linear(2, 2).requires_grad_(False))
 
 
 def test_attention_never_calls_its_projection_although_its_form_is_supported() -> None:
     """Why layers are taken by what is seen to run."""
     attention, called = nn.MultiheadAttention(4, 2), []
-    assert statistics.supports(attention.out_proj)
+    assert kronecker_factors.supports(attention.out_proj)
     attention.out_proj.register_forward_pre_hook(lambda module, inputs: called.append(module))
     attention(*[torch.randn(3, 1, 4)] * 3)
     assert not called
@@ -251,17 +253,17 @@ def test_a_triangle_holds_all_of_a_symmetric_matrix(size: int) -> None:
     torch.manual_seed(0)
     matrix = _symmetric(size)
     matrix = matrix + matrix.T
-    packed = statistics.pack(matrix)
+    packed = kronecker_factors.pack(matrix)
     assert packed.tolist() == [matrix[i, j].item() for i in range(size) for j in range(i, size)]
-    assert torch.equal(statistics.pack(matrix.triu()), packed)
-    assert torch.equal(statistics.unpack(packed, size), matrix)
+    assert torch.equal(kronecker_factors.pack(matrix.triu()), packed)
+    assert torch.equal(kronecker_factors.unpack(packed, size), matrix)
     flat = torch.zeros(len(packed) + 2)
-    statistics.pack(matrix, out=flat[1:-1])
+    kronecker_factors.pack(matrix, out=flat[1:-1])
     assert torch.equal(flat[1:-1], packed) and flat[0] == flat[-1] == 0
 
 
 def test_the_new_has_the_weight_of_decay() -> None:
     running, kept = torch.eye(2), torch.full((2, 2), 3.0)
-    statistics.moving_average(running, kept, 0.95)
+    kronecker_factors.moving_average(running, kept, 0.95)
     torch.testing.assert_close(running, torch.tensor([[2.9, 2.85], [2.85, 2.9]]))
     assert (kept == 3.0).all()

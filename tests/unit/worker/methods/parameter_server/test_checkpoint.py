@@ -11,7 +11,7 @@ import torch
 
 from testbed.core.errors import RunError
 from testbed.worker.communication.communicator import Communicator
-from testbed.worker.methods.parameter_server import checkpoint as server_file
+from testbed.worker.methods.parameter_server import checkpoint
 
 
 def _state() -> dict[str, Any]:
@@ -21,9 +21,9 @@ def _state() -> dict[str, Any]:
 
 def test_what_was_left_last_is_found_to_the_bit(tmp_path: Path) -> None:
     path = tmp_path / "server.pt"
-    server_file.keep_state({"step": 3}, path)
-    server_file.keep_state(_state(), path)
-    found = server_file.load(path)
+    checkpoint.keep_state({"step": 3}, path)
+    checkpoint.keep_state(_state(), path)
+    found = checkpoint.load(path)
     assert all(torch.equal(one, other) for one, other in zip(found.pop("values"), _state()["values"], strict=True))
     assert found == {key: value for key, value in _state().items() if key != "values"}
     assert [one.name for one in tmp_path.iterdir()] == ["server.pt"]
@@ -33,7 +33,7 @@ def test_one_that_was_not_written_to_its_end_leaves_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "server.pt"
-    server_file.keep_state({"step": 3}, path)
+    checkpoint.keep_state({"step": 3}, path)
 
     def torn(data: Any, file: Any) -> None:
         file.write(b"half of it")
@@ -41,8 +41,8 @@ def test_one_that_was_not_written_to_its_end_leaves_the_one_before(
 
     monkeypatch.setattr(torch, "save", torn)
     with pytest.raises(RunError, match=f"strategy.checkpoint=true: {path} could not be written: .*No space left"):
-        server_file.keep_state(_state(), path)
-    assert server_file.load(path) == {"step": 3}
+        checkpoint.keep_state(_state(), path)
+    assert checkpoint.load(path) == {"step": 3}
 
 
 class _Strange:
@@ -52,8 +52,8 @@ class _Strange:
 def test_what_is_no_state_is_refused_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "server.pt"
     with pytest.raises(RunError, match=f"{path} is not there: the server died before its first round had begun"):
-        server_file.load(path)
-    server_file.keep_state(_state(), path)
+        checkpoint.load(path)
+    checkpoint.keep_state(_state(), path)
     whole = path.read_bytes()
     torch.save({"longhaul_server": 1, "state": {"step": _Strange()}}, tmp_path / "strange")
     torch.save({"tensors": {}}, tmp_path / "other")
@@ -61,10 +61,10 @@ def test_what_is_no_state_is_refused_by_its_name(tmp_path: Path) -> None:
     for found in (whole[: len(whole) // 2], whole[:-1], b"", b"no archive", strange, other):
         path.write_bytes(found)
         with pytest.raises(RunError, match=f"{path} is no state that a server has left"):
-            server_file.load(path)
+            checkpoint.load(path)
 
 
 def test_ranks_that_share_no_directory_leave_nothing() -> None:
     comm = cast(Communicator, SimpleNamespace(rendezvous=SimpleNamespace(folder=None)))
     with pytest.raises(RunError, match="they must meet at a file that all share"):
-        server_file.place_of(comm)
+        checkpoint.place_of(comm)

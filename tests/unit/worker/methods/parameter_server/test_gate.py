@@ -21,8 +21,7 @@ from testbed.worker.methods.parameter_server.messages.entries import Encoded
 from testbed.worker.methods.parameter_server.messages.gated_coder import GatedCoder, can_gate
 from testbed.worker.methods.parameter_server.messages.tensor_codecs import Fp16
 from testbed.worker.methods.parameter_server.messages.wire import coded_bytes
-from testbed.worker.methods.parameter_server.transport import elapsed as spent_module
-from testbed.worker.methods.parameter_server.transport import transfer_meter
+from testbed.worker.methods.parameter_server.transport import elapsed, transfer_meter
 from testbed.worker.methods.parameter_server.transport.connection import Connection
 from testbed.worker.methods.parameter_server.transport.elapsed import Elapsed
 from testbed.worker.methods.parameter_server.transport.transfer_meter import TICK_S, TransferMeter, acknowledged
@@ -38,7 +37,7 @@ OFF_AND_PROBE = [*[NO_GAIN] * 9, PROBE]
 @pytest.fixture(autouse=True)
 def time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     made = FakeTime()
-    for module in (clock_module, spent_module):
+    for module in (clock_module, elapsed):
         monkeypatch.setattr(module, "time", made)
     monkeypatch.setattr(clock_module.codec_process, "cpu_s", lambda: 0.0)
     return made
