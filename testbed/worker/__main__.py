@@ -6,7 +6,7 @@
 `python -m testbed.worker pieces`: what planning needs of the model of a spec, which it reads on stdin.
 `python -m testbed.worker laws`: the law book and the throughput of the compressor told on stdin, as lines of JSON.
 `python -m testbed.worker fuzz --seconds 60`: hostile bytes for every decoder.
-`python -m testbed.worker zygote FD`: import once what all ranks need, then fork each into its container."""
+`python -m testbed.worker fork-server FD`: import once what all ranks need, then fork each into its container."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def main(arguments: list[str]) -> int:
         from testbed.worker.laws.process_group import be_rank
 
         return be_rank(int(arguments[1]), json.load(sys.stdin))
-    if len(arguments) == 2 and arguments[0] == "zygote" and arguments[1].isdecimal():
+    if len(arguments) == 2 and arguments[0] == "fork-server" and arguments[1].isdecimal():
         from testbed.worker.process import fork_server
 
         return fork_server.main(int(arguments[1]), sys.stdin)
-    commands = "run|torchrun|check|calibrate|profile|pieces|laws|fuzz|zygote FD"
+    commands = "run|torchrun|check|calibrate|profile|pieces|laws|fuzz|fork-server FD"
     sys.stderr.write(f"usage: python -m testbed.worker {commands}\n")
     return EXIT_INPUT
 

@@ -1,6 +1,6 @@
 """In fresh namespaces: containers of a run that try every way out and say what they are; print what they said.
 
-Of each kind, started by runc and forked from the zygote, one tries and one only tells of itself. Beside them stands
+Of each kind, started by runc and forked from the fork server, one tries and one only tells of itself. Beside them is
 what they must not reach: a host key, a host socket, a host process, another run's record, a raw device.
 """
 
@@ -158,7 +158,7 @@ def main() -> None:
             ended = kill_zygote(fork_server, processes["forked-stays"])
         said = {name: lines(containers[name].log) for name in NODES}
         logs = {name: containers[name].log.read_text()[-2000:] for name in NODES}
-        sys.stdout.write(json.dumps({"codes": codes, "said": said, "zygote": ended, "logs": logs}) + "\n")
+        sys.stdout.write(json.dumps({"codes": codes, "said": said, "fork-server": ended, "logs": logs}) + "\n")
     finally:
         for container in containers.values():
             container.kill()

@@ -97,7 +97,7 @@ def test_a_forked_worker_lives_in_its_container_alone(said: dict[str, Any]) -> N
 def test_a_forked_worker_holds_nothing_of_the_host(said: dict[str, Any]) -> None:
     forked = said["said"]["forked-tells"][-1]
     names = {line.partition("=")[0] for line in forked["environ"]}
-    assert names == set(interpreter_environment(RUN_ID)), "as the zygote was started"
+    assert names == set(interpreter_environment(RUN_ID)), "as the fork server was started"
     assert set(forked["environment"]) == names | {"LONGHAUL_NODE"}
     by_runc = {what.partition(":")[0] for what in said["said"]["tells"][-1]["files"].values()}
     assert {"0", "1", "2"} <= forked["files"].keys() and forked["files"]["0"] == "/dev/null"
@@ -123,7 +123,7 @@ def test_memory_past_its_limit_ends_that_worker_alone(said: dict[str, Any]) -> N
 
 
 def test_workers_end_with_the_process_they_were_forked_from(said: dict[str, Any]) -> None:
-    ended = said["zygote"]
+    ended = said["fork-server"]
     assert (ended["lived"], ended["gone"]) == (True, True)
     assert ended["said"].startswith("the process that workers are forked from was ended by SIGKILL")
 

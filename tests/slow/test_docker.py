@@ -155,7 +155,7 @@ def test_a_worker_that_is_killed_comes_back(daemon: Path, machine_lock: None, tm
 
 
 class TestEndings(Endings):
-    """runc's, but for a full disk, which a daemon outside the test's own namespaces does not see, and for a zygote."""
+    """runc's, but for a full disk, which a daemon outside the test's namespaces does not see, and the fork server."""
 
     words: ClassVar[tuple[str, ...]] = (*LONG, "runtime=docker")
 

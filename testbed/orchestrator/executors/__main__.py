@@ -102,7 +102,7 @@ def _machine(*, share: bool) -> Iterator[MachineLock]:
     with contextlib.ExitStack() as held:
         if not share:
             RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
-            turn = held.enter_context((RUNTIME_ROOT / "errand.lock").open("w"))
+            turn = held.enter_context((RUNTIME_ROOT / "job.lock").open("w"))
             fcntl.flock(turn, fcntl.LOCK_EX)
         deadline_s = time.monotonic() + LOCK_WAIT_S
         while True:

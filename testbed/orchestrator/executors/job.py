@@ -1,6 +1,6 @@
 """On the other machine: a run is made in a process of its own, in a folder that is removed once it has been packed.
 
-A request is {"spec", "code_hash", "share"}; a reply {"host", "parcel", "faults", "lacks", "ended"}: a run directory
+A request is {"spec", "code_hash", "share"}; a reply {"host", "archive", "faults", "lacks", "ended"}: a run directory
 as of `archive`, or why there is none, or what this machine lacks for any, or who ended it here before it was complete.
 """
 
@@ -38,7 +38,7 @@ def run_job(request: Mapping[str, Any]) -> dict[str, Any]:
 
     Whoever interrupts this ends the run; so does the end of this process, however it comes.
     """
-    nothing: dict[str, Any] = {"parcel": None, "faults": [], "lacks": [], "ended": None}
+    nothing: dict[str, Any] = {"archive": None, "faults": [], "lacks": [], "ended": None}
     reply = {"host": socket.gethostname(), **nothing}
     try:
         return {**reply, **_carried_out(request)}
@@ -73,9 +73,9 @@ def _carried_out(request: Mapping[str, Any]) -> dict[str, Any]:
             _end(process)
         answer = _answer(folder / REPLY)
         if answer is None:
-            return {"faults": [f"the errand ended with status {status} and without a word: {_tail(log)}"]}
+            return {"faults": [f"the job ended with status {status} and without a word: {_tail(log)}"]}
         archive = None if answer["run_id"] is None else pack(RunDir(folder / answer["run_id"]))
-        return {"parcel": archive, **{key: answer[key] for key in ("faults", "lacks", "ended")}}
+        return {"archive": archive, **{key: answer[key] for key in ("faults", "lacks", "ended")}}
 
 
 def _scratch() -> Path:
@@ -84,7 +84,7 @@ def _scratch() -> Path:
     Raises:
         RunError: somebody else made it.
     """
-    path = Path(tempfile.gettempdir()) / f"longhaul-errands-{os.geteuid()}"
+    path = Path(tempfile.gettempdir()) / f"longhaul-jobs-{os.geteuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -131,7 +131,7 @@ def _own_folder(scratch: Path) -> Iterator[tuple[Path, IO[str]]]:
         for path in scratch.iterdir():
             if path.is_dir() and not _in_use(path):
                 shutil.rmtree(path, ignore_errors=True)
-        folder = Path(tempfile.mkdtemp(dir=scratch, prefix="errand-"))
+        folder = Path(tempfile.mkdtemp(dir=scratch, prefix="job-"))
         lock = (folder / "lock").open("w")
         fcntl.flock(lock, fcntl.LOCK_EX)
     with lock:

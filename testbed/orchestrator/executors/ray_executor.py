@@ -59,10 +59,10 @@ class RayNodes:
             )
         self._address = address
         self._carry = carry
-        self._errands: dict[str, tuple[Any, _Node]] = {}
+        self._jobs: dict[str, tuple[Any, _Node]] = {}
         self._avoided: set[str] = set()
         self._seen: list[_Node] = []
-        """As `free` found them: an errand for one that has died since is lost, and told so by Ray."""
+        """As `free` found them: a job for one that has died since is lost, and told so by Ray."""
         self._numbers = itertools.count(1)
 
     @property
@@ -93,7 +93,7 @@ class RayNodes:
     def __exit__(self, *_: object) -> None:
         import ray
 
-        self._errands.clear()
+        self._jobs.clear()
         ray.shutdown()
 
     def left_over(self) -> Iterator[Mapping[str, Any]]:
@@ -110,43 +110,43 @@ class RayNodes:
         node = max(self._seen, key=self._free)
         there = NodeAffinitySchedulingStrategy(node_id=node.node_id, soft=False)
         bound = self._remote.options(num_cpus=0, resources={RESOURCE: 1}, scheduling_strategy=there, max_retries=0)
-        ticket = f"errand {next(self._numbers)}"
-        self._errands[ticket] = (bound.remote(request), node)
+        ticket = f"job {next(self._numbers)}"
+        self._jobs[ticket] = (bound.remote(request), node)
         return ticket
 
     def ended(self, timeout_s: float) -> Sequence[Ended]:
         import ray
 
-        if not self._errands:
+        if not self._jobs:
             time.sleep(timeout_s)
             return []
-        by_reference = {reference: ticket for ticket, (reference, _) in self._errands.items()}
+        by_reference = {reference: ticket for ticket, (reference, _) in self._jobs.items()}
         ready, _ = ray.wait(list(by_reference), num_returns=1, timeout=timeout_s)
         return [self._ended(by_reference[reference]) for reference in ready]
 
     def _ended(self, ticket: str) -> Ended:
         import ray
 
-        reference, node = self._errands[ticket]
+        reference, node = self._jobs[ticket]
         try:
             return Ended(ticket, reply=ray.get(reference, timeout=_FETCH_TIMEOUT_S))
-        except ray.exceptions.RayTaskError as error:  # the errand's own code, such as none at all of ours on that node
+        except ray.exceptions.RayTaskError as error:  # the job's own code, such as none at all of ours on that node
             last = str(error).strip().splitlines()[-1]
-            return Ended(ticket, broken=f"on {node.host}: the errand could not be carried out: {last}")
+            return Ended(ticket, broken=f"on {node.host}: the job could not be carried out: {last}")
         except (ray.exceptions.RayError, TimeoutError) as error:
             return Ended(ticket, lost=f"with the Ray node on {node.host}: {type(error).__name__}: {first_line(error)}")
 
     def forget(self, ticket: str) -> None:
-        del self._errands[ticket]
+        del self._jobs[ticket]
 
     def avoid(self, ticket: str) -> bool:
-        self._avoided.add(self._errands[ticket][1].node_id)
+        self._avoided.add(self._jobs[ticket][1].node_id)
         return bool(self._nodes())
 
     def end(self, tickets: Sequence[str]) -> None:
         import ray
 
-        references = [self._errands[ticket][0] for ticket in tickets]
+        references = [self._jobs[ticket][0] for ticket in tickets]
         for reference in references:
             ray.cancel(reference)  # raises KeyboardInterrupt there, which ends the run in order
         if references:
@@ -164,7 +164,7 @@ class RayNodes:
         return [node for node in found if node.room >= 1 and node.node_id not in self._avoided]
 
     def _free(self, node: _Node) -> int:
-        return node.room - sum(taken.node_id == node.node_id for _, taken in self._errands.values())
+        return node.room - sum(taken.node_id == node.node_id for _, taken in self._jobs.values())
 
 
 def _require_answer(address: str) -> None:

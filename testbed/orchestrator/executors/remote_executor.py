@@ -32,7 +32,7 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True)
 class Ended:
-    """Of an errand; exactly one of the three is there."""
+    """Outcome of a job; exactly one of the three is there."""
 
     ticket: str
     reply: Mapping[str, Any] | None = None
@@ -44,14 +44,14 @@ class Ended:
 
 
 class Machines(Protocol):
-    """What brings errands to other machines; a context manager, inside which it is connected."""
+    """What brings jobs to other machines; a context manager, inside which it is connected."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def room(self) -> str:
-        """How many errands are carried out at once, in words."""
+        """How many jobs are carried out at once, in words."""
 
     @property
     def kept_in(self) -> Path | None:
@@ -72,7 +72,7 @@ class Machines(Protocol):
         """
 
     def free(self) -> int:
-        """For how many more errands there is room now."""
+        """For how many more jobs there is room now."""
 
     def begin(self, request: Mapping[str, Any]) -> str:
         """A ticket for what was begun."""
@@ -84,7 +84,7 @@ class Machines(Protocol):
         """Its reply is in safety, or of no use."""
 
     def avoid(self, ticket: str) -> bool:
-        """Begin nothing more on the machine of an errand that has ended; whether that leaves others."""
+        """Begin nothing more on the machine of a job that has ended; whether that leaves others."""
 
     def end(self, tickets: Sequence[str]) -> None:
         """Those that go on; returns when they have ended or will not. A reply that is there stays for `left_over`."""
@@ -151,10 +151,10 @@ class RemoteExecutor:
         Raises:
             MachineError: it cannot be written here.
         """
-        if reply["parcel"] is None:
+        if reply["archive"] is None:
             return
         try:
-            run = self._unpacked(reply["parcel"])
+            run = self._unpacked(reply["archive"])
         except RunError as error:
             say(printable(f"a run that came back for an earlier sweep is not kept: {error}"))
         else:
@@ -200,10 +200,10 @@ class RemoteExecutor:
             return self._left_alone(spec, ended.ticket, [f"{host}: {line}" for line in reply["lacks"]], waiting)
         if reply["ended"] is not None:
             return self._again(spec, f"ended on {host}: {reply['ended']}", waiting)
-        if reply["parcel"] is None:
+        if reply["archive"] is None:
             return True, f"on {host}: {'; '.join(reply['faults'])}"
         try:
-            run = self._unpacked(reply["parcel"])
+            run = self._unpacked(reply["archive"])
             found = json.loads(run.spec.read_text())["hash"]
         except (RunError, OSError, ValueError, KeyError) as error:
             return self._again(spec, f"on the way from {host}: {error}", waiting)

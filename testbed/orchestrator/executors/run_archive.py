@@ -1,7 +1,7 @@
 """A run directory on its way between machines: every file with its SHA-256, and one over all of them.
 
-A parcel is plain dictionaries, texts and bytes, so that whatever carries Python objects carries it, also between clones
-that differ: {"run_id", "files": {relative path: {"sha256", "zlib"}}, "sha256"}.
+An archive is plain dictionaries, texts and bytes, so that whatever carries Python objects carries it, also between
+clones that differ: {"run_id", "files": {relative path: {"sha256", "zlib"}}, "sha256"}.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def pack(run: RunDir) -> dict[str, Any]:
 def unpack(archive: Mapping[str, Any], runs_root: Path) -> RunDir:
     """The run, in its place among others once every file is there and is what was sent.
 
-    One that is there already is left as it is: the parcel came twice.
+    One that is there already is left as it is: the archive came twice.
 
     Raises:
         RunError: something is missing, damaged, or would lie outside the run's directory.

@@ -48,7 +48,7 @@ Event = dict[str, Any]
 
 
 class Record(Protocol):
-    """What a conductor needs of a run's record."""
+    """What a run's orchestration needs of its record."""
 
     run: RunDir
     recorder: Recorder

@@ -1,4 +1,4 @@
-"""From a child of the zygote to a process of a container: cgroups, namespaces, user, capabilities, system calls.
+"""From a child of the fork server to a process of a container: cgroups, namespaces, user, capabilities, system calls.
 
 What runc does for a process that it starts, done by the process itself, in the order in which each step is still
 allowed. Standard library alone; the C library's calls are made by ctypes, since Python 3.11 has no `os.setns`.

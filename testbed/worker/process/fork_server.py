@@ -1,4 +1,4 @@
-"""`python -m testbed.worker zygote FD`: the process that imports torch once and that a run's workers are forked from.
+"""`python -m testbed.worker fork-server FD`: imports torch once; a run's workers are forked from it.
 
 It runs as root in the run's namespaces, beside the orchestrator, and its memory is what all workers begin with: so it
 starts with nothing but a worker's environment, holds nothing else, and does nothing but import, load, and fork.
@@ -6,7 +6,7 @@ starts with nothing but a worker's environment, holds nothing else, and does not
 Standard input is {"spec": ..., "scratch": a directory of its own, "nice": while it imports}; FD a socket that carries
 one JSON object a message.
 
-    orchestrator                                      zygote
+    orchestrator                                      fork server
                                                   <-  {"event": "fault", "message": ...}   it cannot import; the end
     {"event": "fork", "place": confinement.Place} ->      with a pidfd of the container's first process, and a log
                                                   <-  {"event": "forked", "node": ..., "pid": in the run's namespace}
@@ -153,7 +153,7 @@ def _live(place: Place, parent: int, container: int, log: int) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        # no interpreter is taken down: what it holds is the zygote's, and threads of gloo may still come back to it
+        # the interpreter is not shut down: the fork server owns what it holds, and gloo's threads may still use it
         with contextlib.suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()
@@ -163,7 +163,7 @@ def _live(place: Place, parent: int, container: int, log: int) -> NoReturn:
 def _start_over() -> None:
     """As an interpreter of its own would: what nobody has seeded draws other numbers in each.
 
-    The seed of hashes is 0 in all of them; the layout of addresses is the zygote's in all of them.
+    The seed of hashes is 0 in all of them; the layout of addresses is the fork server's in all of them.
     """
     import numpy as np
     import torch

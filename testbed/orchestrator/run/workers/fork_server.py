@@ -1,4 +1,4 @@
-"""The orchestrator's end of the zygote: the process that imports torch once and forks each worker into its container.
+"""The orchestrator's end of the fork server, which imports torch once and forks each worker into its container.
 
 It is started before the network is built, so that the import overlaps with it; `testbed.worker.process.fork_server`
 says what is
@@ -49,7 +49,7 @@ class Process(Protocol):
 
 
 def interpreter_environment(run_id: str) -> dict[str, str]:
-    """All that a Python process inside the nodes has beside its node's name, and all that the zygote has."""
+    """All that a Python process inside the nodes has beside its node's name, and all that the fork server has."""
     return {
         "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
         "LONGHAUL_RUN": run_id,
@@ -63,7 +63,7 @@ def interpreter_environment(run_id: str) -> dict[str, str]:
 
 
 class ForkedProcess:
-    """A worker that the zygote forked into a container."""
+    """A worker that the fork server forked into a container."""
 
     def __init__(self, fork_server: ForkServerClient, container: Container) -> None:
         self.pid: int | None = None
@@ -95,7 +95,7 @@ class ForkedProcess:
         self._container.kill()
 
     def orphaned(self) -> None:
-        """The zygote is gone, the kernel ended this worker with it, and it is now a child of the run's first process.
+        """The fork server is gone, and the kernel ended this worker with it: a child of the run's first process now.
 
         Nobody else takes note of its end, without which its container cannot end.
         """
@@ -120,11 +120,11 @@ class ForkServerClient:
 
     def __enter__(self) -> ForkServerClient:
         self._connection, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        scratch = self._run.runtime / "zygote"
+        scratch = self._run.runtime / "fork-server"
         scratch.mkdir(mode=0o700)
         with far_end:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "testbed.worker", "zygote", str(far_end.fileno())],
+                [sys.executable, "-m", "testbed.worker", "fork-server", str(far_end.fileno())],
                 env=interpreter_environment(self._run.run_id),
                 stdin=subprocess.PIPE,
                 stdout=sys.stderr,  # the orchestrator's log
@@ -136,7 +136,7 @@ class ForkServerClient:
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
             stdin.write(json.dumps(given).encode())
-        self._reader = threading.Thread(target=self._read, name="zygote", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="fork-server", daemon=True)
         self._reader.start()
         return self
 
@@ -156,7 +156,7 @@ class ForkServerClient:
         """Ask for a worker in a container whose first process waits. It is forked once the imports are done.
 
         Raises:
-            RunError: the zygote is gone.
+            RunError: the fork server is gone.
         """
         uid, gid = container.sandbox.user()
         place = {

@@ -77,7 +77,7 @@ class Reconnection:
 def come_to_stay(
     comm: Communicator, new_wire: NewWire, wait_s: float, outage_s: float
 ) -> tuple[Wire, Connection, Reconnection]:
-    """Be a client that stays one when the server is gone for a while; as of `door.come`.
+    """Be a client that stays one when the server is gone for a while; as of `admission.come`.
 
     Args:
         outage_s: wall seconds that another server is waited for.

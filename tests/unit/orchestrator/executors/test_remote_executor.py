@@ -1,4 +1,4 @@
-"""What becomes of errands: losses, damage, machines that lack something; the text that Slurm gets; refused options."""
+"""What becomes of jobs: losses, damage, machines that lack something; the text that Slurm gets; refused options."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ Answer = Callable[[int, Mapping[str, Any]], Mapping[str, Any]]
 
 def reply_of(scratch: Path, request: Mapping[str, Any]) -> dict[str, Any]:
     run = make_run(scratch, RunSpec.from_json(request["spec"]), code_hash=request["code_hash"])
-    return {"host": "far", "parcel": pack(run), "faults": [], "lacks": [], "ended": None}
+    return {"host": "far", "archive": pack(run), "faults": [], "lacks": [], "ended": None}
 
 
 class Machines:
-    """Two machines without any cluster; `answer` says what comes of the n-th errand: fields of `Ended`."""
+    """Two machines without any cluster; `answer` says what comes of the n-th job: fields of `Ended`."""
 
     name, room = "made-up", "2 at once"
 
@@ -114,7 +114,7 @@ def test_what_is_lost_or_damaged_on_the_way_is_said_and_made_again(
             return {"lost": "node 7 died"}
         reply = copy.deepcopy(reply_of(tmp_path / str(number), request))
         if number == 2:
-            reply["parcel"]["files"]["spec.json"]["zlib"] = b"half"
+            reply["archive"]["files"]["spec.json"]["zlib"] = b"half"
         return {"reply": reply}
 
     machines = Machines(answer)
@@ -135,7 +135,7 @@ def test_a_run_that_is_lost_again_and_again_is_a_failed_attempt(asked: list[RunR
 def test_a_machine_that_lacks_something_is_left_alone_and_the_last_ends_the_sweep(
     asked: list[RunRequest], runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lacking = {"host": "far", "parcel": None, "faults": [], "lacks": ["the code in /x is 1"], "ended": None}
+    lacking = {"host": "far", "archive": None, "faults": [], "lacks": ["the code in /x is 1"], "ended": None}
 
     def first_lacks(number: int, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"reply": lacking if number == 1 else reply_of(tmp_path / str(number), request)}
@@ -171,11 +171,11 @@ def test_one_sweep_at_a_time_has_runs_made_elsewhere(runs: Path) -> None:
         RemoteExecutor(Machines(lambda *_: {}), runs, share=False).__enter__()
 
 
-def test_an_errand_for_other_code_is_refused_by_both_hashes(asked: list[RunRequest]) -> None:
+def test_a_job_for_other_code_is_refused_by_both_hashes(asked: list[RunRequest]) -> None:
     reply = run_job({"spec": asked[0].spec.to_json(), "code_hash": "0123456789abcdef", "share": True})
     (line,) = reply["lacks"]
     assert provenance.code_hash() in line and "0123456789abcdef" in line and "one commit" in line
-    assert reply["parcel"] is None and reply["faults"] == [] and reply["host"] == socket.gethostname()
+    assert reply["archive"] is None and reply["faults"] == [] and reply["host"] == socket.gethostname()
 
 
 def test_a_machine_without_what_the_runtime_of_a_run_needs_lacks_something(
@@ -218,7 +218,7 @@ def test_debug_jobs_are_carried_out_here_and_a_failed_one_says_why(asked: list[R
     def carry(request: Mapping[str, Any]) -> Mapping[str, Any]:
         if request["n"] == 2:
             raise RuntimeError("no such thing")
-        return {"parcel": None, "n": request["n"]}
+        return {"archive": None, "n": request["n"]}
 
     with SlurmJobs({"cluster": "debug"}, runs, carry) as jobs:
         found = []
@@ -226,7 +226,7 @@ def test_debug_jobs_are_carried_out_here_and_a_failed_one_says_why(asked: list[R
             ticket = jobs.begin({"n": number})
             found += jobs.ended(1.0)
             jobs.forget(ticket)
-    assert found[0].reply == {"parcel": None, "n": 1} and found[0].lost is None
+    assert found[0].reply == {"archive": None, "n": 1} and found[0].lost is None
     assert found[1].reply is None and "no such thing" in str(found[1].broken or found[1].lost)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.orchestrator.machine.clone import environment
-from tests.distributed.made_up_errands import RUNS
+from tests.distributed.fake_jobs import RUNS
 from tests.distributed.ray_cluster import LIMIT_S, Cluster, needs
 from tests.sweeping import Sweep, found, hash_of
 
@@ -39,7 +39,7 @@ def begin(runs: Path, environ: dict[str, str]) -> Iterator[Begin]:
     sweeps: list[Sweep] = []
 
     def one(*words: str) -> Sweep:
-        sweeps.append(Sweep(runs, *words, program=("tests.distributed.made_up_errands",), environ=environ))
+        sweeps.append(Sweep(runs, *words, program=("tests.distributed.fake_jobs",), environ=environ))
         return sweeps[-1]
 
     yield one

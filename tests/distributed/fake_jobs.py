@@ -30,13 +30,13 @@ def run_job(request: Mapping[str, Any]) -> dict[str, Any]:
         time.sleep(TAKES_S)
         run = make_run(Path(scratch), spec, code_hash=request["code_hash"], now_s=time.time())
         (run.path / "logs" / "worker.log").write_text("said\n" * 1000)
-        reply = {"host": "made-up", "parcel": pack(run), "faults": [], "lacks": [], "ended": None}
+        reply = {"host": "made-up", "archive": pack(run), "faults": [], "lacks": [], "ended": None}
     (folder / f"ended-{spec.hash}-{os.getpid()}-{time.time_ns()}").touch()
     return reply
 
 
 def sweep(*words: str) -> int:
-    """`longhaul sweep` with such errands; the plug-ins are not looked at, which takes seconds."""
+    """`longhaul sweep` with such jobs; the plug-ins are not looked at, which takes seconds."""
     for module in (ray_executor.RayNodes, slurm_executor.SlurmJobs):
         *others, _ = module.__init__.__defaults__ or (None,)
         module.__init__.__defaults__ = (*others, run_job)
@@ -45,6 +45,6 @@ def sweep(*words: str) -> int:
 
 
 if __name__ == "__main__":
-    from tests.distributed import made_up_errands  # by its name, as other processes know it
+    from tests.distributed import fake_jobs  # by its name, as other processes know it
 
-    sys.exit(made_up_errands.sweep(*sys.argv[1:]))
+    sys.exit(fake_jobs.sweep(*sys.argv[1:]))
