@@ -110,6 +110,7 @@ format: setup ## Rewrite the code in the one format there is
 	@trap 'scripts/own.sh $(CACHES)' EXIT; $(BIN)/ruff check --fix --exit-zero; $(BIN)/ruff format
 
 .PHONY: clean
-clean: ## Remove caches and built files; runs stay (`longhaul clean RUN_ID` removes a run)
+clean: ## Remove caches, built files and empty folders; runs stay (`longhaul clean RUN_ID` removes a run)
 	rm -rf $(CACHES) build
 	find testbed compressors dashboards topologies experiments tests scripts -name __pycache__ -prune -exec rm -rf {} +
+	find testbed compressors dashboards topologies experiments tests scripts -type d -empty -delete

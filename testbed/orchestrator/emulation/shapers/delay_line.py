@@ -8,7 +8,7 @@ namespaces itself. What makes it exact, each measured:
 * an absolute timerfd (an epoll time-out is in whole milliseconds), timer slack of 1 ns, real-time priority.
 * whole GSO super-packets pass (a queue flag), since cutting them costs ten times the CPU.
 * due times never decrease within a direction, so jitter does not reorder; it varies slowly, so that this seldom binds
-  (`varying_delay`).
+  (`impairments.VaryingDelay`).
 
 Commands, one line of JSON each, with "link" and "source", each answered by one line:
 

@@ -1,6 +1,6 @@
 """What happens to each packet of a direction, drawn from a seed: pure, so that it is tested without a network.
 
-Loss, duplicates and reordering are drawn packet by packet. Jitter is not: it varies with time (`varying_delay`).
+Loss, duplicates and reordering are drawn packet by packet. Jitter is not: it varies with time (`VaryingDelay`).
 """
 
 from __future__ import annotations
