@@ -53,7 +53,7 @@ class Played:
         parts = [[next(counts) for _ in range(size)] for size in SIZES]
         self.population = Population(parts, batch_size=4, epochs=1, seed=0)
         given: dict[str, Any] = {"stays": method.remembers, "one_each": defence is not None}
-        given |= {"terms": deadline, "selection": selection}
+        given |= {"deadline": deadline, "selection": selection}
         chosen = Sampling(count=workers if defence else len(SIZES))
         self.fleet = Fleet(self.population, method, chosen, workers=workers, placement="longest_first", **given)
         self.rule = method.rule(len(SIZES))

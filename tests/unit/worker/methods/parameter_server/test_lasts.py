@@ -71,7 +71,7 @@ class Lasting(Rounds):
         told = Invitation(key=KEY, port=self.admission.port)
         told.put_down(cast(Any, self.rendezvous))
         for client in self.clients:
-            client._way_back = Reconnection(self.comm(client.number + 1), self.wire, 40.0, told)
+            client._reconnection = Reconnection(self.comm(client.number + 1), self.wire, 40.0, told)
 
     def comm(self, rank: int) -> Communicator:
         found = SimpleNamespace(
