@@ -1,7 +1,8 @@
 """On the other machine: a run is made in a process of its own, in a folder that is removed once it has been packed.
 
 A request is {"spec", "code_hash", "share"}; a reply {"host", "archive", "faults", "lacks", "ended"}: a run directory
-as of `archive`, or why there is none, or what this machine lacks for any, or who ended it here before it was complete.
+as of `run_archive`, or why there is none, or what this machine lacks for any, or who ended it here before it was
+complete.
 """
 
 from __future__ import annotations

@@ -123,11 +123,11 @@ class Buffered:
         plans = self._plans()
         self.wire = Wire(Schema.of(self.state), KEY, *plans, clients=workers, seed=0)
         here = cast(Communicator, SimpleNamespace(address=HOST, charge=_nothing))
-        self._door = Admission(here, self.wire, hello_s=40)
+        self._admission = Admission(here, self.wire, hello_s=40)
         self.workers = [self.come(number) for number in range(workers)]
         clock, stopwatch = PhaseClock(), Stopwatch()
         self.connected = ConnectedClients(
-            *(self._door.let_all_in(40), self._door),
+            *(self._admission.let_all_in(40), self._admission),
             message_s=message_s,
             training_s=0.0,
             clock=clock,
@@ -156,7 +156,7 @@ class Buffered:
 
     def come(self, number: int) -> Worker:
         """A new process's worker of this number, which has said hello."""
-        connection = connect(HOST, self._door.port, own=number, deadline_s=soon(), charge=_nothing)
+        connection = connect(HOST, self._admission.port, own=number, deadline_s=soon(), charge=_nothing)
         send(connection, self.wire.hello(number), self.wire.expected(Kind.MODEL), deadline_s=soon(), pace=PACE)
         up, down = self._plans()
         state, schema = AssignedState(Small(seed=number + 7)), self.wire.schema

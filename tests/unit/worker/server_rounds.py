@@ -163,7 +163,7 @@ class Rounds:
             Coder(wire.schema, plans["up"]),
             self.downlink,
             self.model,
-            self._seats(connections, self.admission),
+            self._connected(connections, self.admission),
             self.schedule,
             is_bounded=plans["up"].bounded or plans["down"].bounded,
             is_gated=self.gate is not None,
@@ -234,7 +234,7 @@ class Rounds:
         send(connection, self.wire.hello(number), self.wire.expected(Kind.MODEL), deadline_s=soon(), pace=PACE)
         return connection
 
-    def _seats(self, connections: dict[int, Connection], admission: Admission) -> ConnectedClients:
+    def _connected(self, connections: dict[int, Connection], admission: Admission) -> ConnectedClients:
         return ConnectedClients(
             *(connections, admission),
             message_s=self._message_s,
@@ -274,7 +274,7 @@ class Rounds:
 
     def _of_region(self, number: int) -> tuple[Any, Any]:
         admission, plans, clock = self.admissions[number], self._plans(), PhaseClock()
-        connected, up = self._seats(admission.let_all_in(40), admission), Coder(self.wire.schema, plans["up"])
+        connected, up = self._connected(admission.let_all_in(40), admission), Coder(self.wire.schema, plans["up"])
         parts = self.wire, up, plans["down"], connected, Decoders(0, clock)
         return parts, {"clock": clock, "name": f"region {number}"}
 
