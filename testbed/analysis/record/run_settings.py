@@ -30,7 +30,8 @@ def asked(spec: RunSpec | None) -> dict[str, str]:
         return {}
     found: dict[str, str] = {}
     for part in ("compressor", "strategy", "transform", "workload", "device"):
-        found |= {f"{part}.{key}": _short(value) for key, value in getattr(spec, part).params.items()}
+        params = getattr(spec, part).first_published()["params"]  # a digest is the same after a module has moved
+        found |= {f"{part}.{key}": _short(value) for key, value in params.items()}
     found |= {name: _short(getattr(spec, name)) for name in _PLAIN}
     found |= {"transform": spec.transform.name}
     found |= {"device": spec.device.name, "dilation": "auto" if spec.auto_dilation else f"{spec.dilation:g}"}

@@ -1,0 +1,55 @@
+"""Runs that earlier commits of this repository made are listed, compared and reported as before files moved."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.core.record import run_directory as rundir
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.cli import main as cli
+from tests.oracles import ORACLES, read
+
+EXPECTED: dict[str, Any] = read("runs/expected.json")
+RUN_IDS: list[str] = sorted(EXPECTED["runs"])
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Copies: what reads a run may seal it."""
+    monkeypatch.setattr(rundir, "RUNTIME_ROOT", tmp_path / "run")
+    for run_id in RUN_IDS:
+        shutil.copytree(ORACLES / "runs" / run_id, tmp_path / "runs" / run_id)
+    return tmp_path / "runs"
+
+
+def test_old_runs_are_listed_as_they_were(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list", "--json", "--runs", str(root)]) == 0
+    assert json.loads(capfd.readouterr().out) == EXPECTED["list"]
+
+
+def test_old_runs_compare_as_they_did(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", "--json", "--all", "--runs", str(root)]) == 0
+    assert json.loads(capfd.readouterr().out) == EXPECTED["compare"]
+    assert cli.main(["compare", "--csv", "--all", "--runs", str(root)]) == 0
+    assert capfd.readouterr().out.splitlines() == EXPECTED["compare_csv"]
+
+
+@pytest.mark.parametrize("run_id", RUN_IDS)
+def test_an_old_run_has_a_report(run_id: str, root: Path) -> None:
+    page = root.parent / "report.html"
+    assert cli.main(["report", "--all", run_id, "-o", str(page), "--runs", str(root)]) == 0
+    text, summary = page.read_text(), EXPECTED["runs"][run_id]
+    for said in (run_id, summary["strategy"], summary["compressor"], summary["topo"], summary["verdict"]):
+        assert said in text, f"the report of {run_id} does not say {said}"
+
+
+@pytest.mark.parametrize("run_id", RUN_IDS)
+def test_the_spec_of_an_old_run_is_read_and_keeps_its_hash(run_id: str) -> None:
+    spec, expected = RunSpec.from_json(read(f"runs/{run_id}/spec.json")), EXPECTED["runs"][run_id]
+    assert spec.hash == expected["spec_hash"]
+    assert (spec.workers, spec.seed, spec.steps) == (expected["workers"], expected["seed"], expected["steps"])
