@@ -32,8 +32,10 @@ def test_a_strategy_comes_to_what_it_came_to(name: str, tmp_path: Path) -> None:
     if _verdict(run)[0] > GRADES.index(summary["verdict"]):
         run = emulated(WORDS[name], tmp_path / "again", failures=1)
     found = json.loads((run / "spec.json").read_text())
-    assert (found["hash"], found["data_hash"]) == (spec["hash"], spec["data_hash"])
     exact = processor() == read("strategies/processor.json")
+    if found["data_hash"] != spec["data_hash"] and not exact:
+        pytest.skip("this machine has other data, such as another Python's library or other fonts")
+    assert (found["hash"], found["data_hash"]) == (spec["hash"], spec["data_hash"])
     same = read("strategies/deterministic.json")[name]
     faults = differences(recorded, told(run), same, exact=exact, strategy=name, codec=spec["compressor"]["name"])
     grade, reasons = _verdict(run)
