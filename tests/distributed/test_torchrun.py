@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -31,9 +30,6 @@ from tests.distributed.harness import run as run_in_harness
 
 WORDS = ("topo=lan", "workload=digits", "steps=6", "evaluate_every=3", "seed=3")
 LIMIT_S = 240.0
-REFUSED = (EXIT_INPUT, -signal.SIGTERM)
-"""Exit codes of a rank 0 that says what is wrong. On a busy machine rank 1 misses it before its interpreter has ended,
-and torchrun then terminates it."""
 
 
 def _free_ports() -> int:
@@ -108,19 +104,12 @@ def test_its_losses_are_those_of_the_same_spec_elsewhere(made: tuple[RunDir, str
     assert checksums[0] == checksums[1] and len(checksums[0]) == 1
 
 
-def _status_of_rank_0(said: str) -> int:
-    """As torchrun prints it among the ranks that failed."""
-    found = re.search(r"rank +: 0 .*\n +exitcode +: (-?\d+)", said)
-    assert found, said
-    return int(found[1])
-
-
 def test_all_that_cannot_be_asked_of_machines_that_are_there_is_told_at_once(tmp_path: Path) -> None:
     words = (*WORDS, "workers=5", "dilation=3", "capture=wan", "memory_limit='1 GB'", "checkpoint=last")
-    process = _started(words, tmp_path / "runs")
+    process = _started(words, tmp_path / "runs", ranks=1)  # a second one may miss it, and end first
     said = _ended(process)
-    assert process.returncode != EXIT_COMPLETED and _status_of_rank_0(said) in REFUSED
-    for fault in ("workers=5: torchrun has started 2", "dilation=3:", "capture:", "memory_limit:", "checkpoint=last:"):
+    assert process.returncode != EXIT_COMPLETED and f"exitcode  : {EXIT_INPUT}" in said
+    for fault in ("workers=5: torchrun has started 1", "dilation=3:", "capture:", "memory_limit:", "checkpoint=last:"):
         assert fault in said
     assert not (tmp_path / "runs").exists()
 
@@ -128,9 +117,9 @@ def test_all_that_cannot_be_asked_of_machines_that_are_there_is_told_at_once(tmp
 def test_a_folder_in_which_no_run_can_be_kept_is_refused(tmp_path: Path) -> None:
     taken = tmp_path / "runs"
     taken.write_text("a file")
-    process = _started(WORDS, taken)
+    process = _started(WORDS, taken, ranks=1)
     said = _ended(process)
-    assert process.returncode != EXIT_COMPLETED and _status_of_rank_0(said) in REFUSED
+    assert process.returncode != EXIT_COMPLETED and f"exitcode  : {EXIT_INPUT}" in said
     assert f"--runs {taken}: no run can be kept there" in said
 
 

@@ -11,11 +11,11 @@ RATE_TOLERANCE = 0.01
 RTT_TOLERANCE, MIN_RTT_TOLERANCE_S = 0.01, 0.5e-3
 BUSY_P99_TOLERANCE_S = 1e-3
 MAX_GOODPUT_SHARE, GOODPUT_TOLERANCE = 1448 / 1514, 0.005
-"""Of the rate, in full segments. A flow that still fills holes hands over more: what waited behind them."""
+"""Highest goodput as a share of the rate, in full segments. A flow that still fills holes hands over more at once."""
 
 
 def accuracy_faults(point: Found) -> list[str]:
-    """What of a point is outside its target."""
+    """Return the figures of a point that miss their target, by name."""
     asked, result = point["asked"], point["result"]
     faults = []
     rate = result["burst_rate_bit_s"]
