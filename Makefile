@@ -57,8 +57,12 @@ check: setup ## What this machine has and lacks, all at once, and what each lack
 	@$(MAKES_RUNS) $(BIN)/longhaul check $(AS_USER)
 
 .PHONY: test
-test: setup ## The tests but the slow ones, those that need root included
+test: setup ## The first tier of tests, in minutes: every plug-in once, real ranks, emulated runs; some need root
 	@scripts/test.sh
+
+.PHONY: test-all
+test-all: setup ## The first tier, its time, and then all other tests but the slow ones
+	@scripts/test.sh all
 
 .PHONY: test-netem
 test-netem: setup ## The netem shaper on a kernel that has it: Debian's user-mode Linux, booted for the tests
@@ -69,9 +73,9 @@ docker-image: ## The image of nodes with runtime=docker, by a dockerd that you h
 	@$(AS_ROOT) env $(if $(DOCKER_HOST),DOCKER_HOST=$(DOCKER_HOST)) $(if $(BASE),BASE=$(BASE)) bash scripts/docker-image.sh
 
 .PHONY: test-slow
-test-slow: setup ## More than half an hour: the README's commands one by one in a clone set up for them, every compressor over an emulated WAN
+test-slow: setup ## The third tier, more than half an hour: the README's commands one by one in a clone set up for them, every compressor over an emulated WAN
 	@trap 'scripts/own.sh runs report.html build' EXIT; \
-	$(AS_ROOT) $(BIN)/python -B -m pytest -p no:cacheprovider -m slow tests/slow
+	$(AS_ROOT) $(BIN)/python -B -m pytest -p no:cacheprovider --tier slow tests/slow
 
 .PHONY: fuzz
 fuzz: setup ## Throw damaged payloads at every decoder for FUZZ_S=60 seconds; what breaks one is kept in tests/corpus/

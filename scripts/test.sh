@@ -1,21 +1,33 @@
 #!/usr/bin/env bash
-# All tests but the slow ones, in two sessions: first those that share the machine, on all its cores; then those of
-# tests/emulation, which build networks and need root and the cores for themselves.
+# test.sh [all]: the tests of the first tier; with `all`, then those of the second too, and the time of each tier. Which
+# tier a test is in, tests/tiers.py says.
+#
+# A tier takes two sessions: first the tests that share the machine, on all its cores, a file at a time so that what its
+# tests share is made once; then those of tests/emulation, which build networks and need root and the cores for themselves.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 trap 'scripts/own.sh .pytest_cache .hypothesis .import_linter_cache runs' EXIT
-
-pytest() { "${sudo[@]}" .venv/bin/python -B -m pytest -m "not slow" "$@"; }
-
-status=0
 sudo=()
-pytest --numprocesses auto --dist worksteal --ignore=tests/emulation --ignore=tests/netem tests || status=$?
-if [ "$(id -u)" != 0 ]; then
-    if ! command -v sudo >/dev/null; then
+[ "$(id -u)" = 0 ] || sudo=(sudo --preserve-env=PYTEST_ADDOPTS)
+status=0
+
+# With PYTEST_ADDOPTS=-x a session ends at its first failure, and no other begins.
+is_over() { [ "$status" != 0 ] && [[ " ${PYTEST_ADDOPTS:-} " == *" -x "* ]]; }
+
+sessions() {
+    .venv/bin/python -B -m pytest --tier "$1" --numprocesses auto --dist loadfile --ignore=tests/emulation tests || status=$?
+    ! is_over || return 0
+    if [ "${#sudo[@]}" != 0 ] && ! command -v sudo >/dev/null; then
         echo "tests/emulation was left out: it needs root, and there is no sudo" >&2
-        exit "$status"
+        return
     fi
-    sudo=(sudo)
-fi
-pytest -p no:cacheprovider tests/emulation || status=$?
+    "${sudo[@]}" .venv/bin/python -B -m pytest -p no:cacheprovider --tier "$1" tests/emulation || status=$?
+}
+
+for tier in test ${1:+"$1"}; do
+    ! is_over || break
+    SECONDS=0
+    sessions "$tier"
+    echo "tier $tier: $((SECONDS / 60)) min $((SECONDS % 60)) s"
+done
 exit "$status"

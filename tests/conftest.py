@@ -17,6 +17,7 @@ import pytest
 from dashboards.grafana_data.answers import lacking
 from tests import chromium
 from tests.machine import machine_held
+from tests.tiers import TIERS, tier_of
 
 # Tests that several files derive from, whose assertions are to say as much as those of a test's own file.
 pytest.register_assert_rewrite("tests.emulation.endings")
@@ -84,12 +85,21 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=TIERS, help="run the tests of one tier alone; without it, all that are named")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what this machine cannot run: a skip would hide among the chosen ones, so the reason is printed."""
+    """Deselect other tiers, and what this machine cannot run: a skip would hide among the chosen ones, so the reason is
+    printed."""
     kept, deselected = [], []
     left_out: dict[str, int] = {}
+    tier = config.getoption("tier")
     for item in items:
+        if tier is not None and tier_of(item) != tier:
+            deselected.append(item)
+            continue
         if ROOT / "tests" / "emulation" in item.path.parents:
             item.add_marker("needs_root")
         lacking = [why for mark, (there, why) in NEEDS.items() if item.get_closest_marker(mark) and not there()]

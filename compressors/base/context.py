@@ -64,6 +64,11 @@ class Traits:
     owns: Literal["nothing", "momentum", "optimizer"] = "nothing"
     """What of the optimizer it takes over in `adopt`."""
 
+    @property
+    def owned(self) -> str:
+        """The same, as messages say it."""
+        return "the optimizer's momentum" if self.owns == "momentum" else f"the {self.owns}"
+
     def rounds_among(self, world_size: int) -> int:
         """Exchanges in one step at most; where a size has to be asked for, that is one more."""
         if self.most_rounds is None:

@@ -40,6 +40,10 @@ TIMEOUT_S = 100.0
 """Of a collective, or of ranks that meet: they load torch for seconds first, and not all of them at once."""
 COMPRESSORS = ("fp16", "int8", "none", "powersgd", "sz3", "topk")
 """One of each kind; the law book holds every member to its laws on gloo."""
+SMALL = {"_target_": "tests.distributed.small_digits.SmallDigits", "learning_rate": 0.15}
+"""The workload of a spec that asks for none."""
+SMALL_BUCKETS = {"bucket_size": "8 KiB"}
+"""With it, where the strategy has buckets: there are two of them, as by default there are of `digits`."""
 _APART = ("kv_transfer", "pipetransformer")
 STRATEGIES = tuple(sorted(path.stem for path in (CONF / "strategy").glob("*.yaml") if path.stem not in _APART))
 """Those that train, each class once."""
@@ -70,14 +74,21 @@ def make_spec(
     """
     Args:
         regions: workers of each, in place of those of `route`.
+        given: fields; `workload`, by name, `small_digits` where it is not given, and the parameters of plug-ins.
     """
     fields: dict[str, Any] = {"steps": 5, "batch_size": 32, "evaluate_every": 1000, "timeout_s": TIMEOUT_S} | given
     if isinstance(fields.get("transform"), dict):  # as JSON
         fields["transform"] = Part(**fields["transform"])
+    name, params = fields.pop("workload", None), fields.pop("workload_params", {})
+    workload = part("workload", name or "digits", params if name or "_target_" in params else SMALL | params)
+    training = part("strategy", strategy)
+    if workload.target == SMALL["_target_"]:
+        training.params.update({key: size for key, size in SMALL_BUCKETS.items() if key in training.params})
+    training.params.update(fields.pop("strategy_params", {}))
     return RunSpec(
         topology=of_regions(tuple(regions)) if regions else topology(route, workers),
-        workload=part("workload", fields.pop("workload", "digits"), fields.pop("workload_params", None)),
-        strategy=part("strategy", strategy, fields.pop("strategy_params", None)),
+        workload=workload,
+        strategy=training,
         compressor=part("compressor", compressor, fields.pop("compressor_params", None)),
         device=part("device", "native"),
         **fields,

@@ -86,7 +86,7 @@ def test_a_worker_ends_when_its_orchestrator_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_training_that_diverges_says_so(tmp_path: Path) -> None:
-    spec = make_spec(workers=2, steps=200, workload_params={"learning_rate": 9.0, "momentum": 0.99})
+    spec = make_spec(workers=2, steps=200, workload="digits", workload_params={"learning_rate": 9.0, "momentum": 0.99})
     outcome = run(spec, tmp_path)
     assert EXIT_FAILED in outcome.status.values()
     assert any("the training has diverged" in fault["message"] for fault in outcome.of("fault"))

@@ -23,7 +23,7 @@ ONCE = BYTELM | {"learning_rate": 1.0}
 """So that one step changes parameters by the gradient."""
 FROZEN = ONCE | {"_target_": "tests.distributed.frozen_model.FrozenBytelm"}
 ADAM = BYTELM | {"optimizer": "adamw", "learning_rate": 0.002}
-DIGITS = {"learning_rate": 1.0, "momentum": 0.0}
+DIGITS = {"_target_": "testbed.worker.workloads.digits.Digits", "learning_rate": 1.0, "momentum": 0.0}
 ACTIVATIONS = 64 * 128
 """Values of a sample that stages of bytelm pass on."""
 EMBEDDINGS, BLOCK, HEAD = (256 + 64) * 128, 198_272, 256 + 128 * 256
@@ -214,7 +214,7 @@ def test_a_stage_that_dies_is_named_by_those_that_wait_for_it(tmp_path: Path) ->
 
 
 def test_a_run_evaluates_the_whole_model_and_ends_alike(tmp_path: Path) -> None:
-    outcome = run(make_spec("hybrid", steps=30, evaluate_every=15), tmp_path)
+    outcome = run(make_spec("hybrid", workload="digits", steps=30, evaluate_every=15), tmp_path)
     assert set(outcome.status.values()) == {0}, outcome.of("fault")
     assert [found["step"] for found in outcome.of("evaluation")] == [15, 30]
     assert outcome.of("evaluation")[-1]["value"] > 0.9

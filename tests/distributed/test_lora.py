@@ -86,11 +86,11 @@ def test_a_run_is_trained_kept_and_fine_tuned_by_the_loop(tmp_path: Path) -> Non
     first, second = tmp_path / "1", tmp_path / "2"
     first.mkdir()
     second.mkdir()
-    trained_first = run(make_spec(checkpoint="last", steps=4), first)
+    trained_first = run(make_spec(workload="digits", checkpoint="last", steps=4), first)
     path = str(first / "model.pt")
     start = {"start_from": path, "start_hash": checkpoint.checksum(path)}
     lora = part("transform", "lora", {"rank": 4, "layers": ["6", "8"], "train": ["10"]})
-    tuned = run(make_spec(**start, transform=lora, seed=3, checkpoint="last", steps=3), second)
+    tuned = run(make_spec(**start, transform=lora, workload="digits", seed=3, checkpoint="last", steps=3), second)
     (note,), (model,) = tuned.of("transform"), tuned.of("model")
     adapters = 4 * (1024 + 640) + 4 * (640 + 640) + 640 * 10 + 10
     assert (note["step"], note["rank"], note["parameters"], model["parameters"]) == (0, 0, adapters, adapters)
@@ -98,7 +98,7 @@ def test_a_run_is_trained_kept_and_fine_tuned_by_the_loop(tmp_path: Path) -> Non
     for rank in range(2):
         assert tuned.payloads(rank) == [4 * adapters] * 3
         assert tuned.losses(rank)[0] < trained_first.losses(rank)[0] / 1.5
-    workload = build_parts(make_spec()).workload
+    workload = build_parts(make_spec(workload="digits")).workload
     states = []
     for folder in (first, second):
         states.append(workload.model(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import statistics
 from pathlib import Path
@@ -17,9 +18,12 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.interfaces.workload import parameters_crc32
 from testbed.worker.reduction.fusion import grouped
 from testbed.worker.training.parts import build_parts
-from tests.distributed.harness import COMPRESSORS, make_spec, run
+from tests.distributed import harness
+from tests.distributed.harness import COMPRESSORS, run
 from tests.distributed.slow_evaluation import STEPS
 
+make_spec = functools.partial(harness.make_spec, workload="digits")
+"""Of a workload of the catalogue, with its targets."""
 TARGETS = dict.fromkeys(COMPRESSORS, 0.95) | {"none": 0.97}
 
 

@@ -23,7 +23,7 @@ SAVED = (640 * 640 - 160 * 1280) + (1024 * 640 - 160 * 1664) + (64 * 288 - 16 * 
 def spec(name: str = "pufferfish", **given: Any) -> RunSpec:
     params = {"warm_up_steps": WARM_UP} if name == "pufferfish" else {}
     transform = part("transform", name, params | given.pop("transform_params", {}))
-    return make_spec(transform=transform, steps=STEPS, **given)
+    return make_spec(transform=transform, workload="digits", steps=STEPS, **given)
 
 
 @pytest.fixture(scope="module")

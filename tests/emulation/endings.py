@@ -90,7 +90,10 @@ class Endings:
         assert longhaul.summary()["status"] == "interrupted"
         assert host_state() == before
 
-    @pytest.mark.parametrize("whole_group", [True, False], ids=["group", "supervisor alone"])
+    @pytest.mark.parametrize(
+        "whole_group",
+        [pytest.param(True, id="group"), pytest.param(False, id="supervisor alone", marks=pytest.mark.tier("test"))],
+    )
     def test_kill_9_leaves_nothing_and_the_next_command_seals_it(self, running: Longhaul, whole_group: bool) -> None:
         run = running.run
         assert cleanup.leftovers(run.run_id), "nothing to clean: the test would prove nothing"

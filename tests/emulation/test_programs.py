@@ -18,6 +18,7 @@ SMALL = ("workers=2", "batch_size=16")
 HOGS = 4 * (os.cpu_count() or 2)
 
 
+@pytest.mark.tier("test")
 def test_a_plain_ddp_script_runs_unmodified(machine_lock: None, tmp_path: Path) -> None:
     words = [f"workload.script={SCRIPTS / 'plain_ddp.py'}", "workload.args=[--epochs,1]"]
     run = Longhaul(tmp_path / "runs", "topo=wan100m", "workload=script", "workers=2", *words)
@@ -40,6 +41,7 @@ def test_a_script_that_fails_is_named_with_its_last_words(machine_lock: None, tm
     assert any("local-1" in reason and "only rank 0 is well" in reason for reason in run.summary()["reasons"])
 
 
+@pytest.mark.tier("test")
 def test_training_goes_on_after_a_partition(machine_lock: None, tmp_path: Path) -> None:
     events = tmp_path / "partition.yaml"
     events.write_text("- at: 1 s\n  partition: [[oregon], [virginia]]\n  for: 5 s\n")

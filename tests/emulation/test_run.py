@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from testbed.core.errors import EXIT_INPUT
 from testbed.core.record.summary import summary_faults
 from tests.emulation.support import CONTROLS, Longhaul, gone_within, host_state
 
+pytestmark = pytest.mark.tier("test")
 FILES = {
     "spec.json",
     "provenance.json",
@@ -128,3 +130,15 @@ def test_links_were_as_asked_beside_the_workers_warm_up_too(finished: Longhaul) 
             for stage in ("idle", "busy"):
                 assert stages[stage]["rate_bit_s"] == pytest.approx(100e6, rel=0.02)
                 assert stages[stage]["rtt_s"] == pytest.approx(0.067, abs=1e-3)
+
+
+def test_bad_input_is_refused_all_at_once_before_anything_is_built(machine_lock: None, tmp_path: Path) -> None:
+    before = host_state()
+    bad = ("topo=wan100m", "topo.rtt='-3 ms'", "compressor=topk", "compressor.density=7", "steps=0", "workload=digit")
+    longhaul = Longhaul(tmp_path / "runs", *bad)
+    assert longhaul.wait() == EXIT_INPUT, longhaul.said
+    for given in ("-3 ms", "density=7", "steps=0", "workload=digit: "):
+        assert given in longhaul.said, longhaul.said
+    assert "digits" in longhaul.said and "Traceback" not in longhaul.said
+    assert not (tmp_path / "runs").exists() or not any((tmp_path / "runs").iterdir())
+    assert host_state() == before

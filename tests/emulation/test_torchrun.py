@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from testbed.core.record.run_directory import RunDir
 from testbed.orchestrator.machine.clone import CLONE
 from tests.emulation.support import END_TIMEOUT_S, Longhaul, whole_events
@@ -28,6 +30,7 @@ def _facts(run: RunDir) -> dict[str, list[tuple[object, ...]]]:
     }
 
 
+@pytest.mark.tier("test")
 def test_torchrun_gives_the_losses_of_the_emulated_run_of_the_same_spec(tmp_path: Path, machine_lock: None) -> None:
     emulated = Longhaul(tmp_path / "emulated", *WORDS)
     assert emulated.wait() in (0, 5), emulated.said

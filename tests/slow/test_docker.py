@@ -25,7 +25,7 @@ from tests.emulation.endings import LONG, Endings
 from tests.emulation.support import Longhaul, gone_within
 from tests.slow.support import ROOT, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 START_LIMIT_S, IMAGE_LIMIT_S = 60.0, 400.0
 ASKED = ("topo=wan100m", "workers=2")
 BACK, RANK_BACK = "virginia-0", 2

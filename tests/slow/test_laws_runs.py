@@ -7,7 +7,7 @@ import pytest
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INVALID
 from tests.slow.support import run
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
+pytestmark = pytest.mark.needs_root
 
 
 @pytest.mark.timeout(700)

@@ -10,7 +10,7 @@ import pytest
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INVALID
 from tests.slow.support import ROOT, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
+pytestmark = pytest.mark.needs_root
 NAMES = sorted(path.stem for path in (ROOT / "experiments" / "conf" / "compressor").glob("*.yaml"))
 STEPS = 6
 

@@ -17,7 +17,7 @@ from testbed.orchestrator.dashboard.dashboard_command import ARCHIVE_PORT, LIVE_
 from tests.slow.newcomer import Clone
 from tests.slow.support import FIRST_SECTION, blocks_of, processes_with, serving, status_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
+pytestmark = pytest.mark.needs_root
 MAX_TRIES = 3
 """A busy machine makes a run invalid; pages leave it out, and a newcomer is told to make it again."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.oracles import differences, emulated, processor, read, told
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
+pytestmark = pytest.mark.needs_root
 
 WORDS: dict[str, list[str]] = read("strategies/words.json")
 GRADES = ("valid", "suspect", "invalid")

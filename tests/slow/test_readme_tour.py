@@ -8,7 +8,7 @@ from testbed.core.errors import EXIT_COMPLETED, EXIT_INVALID
 from tests.slow.newcomer import SETUP, Clone
 from tests.slow.support import FIRST_SECTION, PAGES, blocks_of, status_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.timeout(700, func_only=True)]
+pytestmark = [pytest.mark.needs_root, pytest.mark.timeout(700, func_only=True)]
 NOT_HERE = ("make test", "make bench", "make reproduce", "git clone", "cd ")
 """Tests do not run tests; benchmarks and reproductions have hours."""
 NEWCOMERS = blocks_of("README.md", FIRST_SECTION)[0]

@@ -15,7 +15,6 @@ from tests.distributed.ray_cluster import Cluster, needs
 from tests.emulation.support import host_state
 from tests.sweeping import Sweep, counted, found, summaries
 
-pytestmark = pytest.mark.slow
 RUNS = 24
 WORDS = (
     *("topo=lan", "topo.lan_rate='1 Gbit/s'", "compressor=none,topk", f"seed=range({RUNS // 2})", "workers=2"),

@@ -19,7 +19,6 @@ import pytest
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_MACHINE
 
-pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = ("topo=lan", "workload=digits", "steps=4", "evaluate_every=2", "compressor=topk")
 LIMIT_S = 200.0

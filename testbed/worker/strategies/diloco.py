@@ -112,13 +112,13 @@ class DiLoCo(Strategy):
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         try:
-            owns = with_feedback(compressor).traits.owns
+            traits = with_feedback(compressor).traits
         except ValueError as error:
             yield f"compressor: {error}"
             return
-        if owns != "nothing":
+        if traits.owns != "nothing":
             what = f"{type(compressor).__name__} with feedback={compressor.feedback}"
-            yield f"strategy: replicas need the optimizer's {owns} themselves, but {what} takes it; use strategy=ddp"
+            yield f"strategy: {what} takes over {traits.owned}, which replicas need themselves; use strategy=ddp"
 
     def accelerator_faults(self) -> Iterator[str]:
         yield from own_messages_fault(self.collective)

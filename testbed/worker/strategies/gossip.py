@@ -75,7 +75,7 @@ class Gossip(Strategy):
         if not workload.computes:
             yield f"strategy=gossip: {type(workload).__name__} has no parameters of its own to average"
         if traits.owns != "nothing":
-            yield f"strategy=gossip: {name} takes over the optimizer's {traits.owns}, which replicas need; {instead}"
+            yield f"strategy=gossip: {name} takes over {traits.owned}, which replicas need; {instead}"
         if not (traits.point_to_point and traits.averages):
             yield f"strategy=gossip: {name} works among all ranks at once, and a rank has neighbours alone; {instead}"
         elif traits.contraction is None and traits.feedback == "harmful":

@@ -78,10 +78,10 @@ class LAMB(BucketedStrategy):
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         found = list(super().faults(compressor, workload, world_size))
         yield from found
-        if not found and (owns := with_feedback(compressor).traits.owns) != "nothing":
+        if not found and (traits := with_feedback(compressor).traits).owns != "nothing":
             yield (
                 f"strategy=lamb takes LAMB's steps, but {type(compressor).__name__} with"
-                f" feedback={compressor.feedback} takes over the optimizer's {owns}; use strategy=ddp"
+                f" feedback={compressor.feedback} takes over {traits.owned}; use strategy=ddp"
             )
 
     def accelerator_faults(self) -> Iterator[str]:

@@ -112,7 +112,7 @@ class SLAMB(Strategy):
         name, traits = type(compressor).__name__, compressor.traits
         instead = "use one that leaves nothing to later steps, as int8, or strategy=lamb"
         if traits.owns != "nothing":
-            yield f"strategy=slamb: {name} takes over the optimizer's {traits.owns}, which is LAMB's; {instead}"
+            yield f"strategy=slamb: {name} takes over {traits.owned}, which is LAMB's; {instead}"
         elif compressor.uses_feedback or traits.feedback in ("required", "recommended", "builtin"):
             yield (
                 f"strategy=slamb: {name} with feedback={compressor.feedback} makes up in later steps for what it leaves"

@@ -121,7 +121,7 @@ class Plan:
         if not traits.point_to_point:
             yield f"codec={name}: works among all ranks, never point to point"
         if traits.owns != "nothing":
-            yield f"codec={name}: takes over the optimizer's {traits.owns}, which a server does not share"
+            yield f"codec={name}: takes over {traits.owned}, which a server does not share"
         yield inner_feedback("codec.feedback", compressor.feedback, "the plan")
         if traits.feedback in ("required", "builtin") and self.payload == "params":
             yield f"codec={name}: sends parameters' changes little by little, never parameters; use payload=delta"

@@ -1,0 +1,41 @@
+"""Which of make's targets runs a test: `make test`, `make test-all` (these and more), `make test-slow`.
+
+The folder of a test decides. `@pytest.mark.tier("test")` or `tier("all")` on a test, a parameter or a file decides
+otherwise.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+TIERS: Final = ("test", "all", "slow")
+"""A test belongs to one. `make test-all` runs the first two, in this order."""
+FOLDERS: Final = {
+    "unit": "test",
+    "contract": "test",
+    "boundary": "test",
+    "distributed": "all",
+    "emulation": "all",
+    "slow": "slow",
+}
+"""A new test that starts neither ranks nor networks is in the first tier at once; one that does has to be chosen."""
+
+
+def tier_of(item: pytest.Item) -> str | None:
+    """None in tests/netem, which has a kernel and a target of its own.
+
+    Raises:
+        pytest.UsageError: the mark names no tier.
+    """
+    folder = item.path.relative_to(TESTS).parts[0]
+    folder = item.path.relative_to(TESTS).parts[0]
+    mark = item.get_closest_marker("tier")
+    if mark is None or folder == "slow":  # whose tests may derive from marked ones
+        return FOLDERS.get(folder)
+    if len(mark.args) != 1 or mark.args[0] not in TIERS:
+        raise pytest.UsageError(f"{item.nodeid}: tier{mark.args}: must be one of {', '.join(TIERS)}")
+    return str(mark.args[0])
