@@ -17,7 +17,7 @@ import pytest
 from dashboards.grafana_data.answers import lacking
 from tests import chromium
 from tests.machine import machine_held
-from tests.tiers import TIERS, tier_of
+from tests.tiers import TIERS, lies_in_other_tiers, tier_of
 
 # Tests that several files derive from, whose assertions are to say as much as those of a test's own file.
 pytest.register_assert_rewrite("tests.emulation.endings")
@@ -87,6 +87,11 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=TIERS, help="run the tests of one tier alone; without it, all that are named")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files without a test of the tier that is run are not even read, which takes seconds for hundreds of them."""
+    return True if lies_in_other_tiers(collection_path, config.getoption("tier")) else None
 
 
 @pytest.hookimpl(tryfirst=True)

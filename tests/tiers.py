@@ -39,3 +39,16 @@ def tier_of(item: pytest.Item) -> str | None:
     if len(mark.args) != 1 or mark.args[0] not in TIERS:
         raise pytest.UsageError(f"{item.nodeid}: tier{mark.args}: must be one of {', '.join(TIERS)}")
     return str(mark.args[0])
+
+
+def lies_in_other_tiers(file: Path, tier: str | None) -> bool:
+    """Whether no test in `file` can be of `tier`, by its folder and because it has no mark of its own.
+
+    Of folders whose tests start processes this is not known by text: they inherit marks from others.
+    """
+    if tier is None or file.suffix != ".py" or TESTS not in file.parents:
+        return False
+    own = FOLDERS.get(file.relative_to(TESTS).parts[0])
+    if own == "slow" or tier == "slow":
+        return own != tier
+    return own == "test" != tier and "mark.tier(" not in file.read_text()

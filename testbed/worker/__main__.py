@@ -6,6 +6,7 @@
 `python -m testbed.worker pieces`: what planning needs of the model of a spec, which it reads on stdin.
 `python -m testbed.worker laws`: the law book and the throughput of the compressor told on stdin, as lines of JSON.
 `python -m testbed.worker fuzz --seconds 60`: hostile bytes for every decoder.
+`python -m testbed.worker question-server PID`: import torch once, then answer questions as these, each in a fork.
 `python -m testbed.worker fork-server FD`: import once what all ranks need, then fork each into its container."""
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ def main(arguments: list[str]) -> int:
         from testbed.worker.laws.laws_command import answer
 
         return answer(sys.stdin, sys.stdout)
+    if len(arguments) == 2 and arguments[0] == "question-server" and arguments[1].isdecimal():
+        from testbed.worker.process import question_server
+
+        return question_server.serve(int(arguments[1]), main)
     if arguments[:1] == ["fuzz"]:
         from testbed.worker.laws.fuzz import main as fuzz
 
@@ -58,7 +63,7 @@ def main(arguments: list[str]) -> int:
         from testbed.worker.process import fork_server
 
         return fork_server.main(int(arguments[1]), sys.stdin)
-    commands = "run|torchrun|check|calibrate|profile|pieces|laws|fuzz|fork-server FD"
+    commands = "run|torchrun|check|calibrate|profile|pieces|laws|question-server PID|fuzz|fork-server FD"
     sys.stderr.write(f"usage: python -m testbed.worker {commands}\n")
     return EXIT_INPUT
 

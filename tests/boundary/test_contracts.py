@@ -44,6 +44,7 @@ def test_the_import_contracts_hold(tree: Path) -> None:
     assert "0 broken" in done.stdout
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize(
     ("file", "line", "contract"),
     [

@@ -140,6 +140,7 @@ def test_a_fork_has_a_helper_of_its_own() -> None:
     assert codec_process._ours.pid == parents
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("busy", [False, True])
 @pytest.mark.parametrize("thread", [False, True])
 def test_it_ends_with_a_parent_that_is_killed(script: Path, busy: bool, thread: bool) -> None:

@@ -34,6 +34,7 @@ class _Interrupted(Exception):
     """By a signal's handler, as KeyboardInterrupt is."""
 
 
+@pytest.mark.tier("all")
 def test_an_interrupted_calls_reply_is_not_taken_for_the_next_ones(helper: CodecProcess) -> None:
     before = pid_of(helper)
 

@@ -48,6 +48,7 @@ class Unhappy(Uncompressed):
         super().decode(payload, out, context, add=add, scale=scale)
 
 
+@pytest.mark.tier("all")
 def test_fuzzing_finds_errors_and_crashes_and_keeps_what_led_to_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

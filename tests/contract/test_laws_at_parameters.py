@@ -108,6 +108,7 @@ def test_every_member_is_tried_at_other_parameters() -> None:
     assert set(PARAMETERS) | WITHOUT == set(NAMES) - {n for n in NAMES if n.startswith("deepreduce_")}
 
 
+@pytest.mark.tier("all")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("case", _cases())
 def test_the_laws_hold_at_other_parameters(case: Case) -> None:

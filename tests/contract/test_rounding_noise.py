@@ -69,6 +69,7 @@ def test_small_and_large_gradients_lose_the_same_share(name: str, scale: float) 
     assert lost[1] == pytest.approx(lost[0], rel=0.1, abs=1e-6)
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("bits", [1, 2, 4])
 @pytest.mark.parametrize("numel", range(1, 17))
 def test_eden_is_unbiased_in_tensors_of_any_size(bits: int, numel: int) -> None:

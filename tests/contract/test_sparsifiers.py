@@ -47,6 +47,7 @@ def test_randomk_draws_the_same_on_all_ranks_and_anew_in_each_step() -> None:
     assert seen[0] != seen[1] != seen[2] != seen[0]
 
 
+@pytest.mark.tier("all")
 def test_randomk_draws_every_entry_as_often_as_any_other() -> None:
     codec, numel, draws = make("randomk", density=0.3), 11, 8000  # 4 stretches of 2 and 3
     assert isinstance(codec, RandomK)
@@ -57,6 +58,7 @@ def test_randomk_draws_every_entry_as_often_as_any_other() -> None:
     assert float((counts / draws - p).abs().max()) < 5 * math.sqrt(p * (1 - p) / draws)
 
 
+@pytest.mark.tier("all")
 def test_randomk_is_unbiased_if_scaled_and_then_refuses_feedback() -> None:
     codec, tensor = make("randomk", density=0.25, scaled=True), normal(40)
     assert codec.traits.unbiased and codec.traits.contraction is None and not codec.uses_feedback

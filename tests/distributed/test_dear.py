@@ -197,6 +197,7 @@ def test_ranks_together_are_one_with_all_their_samples(group: _Group) -> None:
     assert _apart(group, "dear alone", "dear ring") <= 1e-6
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("kind", ["", " adam", " int8"])
 @pytest.mark.parametrize("collective", HIERARCHICAL)
 def test_over_regions_it_equals_ddp_with_the_same_collective(collective: str, kind: str, four: _Group) -> None:

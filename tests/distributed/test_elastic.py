@@ -64,6 +64,7 @@ def test_the_training_is_that_of_one_process(
     assert (looked_up > 0) == (cache is not None)
 
 
+@pytest.mark.tier("test")
 def test_norms_of_layers_are_those_of_whoever_has_them(tmp_path: Path) -> None:
     policy = {"policy": "grad_norm"}
     folders = [tmp_path / name for name in ("many", "one")]

@@ -32,7 +32,11 @@ def _at_step(step: int, signal_number: int, rank: int, at_s: list[float]) -> OnE
 @pytest.mark.parametrize(
     ("strategy", "params"),
     [
-        *(pytest.param(one, ODD.get(one, {}), id=one) for one in STRATEGIES if one not in OUTLIVING),
+        *(
+            pytest.param(one, ODD.get(one, {}), id=one, marks=pytest.mark.tier("test") if one == "ddp" else ())
+            for one in STRATEGIES
+            if one not in OUTLIVING
+        ),
         pytest.param("dear", {"collective": "hierarchical"}, id="dear over regions"),
     ],
 )

@@ -52,6 +52,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return run(spec(), tmp_path_factory.mktemp("plain"))
 
 
+@pytest.mark.tier("test")
 def test_what_is_frozen_is_not_sent(plain: Outcome) -> None:
     check(plain)
     expected = [active_bytes(frozen) for frozen in (0, *FROZEN) for _ in range(EPOCH)]

@@ -26,6 +26,8 @@ from testbed.worker.laws.process_group import Found
 from testbed.worker.plugins import compressor_catalogue
 
 NAMES = compressor_catalogue.names()
+SAMPLE = ("fp16", "onebit_adam", "powersgd", "topk")
+"""One of each way to exchange."""
 Outcomes = dict[str, dict[str, tuple[str, str]]]
 
 
@@ -51,7 +53,9 @@ def _judge(names: list[str]) -> Outcomes:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("member", NAMES)
+@pytest.mark.parametrize(
+    "member", [pytest.param(name, marks=pytest.mark.tier("test") if name in SAMPLE else ()) for name in NAMES]
+)
 def test_real_ranks_obey_the_laws_of_groups(member: str, outcomes: Outcomes) -> None:
     assert outcomes[member].keys() == GROUP_LAWS.keys()
     broken = {law: detail for law, (outcome, detail) in outcomes[member].items() if outcome == "broken"}

@@ -158,6 +158,7 @@ def test_the_first_texts_are_compared_with_exact_attention(played: Answers) -> N
     assert not any(answer["notes"] for answer in played[1].values())
 
 
+@pytest.mark.tier("test")
 def test_a_run_tells_of_each_text_and_of_what_all_of_it_would_take(tmp_path: Path) -> None:
     steps, batch = 2, 2
     outcome = run(make_spec(**_given("sparq", steps=steps, batch_size=batch)), tmp_path)

@@ -81,6 +81,7 @@ def test_what_is_sent_is_the_adapters_gradients_to_the_byte(combined: Answers) -
     assert combined[0]["spd_kfac"]["sent"] > combined[0]["ddp"]["sent"]
 
 
+@pytest.mark.tier("test")
 def test_a_run_is_trained_kept_and_fine_tuned_by_the_loop(tmp_path: Path) -> None:
     """Whole workers: train and keep, then begin with it and train adapters, which the record tells of."""
     first, second = tmp_path / "1", tmp_path / "2"

@@ -68,6 +68,7 @@ def test_momenta_of_a_replay_are_bytes_alone(tmp_path: Path) -> None:
     assert {done["finish_payload_bytes"] for done in outcome.of("done")} == {4 * sum(tensors)}
 
 
+@pytest.mark.tier("test")
 def test_a_scaled_model_sends_so_many_times_less(tmp_path: Path) -> None:
     outcome = run(replay_spec(model="resnet50", scale=100), tmp_path)
     assert set(outcome.status.values()) == {0}, outcome.of("fault")

@@ -32,6 +32,7 @@ def _one_thread() -> None:
     torch.set_num_threads(1)  # as workers have, so that sums are taken in the same order
 
 
+@pytest.mark.tier("test")
 def test_ddp_equals_torchs(tmp_path: Path) -> None:
     losses = []
     for strategy in ("ddp", "torch_ddp"):

@@ -41,6 +41,7 @@ def check(found: Outcome, ranks: int = 2) -> dict[str, Any]:
     return note
 
 
+@pytest.mark.tier("test")
 def test_before_the_switch_the_model_is_the_full_one_and_after_it_less_is_sent(tmp_path: Path, full: Outcome) -> None:
     found = run(spec(), tmp_path)
     note = check(found)
@@ -96,6 +97,7 @@ def test_powerfish_sends_the_factors_as_they_are(tmp_path: Path) -> None:
     assert found.payloads(0)[WARM_UP:] == [4 * (FULL - SAVED)] * (STEPS - WARM_UP)
 
 
+@pytest.mark.tier("test")
 def test_stable_ranks_that_hardly_change_end_the_full_model(tmp_path: Path) -> None:
     """With a wide enough epsilon they have settled once the tail is full. A large learning rate makes a few singular
     values far larger than the others."""

@@ -32,7 +32,9 @@ FILES = {
 def finished(tmp_path_factory: pytest.TempPathFactory, machine_lock: None) -> Longhaul:
     """A short run on wan100m, with its /metrics scraped once while it trained."""
     before = host_state()
-    longhaul = Longhaul(tmp_path_factory.mktemp("whole") / "runs", "topo=wan100m", "steps=12", "evaluate_every=6")
+    longhaul = Longhaul(
+        tmp_path_factory.mktemp("whole") / "runs", "topo=wan100m", "workload=sensors", "steps=12", "evaluate_every=6"
+    )
     longhaul.wait_for_step(2)
     port = re.search(r"http://127\.0\.0\.1:(\d+)/metrics", longhaul.said)
     assert port, f"the run did not say where its metrics are:\n{longhaul.said}"

@@ -13,7 +13,7 @@ from testbed.core.record.run_directory import RunDir
 from testbed.orchestrator.machine.clone import CLONE
 from tests.emulation.support import END_TIMEOUT_S, Longhaul, whole_events
 
-WORDS = ("topo=wan1g", "workload=digits", "compressor=topk", "workers=2", "steps=10", "evaluate_every=5", "seed=5")
+WORDS = ("topo=wan1g", "workload=digits", "compressor=topk", "workers=2", "steps=6", "evaluate_every=3", "seed=5")
 SAME = {
     "step": ("rank", "step", "loss", "payload_bytes"),
     "evaluation": ("rank", "step", "value"),
@@ -46,6 +46,6 @@ def test_torchrun_gives_the_losses_of_the_emulated_run_of_the_same_spec(tmp_path
     assert measured.read_json(measured.spec)["hash"] == emulated.run.read_json(emulated.run.spec)["hash"]
     facts = _facts(measured)
     assert facts == _facts(emulated.run)
-    assert len(facts["step"]) == 20 and len(facts["done"]) == 2
+    assert len(facts["step"]) == 12 and len(facts["done"]) == 2
     kinds = [run.read_json(run.summary)["kind"] for run in (emulated.run, measured)]
     assert kinds == ["emulated", "measured"]

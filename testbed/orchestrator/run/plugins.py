@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
+import os
+import select
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,7 +14,7 @@ from typing import Any
 
 from testbed.core.errors import InputError, MachineError, RunError
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.machine.clone import environment
+from testbed.orchestrator.machine import clone
 
 TIME_LIMIT_S = 600.0
 """Importing torch takes seconds on a cold disk, and what a workload trains once on a machine minutes of a busy one; a
@@ -56,25 +60,102 @@ def ask_worker(command: str, question: dict[str, Any], what: str, time_limit_s: 
     Raises:
         InputError, MachineError, RunError: as of `check_parts`.
     """
-    words = [sys.executable, "-m", "testbed.worker", command]
-    try:
-        done = subprocess.run(
-            words,
-            input=json.dumps(question),
-            capture_output=True,
-            text=True,
-            env={**environment(), "OMP_NUM_THREADS": "1"},
-            timeout=time_limit_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RunError(f"{what}: no answer within {time_limit_s:g} s from {' '.join(words)}") from error
-    answer = _answer(done.stdout)
-    if answer is None or done.returncode not in (0, InputError.exit_status):
-        raise _breakage(words, done, what)
+    reply = _SERVER.reply(command, question, what, time_limit_s)
+    answer = _answer(reply["answer"])
+    if answer is None or reply["status"] not in (0, InputError.exit_status):
+        raise _breakage(command, reply["status"], reply["log"], what)
     if answer["faults"]:
         raise InputError(*(str(fault) for fault in answer["faults"]))
     return answer
+
+
+def end_questions() -> None:
+    """Ends the process that answers them, and frees its memory; the next question starts another."""
+    _SERVER.end()
+
+
+class _QuestionServer:
+    """`python -m testbed.worker question-server`, started with the first question; it ends with this process."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: int | None = None
+        self._owner = 0
+        """Of the process; a fork of its owner has no part in it."""
+
+    def reply(self, command: str, question: dict[str, Any], what: str, time_limit_s: float) -> dict[str, Any]:
+        """{"status", "answer", "log"}; where the server itself ends, its status and what it said.
+
+        Raises:
+            RunError: not within `time_limit_s`.
+        """
+        given = {**clone.environment(), "OMP_NUM_THREADS": "1"}
+        asked = {"command": command, "question": json.dumps(question), "environment": given, "cwd": os.getcwd()}
+        try:
+            line = self._exchanged(json.dumps(asked).encode() + b"\n", time_limit_s)
+            if line is None:
+                raise RunError(f"{what}: no answer within {time_limit_s:g} s from {_words(command)}")
+            if line:
+                found: dict[str, Any] = json.loads(line)
+                return found
+            assert self._process is not None and self._log is not None
+            status = self._process.wait()
+            log = os.pread(self._log, os.fstat(self._log).st_size, 0).decode(errors="replace")
+        except BaseException:  # a later question would get this one's answer
+            self.end()
+            raise
+        self.end()
+        return {"status": status, "answer": "", "log": log}
+
+    def _exchanged(self, asked: bytes, time_limit_s: float) -> bytes | None:
+        """The line of the answer; empty where the server has ended, None where there is none within the limit."""
+        process = self._running()
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(asked)
+            process.stdin.flush()
+            if not select.select([process.stdout], [], [], time_limit_s)[0]:
+                return None
+            return process.stdout.readline()
+        return b""
+
+    def end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None and process.stdout is not None and self._is_own():
+            process.kill()
+            process.wait()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+            process.stdout.close()
+        if self._log is not None:
+            os.close(self._log)
+            self._log = None
+
+    def _is_own(self) -> bool:
+        return self._owner == os.getpid()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._is_own() and self._process.poll() is None:
+            return self._process
+        self.end()
+        self._owner = os.getpid()
+        self._log = os.memfd_create("log of the question server")
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "testbed.worker", "question-server", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env={**os.environ, "PYTHONPATH": str(clone.CLONE), "OMP_NUM_THREADS": "1"},
+        )
+        return self._process
+
+
+_SERVER = _QuestionServer()
+atexit.register(_SERVER.end)
+
+
+def _words(command: str) -> str:
+    return f"{sys.executable} -m testbed.worker {command}"
 
 
 def _answer(stdout: str) -> dict[str, Any] | None:
@@ -89,9 +170,9 @@ def _answer(stdout: str) -> dict[str, Any] | None:
     return None
 
 
-def _breakage(command: list[str], done: subprocess.CompletedProcess[str], what: str) -> MachineError | RunError:
-    tail = [line for line in done.stderr.splitlines() if line.strip()][-_TAIL_LINES:]
+def _breakage(command: str, status: int, log: str, what: str) -> MachineError | RunError:
+    tail = [line for line in log.splitlines() if line.strip()][-_TAIL_LINES:]
     if tail and tail[-1].startswith("ModuleNotFoundError"):
         return MachineError(f"{what}: {tail[-1].partition(': ')[2]}: run make setup")
     said = "".join(f"\n    {line}" for line in tail) or " it said nothing"
-    return RunError(f"{what}: {' '.join(command)} ended with status {done.returncode}:{said}")
+    return RunError(f"{what}: {_words(command)} ended with status {status}:{said}")

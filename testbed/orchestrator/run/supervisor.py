@@ -39,6 +39,7 @@ from testbed.orchestrator.machine.rights import OF_ROOT, Rights
 from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.run.calibration import Calibration, calibrate, learn
+from testbed.orchestrator.run.plugins import end_questions
 from testbed.orchestrator.run.seal import exit_status, seal
 from testbed.orchestrator.terminal.terminal import say
 
@@ -85,6 +86,7 @@ def supervise(
     lock = machine_lock(share=share) if machine is None else contextlib.nullcontext(machine)
     with lock as machine, bind(spec.metrics_port) as metrics, Stop() as stop:
         spec, calibration = _calibrated(spec, stop, _silent if quiet else say)
+        end_questions()
         run = _create(spec, runs_root)
         if tell_run_id is not None:
             with contextlib.suppress(OSError), os.fdopen(tell_run_id, "w") as told:  # who asked may be gone

@@ -114,7 +114,9 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
         yield from _partition_faults(workload, _training(strategy, spec))
     if strategy is not None and workload is not None and compressor is not None:
         for fault in strategy.faults(compressor, workload, spec.workers):
-            yield f"strategy={spec.strategy.name}: {own}" if (own := fault.removeprefix("strategy: ")) != fault else fault
+            yield (
+                f"strategy={spec.strategy.name}: {own}" if (own := fault.removeprefix("strategy: ")) != fault else fault
+            )
     if workload is not None and not workload.computes:
         name = spec.workload.name
         yield from (f"{asked}: workload={name} learns nothing; leave it out" for asked in spec.asked_of_models)

@@ -204,6 +204,7 @@ def test_bad_arguments_are_refused(arguments: list[str]) -> None:
         mutate.parsed(arguments)
 
 
+@pytest.mark.tier("all")
 def test_twelve_of_this_tree_meet_every_side_and_are_drawn_again_by_their_seed(tmp_path: Path) -> None:
     one, other = (Session(tmp_path / "a", SEED, "", "") for _ in range(2))
     one.draw(ROOT, 12)

@@ -64,6 +64,7 @@ def test_the_navigation_is_by_kind() -> None:
     assert kinds == ["Longhaul", "Tutorials", "How to", "Reference", "Explanation"]
 
 
+@pytest.mark.tier("all")
 def test_the_site_is_built_with_the_readme_s_figures_and_fetches_nothing(tmp_path: Path) -> None:
     assert site.build(tmp_path) == []
     made = tmp_path / "site"
@@ -76,6 +77,7 @@ def test_the_site_is_built_with_the_readme_s_figures_and_fetches_nothing(tmp_pat
         assert not re.findall(r"""<link[^>]*rel=["']?(?:stylesheet|preconnect)[^>]*(?:https?:)?//[^>]*>""", text), page
 
 
+@pytest.mark.tier("all")
 def test_what_mkdocs_finds_wrong_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gather = site.gather
 

@@ -41,6 +41,7 @@ def snapshot(data: Path) -> dict[str, int]:
     return {str(path.relative_to(data)): path.stat().st_mtime_ns for path in data.rglob("*") if path.is_file()}
 
 
+@pytest.mark.tier("all")
 def test_300_runs_are_archived_and_answer(runs: Path, output: Path, tmp_path: Path) -> None:
     copies(finished_run(runs), 300)
     done = update(runs, output)

@@ -32,6 +32,7 @@ class Killed(BaseException):
     """Passes by every handler, as a kill does."""
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("anew", [True, False])
 @pytest.mark.parametrize("step", range(1, 11))
 def test_a_kill_between_any_two_steps_is_put_right(

@@ -87,6 +87,7 @@ def test_a_page_shows_what_the_runs_were(gallery: Gallery) -> None:
     assert "1.91 ×" in gallery.text("sweep"), "42 s without compression, 22 s with"
 
 
+@pytest.mark.tier("all")
 def test_runs_can_be_chosen_and_are_linked(gallery: Gallery, tmp_path: Path) -> None:
     chosen = [run_id("topk", 1), INVALID]
     written, faults = preview(gallery.source, tmp_path, chosen)
@@ -104,6 +105,7 @@ def test_a_run_that_is_not_there_is_named(gallery: Gallery, tmp_path: Path, caps
     assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == ["--run a", "--run b"]
 
 
+@pytest.mark.tier("all")
 def test_a_second_page_is_the_same_byte_for_byte(gallery: Gallery, tmp_path: Path) -> None:
     preview(gallery.source, tmp_path)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
@@ -150,6 +152,7 @@ def test_an_excuse_does_not_hold_where_there_is_what_it_misses(gallery: Gallery,
     assert found.excused == [] and "Fidelity, Training late, query A: no series" in found.faults
 
 
+@pytest.mark.tier("all")
 def test_what_old_runs_lack_is_excused_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     require_prometheus()
     (tmp_path / "runs").mkdir()
@@ -175,6 +178,7 @@ def test_what_old_runs_lack_is_excused_and_said(tmp_path: Path, capsys: pytest.C
     assert faults == [] and "No data: no run reached its target" in (tmp_path / "pages" / "run.html").read_text()
 
 
+@pytest.mark.tier("all")
 def test_the_commands_end_as_they_found(gallery: Gallery, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dashboard-check", "--prometheus", gallery.source.url]) == EXIT_COMPLETED
     assert capsys.readouterr().out.endswith("0 faults\n")

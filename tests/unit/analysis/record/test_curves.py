@@ -138,6 +138,7 @@ def test_the_mean_is_over_the_stretch_that_all_cover() -> None:
     assert mean_curve([[(1.0, 5.0)], [(1.0, 7.0)]], "log")[0] == (1.0, 6.0)
 
 
+@pytest.mark.tier("all")
 def test_three_hundred_runs_are_compared_by_one_query_in_seconds(
     source: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

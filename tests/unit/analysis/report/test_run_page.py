@@ -107,6 +107,7 @@ def test_what_a_record_says_is_never_markup(tmp_path: Path) -> None:
         assert "&lt;script&gt;alert(1)&lt;/script&gt;$\\frac{" in html
 
 
+@pytest.mark.tier("all")
 def test_the_same_record_gives_the_same_bytes(tmp_path: Path) -> None:
     record = load(with_summary(make_run(tmp_path)).path)
     assert page_of(record) == page_of(record)

@@ -202,6 +202,7 @@ def test_constants_lengthen_steps_as_they_say() -> None:
     assert 2e-4 <= dilated - ideal + 1e-12 <= 4e-4  # four messages in two turns, a tenth of a millisecond each
 
 
+@pytest.mark.tier("all")
 def test_a_thousand_workers_in_a_hundred_regions_take_seconds() -> None:
     regions = [f"c{index // 10}/r{index}" for index in range(100)]
     topology = hierarchical.build(workers=1000, regions=regions, rtt="20 ms", backbone_rtt="80 ms")

@@ -24,6 +24,7 @@ def f(x: int) -> int:
 '''
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize(
     ("name", "files"),
     [

@@ -20,6 +20,7 @@ def test_a_page_has_the_fixed_headings_and_one_region(name: str) -> None:
     assert page.count("<!-- reproduction: begin -->") == page.count("<!-- reproduction: end -->") == 1
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("name", known_systems())
 def test_all_runs_can_be_asked_for_and_differ(name: str) -> None:
     """Of seeds that differ in nothing else the first is asked for."""

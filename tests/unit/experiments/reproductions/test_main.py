@@ -77,6 +77,7 @@ def test_a_case_of_an_earlier_full_call_that_lacks_a_baseline_decides_nothing(pl
     assert reproduce(system(asked), places)[0]["emulated"] == 8.0
 
 
+@pytest.mark.tier("all")
 def test_what_is_invalid_is_made_again_after_all_systems(
     places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +131,7 @@ def test_what_lacks_is_told_in_runs_times_seconds() -> None:
     assert plan_line([], 5) == "5 of 5 runs are there"
 
 
+@pytest.mark.tier("all")
 def test_what_is_there_is_made_no_more_unless_asked(places: Places) -> None:
     for one in TRIALS[:4]:
         make_run(places.runs, one)
@@ -169,6 +171,7 @@ def test_an_unknown_system_ends_with_the_known_ones(capsys: pytest.CaptureFixtur
     assert known == sorted(known) and {"dear", "slamb"} <= set(known)
 
 
+@pytest.mark.tier("all")
 def test_the_last_line_says_system_claimed_emulated_verdict(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
     (places.pages / "dear.md").write_text(PAGE)
     table, artifact = places.pages / "reproductions.md", places.pages / "artifact.md"

@@ -144,6 +144,7 @@ def test_a_signal_while_a_run_is_sealed_keeps_it_and_ends_all(ends: Ends, runs: 
     assert Kept(runs).is_done(asked())
 
 
+@pytest.mark.tier("all")
 def test_the_limit_s_own_signal_ends_one_run_alone(ends: Ends, runs: Path) -> None:
     def late(status: str) -> str:
         time.sleep(4 * LIMIT_S)

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,7 @@ def test_a_class_outside_the_tree_that_is_not_there_is_a_line() -> None:
 
 
 @pytest.fixture
-def worker_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def worker_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A `testbed.worker` that the test writes; the rest of the clone is not needed by it."""
     package = tmp_path / "testbed" / "worker"
     package.mkdir(parents=True)
@@ -145,7 +146,9 @@ def worker_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (package / "__init__.py").touch()
     monkeypatch.setattr("testbed.orchestrator.machine.clone.CLONE", tmp_path)
     monkeypatch.chdir(tmp_path)
-    return package / "__main__.py"
+    plugins.end_questions()
+    yield package / "__main__.py"
+    plugins.end_questions()
 
 
 def test_a_check_that_crashes_shows_the_tail_of_its_words(worker_that: Path) -> None:
@@ -166,9 +169,13 @@ def test_a_check_that_hangs_is_given_up(worker_that: Path) -> None:
         plugins.check_parts(compose([]), time_limit_s=0.5)
 
 
-def test_a_plugin_that_prints_while_imported_does_not_hide_the_answer(worker_that: Path) -> None:
-    worker_that.write_text("""print('{"hello": 1}'); print('{"faults": []}'); print('bye')""")
-    assert plugins.check_parts(compose([])) == {"faults": []}
+def test_a_plugin_that_prints_while_imported_does_not_hide_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = """print('{"hello": 1}'); print('{"faults": ["none"]}'); print('hello')"""
+    (tmp_path / "loud.py").write_text(f"{said}\nfrom compressors.topk import TopK as Loud\n")
+    monkeypatch.chdir(tmp_path)
+    assert plugins.check_parts(compose(["compressor._target_=loud.Loud"]))["parameters"] > 1_000_000
 
 
 def test_a_sound_spec_passes_with_the_plugins_checked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -76,6 +76,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return status, captured.out, captured.err.splitlines()
 
 
+@pytest.mark.tier("all")
 def test_names_and_values_that_are_wrong_are_status_2(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     for arguments, fault in (
         (["topkk"], "compressor=topkk: unknown compressor; did you mean topk?"),
@@ -90,6 +91,7 @@ def test_names_and_values_that_are_wrong_are_status_2(capsys: pytest.CaptureFixt
         assert any(fault in line for line in lines), lines
 
 
+@pytest.mark.tier("all")
 @pytest.mark.timeout(600)
 def test_a_class_beside_the_user_is_judged_and_its_breach_is_told(
     capsys: pytest.CaptureFixture[str], here: Path
@@ -100,6 +102,7 @@ def test_a_class_beside_the_user_is_judged_and_its_breach_is_told(
     assert os.environ["PYTHONPATH"] == str(here)
 
 
+@pytest.mark.tier("all")
 @pytest.mark.timeout(600)
 def test_a_lawful_one_is_status_0_and_all_of_it_can_be_had_as_json(
     capsys: pytest.CaptureFixture[str], here: Path
@@ -145,6 +148,7 @@ def test_a_class_called_as_a_known_one_runs_beside_it() -> None:
     assert list(found) == ["none", "bf16", "topk"]
 
 
+@pytest.mark.tier("all")
 @pytest.mark.timeout(600)
 def test_nothing_is_left_of_a_command_that_is_killed(here: Path) -> None:
     command = [sys.executable, "-m", "testbed.orchestrator.cli.main", "laws", "mine.Waits", "--no-run", "--no-speed"]

@@ -101,6 +101,7 @@ def test_a_kill_takes_the_servers_with_it(runs: Path, build: Path) -> None:
         assert value(servers[0], "count(longhaul_run_info)", 2.0) == 1
 
 
+@pytest.mark.tier("all")
 def test_live_has_data_of_its_own(runs: Path, build: Path) -> None:
     """Before the first run too: there is a first time."""
     with serving(runs, build, live=True) as (_, servers):

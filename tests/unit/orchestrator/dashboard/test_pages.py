@@ -27,6 +27,7 @@ def runs(runs: Path) -> Path:
     return runs
 
 
+@pytest.mark.tier("all")
 def test_the_dashboards_are_checked_and_shown(runs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     build = tmp_path / "build"
     assert check_dashboards(runs, build=build) == EXIT_COMPLETED

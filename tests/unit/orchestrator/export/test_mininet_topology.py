@@ -155,6 +155,7 @@ def test_all_that_is_refused_is_said_at_once() -> None:
     assert len(caught.value.faults) == 3
 
 
+@pytest.mark.tier("all")
 def test_every_named_topology_is_offered_and_carried_or_refused_for_its_own_profile() -> None:
     assert set(mininet_topology.topos) == {*config.names("topo"), "file"}
     for name in config.names("topo"):

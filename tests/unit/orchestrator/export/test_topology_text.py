@@ -105,6 +105,7 @@ def test_what_is_written_under_sudo_is_the_caller_s(tmp_path: Path, monkeypatch:
     assert main(["topologies", "us3", "--svg", "/dev/null"]) == 0 and len(given) == 2, "no device is given away"
 
 
+@pytest.mark.tier("all")
 def test_the_list_has_a_row_for_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topologies"]) == 0
     out = capsys.readouterr().out

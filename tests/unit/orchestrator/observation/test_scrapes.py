@@ -187,6 +187,7 @@ def scraped(server: Server) -> float:
     return float(seen[0]["value"][1]) if seen else 0.0
 
 
+@pytest.mark.tier("all")
 @pytest.mark.timeout(300)
 def test_a_run_loses_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real Prometheus, scraping every two seconds, ends with the very values that the run ended with."""

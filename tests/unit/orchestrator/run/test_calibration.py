@@ -186,6 +186,7 @@ def test_delay_lines_that_were_late_say_how_much_slower_the_next_run_is(
     assert calibrated(SPEC)[0].dilation == pytest.approx(wanted, abs=0.005)
 
 
+@pytest.mark.tier("all")
 def test_what_a_run_shows_goes_no_further_than_the_topology_bears(
     questions: list[dict[str, Any]], tmp_path: Path
 ) -> None:

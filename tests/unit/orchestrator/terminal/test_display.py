@@ -185,6 +185,7 @@ def test_the_panel_shows_all_of_it(spec: RunSpec) -> None:
         assert shown in text
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("ending", ["pipe", "terminal"])
 def test_a_vanished_reader_does_not_end_the_run(ending: str, tmp_path: Path) -> None:
     code = (
@@ -208,6 +209,7 @@ def test_a_vanished_reader_does_not_end_the_run(ending: str, tmp_path: Path) -> 
     assert b"Traceback" not in stderr and process.returncode == 0
 
 
+@pytest.mark.tier("all")
 def test_a_reader_that_stopped_reading_does_not_abort_the_end() -> None:
     code = (
         "from testbed.orchestrator.config.config import compose\n"

@@ -134,6 +134,7 @@ def _asked() -> Topology:
     return two_regions.build(workers=3, rate="1 Gbit/s", rtt="2 ms")
 
 
+@pytest.mark.tier("all")
 def test_all_ranks_change_in_the_same_step_when_the_link_slows_and_when_it_recovers() -> None:
     alpha_s, beta_s_byte = _asked().slowest_hop
     world = World(3, alpha_s, beta_s_byte)

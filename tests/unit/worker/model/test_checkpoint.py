@@ -125,9 +125,9 @@ def test_a_state_of_more_than_tensors_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_a_run_begins_with_the_kept_numbers_and_adapters_beside_them(tmp_path: Path) -> None:
-    workload = build_parts(make_spec()).workload
+    workload = build_parts(make_spec(workload="digits")).workload
     path = _kept(tmp_path, workload.model(4).state_dict())
-    given = {"start_from": path, "start_hash": checkpoint.checksum(path)}
+    given = {"start_from": path, "start_hash": checkpoint.checksum(path), "workload": "digits"}
     plain = make_spec(**given)
     model, note = first_model(plain, build_parts(plain))
     assert note is None and _equal(model, workload.model(4))

@@ -39,6 +39,7 @@ def _searched(step_s: Callable[[int], float], start_bytes: int, noise: float = 0
     return search
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("start_s", [2e-4, 2e-3, 2e-2])
 @pytest.mark.parametrize("rate_byte_s", [2e8, 6e8, 5e9])
 @pytest.mark.parametrize("start_bytes", [4 << 20, 25 << 20])

@@ -111,6 +111,7 @@ def test_a_prediction_sees_nothing_of_what_comes_later() -> None:
     assert not torch.equal(before[:, 40], after[:, 40])
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize(("optimizer", "learning_rate"), [("adamw", 0.002), ("sgd", 0.1)])
 def test_the_loss_falls_and_evaluation_changes_nothing(optimizer: str, learning_rate: float) -> None:
     workload = Bytelm(optimizer=optimizer, learning_rate=learning_rate)

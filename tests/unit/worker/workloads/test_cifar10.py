@@ -146,6 +146,7 @@ def test_the_model_is_the_papers_and_follows_from_the_seed_alone() -> None:
     assert not list(first.buffers())
 
 
+@pytest.mark.tier("all")
 def test_the_loss_falls_and_evaluation_changes_nothing(folder: Path) -> None:
     workload = Cifar10(path=str(folder), learning_rate=0.05)
     model = workload.model(0)

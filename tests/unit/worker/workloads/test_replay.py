@@ -113,6 +113,7 @@ def _taken_by_two_steps() -> float:
     return (private_bytes() - before) / sum(p.numel() for p in model.parameters())
 
 
+@pytest.mark.tier("all")
 def test_a_worker_takes_the_memory_of_its_buckets_alone() -> None:
     # A process of its own: one that ran other tests holds memory that they gave back.
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:

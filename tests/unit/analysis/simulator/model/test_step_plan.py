@@ -253,6 +253,7 @@ def emulated(workers: int, size: int, *, rate: str = "100 Mbit/s") -> Emulated:
     return Emulated(asked, step, step_s, sent.payload_bytes, sent.wan_wire_bytes)
 
 
+@pytest.mark.tier("all")
 def test_constants_are_found_again() -> None:
     runs = [emulated(2, 8_000_000), emulated(4, 2_000_000), emulated(6, 4_000), emulated(4, 1_000_000, rate="1 Gbit/s")]
     found = fit(runs)

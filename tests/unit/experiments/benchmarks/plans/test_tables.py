@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from experiments.benchmarks.plans import measure, tables
 from testbed.orchestrator.config.config import resolve
 
@@ -35,6 +37,7 @@ def test_a_run_that_may_not_be_believed_is_shown_and_does_not_count() -> None:
     assert "| 0.500 | 2.40 | 2 | invalid |" in told and "| gcp4 | 2 | corrected | 1.00 | 0.0% | 1 |" in told
 
 
+@pytest.mark.tier("all")
 def test_runs_of_a_network_differ_by_the_place_of_their_plan_alone() -> None:
     for topo, places in measure.PLACES.items():
         asked = [one.asked for one in measure.points(quick=False) if one.asked["topo"] == topo]

@@ -51,6 +51,7 @@ def test_without_delay_the_fewest_hops_win() -> None:
     assert plan.next_links("a")["c"].name == "a-c"
 
 
+@pytest.mark.tier("all")
 @given(st.integers(2, 9), st.integers(1, 200))
 def test_no_two_ends_share_an_address(regions: int, nodes: int) -> None:
     ring = {(f"r{i}", f"r{(i + 1) % regions}"): 0.01 for i in range(regions if regions > 2 else 1)}

@@ -86,6 +86,7 @@ def test_rates_bytes_and_cost_of_each_pair(runs: Path, capsys: pytest.CaptureFix
     assert list(runs.iterdir()) == []
 
 
+@pytest.mark.tier("all")
 @pytest.mark.usefixtures("without_measuring")
 @pytest.mark.parametrize(
     ("slow", "fast", "changing_bit_s", "least"),
@@ -184,6 +185,7 @@ def test_where_each_pair_has_another_fault_all_are_told(capsys: pytest.CaptureFi
     assert "strategy=ddpp: unknown" in said and "strategy=deer: unknown" in said
 
 
+@pytest.mark.tier("all")
 @pytest.mark.usefixtures("without_measuring")
 @pytest.mark.parametrize(("end", "status"), [({}, 0), ({"verdict": "invalid"}, 5), ({"status": "failed"}, 4)])
 def test_points_are_emulated_as_runs_and_compared(

@@ -55,6 +55,7 @@ def test_a_run_that_was_made_is_predicted_from_its_record(runs: Path, capfd: pyt
     assert found["step_s"] > 0.3 + 2 * 0.067
 
 
+@pytest.mark.tier("all")
 def test_more_regions_than_can_be_emulated_are_predicted(
     runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +67,7 @@ def test_more_regions_than_can_be_emulated_are_predicted(
     assert resolve(asked).faults  # by a run they are refused
 
 
+@pytest.mark.tier("all")
 def test_faults_end_with_the_status_of_bad_input(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for arguments, said in (
         (["--run", "nothing", "--runs", str(runs)], "--run nothing: not the id of a run"),

@@ -147,6 +147,7 @@ def test_what_is_no_sweep_is_refused(tmp_path: Path, text: str) -> None:
         files.asked([str(path)])
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("name", files.known())
 def test_sweeps_of_the_tree_resolve(name: str) -> None:
     points = files.asked([name]).points()

@@ -55,6 +55,7 @@ def test_all_faults_of_all_runs_at_once_and_nothing_left(tmp_path: Path, capsys:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.tier("all")
 def test_a_machine_is_asked_about_every_runtime_of_a_sweep(
     place: Callable[..., Place], runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_table_that_cannot_be_written_hides_not_why_it_ended(
     assert "the disk is full" in said and (ending is None or "no port is free" in said)
 
 
+@pytest.mark.tier("all")
 def test_what_was_given_up_is_tried_again_when_told(
     place: Callable[..., Place], runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,6 +173,7 @@ def test_a_budget_leaves_what_would_end_too_late(
     assert "left for the next call: 2 runs" in said
 
 
+@pytest.mark.tier("all")
 def test_a_budget_of_the_call_is_of_axes_alone_too_and_replaces_the_file_s(
     half_hours: Place, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -90,6 +90,7 @@ def settings(made: Sequence[RunSpec]) -> list[tuple[str, float | None]]:
     return [(spec.compressor.name, spec.compressor.params.get("density")) for spec in made]
 
 
+@pytest.mark.tier("all")
 def test_the_search_goes_where_the_target_is_reached_soonest(
     place: Callable[..., Place], runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,6 +106,7 @@ def test_the_search_goes_where_the_target_is_reached_soonest(
     assert sum(seconds[12:]) / 12 < sum(seconds[:12]) / 12, "what came of trials guides those behind them"
 
 
+@pytest.mark.tier("all")
 def test_by_both_the_front_is_of_those_that_no_other_beats(
     place: Callable[..., Place], runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +123,7 @@ def test_by_both_the_front_is_of_those_that_no_other_beats(
     assert out.count("front") == len(set(edge)) and "16 of 16 trials reached the target (emulated)" in out
 
 
+@pytest.mark.tier("all")
 def test_what_ended_it_is_gone_on_from_and_a_longer_search_from_a_shorter(
     place: Callable[..., Place], runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,6 +225,7 @@ def test_invalid_runs_are_failed_trials_and_told_at_the_end(
     assert "compressor=topk" in table and "compressor=none" not in table, "they give no figure"
 
 
+@pytest.mark.tier("all")
 def test_runs_that_do_not_reach_the_target_teach_and_are_told(
     place: Callable[..., Place], runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

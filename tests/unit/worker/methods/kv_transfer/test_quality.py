@@ -88,6 +88,7 @@ def test_a_haystack_that_is_too_short_is_refused() -> None:
         Task(length=20, needles=1, questions=2)
 
 
+@pytest.mark.tier("all")
 def test_an_untrained_model_knows_nothing_and_training_teaches_it(model: KVTransformer) -> None:
     needles = TASK.draw(64, CORPUS, torch.Generator().manual_seed(9))
     untrained = KVTransformer(SHAPE, seed=0)

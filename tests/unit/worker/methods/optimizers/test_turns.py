@@ -30,6 +30,7 @@ def test_each_element_has_one_turn(elements: int, count: int) -> None:
     assert max(sizes) - min(sizes) <= 2 * BLOCK - 1  # by a block, and where one is short by that much more
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize(("elements", "count"), SIZES)
 def test_what_is_put_back_is_where_it_was_taken(elements: int, count: int) -> None:
     of, flat = turns(elements, count), torch.arange(float(elements))

@@ -106,6 +106,7 @@ def _play(rule: Rule, rounds: int, client: Callable[[int, Tensor], list[Tensor]]
     return float(w)
 
 
+@pytest.mark.tier("all")
 def test_fedavg_misses_the_optimum_that_scaffold_and_feddyn_find() -> None:
     missed = _play(FedAvg(), 300, lambda client, began: [_steps(client, began, _nothing) - began])
     assert abs(missed - OPTIMUM) > 0.05
