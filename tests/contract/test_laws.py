@@ -19,6 +19,8 @@ from tests.contract.catalogue import CASES, CONF, LAYOUT, NAMES, gradients, make
 LAWS = judge.laws()
 MAX_EXEMPT = 5
 """Members."""
+MANY_TRIES = ("zeros", "unbiased", "contraction", "peers", "other-buckets", "rounds", "in-place")
+"""Laws that try many sizes or seeds, half of the time of all; the others are the first tier's."""
 
 
 def _cases() -> list[object]:
@@ -28,7 +30,10 @@ def _cases() -> list[object]:
             law,
             case,
             id="-".join([law.name, name, *filter(None, [case.variant, case.route.value if law.per_route else ""])]),
-            marks=[pytest.mark.gpu] if "cuda" in law.needs else [],
+            marks=[
+                *([pytest.mark.gpu] if "cuda" in law.needs else []),
+                *([pytest.mark.tier("all")] if law.name in MANY_TRIES else []),
+            ],
         )
         for law in LAWS
         for name in NAMES

@@ -33,7 +33,7 @@ class Mine(Uncompressed):
 """
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _ended() -> Iterator[None]:
     end_questions()
     yield
