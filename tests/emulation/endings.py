@@ -16,7 +16,7 @@ from testbed.orchestrator.emulation.containers.runc_container import container_n
 from testbed.orchestrator.machine import cleanup
 from tests.emulation.support import Longhaul, gone_within, host_state, listed, run_process, wait_until, whole_events
 
-LONG = ("topo=wan100m", "compressor=topk", "steps=10000", "evaluate_every=10000")
+LONG = ("topo=wan100m", "workload=sensors", "steps=10000", "evaluate_every=10000")
 
 
 def worker_process(run_id: str, node: str) -> int:
@@ -51,7 +51,13 @@ class Endings:
         assert host_state() == before
         assert any(event["event"] == "step" for event in whole_events(longhaul.run))
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    @pytest.mark.parametrize(
+        "number",
+        [
+            signal.SIGTERM,
+            *(pytest.param(number, marks=pytest.mark.tier("slow")) for number in (signal.SIGINT, signal.SIGHUP)),
+        ],
+    )
     def test_a_signal_ends_it_in_order(self, running: Longhaul, number: signal.Signals) -> None:
         run = running.run
         if number == signal.SIGTERM:
@@ -92,7 +98,10 @@ class Endings:
 
     @pytest.mark.parametrize(
         "whole_group",
-        [pytest.param(True, id="group"), pytest.param(False, id="supervisor alone", marks=pytest.mark.tier("test"))],
+        [
+            pytest.param(True, id="group", marks=pytest.mark.tier("slow")),
+            pytest.param(False, id="supervisor alone", marks=pytest.mark.tier("test")),
+        ],
     )
     def test_kill_9_leaves_nothing_and_the_next_command_seals_it(self, running: Longhaul, whole_group: bool) -> None:
         run = running.run

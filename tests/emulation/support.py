@@ -31,13 +31,13 @@ CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 IN_NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--mount", "--ipc", "--uts"]
 
 
-def wait_until(met: Callable[[], bool], timeout_s: float, what: str) -> float:
+def wait_until(met: Callable[[], bool], timeout_s: float, what: str, *, every_s: float = 0.05) -> float:
     """Wait for `met`; returns the seconds it took, fails with `what` if it never was."""
     started_s = time.monotonic()
     while not met():
         waited_s = time.monotonic() - started_s
         assert waited_s < timeout_s, f"{what}: not within {timeout_s:.0f} s"
-        time.sleep(0.05)
+        time.sleep(every_s)
     return time.monotonic() - started_s
 
 
@@ -92,14 +92,17 @@ class Longhaul:
         return RunDir(path)
 
     def wait_for_step(self, step: int) -> None:
+        """Costs little beside the run: of its events only what is new is read."""
+        events = _NewEvents()
+
         def reached() -> bool:
             ended = self.process.poll() is not None and not self._asked_again()
             assert not ended, f"the run ended before step {step}:\n{self.said}"
             if not any(self.runs.iterdir()) if self.runs.exists() else True:
                 return False
-            return any(e["event"] == "step" and e["step"] >= step for e in self.run.read_events())
+            return any(e["event"] == "step" and e["step"] >= step for e in events.read(self.run.events))
 
-        wait_until(reached, START_TIMEOUT_S, f"step {step}")
+        wait_until(reached, START_TIMEOUT_S, f"step {step}", every_s=0.1)
 
     def wait(self) -> int:
         try:
@@ -118,6 +121,25 @@ class Longhaul:
     def summary(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.run.summary.read_text())
         return found
+
+
+class _NewEvents:
+    """Of files that are written, each time what came since the last."""
+
+    def __init__(self) -> None:
+        self._read_bytes: dict[Path, int] = {}
+
+    def read(self, path: Path) -> list[dict[str, Any]]:
+        """In whole lines."""
+        place = self._read_bytes.get(path, 0)
+        try:
+            with path.open("rb") as file:
+                file.seek(place)
+                *lines, cut = file.read().split(b"\n")
+                self._read_bytes[path] = file.tell() - len(cut)
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in lines]
 
 
 def gone_within(run_id: str, timeout_s: float = GONE_S) -> float:

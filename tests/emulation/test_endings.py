@@ -8,6 +8,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from testbed.core.record.run_directory import RunDir
 from testbed.core.record.summary import summary_faults
 from tests.emulation.endings import LONG, Endings, worker_process
@@ -15,6 +17,7 @@ from tests.emulation.support import Longhaul, gone_within, listed, wait_until, w
 
 
 class TestEndings(Endings):
+    @pytest.mark.tier("slow")
     def test_a_dead_zygote_takes_its_workers_along_and_is_named(self, running: Longhaul) -> None:
         run = running.run
         workers = [worker_process(run.run_id, node) for node in ("oregon-0", "virginia-1")]

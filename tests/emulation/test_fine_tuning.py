@@ -7,19 +7,19 @@ from pathlib import Path
 
 from tests.emulation.support import Longhaul, gone_within
 
-STEPS = 6
-ADAPTERS = 4 * (1024 + 640) + 4 * (640 + 640)
+STEPS = 12
+ADAPTERS = 4 * (128 + 128) + 4 * (128 + 128)
 
 
 def test_a_run_keeps_its_model_and_another_trains_adapters_beside_it(machine_lock: None, tmp_path: Path) -> None:
-    asked = ("topo=wan1g", "workload=digits", "workers=2", f"steps={STEPS}", "evaluate_every=3", "checkpoint=last")
+    asked = ("topo=wan1g", "workload=sensors", "workers=2", f"steps={STEPS}", "evaluate_every=6", "checkpoint=last")
     first = Longhaul(tmp_path / "runs", *asked)
     assert first.wait() in (0, 5), first.said
     gone_within(first.run.run_id)
     digest = hashlib.sha256(first.run.model.read_bytes()).hexdigest()
     (kept,) = (e["detail"] for e in first.run.read_events() if e["event"] == "schedule" and e["what"] == "kept")
     assert digest in kept
-    lora = ("transform=lora", "transform.rank=4", 'transform.layers=["6","8"]')
+    lora = ("transform=lora", "transform.rank=4", 'transform.layers=["0","5"]')
     second = Longhaul(tmp_path / "later", *asked, *lora, f"start_from={first.run.path}")
     assert second.wait() in (0, 5), second.said
     gone_within(second.run.run_id)

@@ -9,8 +9,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from testbed.core.record.run_directory import RunDir
 from testbed.orchestrator.machine.clone import CLONE, environment
@@ -83,7 +86,7 @@ def test_ping_and_iperf3_agree_with_the_record(machine_lock: None, tmp_path: Pat
         assert abs(session.rtt_ms("oregon-0", "virginia-0") / 1e3 - rtt_s) < 1e-3
         session.execute("virginia-0", "iperf3", "--server", "--one-off", "--daemon")
         # the first seconds are TCP's own beginning
-        said = session.execute("oregon-0", "iperf3", "--client", "virginia-0", "--time", "8", "--json")
+        said = session.execute("oregon-0", "iperf3", "--client", "virginia-0", "--time", "6", "--json")
         intervals = [interval["sum"]["bits_per_second"] for interval in json.loads(said)["intervals"]][3:]
         goodput_bit_s = sum(intervals) / len(intervals)
         rate_bit_s = measured(session, "oregon")["rate_bit_s"]
@@ -95,32 +98,65 @@ def test_ping_and_iperf3_agree_with_the_record(machine_lock: None, tmp_path: Pat
     assert host_state() == before
 
 
-def test_in_a_node_one_is_root_of_the_node_alone(machine_lock: None, tmp_path: Path) -> None:
-    with up(tmp_path / "runs", "topo=lan", "workers=2") as session:
-        assert session.execute("local-0", "id", "-u").strip() == "0"
-        assert session.execute("local-0", "bash", "-c", "ls -A /home /root | grep -v :").strip() == ""
-        assert len(session.execute("local-0", "ps", "ax").splitlines()) < 6
-        refused = longhaul(
-            *("exec", "--runs", str(session.run.path.parent), "local-0", "--", "bash", "-c", "mount -t tmpfs x /mnt")
-        )
-        assert refused.returncode != 0
-        unknown = longhaul("exec", "--runs", str(session.run.path.parent), "mars-0", "--", "true")
-        assert unknown.returncode == 2
-        assert "known: local-0, local-1, local" in unknown.stderr
+@dataclass(frozen=True)
+class Lan:
+    """What a session on a local network was asked, and what of its processes was there when, by their pids."""
+
+    run_id: str
+    user: str
+    homes: str
+    processes: str
+    mounting: subprocess.CompletedProcess[str]
+    unknown: subprocess.CompletedProcess[str]
+    run_at_router: str
+    sleepers: list[str]
+    sleepers_after: list[str]
 
 
-def test_what_stays_in_the_background_ends_with_the_session(machine_lock: None, tmp_path: Path) -> None:
-    """At a router no pid namespace takes it along, as in a node."""
-    with up(tmp_path / "runs", "topo=lan", "workers=1") as session:
+@pytest.fixture(scope="module")
+def lan(machine_lock: None, tmp_path_factory: pytest.TempPathFactory) -> Lan:
+    """Such a session, ended."""
+    runs = tmp_path_factory.mktemp("lan") / "runs"
+    with up(runs, "topo=lan", "workers=2") as session:
+        asked = {
+            "user": session.execute("local-0", "id", "-u").strip(),
+            "homes": session.execute("local-0", "bash", "-c", "ls -A /home /root | grep -v :").strip(),
+            "processes": session.execute("local-0", "ps", "ax"),
+            "run_at_router": session.execute("local", "printenv", "LONGHAUL_RUN").strip(),
+        }
+        mounting = longhaul("exec", "--runs", str(runs), "local-0", "--", "bash", "-c", "mount -t tmpfs x /mnt")
+        unknown = longhaul("exec", "--runs", str(runs), "mars-0", "--", "true")
         for node in ("local", "local-0"):
             session.execute(node, "sh", "-c", f"sleep {FOR_LONG_S} >/dev/null 2>&1 &")
-        assert len(sleepers()) == 2
-        assert session.execute("local", "printenv", "LONGHAUL_RUN").strip() == session.run.run_id
-    assert sleepers() == []
+        before = sleepers()
+    return Lan(
+        run_id=session.run.run_id,
+        **asked,
+        mounting=mounting,
+        unknown=unknown,
+        sleepers=before,
+        sleepers_after=sleepers(),
+    )
+
+
+def test_in_a_node_one_is_root_of_the_node_alone(lan: Lan) -> None:
+    assert lan.user == "0"
+    assert lan.homes == ""
+    assert len(lan.processes.splitlines()) < 6
+    assert lan.mounting.returncode != 0
+    assert lan.unknown.returncode == 2
+    assert "known: local-0, local-1, local" in lan.unknown.stderr
+
+
+def test_what_stays_in_the_background_ends_with_the_session(lan: Lan) -> None:
+    """At a router no pid namespace takes it along, as in a node."""
+    assert len(lan.sleepers) == 2
+    assert lan.run_at_router == lan.run_id
+    assert lan.sleepers_after == []
 
 
 def sleepers() -> list[str]:
-    """Processes of the test above, by their command line."""
+    """What a test left in the background, by the command line."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):

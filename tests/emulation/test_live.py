@@ -18,11 +18,11 @@ ADDRESS = re.compile(r"http://(127\.0\.0\.1:\d+)/metrics")
 @pytest.mark.timeout(600)
 def test_the_last_scrape_holds_what_the_record_ends_with(machine_lock: None, tmp_path: Path) -> None:
     require_prometheus()
-    longhaul = Longhaul(tmp_path / "runs", "topo=wan1g", "steps=12")
+    longhaul = Longhaul(tmp_path / "runs", "topo=wan1g", "workload=sensors", "steps=20")
     wait_until(lambda: ADDRESS.search(longhaul.said) is not None, START_TIMEOUT_S, "the address of /metrics")
     target = ADDRESS.findall(longhaul.said)[0]
     config = (
-        "global: {scrape_interval: 3s, scrape_timeout: 3s}\n"
+        "global: {scrape_interval: 1s, scrape_timeout: 1s}\n"
         "scrape_configs:\n"
         f"  - {{job_name: longhaul, honor_labels: true, static_configs: [{{targets: ['{target}']}}]}}\n"
     )

@@ -11,7 +11,7 @@ from tests.emulation.support import Longhaul, gone_within, host_state
 NODE = "site-2-0"
 LITTLE = "20 MB"
 """A worker in training has taken 76 MB of its own and more."""
-ASKED = ("topo=star", "workload=digits", "workers=3", "steps=4", "strategy=federated", "strategy.clients=4")
+ASKED = ("topo=star", "workload=digits", "workers=3", "steps=2", "strategy=federated", "strategy.clients=4")
 
 
 @pytest.mark.timeout(900)

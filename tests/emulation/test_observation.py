@@ -60,7 +60,7 @@ def interfaces_of_the_observer(run_id: str) -> set[str]:
 
 @pytest.mark.timeout(600)
 def test_no_packet_on_a_link_is_of_the_observation(machine_lock: None, tmp_path: Path) -> None:
-    longhaul = Longhaul(tmp_path / "runs", "topo=wan1g", "steps=12", "capture=wan")
+    longhaul = Longhaul(tmp_path / "runs", "topo=wan1g", "workload=sensors", "steps=24", "capture=wan")
     longhaul.wait_for_step(2)
     address = ADDRESS.search(longhaul.said)
     assert address, longhaul.said

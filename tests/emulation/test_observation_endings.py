@@ -26,7 +26,7 @@ from tests.emulation.support import (
 )
 from tests.unit.analysis.archived import ask, require_prometheus, served
 
-STEPS, RANKS = 18, 4
+STEPS, RANKS = 30, 4
 END_LIMIT_S = 60.0
 """From a run's last event to its end, its record sealed. It waits 10 s at most for somebody who scrapes."""
 
@@ -35,7 +35,7 @@ END_LIMIT_S = 60.0
 def _run(runs: Path, *overrides: str) -> Iterator[Longhaul]:
     """Whatever the test does, nothing of it is left on the host."""
     before = host_state()
-    longhaul = Longhaul(runs, "topo=wan100m", "evaluate_every=10000", *overrides)
+    longhaul = Longhaul(runs, "topo=wan100m", "workload=sensors", "evaluate_every=10000", *overrides)
     try:
         yield longhaul
     finally:

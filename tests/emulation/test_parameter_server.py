@@ -9,13 +9,15 @@ import pytest
 from tests.emulation.support import Longhaul, gone_within
 
 WORKERS, STEPS, LOCAL_STEPS = 4, 12, 3
+# Time enough for a step of all clients on two cores, so that a run is hardly slowed.
+PACED = ("device=paced", "device.step_s=0.1")
 
 
-@pytest.mark.parametrize("compressor", ["none", "sz3"])
+@pytest.mark.parametrize("compressor", [pytest.param("none", marks=pytest.mark.tier("slow")), "sz3"])
 def test_rounds_over_a_star_send_what_they_say(compressor: str, machine_lock: None, tmp_path: Path) -> None:
     asked = ("topo=star", "topo.rate='200 Mbit/s'", "workload=digits", f"workers={WORKERS}", f"steps={STEPS}")
     server = ("strategy=parameter_server", f"strategy.local_steps={LOCAL_STEPS}", f"compressor={compressor}")
-    longhaul = Longhaul(tmp_path / "runs", *asked, *server, "evaluate_every=6")
+    longhaul = Longhaul(tmp_path / "runs", *asked, *server, *PACED, "evaluate_every=6")
     assert longhaul.wait() in (0, 5), longhaul.said
     run = longhaul.run
     gone_within(run.run_id)
@@ -47,7 +49,7 @@ def test_a_regions_server_sends_one_model_and_one_update_over_the_wan(machine_lo
             f"strategy.local_steps={LOCAL_STEPS}",
             f"strategy.region_servers={serves}",
         )
-        longhaul = Longhaul(tmp_path / serves, *asked, *server)
+        longhaul = Longhaul(tmp_path / serves, *asked, *server, *PACED)
         assert longhaul.wait() in (0, 5), longhaul.said
         run = longhaul.run
         gone_within(run.run_id)

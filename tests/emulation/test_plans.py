@@ -25,6 +25,7 @@ def _losses(run: RunDir) -> list[float]:
     return [sum(losses) / len(losses) for losses in by_step]
 
 
+@pytest.mark.tier("slow")
 def test_a_chosen_plan_has_the_losses_of_replicas(tmp_path: Path, machine_lock: None) -> None:
     runs = []
     for name, words in {"chosen": ("strategy=hybrid", "strategy.plan=auto"), "replicas": ("strategy=ddp",)}.items():

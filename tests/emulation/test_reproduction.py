@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from experiments.common.papers.declaration import Trial
 from experiments.reproductions.__main__ import Places
 from testbed.core.record.summary import summary_faults
@@ -21,6 +23,7 @@ _TRIALS = (
 _SYSTEM = system(_TRIALS)
 
 
+@pytest.mark.tier("slow")
 def test_emulated_runs_are_made_once_and_decide(machine_lock: None, tmp_path: Path) -> None:
     places = Places(runs=tmp_path / "runs", results=tmp_path / "results", pages=tmp_path)
     (tmp_path / "made.md").write_text("<!-- reproduction: begin -->\n<!-- reproduction: end -->\n")

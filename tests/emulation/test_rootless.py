@@ -40,7 +40,7 @@ def nothing_is_left(of: User, before: dict[str, list[str]]) -> None:
 @pytest.mark.timeout(900)
 def test_a_user_without_rights_makes_a_run(machine_lock: None, somebody: User) -> None:
     before = host_state()
-    asked = ("--rootless", "topo=wan100m", "topo.rate='20 Mbit/s'", "workers=2", "steps=4")
+    asked = ("--rootless", "topo=wan100m", "topo.rate='20 Mbit/s'", "workload=sensors", "workers=2", "steps=4")
     longhaul = Longhaul(somebody.home / "runs", *asked, wrapper=somebody.wrapper(), is_patient=True)
     assert longhaul.wait() in (0, 5), longhaul.said
     nothing_is_left(somebody, before)

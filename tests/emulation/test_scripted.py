@@ -14,7 +14,7 @@ from testbed.orchestrator.machine.clone import CLONE, environment
 from tests.emulation.support import CONTROLS, END_TIMEOUT_S
 from tests.machine import ENDS_WITH_TESTS
 
-SHORT = ("topo=wan100m", "steps=4", "evaluate_every=4", "metrics_port=0")
+SHORT = ("topo=wan100m", "workload=sensors", "steps=4", "evaluate_every=4", "metrics_port=0")
 STATUSES = {"valid": 0, "suspect": 0, "invalid": 5}
 """Of a completed run, by its verdict."""
 

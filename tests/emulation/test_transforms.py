@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.emulation.support import Longhaul, gone_within
 
 WARM_UP, STEPS = 5, 12
 COMPUTED = ("forward", "backward", "optimizer")
 
 
+@pytest.mark.tier("slow")
 def test_a_run_whose_model_is_factorised_is_paced_by_both_models(machine_lock: None, tmp_path: Path) -> None:
     asked = ("topo=wan1g", "workload=digits", "workers=2", f"steps={STEPS}", "evaluate_every=4")
     transform = ("transform=pufferfish", f"transform.warm_up_steps={WARM_UP}", "transform.rewarm_steps=3")
