@@ -32,7 +32,6 @@ def tier_of(item: pytest.Item) -> str | None:
         pytest.UsageError: the mark names no tier.
     """
     folder = item.path.relative_to(TESTS).parts[0]
-    folder = item.path.relative_to(TESTS).parts[0]
     mark = item.get_closest_marker("tier")
     if mark is None or folder == "slow":  # whose tests may derive from marked ones
         return FOLDERS.get(folder)
@@ -49,6 +48,6 @@ def lies_in_other_tiers(file: Path, tier: str | None) -> bool:
     if tier is None or file.suffix != ".py" or TESTS not in file.parents:
         return False
     own = FOLDERS.get(file.relative_to(TESTS).parts[0])
-    if own == "slow" or tier == "slow":
-        return own != tier
+    if own == "slow":
+        return tier != own
     return own == "test" != tier and "mark.tier(" not in file.read_text()

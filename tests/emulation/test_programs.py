@@ -61,7 +61,8 @@ def test_a_partition_that_outlasts_the_time_limit_fails_and_names_who_waited(
 ) -> None:
     events = tmp_path / "partition.yaml"
     events.write_text("- at: 1 s\n  partition: [[oregon], [virginia]]\n")
-    run = Longhaul(tmp_path / "runs", "topo=wan100m", "steps=40", *SMALL, f"events={events}", "timeout_s=8")
+    asked = ("topo=wan100m", "workload=sensors", "steps=100", *SMALL, f"events={events}", "timeout_s=8")
+    run = Longhaul(tmp_path / "runs", *asked)
     assert run.wait() == 4
     (reason,) = (reason for reason in run.summary()["reasons"] if reason.startswith("worker "))
     assert "link oregon-virginia is down since" in reason
@@ -71,13 +72,13 @@ def test_a_partition_that_outlasts_the_time_limit_fails_and_names_who_waited(
 def test_a_crash_by_event_ends_training_and_names_the_node(machine_lock: None, tmp_path: Path) -> None:
     events = tmp_path / "crash.yaml"
     events.write_text("- at: 500 ms\n  crash: oregon-0\n")
-    run = Longhaul(tmp_path / "runs", "topo=wan100m", "steps=60", *SMALL, f"events={events}")
+    run = Longhaul(tmp_path / "runs", "topo=wan100m", "workload=sensors", "steps=60", *SMALL, f"events={events}")
     assert run.wait() == 4
     assert any("oregon-0 was ended by SIGKILL" in reason for reason in run.summary()["reasons"])
 
 
 def test_a_slowed_run_reports_emulated_figures(machine_lock: None, tmp_path: Path) -> None:
-    run = Longhaul(tmp_path / "runs", "topo=wan100m", "dilation=2", "steps=4", *SMALL)
+    run = Longhaul(tmp_path / "runs", "topo=wan100m", "workload=sensors", "dilation=2", "steps=4", *SMALL)
     assert run.wait() in (0, 5), run.said
     summary = run.summary()
     for link in (link for link in summary["links"] if link["wan"]):
@@ -92,14 +93,14 @@ def test_a_slowed_run_reports_emulated_figures(machine_lock: None, tmp_path: Pat
 @pytest.mark.timeout(300)
 def test_a_starved_machine_is_noticed(machine_lock: None, tmp_path: Path) -> None:
     """Starved in training alone: start-up under it takes minutes on a slow machine."""
-    run = Longhaul(tmp_path / "runs", "topo=lan", "steps=60", *SMALL)
+    run = Longhaul(tmp_path / "runs", "topo=lan", "steps=30", *SMALL)
     run.wait_for_step(5)
     hogs = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=lambda: os.nice(-5))
         for _ in range(HOGS)
     ]
     try:
-        run.wait_for_step(45)
+        run.wait_for_step(25)
     finally:
         for hog in hogs:
             hog.kill()
