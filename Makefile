@@ -75,7 +75,7 @@ docker-image: ## The image of nodes with runtime=docker, by a dockerd that you h
 .PHONY: test-slow
 test-slow: setup ## The third tier, more than half an hour: the README's commands one by one in a clone set up for them, every compressor over an emulated WAN
 	@trap 'scripts/own.sh runs report.html build' EXIT; \
-	$(AS_ROOT) $(BIN)/python -B -m pytest -p no:cacheprovider --tier slow tests/slow tests/emulation
+	$(AS_ROOT) $(BIN)/python -B -m pytest -p no:cacheprovider --tier slow tests/slow tests/contract tests/emulation
 
 .PHONY: fuzz
 fuzz: setup ## Throw damaged payloads at every decoder for FUZZ_S=60 seconds; what breaks one is kept in tests/corpus/

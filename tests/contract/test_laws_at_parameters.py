@@ -98,7 +98,11 @@ WITHOUT = {"bf16", "fp16", "natural", "none"}
 
 def _cases() -> list[object]:
     return [
-        pytest.param(catalogue.case(compressor_catalogue.part(name, params)), id=f"{name}-{place}")
+        pytest.param(
+            catalogue.case(compressor_catalogue.part(name, params)),
+            id=f"{name}-{place}",
+            marks=pytest.mark.tier("slow" if place else "all"),
+        )
         for name, choices in PARAMETERS.items()
         for place, params in enumerate(choices)
     ]
@@ -108,7 +112,6 @@ def test_every_member_is_tried_at_other_parameters() -> None:
     assert set(PARAMETERS) | WITHOUT == set(NAMES) - {n for n in NAMES if n.startswith("deepreduce_")}
 
 
-@pytest.mark.tier("all")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("case", _cases())
 def test_the_laws_hold_at_other_parameters(case: Case) -> None:

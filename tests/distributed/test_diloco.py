@@ -125,7 +125,7 @@ def test_fragments_take_turns_and_all_agree_in_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compressor", ["int4", "topk"])
 def test_what_replicas_have_learnt_can_be_compressed(compressor: str, tmp_path: Path) -> None:
-    spec = make_spec("diloco", compressor, workers=2, steps=STEPS, strategy_params={"sync_every": 3})
+    spec = make_spec("diloco", compressor, workers=2, steps=STEPS, workload="digits", strategy_params={"sync_every": 3})
     outcome = run(spec, tmp_path)
     assert set(outcome.status.values()) == {0}, outcome.of("fault")
     (model,) = outcome.of("model")

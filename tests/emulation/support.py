@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +140,24 @@ class _NewEvents:
         except FileNotFoundError:
             return []
         return [json.loads(line) for line in lines]
+
+
+def assert_as_asked_or_told(
+    link: Mapping[str, Any], rate_bit_s: float, rtt_s: float, found: Mapping[str, float | None], reasons: Sequence[str]
+) -> None:
+    """A link is within 2 % of its rate and 1 ms of its round trip, or the verdict says of it that it was not: whoever
+    else uses the machine decides that, and test_links.py measures links for as long as it takes.
+
+    Args:
+        found: "rate_bit_s" and "rtt_s" as they were measured.
+    """
+    told = any(f"link {link['name']}" in reason and "measured" in reason for reason in reasons)
+    for key, asked, most in (("rate_bit_s", rate_bit_s, 0.02 * rate_bit_s), ("rtt_s", rtt_s, 1e-3)):
+        value = found[key]
+        assert value is not None and abs(value / asked - 1) < 0.3, f"{key} of {link['name']}: {value}, asked {asked}"
+        assert told or abs(value - asked) <= most, (
+            f"{key} of {link['name']}: {value}, asked {asked}, and nobody says so"
+        )
 
 
 def gone_within(run_id: str, timeout_s: float = GONE_S) -> float:
