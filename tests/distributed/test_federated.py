@@ -22,7 +22,13 @@ RATE = 0.02
 def _outcome(folder: Path, workers: int, **params: Any) -> Outcome:
     params = {"clients": CLIENTS, "participants": None, "learning_rate": RATE, **params}
     spec = make_spec(
-        "federated", workers=workers, steps=ROUNDS, batch_size=BATCH, evaluate_every=1, workload="digits", strategy_params=params
+        "federated",
+        workers=workers,
+        steps=ROUNDS,
+        batch_size=BATCH,
+        evaluate_every=1,
+        workload="digits",
+        strategy_params=params,
     )
     outcome = run(spec, folder)
     assert set(outcome.status.values()) == {0}, outcome.logs
