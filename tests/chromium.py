@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_TIME_LIMIT_S = 60.0
+_TIME_LIMIT_S = 100.0
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),

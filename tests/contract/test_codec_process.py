@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from compressors.base.payload import PayloadError
 from compressors.parts import codec_process
 from compressors.parts.codec_process import CodecProcess, CodecProcessError
 from tests.contract.hostile_codecs import BYTES, is_there, pid_of, runs, wait_until_gone
+from tests.waiting import in_background, joined
 
 ROOT = Path(__file__).resolve().parents[2]
 HANG_S = 100.0
@@ -91,11 +92,9 @@ def test_the_interpreter_goes_on_meanwhile(helper: CodecProcess, script: Path) -
     file = script.with_name(f"{script.name}.go")
     file.unlink(missing_ok=True)
     pid_of(helper)
-    thread = threading.Thread(target=helper.decode, args=("told", BYTES, 64))
-    thread.start()
+    thread = in_background(lambda: helper.decode("told", BYTES, 64), "of the call")
     file.touch()
-    thread.join(HANG_S)
-    assert not thread.is_alive()
+    joined(thread, limit_s=HANG_S)
 
 
 def test_its_cpu_time_is_counted(helper: CodecProcess) -> None:
@@ -110,11 +109,7 @@ def test_threads_take_turns(helper: CodecProcess) -> None:
         data = torch.full((5000 + number,), number, dtype=torch.uint8)
         wrong.extend(n for n in range(20) if not torch.equal(helper.decode("copy", data, len(data)), data))
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*(in_background(functools.partial(ask, number)) for number in range(4)))
     assert not wrong
 
 

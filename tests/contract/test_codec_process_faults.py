@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import torch
 
 from compressors.parts.codec_process import CodecProcess, CodecProcessError
 from tests.contract.hostile_codecs import BYTES, HOSTILE, is_there, pid_of
+from tests.waiting import in_background, joined, wait_until
 
 
 def test_an_encoder_that_dies_is_no_fault_of_a_payload(helper: CodecProcess) -> None:
@@ -35,20 +37,28 @@ class _Interrupted(Exception):
 
 
 @pytest.mark.tier("all")
-def test_an_interrupted_calls_reply_is_not_taken_for_the_next_ones(helper: CodecProcess) -> None:
+def test_an_interrupted_calls_reply_is_not_taken_for_the_next_ones(helper: CodecProcess, script: Path) -> None:
     before = pid_of(helper)
+    begun, go = (script.with_name(f"{script.name}.{what}") for what in ("begun", "go"))
+    for file in (begun, go):
+        file.unlink(missing_ok=True)
 
     def interrupt(*_: object) -> None:
         raise _Interrupted
 
+    def interrupt_the_call() -> None:
+        wait_until(begun.exists, "the helper to begin")
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
+
     previous = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
     try:
+        interrupting = in_background(interrupt_the_call)
         with pytest.raises(_Interrupted):
-            helper.decode("work", torch.zeros(64, dtype=torch.uint8), 64)
+            helper.decode("told", torch.zeros(64, dtype=torch.uint8), 64)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        joined(interrupting)
         signal.signal(signal.SIGALRM, previous)
+        go.touch()
     time.sleep(0.8)  # for the reply to come, if there is one
     assert torch.equal(helper.decode("work", BYTES, 64), BYTES)
     assert helper.pid != before and not is_there(before)

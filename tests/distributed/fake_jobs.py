@@ -20,6 +20,8 @@ from tests.unit.orchestrator.made_runs import make_run
 AXES = ("compressor=none,topk", "topo=lan,wan1g", "seed=range(6)", "workers=2", "steps=4", "metrics_port=0")
 RUNS = 24
 TAKES_S = 0.3
+HOLD = "hold"
+"""A file of the folder MADE_UP: while it is there no run that was begun comes to its end."""
 
 
 def run_job(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,6 +30,8 @@ def run_job(request: Mapping[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         (folder / f"begun-{spec.hash}-{os.getpid()}-{time.time_ns()}").touch()
         time.sleep(TAKES_S)
+        while (folder / HOLD).exists():
+            time.sleep(0.02)
         run = make_run(Path(scratch), spec, code_hash=request["code_hash"], now_s=time.time())
         (run.path / "logs" / "worker.log").write_text("said\n" * 1000)
         reply = {"host": "made-up", "archive": pack(run), "faults": [], "lacks": [], "ended": None}

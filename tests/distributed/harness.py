@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from selectors import EVENT_READ, BaseSelector, DefaultSelector
@@ -96,15 +96,37 @@ def make_spec(
 
 
 @contextmanager
-def port_of_ones_own() -> Iterator[int]:
+def port_of_ones_own(*, and_next: bool = False) -> Iterator[int]:
     """A port of loopback for rank 0 to listen at, which nobody else on the machine is given meanwhile.
 
     It is bound here and nobody listens, so that rank 0 may: both allow its reuse.
+
+    Args:
+        and_next: the one after it is one's own too.
     """
-    with socket.socket() as holder:
+    with ExitStack() as held:
+        for _ in range(100):
+            holder = held.enter_context(_holder(0))
+            port: int = holder.getsockname()[1]
+            try:
+                if and_next:
+                    held.enter_context(_holder(port + 1))
+            except (OSError, OverflowError):
+                continue  # taken, or there is none
+            yield port
+            return
+        raise RuntimeError("no two free ports in a row")
+
+
+def _holder(port: int) -> socket.socket:
+    holder = socket.socket()
+    try:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("127.0.0.1", 0))
-        yield holder.getsockname()[1]
+        holder.bind(("127.0.0.1", port))
+    except BaseException:
+        holder.close()
+        raise
+    return holder
 
 
 def outputs(workers: Sequence[Forked], limit_s: float = HANG_S, dead: Collection[int] = ()) -> list[bytes]:

@@ -29,7 +29,7 @@ rank, port, task = int(sys.argv[1]), int(sys.argv[3]), sys.argv[4]
 network = topology(tuple(map(int, sys.argv[2].split(","))))
 P = len(network.nodes)
 torch.set_num_threads(1)
-timeout_s = 15.0 if task == "die" else TIMEOUT_S
+timeout_s = 30.0 if task == "die" else TIMEOUT_S  # who is no neighbour of the dead one waits for it
 comm = Communicator.connect(
     rank=rank, world_size=P, address="127.0.0.1", port=port, interface="lo", timeout_s=timeout_s
 )

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from testbed.worker.workloads.digits import Digits
 
 STEPS = 12
-STALLED_S = 60.0
+STALLED_S = 200.0
 
 
 class SlowEvaluation(Digits):

@@ -56,8 +56,8 @@ def test_a_killed_rank_is_an_error_that_names_where(strategy: str, params: dict[
 
 
 def test_a_rank_that_stops_answering_runs_into_the_timeout(tmp_path: Path) -> None:
-    # wall; it is also what ranks may take to meet, which load torch for seconds first
-    spec = make_spec(workers=2, steps=2000, timeout_s=12.0)
+    # wall; it is also what ranks may take to meet, on a machine that others use too
+    spec = make_spec(workers=2, steps=2000, timeout_s=30.0)
 
     def on_event(event: dict[str, Any], workers: Workers) -> None:
         if event["event"] == "step" and event["rank"] == 1 and event["step"] == 5:
@@ -69,7 +69,7 @@ def test_a_rank_that_stops_answering_runs_into_the_timeout(tmp_path: Path) -> No
     assert outcome.status[0] == EXIT_FAILED
     (fault,) = outcome.of("fault")
     assert fault["message"].startswith("rank 0: all_reduce of ")
-    assert "timeout 12 s wall" in fault["message"]
+    assert "timeout 30 s wall" in fault["message"]
 
 
 def test_a_rank_that_never_comes_is_an_error(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from testbed.worker.methods.kv_transfer.cache.messages import HEADER_BYTES
 from testbed.worker.methods.kv_transfer.cache.store import LocalLink
 from testbed.worker.methods.kv_transfer.connection import FRAME_BYTES, NEAR
 from testbed.worker.methods.kv_transfer.model.texts import Sample
-from testbed.worker.methods.kv_transfer.model.transformer import DenseCache
+from testbed.worker.methods.kv_transfer.model.transformer import DenseCache, KVTransformer
 from testbed.worker.methods.kv_transfer.roles import Decoded, Keeper, decode, decode_near
 from testbed.worker.methods.kv_transfer.selection.methods import SELECTORS, Method
 from testbed.worker.profile.step_times import measure
@@ -194,9 +196,20 @@ def _killed(rank: int) -> OnEvent:
 
 
 @pytest.mark.parametrize("name", ["dense", "all at once"])
-def test_a_rehearsal_measures_both_sides_and_sends_nothing(name: str) -> None:
+def test_a_rehearsal_measures_both_sides_and_sends_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: Counter[str] = Counter()
+    for side in ("prefill", "step"):
+        method = getattr(KVTransformer, side)
+
+        def counted(*given: Any, side: str = side, method: Callable[..., Any] = method, **how: Any) -> Any:
+            calls[side] += 1
+            return method(*given, **how)
+
+        monkeypatch.setattr(KVTransformer, side, counted)
     profile = measure(make_spec(**_given(name)))
     work = {piece.name: piece for piece in profile.work}
     assert set(work) == {"prefill", "decode"}
     assert all(piece.seconds > 0 and piece.flop > 0 for piece in work.values())
-    assert work["decode"].seconds > work["prefill"].seconds  # byte by byte
+    # all that is given at once, and what is decoded byte by byte; the first one comes of what is given
+    assert [work[name].size for name in ("prefill", "decode")] == [LENGTH - DECODED, DECODED - 1]
+    assert calls["prefill"] > 0 and calls["step"] >= (DECODED - 1) * calls["prefill"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.orchestrator.machine.clone import environment
-from tests.distributed.fake_jobs import RUNS
+from tests.distributed.fake_jobs import HOLD, RUNS
 from tests.distributed.ray_cluster import LIMIT_S, Cluster, needs
 from tests.sweeping import Sweep, found, hash_of
 
@@ -55,6 +55,12 @@ def marks(environ: Mapping[str, str], what: str) -> Counter[str]:
     return Counter(path.name.split("-")[1] for path in Path(environ["MADE_UP"]).glob(f"{what}-*"))
 
 
+def on_their_way(environ: Mapping[str, str]) -> int:
+    """Runs that are held, after those that were about to end have."""
+    begun, ended = marks(environ, "begun"), marks(environ, "ended")
+    return len([one for one in begun if not ended[one]])
+
+
 def assert_all_there(runs: Path, sweep: Sweep) -> None:
     assert len(hashes(runs)) == RUNS and len(set(hashes(runs))) == RUNS, "none lacks and none is there twice"
     assert [point["state"] for point in sweep.points()] == ["done"] * RUNS
@@ -74,8 +80,12 @@ def test_a_sweep_on_two_ray_nodes_survives_the_end_of_its_process_and_the_loss_o
     second = begin(*words)
     second.wait_until(lambda: len(hashes(runs)) >= RUNS // 2, LIMIT_S)
     assert "2 at once on 2 Ray nodes" in second.said
+    hold = Path(environ["MADE_UP"]) / HOLD
+    hold.touch()  # however busy the machine is, the node that is lost has one under way
+    second.wait_until(lambda: on_their_way(environ) >= 2, LIMIT_S)
     at_loss, begun_at_loss = hashes(runs), marks(environ, "begun")
     cluster.kill(1)
+    hold.unlink()
     assert second.wait(LIMIT_S) == 0, second.said
     assert_all_there(runs, second)
     begun = marks(environ, "begun")

@@ -9,8 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +25,25 @@ from testbed.orchestrator.cluster.ranks import Ranks
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine.clone import CLONE
 from testbed.worker.process.torchrun import join
+from tests.distributed.harness import port_of_ones_own
 from tests.distributed.harness import run as run_in_harness
+from tests.waiting import HANG_S, wait_until
 
 WORDS = ("topo=lan", "workload=digits", "steps=6", "evaluate_every=3", "seed=3")
 LIMIT_S = 240.0
 
 
-def _free_ports() -> int:
-    """The first of two in a row; tests that run beside this one begin elsewhere."""
-    for first in range(20000 + os.getpid() % 1000 * 10, 31000, 2):
-        with contextlib.suppress(OSError), socket.create_server(("", first)), socket.create_server(("", first + 1)):
-            return first
-    raise RuntimeError("no two free ports in a row")
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """For all runs, one after another."""
+    with port_of_ones_own(and_next=True) as first:
+        yield first
 
 
-def _started(words: Sequence[str], runs: Path, ranks: int = 2) -> subprocess.Popen[str]:
+def _started(port: int, words: Sequence[str], runs: Path, ranks: int = 2) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1"]
-    command += ["-m", "testbed.worker", "torchrun", "--port", str(_free_ports()), "--runs", str(runs), *words]
+    command += ["-m", "testbed.worker", "torchrun", "--port", str(port), "--runs", str(runs), *words]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         command, cwd=CLONE, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -70,9 +70,9 @@ def _events(run: RunDir, kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDir, str]:
+def made(port: int, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDir, str]:
     runs = tmp_path_factory.mktemp("cluster")
-    process = _started(WORDS, runs)
+    process = _started(port, WORDS, runs)
     said = _ended(process)
     assert process.returncode == EXIT_COMPLETED, said
     return _record(runs), said
@@ -104,9 +104,9 @@ def test_its_losses_are_those_of_the_same_spec_elsewhere(made: tuple[RunDir, str
     assert checksums[0] == checksums[1] and len(checksums[0]) == 1
 
 
-def test_all_that_cannot_be_asked_of_machines_that_are_there_is_told_at_once(tmp_path: Path) -> None:
+def test_all_that_cannot_be_asked_of_machines_that_are_there_is_told_at_once(port: int, tmp_path: Path) -> None:
     words = (*WORDS, "workers=5", "dilation=3", "capture=wan", "memory_limit='1 GB'", "checkpoint=last")
-    process = _started(words, tmp_path / "runs", ranks=1)  # a second one may miss it, and end first
+    process = _started(port, words, tmp_path / "runs", ranks=1)  # a second one may miss it, and end first
     said = _ended(process)
     assert process.returncode != EXIT_COMPLETED and f"exitcode  : {EXIT_INPUT}" in said
     for fault in ("workers=5: torchrun has started 1", "dilation=3:", "capture:", "memory_limit:", "checkpoint=last:"):
@@ -114,10 +114,10 @@ def test_all_that_cannot_be_asked_of_machines_that_are_there_is_told_at_once(tmp
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_folder_in_which_no_run_can_be_kept_is_refused(tmp_path: Path) -> None:
+def test_a_folder_in_which_no_run_can_be_kept_is_refused(port: int, tmp_path: Path) -> None:
     taken = tmp_path / "runs"
     taken.write_text("a file")
-    process = _started(WORDS, taken, ranks=1)
+    process = _started(port, WORDS, taken, ranks=1)
     said = _ended(process)
     assert process.returncode != EXIT_COMPLETED and f"exitcode  : {EXIT_INPUT}" in said
     assert f"--runs {taken}: no run can be kept there" in said
@@ -133,15 +133,15 @@ def test_a_device_that_is_not_this_processor_is_measured_without_asking_for_a_di
     assert cluster._profile(spec) is None and asked == [False]
 
 
-def test_a_rank_that_is_killed_is_named_and_the_record_is_sealed(tmp_path: Path) -> None:
-    process = _started(["topo=lan", "workload=digits", "steps=20000"], tmp_path)
+def test_a_rank_that_is_killed_is_named_and_the_record_is_sealed(port: int, tmp_path: Path) -> None:
+    process = _started(port, ["topo=lan", "workload=digits", "steps=20000"], tmp_path)
     try:
         victim = _pid_of_rank(1, process.pid)
-        _until(lambda: any(_events(_record(tmp_path), "step")) if any(tmp_path.iterdir()) else False)
+        wait_until(lambda: _has_begun(tmp_path), "the first step of a run under torchrun")
         os.kill(victim, signal.SIGKILL)
     finally:
         said = _ended(process)
-    _until(lambda: _record(tmp_path).summary.exists())
+    wait_until(_record(tmp_path).summary.exists, "the sealing of the record of a run whose rank was killed")
     summary = json.loads(_record(tmp_path).summary.read_text())
     assert (summary["status"], summary["verdict"]) == ("failed", "invalid"), said
     (fault,) = _events(_record(tmp_path), "fault")
@@ -149,12 +149,10 @@ def test_a_rank_that_is_killed_is_named_and_the_record_is_sealed(tmp_path: Path)
     assert f"exitcode  : {EXIT_FAILED}" in said or "exitcode  : -9" in said
 
 
-def test_a_port_is_free_again_while_ranks_of_the_run_are_still_there() -> None:
+def test_a_port_is_free_again_while_ranks_of_the_run_are_still_there(port: int) -> None:
     spec = resolve([*WORDS, "workers=2"], emulated=False).spec
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as probe:
-        port = probe.getsockname()[1]
     with Ranks(spec, "127.0.0.1", port, "job", None) as ranks:
-        channel = connect_over_network("127.0.0.1", port, 60)
+        channel = connect_over_network("127.0.0.1", port, HANG_S)
         channel.send({"event": "hello", "rank": 0, "host": "here", "job": "job"})
         assert channel.receive() is not None
         ranks.close()
@@ -172,8 +170,8 @@ def test_a_port_without_a_next_one_is_refused(port: str, capsys: pytest.CaptureF
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has accelerators")
-def test_a_machine_without_accelerators_says_so_before_anything_begins(tmp_path: Path) -> None:
-    process = _started([*WORDS, "--accelerator", "cuda"], tmp_path / "runs", ranks=1)
+def test_a_machine_without_accelerators_says_so_before_anything_begins(port: int, tmp_path: Path) -> None:
+    process = _started(port, [*WORDS, "--accelerator", "cuda"], tmp_path / "runs", ranks=1)
     said = _ended(process)
     assert f"exitcode  : {EXIT_MACHINE}" in said and "--accelerator cuda: rank 0 of this machine wants" in said
     assert not (tmp_path / "runs").exists()
@@ -182,13 +180,13 @@ def test_a_machine_without_accelerators_says_so_before_anything_begins(tmp_path:
 @pytest.mark.gpu
 @pytest.mark.parametrize("words", [(), ("compressor=topk",), ("strategy=torch_ddp",), ("strategy=diloco",)])
 def test_on_accelerators_the_losses_are_those_of_the_processor_but_for_rounding(
-    words: tuple[str, ...], tmp_path: Path
+    words: tuple[str, ...], port: int, tmp_path: Path
 ) -> None:
     """As many ranks as there are devices; on one, nothing passes through NCCL."""
     ranks = torch.cuda.device_count()
     told = []
     for kind in ("cuda", "none"):
-        process = _started([*WORDS, *words, "--accelerator", kind], tmp_path / kind, ranks=ranks)
+        process = _started(port, [*WORDS, *words, "--accelerator", kind], tmp_path / kind, ranks=ranks)
         said = _ended(process)
         assert process.returncode == EXIT_COMPLETED, said
         run = _record(tmp_path / kind)
@@ -198,26 +196,30 @@ def test_on_accelerators_the_losses_are_those_of_the_processor_but_for_rounding(
     assert told[0] == pytest.approx(told[1], rel=1e-3) and len(told[0]) == 6 * ranks
 
 
-def test_a_rank_that_computes_elsewhere_than_the_others_ends_the_run_by_name(tmp_path: Path) -> None:
+def test_a_rank_that_computes_elsewhere_than_the_others_ends_the_run_by_name(port: int) -> None:
     spec = resolve([*WORDS, "workers=2"], emulated=False).spec
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as probe:
-        port = probe.getsockname()[1]
     with Ranks(spec, "127.0.0.1", port, "job", None, accelerated=True) as ranks:
-        channel = connect_over_network("127.0.0.1", port, 60)
+        channel = connect_over_network("127.0.0.1", port, HANG_S)
         channel.send({"event": "hello", "rank": 1, "host": "far", "job": "job", "accelerator": None})
         with pytest.raises(
             RunError, match=r"worker 1 on \S+ \(far\): .*computes on the processor, where rank 0 has an"
         ):
-            _until(lambda: ranks.next_message() is not None)
+            wait_until(lambda: ranks.next_message() is not None, "what rank 1 says")
         channel.connection.close()
 
 
 def test_without_torchrun_it_says_how_to_start_it() -> None:
     command = [sys.executable, "-m", "testbed.worker", "torchrun", "workload=digits"]
     environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "MASTER_ADDR")}
-    done = subprocess.run(command, cwd=CLONE, env=environment, text=True, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=CLONE, env=environment, text=True, capture_output=True, timeout=HANG_S, check=False
+    )
     assert done.returncode == EXIT_INPUT
     assert "RANK, WORLD_SIZE, MASTER_ADDR: not set; start it as torchrun" in done.stderr
+
+
+def _has_begun(runs: Path) -> bool:
+    return any(runs.iterdir()) and any(_events(_record(runs), "step"))
 
 
 def _pid_of_rank(rank: int, launcher: int) -> int:
@@ -231,12 +233,5 @@ def _pid_of_rank(rank: int, launcher: int) -> int:
                     found.append(pid)
         return bool(found)
 
-    _until(look)
+    wait_until(look, f"torchrun to start rank {rank}")
     return found[0]
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + LIMIT_S
-    while not holds():
-        assert time.monotonic() < deadline_s, "it did not come to that"
-        time.sleep(0.1)

@@ -194,14 +194,14 @@ def test_what_a_step_reports_adds_up(tmp_path: Path) -> None:
 
 
 def test_dilation_slows_computing_and_divides_reported_time(tmp_path: Path) -> None:
-    outcome = run(make_spec(workers=1, steps=10, dilation=8.0), tmp_path)
+    outcome = run(make_spec(workers=1, steps=10, dilation=8.0, workload="digits"), tmp_path)
     steps = outcome.of("step")
-    assert min(event["cpu_s"] for event in steps) > 2e-3
+    assert len(steps) == 10 and all(event["cpu_s"] > 0 for event in steps)
     for event in steps:
-        # However slow the machine, computing takes as long as it takes CPU seconds: without pacing, an eighth of them
-        # where the core is free.
+        # However slow or fast the machine, computing takes as long as it takes CPU seconds: without pacing, an eighth
+        # of them where the core is free.
         busy_s = sum(seconds for name, seconds in event["phase_s"].items() if name != "communicate")
-        assert busy_s > event["cpu_s"] - 1e-3
+        assert busy_s > max(event["cpu_s"] - 1e-3, event["cpu_s"] / 2)
 
 
 def test_a_slow_evaluation_stalls_no_rank_and_none_is_lost(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from testbed.core.record.run_directory import RunDir
 from testbed.orchestrator.machine.clone import CLONE
+from tests.distributed.harness import port_of_ones_own
 from tests.emulation.support import END_TIMEOUT_S, Longhaul, whole_events
 
 WORDS = ("topo=wan1g", "workload=digits", "compressor=topk", "workers=2", "steps=6", "evaluate_every=3", "seed=5")
@@ -35,11 +36,12 @@ def test_torchrun_gives_the_losses_of_the_emulated_run_of_the_same_spec(tmp_path
     emulated = Longhaul(tmp_path / "emulated", *WORDS)
     assert emulated.wait() in (0, 5), emulated.said
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "testbed.worker"]
-    command += ["torchrun", "--port", "29640", "--runs", str(tmp_path / "measured"), *WORDS]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        command, cwd=CLONE, env=environment, text=True, capture_output=True, timeout=END_TIMEOUT_S, check=False
-    )
+    with port_of_ones_own(and_next=True) as port:
+        command += ["torchrun", "--port", str(port), "--runs", str(tmp_path / "measured"), *WORDS]
+        done = subprocess.run(
+            command, cwd=CLONE, env=environment, text=True, capture_output=True, timeout=END_TIMEOUT_S, check=False
+        )
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     (path,) = (tmp_path / "measured").iterdir()
     measured = RunDir(path)

@@ -24,6 +24,7 @@ from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.record.summary import empty_summary
 from testbed.orchestrator.dashboard.prometheus_server import Server
 from tests.unit.analysis.synthetic import make_run
+from tests.waiting import HANG_S
 
 STEPS = 5
 
@@ -86,7 +87,7 @@ def ask(server: Server, expression: str, at_s: float | None = None) -> list[dict
     asked = {"query": expression} | ({} if at_s is None else {"time": str(at_s)})
     url = f"{server.address}/api/v1/query?{urllib.parse.urlencode(asked)}"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=30) as response:
+    with opener.open(url, timeout=HANG_S) as response:
         answer = json.load(response)
     assert answer["status"] == "success", answer
     result: list[dict[str, Any]] = answer["data"]["result"]

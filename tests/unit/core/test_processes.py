@@ -6,28 +6,24 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from tests.waiting import wait_until
 
 PARENT = """
 import functools, os, subprocess, sys, time
 from testbed.core.processes import end_with
-child = subprocess.Popen(["sleep", "60"], preexec_fn=functools.partial(end_with, os.getpid()))
+child = subprocess.Popen(["sleep", "900"], preexec_fn=functools.partial(end_with, os.getpid()))
 print(child.pid, flush=True)
-time.sleep(60)
+time.sleep(900)
 """
 
 
-def _ends(pid: int, limit_s: float = 20.0) -> bool:
-    deadline_s = time.monotonic() + limit_s
-    while time.monotonic() < deadline_s:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.02)
-    return False
+def _has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_a_child_ends_with_a_parent_that_is_killed() -> None:
@@ -35,7 +31,7 @@ def test_a_child_ends_with_a_parent_that_is_killed() -> None:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         parent.kill()
-    assert _ends(child)
+    wait_until(lambda: _has_ended(child), "the child of a parent that was killed")
 
 
 def test_a_child_whose_parent_had_ended_ends_at_once() -> None:

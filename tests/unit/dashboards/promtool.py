@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from dashboards.interpolate import ANY, interpolate
+from tests.waiting import HANG_S
 
 RANGE_S = 60.0
 CHOSEN: dict[str, str] = {
@@ -26,7 +27,7 @@ CHOSEN: dict[str, str] = {
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     if shutil.which("promtool") is None:
         pytest.skip("promtool is not installed (apt-get install prometheus)")
-    return subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=HANG_S, check=False)
 
 
 def sent(expr: str) -> str:

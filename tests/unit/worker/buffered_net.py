@@ -5,7 +5,6 @@ The server answers each update at once: when a worker has its next model, what i
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -42,8 +41,9 @@ from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.wire import Wire
 from testbed.worker.methods.parameter_server.transport.frames import Kind
 from testbed.worker.methods.parameter_server.transport.streams import Connection, connect, send
-from tests.unit.worker.server_net import HOST, KEY, PACE, soon
+from tests.unit.worker.server_net import HOST, KEY, PACE, PATIENCE_S, soon
 from tests.unit.worker.server_rounds import WIDTH, Regression, Small
+from tests.waiting import in_background, joined
 
 METHOD = Method(name="fedavg", server={}, learning_rate=0.1)
 CLIENTS, BATCH = 5, 4
@@ -79,7 +79,7 @@ class Worker(BufferedWorker):
     def __init__(self, number: int, state: AssignedState, wire: Wire, up: Coder, down: Coder, link: Connection) -> None:
         self.state, self.link, self.wire = state, link, wire
         self.sequence = ClientSequence(number, state, population(), METHOD, local(state))
-        given: Any = {"patience_s": 40.0, "clock": PhaseClock(), "stopwatch": Stopwatch()}
+        given: Any = {"patience_s": PATIENCE_S, "clock": PhaseClock(), "stopwatch": Stopwatch()}
         self.client = Client(
             *(number, state, wire, up, down, self.sequence), basis=Fixed().basis, connection=link, **given
         )
@@ -116,18 +116,18 @@ class Buffered:
         workers: int = 2,
         size: int = 2,
         up: dict[str, Any] | None = None,
-        message_s: float = 40.0,
+        message_s: float = PATIENCE_S,
     ) -> None:
         self._up = {"codec": "raw"} | (up or {})
         self.state, self._versions = AssignedState(Small()), versions
         plans = self._plans()
         self.wire = Wire(Schema.of(self.state), KEY, *plans, clients=workers, seed=0)
         here = cast(Communicator, SimpleNamespace(address=HOST, charge=_nothing))
-        self._admission = Admission(here, self.wire, hello_s=40)
+        self._admission = Admission(here, self.wire, hello_s=PATIENCE_S)
         self.workers = [self.come(number) for number in range(workers)]
         clock, stopwatch = PhaseClock(), Stopwatch()
         self.connected = ConnectedClients(
-            *(self._admission.let_all_in(40), self._admission),
+            *(self._admission.let_all_in(PATIENCE_S), self._admission),
             message_s=message_s,
             training_s=0.0,
             clock=clock,
@@ -147,8 +147,7 @@ class Buffered:
         self.error: Exception | None = None
         self.versions = [self.learnt]
         """The server's parameters, of each version."""
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
+        self._thread = in_background(self._serve, "of the server")
 
     @property
     def learnt(self) -> list[Tensor]:
@@ -164,14 +163,13 @@ class Buffered:
 
     def ended(self) -> list[dict[str, Any]]:
         """What the server has noted, once it has ended; its workers have gone on to the end by themselves."""
-        self._thread.join(40)
-        assert not self._thread.is_alive(), "the server hangs"
+        joined(self._thread)
         return self.server.take_notes()
 
     def close(self) -> None:
         for worker in self.workers:
             worker.close()
-        self._thread.join(40)
+        self._thread.join(PATIENCE_S)
         self.connected.close()
 
     def _serve(self) -> None:

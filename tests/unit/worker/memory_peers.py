@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-LIMIT_S = 60.0
+LIMIT_S = 100.0
 Queues = dict[tuple[int, int], "queue.SimpleQueue[Tensor]"]
 
 

@@ -44,7 +44,8 @@ from testbed.worker.methods.parameter_server.server import Server
 from testbed.worker.methods.parameter_server.transport.connection import Connection
 from testbed.worker.methods.parameter_server.transport.frames import Kind
 from testbed.worker.methods.parameter_server.transport.streams import connect, send
-from tests.unit.worker.server_net import HOST, KEY, PACE, soon
+from tests.unit.worker.server_net import HOST, KEY, PACE, PATIENCE_S, soon
+from tests.waiting import in_background, joined
 
 FEDAVG = Method(name="fedavg", server={}, learning_rate=0.1)
 UP, DOWN = Plan(direction="up", payload="delta", codec="zstd"), Plan(direction="down", payload="delta", codec="raw")
@@ -88,7 +89,12 @@ class Worker:
             self.secure = kind(number, net.workers, net.secure, net.vector, self.state, 0)
             self.secure.link = self.link
         coders = Coder(net.wire.schema, UP), Coder(net.wire.schema, DOWN)
-        given: Any = {"patience_s": 40.0, "clock": PhaseClock(), "stopwatch": Stopwatch(), "connection": self.link}
+        given: Any = {
+            "patience_s": PATIENCE_S,
+            "clock": PhaseClock(),
+            "stopwatch": Stopwatch(),
+            "connection": self.link,
+        }
         self.client = Client(
             *(number, self.state, net.wire, *coders, self.sequence),
             basis=Fixed().basis,
@@ -96,16 +102,15 @@ class Worker:
             **given,
         )
         self.error: RunError | None = None
-        self._thread = threading.Thread(target=lambda: None)
+        self._thread: threading.Thread | None = None
 
     def play(self, rounds: range, *, is_back: bool = False) -> None:
         """In a thread of its own, until it is put out or the rounds are over."""
-        self._thread = threading.Thread(target=self._play, args=(rounds, is_back))
-        self._thread.start()
+        self._thread = in_background(lambda: self._play(rounds, is_back), f"of worker {self.number}")
 
     def join(self) -> None:
-        self._thread.join(40)
-        assert not self._thread.is_alive(), f"worker {self.number} hangs"
+        if self._thread is not None:
+            joined(self._thread)
 
     def _play(self, rounds: range, is_back: bool) -> None:
         try:
@@ -133,7 +138,7 @@ class SecureNet:
         workers: int = 4,
         method: Method = FEDAVG,
         kinds: Mapping[int, type[Kept]] | None = None,
-        message_s: float = 40.0,
+        message_s: float = PATIENCE_S,
     ) -> None:
         self.secure, self.workers, self.method = secure, workers, method
         counts = iter(range(200))
@@ -143,11 +148,11 @@ class SecureNet:
         self.vector = SecureVector(Schema.of(self.state), self.state, self.population, method)
         self.wire = Wire(Schema.of(self.state), KEY, UP, DOWN, clients=workers, seed=0)
         self.admission = Admission(
-            cast(Communicator, SimpleNamespace(address=HOST, charge=_nothing)), self.wire, hello_s=40
+            cast(Communicator, SimpleNamespace(address=HOST, charge=_nothing)), self.wire, hello_s=PATIENCE_S
         )
         self.workers_here = [Worker(self, number, (kinds or {}).get(number, Kept)) for number in range(workers)]
         self.connected = ConnectedClients(
-            *(self.admission.let_all_in(40), self.admission),
+            *(self.admission.let_all_in(PATIENCE_S), self.admission),
             message_s=message_s,
             training_s=0.0,
             clock=PhaseClock(),

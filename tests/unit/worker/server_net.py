@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -22,6 +21,7 @@ from testbed.worker.methods.parameter_server.transport.streams import (
     send,
 )
 from testbed.worker.methods.parameter_server.transport.tensor_schema import Schema, TensorSpec
+from tests.waiting import HANG_S
 
 GARBAGE = b"GET / HTTP/1.1\r\nHost: longhaul\r\n\r\n" * 1000
 KEY = b"k" * 32
@@ -31,7 +31,9 @@ MEDIUM = Schema.of([TensorSpec("weight", (5000,), "float32")])
 """Which the kernel keeps, but which is long in coming one byte at a time."""
 LARGE = Schema.of([TensorSpec("weight", (8 * 2**20,), "float32")])
 """More than the kernel keeps of a connection at both ends."""
-PACE = Pace(least_bytes_s=1000, window_s=20)
+PATIENCE_S = HANG_S / 2
+"""Of everybody, for what is to happen: who has waited in vain says so before a test that waits for it does."""
+PACE = Pace(least_bytes_s=1000, window_s=PATIENCE_S)
 STRICT = Pace(least_bytes_s=10_000, window_s=0.3)
 
 
@@ -57,13 +59,13 @@ def packed(frame: Frame, key: bytes = KEY) -> bytes:
 
 def soon() -> float:
     """Far off for what is to happen, so that a test that hangs fails."""
-    return time.monotonic() + 40
+    return time.monotonic() + PATIENCE_S
 
 
 class Net:
     """A server, and clients that have joined it."""
 
-    def __init__(self, schema: Schema = SMALL, hello_s: float = 40, most_newcomers: int = 16) -> None:
+    def __init__(self, schema: Schema = SMALL, hello_s: float = PATIENCE_S, most_newcomers: int = 16) -> None:
         self.schema = schema
         self.sent = {SERVER: 0}
         self.listener = Listener(HOST, charge=self.charge(SERVER), hello_s=hello_s, most_newcomers=most_newcomers)
@@ -128,9 +130,3 @@ class Net:
         self.listener.close()
         for connection in (*self.server.values(), *self.clients.values()):
             connection.close()
-
-
-def in_background(work: Callable[[], object]) -> threading.Thread:
-    thread = threading.Thread(target=work)
-    thread.start()
-    return thread

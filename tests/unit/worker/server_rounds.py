@@ -39,7 +39,7 @@ from testbed.worker.methods.parameter_server.server import Server
 from testbed.worker.methods.parameter_server.transport.frames import Kind
 from testbed.worker.methods.parameter_server.transport.streams import Connection, connect, send
 from tests.unit.worker.server_models import bits
-from tests.unit.worker.server_net import HOST, KEY, PACE, soon
+from tests.unit.worker.server_net import HOST, KEY, PACE, PATIENCE_S, soon
 
 WIDTH = 48
 SZ3: dict[str, Any] = {"codec": "sz3", "cutoff": 100}
@@ -109,7 +109,7 @@ class Rounds:
         down: Mapping[str, Any] | None = None,
         schedule: BoundSchedule | None = None,
         probe: Loss | None = None,
-        message_s: float = 40.0,
+        message_s: float = PATIENCE_S,
         gate: Gate | None = None,
         decoders: int = 0,
         dtype: torch.dtype = torch.float32,
@@ -132,10 +132,12 @@ class Rounds:
         self.wire = Wire(Schema.of(self.models[0]), KEY, plans["up"], plans["down"], clients=clients, seed=0)
         here = cast(Communicator, SimpleNamespace(address=HOST, charge=_nothing))
         own = [number for number in range(clients) if number not in self._server_of]
-        self.admission = Admission(here, self.wire, hello_s=40, clients=own)
-        self.admissions = {server: Admission(here, self.wire, hello_s=40, clients=served[server]) for server in served}
+        self.admission = Admission(here, self.wire, hello_s=PATIENCE_S, clients=own)
+        self.admissions = {
+            server: Admission(here, self.wire, hello_s=PATIENCE_S, clients=served[server]) for server in served
+        }
         ours = {number: self._knock(number) for number in range(clients)}
-        theirs = self.admission.let_all_in(40)
+        theirs = self.admission.let_all_in(PATIENCE_S)
         self.clients = [self._client(number, ours[number]) for number in range(clients)]
         self.regions = {number: cast(RegionServer, self.clients[number]) for number in served}
         """Of the clients those that serve a region; they have no training."""
@@ -248,7 +250,7 @@ class Rounds:
         given: Any = {
             "basis": self.schedule.basis,
             "connection": connection,
-            "patience_s": 40.0,
+            "patience_s": PATIENCE_S,
             "clock": PhaseClock(),
             "stopwatch": Stopwatch(),
         }
@@ -274,7 +276,10 @@ class Rounds:
 
     def _of_region(self, number: int) -> tuple[Any, Any]:
         admission, plans, clock = self.admissions[number], self._plans(), PhaseClock()
-        connected, up = self._connected(admission.let_all_in(40), admission), Coder(self.wire.schema, plans["up"])
+        connected, up = (
+            self._connected(admission.let_all_in(PATIENCE_S), admission),
+            Coder(self.wire.schema, plans["up"]),
+        )
         parts = self.wire, up, plans["down"], connected, Decoders(0, clock)
         return parts, {"clock": clock, "name": f"region {number}"}
 

@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from testbed.analysis.archive.archive import update
 from testbed.analysis.archive.blocks import blocks, stored_samples
 from testbed.core.errors import MachineError, RunError
 from tests.unit.analysis.archived import assert_whole, copies, finished_run, require_prometheus, run_id
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -84,18 +84,16 @@ def test_promtool_ends_with_the_call_that_is_killed(
     finished_run(runs)
     told = tmp_path / "pid"
     with monkeypatch.context() as patch:
-        fake_promtool(tmp_path / "bin", f"echo $$ >{told}.part; mv {told}.part {told}; exec sleep 120", patch)
+        fake_promtool(tmp_path / "bin", f"echo $$ >{told}.part; mv {told}.part {told}; exec sleep 900", patch)
         command = [sys.executable, "-m", "testbed.analysis", "archive", str(runs), "--output", str(output)]
         process = subprocess.Popen(command, start_new_session=True)
-        deadline_s = time.monotonic() + 60
-        while not told.exists():
-            assert process.poll() is None and time.monotonic() < deadline_s
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    while is_running(int(told.read_text())):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
+        try:
+            wait_until(lambda: told.exists() or process.poll() is not None, "promtool to begin")
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    assert told.exists(), "the archive ended without promtool"
+    wait_until(lambda: not is_running(int(told.read_text())), "the end of promtool after that of its call")
     assert_whole(update(runs, output), runs, 1)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from testbed.core.record import run_directory
 from testbed.core.record.run_directory import RUN_ID, RunDir, new_run_id, write_json
+from tests.waiting import HANG_S
 
 ROOT = Path(__file__).resolve().parents[4]
 NAME = "20260102T030405Z-wan1g-ddp-topk-abcdef01"
@@ -76,7 +77,7 @@ def test_a_run_waits_for_its_lock(run: RunDir) -> None:
             second = pool.submit(take)
             with pytest.raises(TimeoutError):
                 second.result(timeout=0.1)
-        assert second.result(timeout=60)
+        assert second.result(timeout=HANG_S)
 
 
 def test_a_killed_run_is_not_alive(run: RunDir) -> None:
@@ -84,7 +85,7 @@ def test_a_killed_run_is_not_alive(run: RunDir) -> None:
     code = (
         "import sys, time; from pathlib import Path; from testbed.core.record import run_directory as rundir\n"
         "rundir.RUNTIME_ROOT = Path(sys.argv[1])\n"
-        "with rundir.RunDir(Path(sys.argv[2])).held(): print('held', flush=True); time.sleep(60)"
+        "with rundir.RunDir(Path(sys.argv[2])).held(): print('held', flush=True); time.sleep(900)"
     )
     command = [sys.executable, "-c", code, str(run_directory.RUNTIME_ROOT), str(run.path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.run import supervisor
 from testbed.orchestrator.run.supervisor import Outcome
 from tests.unit.experiments.reproductions.fake_runs import BASE, make_run, system, trial
+from tests.waiting import HANG_S
 
 
 def asked(**where: str) -> TrialRequest:
@@ -125,9 +126,21 @@ def ends(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Ends:
     return put
 
 
-def interrupt(number: signal.Signals = signal.SIGINT, *, patience_s: float = 0.0, status: str = "completed") -> str:
-    """From outside, after so long."""
-    time.sleep(patience_s)
+@pytest.fixture
+def limit(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once the limit's own signal has been sent, however late that is on a busy machine."""
+    sent, kill = threading.Event(), os.kill
+
+    def noted(pid: int, number: int) -> None:
+        kill(pid, number)
+        sent.set()
+
+    monkeypatch.setattr(os, "kill", noted)
+    return sent
+
+
+def interrupt(number: signal.Signals = signal.SIGINT, *, status: str = "completed") -> str:
+    """From outside."""
     os.kill(os.getpid(), number)
     return status
 
@@ -145,25 +158,27 @@ def test_a_signal_while_a_run_is_sealed_keeps_it_and_ends_all(ends: Ends, runs: 
 
 
 @pytest.mark.tier("all")
-def test_the_limit_s_own_signal_ends_one_run_alone(ends: Ends, runs: Path) -> None:
+def test_the_limit_s_own_signal_ends_one_run_alone(ends: Ends, runs: Path, limit: threading.Event) -> None:
     def late(status: str) -> str:
-        time.sleep(4 * LIMIT_S)
+        assert limit.wait(HANG_S), "the signal of a limit"
         return status
 
     ends(lambda: late("completed"))
     assert made(runs, LIMIT_S).run_id, "it came when the run was being sealed"
+    limit.clear()
     ends(lambda: late("interrupted"))
     with pytest.raises(RunError, match="not done after") as raised:
         made(runs, LIMIT_S)
     assert not isinstance(raised.value, Interrupted)
-    ends(lambda: interrupt(patience_s=4 * LIMIT_S, status="interrupted"))
+    limit.clear()
+    ends(lambda: interrupt(status=late("interrupted")))
     with pytest.raises(Interrupted):
         made(runs, LIMIT_S)
 
 
-def test_a_limit_that_ends_the_measuring_is_no_stop_either(ends: Ends, runs: Path) -> None:
+def test_a_limit_that_ends_the_measuring_is_no_stop_either(ends: Ends, runs: Path, limit: threading.Event) -> None:
     def measured() -> str:
-        time.sleep(4 * LIMIT_S)
+        assert limit.wait(HANG_S), "the signal of a limit"
         raise Interrupted("stopped by SIGTERM while a step was measured; nothing was built")
 
     ends(measured)

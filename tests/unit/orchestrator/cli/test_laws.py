@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from testbed.orchestrator.cli import laws
 from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.machine.clone import CLONE
 from testbed.orchestrator.run import run_command, supervisor
+from tests.waiting import wait_until
 
 MINE = """
 import os
@@ -156,17 +156,14 @@ def test_nothing_is_left_of_a_command_that_is_killed(here: Path) -> None:
         module.write(WAITS)
     environ = {**os.environ, "PYTHONPATH": f"{CLONE}:{here}"}
     with subprocess.Popen(command, env=environ, cwd=here, stderr=subprocess.DEVNULL) as process:
-        until_s = time.monotonic() + 300
-        while len(list(here.glob("*.pid"))) < 2 and time.monotonic() < until_s:
-            time.sleep(0.1)
-        process.send_signal(signal.SIGTERM)
-        process.wait()
+        try:
+            wait_until(lambda: len(list(here.glob("*.pid"))) >= 2, "the laws' ranks to wait in a collective", 300)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
     pids = [int(path.stem) for path in here.glob("*.pid")]
     assert len(pids) >= 2
-    until_s = time.monotonic() + 60
-    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < until_s:
-        time.sleep(0.1)
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of the laws' ranks")
 
 
 @dataclass

@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,9 +21,9 @@ from testbed.orchestrator.dashboard.dashboard_command import dashboard
 from testbed.orchestrator.dashboard.pages import make_pages
 from testbed.orchestrator.dashboard.prometheus_server import Server
 from tests.unit.analysis.archived import ask, finished_run, require_prometheus, value
+from tests.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.timeout(300)
-LIMIT_S = 90.0
 
 
 @pytest.fixture(autouse=True)
@@ -37,13 +36,6 @@ def build(tmp_path: Path) -> Path:
     return tmp_path / "build"
 
 
-def until(there: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + LIMIT_S
-    while not there():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-
-
 @contextmanager
 def serving(runs: Path, build: Path, **options: object) -> Iterator[tuple[subprocess.Popen[str], list[Server]]]:
     """The command in a process of its own, and its servers as it tells their addresses."""
@@ -54,7 +46,7 @@ def serving(runs: Path, build: Path, **options: object) -> Iterator[tuple[subpro
     process = subprocess.Popen([sys.executable, "-c", call], stdout=log, stderr=log, text=True, start_new_session=True)
     said = Path(log.name)
     try:
-        until(lambda: "Ctrl-C ends it" in said.read_text() or process.poll() is not None)
+        wait_until(lambda: "Ctrl-C ends it" in said.read_text() or process.poll() is not None, "the servers' start")
         ports = re.findall(r"http://127\.0\.0\.1:(\d+)", said.read_text())
         assert process.poll() is None, said.read_text()
         yield process, [Server("told", build, build, int(port), build) for port in ports]
@@ -81,7 +73,7 @@ def test_it_serves_all_runs_until_it_is_stopped(runs: Path, build: Path, number:
         (server,) = servers
         assert value(server, "count(longhaul_run_info)", 2.0) == 3
         process.send_signal(number)
-        assert process.wait(LIMIT_S) == 0
+        assert process.wait(HANG_S) == 0
         assert not is_open(server)
     said = (build.parent / "said").read_text()
     assert "archive: 3 runs (3 new)" in said and "dashboards/provisioning" in said and "docker compose" in said
@@ -95,8 +87,8 @@ def test_a_kill_takes_the_servers_with_it(runs: Path, build: Path) -> None:
         assert len(pids) == 2
         process.kill()
         process.wait()
-        until(lambda: not any(is_open(server) for server in servers))
-        until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids))
+        wait_until(lambda: not any(is_open(server) for server in servers), "the servers' ports to be closed")
+        wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids), "the servers' end")
     with serving(runs, build) as (_, servers):
         assert value(servers[0], "count(longhaul_run_info)", 2.0) == 1
 
@@ -106,7 +98,7 @@ def test_live_has_data_of_its_own(runs: Path, build: Path) -> None:
     """Before the first run too: there is a first time."""
     with serving(runs, build, live=True) as (_, servers):
         archive, live = servers
-        until(lambda: bool(ask(live, 'up{job!=""}')))
+        wait_until(lambda: bool(ask(live, 'up{job!=""}')), "a first scrape")
         assert ask(archive, 'up{job!=""}') == []
     assert {path.name for path in build.iterdir()} == {"archive", "live"}
 
@@ -116,7 +108,7 @@ def test_a_server_that_ends_by_itself_ends_the_command(runs: Path, build: Path) 
     with serving(runs, build) as (process, _):
         (pid,) = children(process.pid)
         os.kill(pid, signal.SIGKILL)
-        assert process.wait(LIMIT_S) != 0
+        assert process.wait(HANG_S) != 0
     assert "archive: Prometheus ended with -9" in (build.parent / "said").read_text()
 
 

@@ -35,6 +35,7 @@ from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
 from testbed.orchestrator.search.sweep.scheduler import SweepScheduler
 from testbed.orchestrator.search.sweep.specs import RunRequest
 from testbed.orchestrator.search.sweep.status import DONE, standing
+from tests.distributed.harness import port_of_ones_own
 from tests.distributed.ray_cluster import needs
 from tests.unit.orchestrator.made_runs import asked_of, grid, make_run
 
@@ -325,12 +326,11 @@ def test_options_are_refused_all_at_once(make: Callable[[Path], object], said: l
 def test_an_executor_that_is_not_installed_or_finds_nobody_is_named(
     name: str, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    machines = RayNodes({"address": f"127.0.0.1:{port}"}) if name == "ray" else SlurmJobs({}, runs)
     monkeypatch.setenv("PATH", str(runs))
-    with pytest.raises(MachineError, match="nobody answers at address=" if name == "ray" else "no Slurm"):
-        machines.__enter__()
+    with port_of_ones_own() as port:  # at which nobody listens
+        machines = RayNodes({"address": f"127.0.0.1:{port}"}) if name == "ray" else SlurmJobs({}, runs)
+        with pytest.raises(MachineError, match="nobody answers at address=" if name == "ray" else "no Slurm"):
+            machines.__enter__()
     module = "testbed.orchestrator.executors." + ("ray_executor" if name == "ray" else "slurm_executor")
     monkeypatch.setattr(f"{module}.has_module", lambda _: False)
     with pytest.raises(MachineError, match=r"is not (installed|there): make setup, or pip install 'longhaul\["):

@@ -27,7 +27,7 @@ container.pid = os.fork()
 if not container.pid:
     os._exit(3)
 container._pidfd = os.pidfd_open(container.pid)
-container.wait(10)
+container.wait(100)
 print(json.dumps([resource.getrlimit(resource.RLIMIT_NOFILE), limit, container.exit_code()]))
 """
 

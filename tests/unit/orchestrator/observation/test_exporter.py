@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from testbed.core.record.metric_samples import Totals
 from testbed.core.record.metrics import METRICS
 from testbed.orchestrator.observation.exporter import Exporter, bind
 from tests.unit.analysis.synthetic import RUN_ID, make_events, make_spec
+from tests.waiting import HANG_S, in_background, joined
 
 HOSTILE = 'top"k\\\n{}'
 CODE = "c0de"
@@ -43,7 +43,7 @@ def exporter() -> Iterator[tuple[Exporter, str]]:
 
 def get(url: str, accept: str = "") -> tuple[str, str]:
     request = urllib.request.Request(url, headers={"Accept": accept})
-    with urllib.request.urlopen(request, timeout=60) as response:
+    with urllib.request.urlopen(request, timeout=HANG_S) as response:
         return response.read().decode(), response.headers["Content-Type"]
 
 
@@ -131,11 +131,10 @@ def test_scrapes_and_events_may_come_at_once() -> None:
     totals = Totals()
     exporter = Exporter(totals, spec, RUN_ID, valid, CODE)
     events = list(make_events(spec))
-    writer = threading.Thread(target=lambda: [totals.add(event) for event in events])
-    writer.start()
+    writer = in_background(lambda: [totals.add(event) for event in events], "of the events")
     while writer.is_alive():
         exporter.exposition("")
-    writer.join()
+    joined(writer)
     found = samples(parse_text(exporter.exposition("")[0].decode()))
     assert sum(value for (name, _), value in found.items() if name == "longhaul_train_steps_total") == 240
 

@@ -28,7 +28,7 @@ from tests.unit.analysis.synthetic import RUN_ID, make_spec
 from tests.unit.fake_time import FakeTime
 
 INTERVAL_S = 0.25
-HANG_S = 60.0
+HANG_S = 100.0
 """After which what has not happened hangs; nothing here takes a second."""
 SCRAPER = {"X-Prometheus-Scrape-Timeout-Seconds": "1"}
 

@@ -14,10 +14,10 @@ from testbed.core.spec.schedule import Change
 from testbed.core.spec.topology import Node, Topology, symmetric
 from testbed.orchestrator.config.events.profiles import Profiles
 from testbed.orchestrator.run.schedule import Schedule
+from tests.waiting import HANG_S, joined, wait_until
 
 LINK = symmetric("us-eu", "us", "eu", wan=True, rtt_s=0.08, rate_bit_s=100e6, source="assumed: test")
 OTHER = symmetric("us-asia", "us", "asia", wan=True, rtt_s=0.2, rate_bit_s=50e6, source="assumed: test")
-HANG_S = 60.0
 TOPOLOGY = Topology(
     name="test", regions=("us", "eu", "asia"), nodes=(Node(name="us-0", region="us"),),
     links=(LINK, OTHER, symmetric("access", "us-0", "us", wan=False, rtt_s=0, rate_bit_s=1e9, source="assumed: test")),
@@ -74,7 +74,7 @@ def play(*changes: Change, dilation: float = 1.0, **how: Any) -> tuple[Fake, lis
     schedule = Schedule(changes, TOPOLOGY, dilation, fake, fake, events.append, now=clock.now, wait=clock.wait)
     schedule.start(T0_S)
     assert schedule._thread is not None
-    schedule._thread.join(10)
+    joined(schedule._thread)
     schedule.stop()
     return fake, events, schedule
 
@@ -177,9 +177,7 @@ def test_stop_leaves_what_has_not_come() -> None:
     assert schedule.pending == 2
     schedule = Schedule(changes, TOPOLOGY, 1.0, fake, fake, events.append)
     schedule.start(time.monotonic())
-    deadline_s = time.monotonic() + HANG_S
-    while not events and time.monotonic() < deadline_s:
-        time.sleep(0.005)
+    wait_until(lambda: bool(events), "the first change of a schedule")
     started_s = time.monotonic()
     schedule.stop()
     assert time.monotonic() - started_s < HANG_S

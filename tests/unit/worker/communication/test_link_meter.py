@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from testbed.worker.device.clock import PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
 from testbed.worker.reduction.reducer import Reducer
 from testbed.worker.script.ddp_hook import NO_LINKS
+from tests.waiting import HANG_S, in_background, joined
 from topologies import two_regions
 
 LAYOUT = Layout(((300, 400),))
@@ -52,7 +54,7 @@ class World:
     beta_s_byte: float
 
     def __post_init__(self) -> None:
-        self.barrier = threading.Barrier(self.size, timeout=60)
+        self.barrier = threading.Barrier(self.size, timeout=HANG_S)
         self.posted: list[Any] = [None] * self.size
 
 
@@ -94,12 +96,7 @@ def _on_all(world: World, work: Callable[[Rank], Any]) -> tuple[list[Rank], list
     def run(rank: Rank) -> None:
         results[rank.rank] = work(rank)
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in ranks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-        assert not thread.is_alive()
+    joined(*(in_background(functools.partial(run, rank), f"of rank {rank.rank}") for rank in ranks))
     assert all(result is not None for result in results)
     return ranks, results
 

@@ -15,14 +15,15 @@ from testbed.worker.methods.parameter_server.messages.wire import Wire
 from testbed.worker.process.session import come_back
 from tests.distributed.harness import port_of_ones_own
 from tests.unit.worker.server_models import net, plan_up
+from tests.waiting import HANG_S
 
 
 @pytest.mark.parametrize("in_file", [True, False])
 def test_who_comes_back_finds_what_was_put_down_last(in_file: bool, tmp_path: Path) -> None:
     store = str(tmp_path / "ranks") if in_file else ""
     with port_of_ones_own() as port:
-        place = {"address": "127.0.0.1", "port": port, "store": store, "timeout_s": 20.0}
-        server = Communicator(0, 3, 20.0)
+        place = {"address": "127.0.0.1", "port": port, "store": store, "timeout_s": HANG_S}
+        server = Communicator(0, 3, HANG_S)
         server.rendezvous = Rendezvous(0, 1, **place)  # type: ignore[arg-type]
         for told in (b"", bytes(range(34))):
             server.rendezvous.put("here", told)
@@ -39,4 +40,4 @@ def test_where_nobody_is_it_leaves(tmp_path: Path) -> None:
     comm = come_back(rank=1, world_size=2, address="", port=0, timeout_s=0.1, store=str(tmp_path / "ranks"))
     schema, plan = Schema.of(net()), plan_up(codec="raw")
     with pytest.raises(Left, match="rank 1: came back, and found no server"):
-        come(comm, lambda key: Wire(schema, key, plan, plan, clients=1, seed=0), 20.0)
+        come(comm, lambda key: Wire(schema, key, plan, plan, clients=1, seed=0), HANG_S)

@@ -14,7 +14,7 @@ from testbed.worker.device.compute_times import ComputeTimes
 from testbed.worker.device.stopwatch import Stopwatch
 from tests.unit.fake_time import FakeTime
 
-HANG_S = 60.0
+HANG_S = 100.0
 """After which a thread that has not done its work has hung."""
 
 

@@ -25,6 +25,7 @@ from testbed.worker.plugins.factory import build
 from testbed.worker.process.check import check
 from testbed.worker.training.parts import build_parts
 from testbed.worker.workloads.digits import Digits
+from tests.waiting import HANG_S
 from topologies import lan
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -217,13 +218,13 @@ def test_the_command_reads_a_spec_and_prints_one_object() -> None:
     spec = _spec(compressor=Part("int8", "compressors.int8.Int8", {"block_size": 7}))
     command = [sys.executable, "-m", "testbed.worker", "check"]
     done = subprocess.run(
-        command, input=json.dumps(spec.to_json()), capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+        command, input=json.dumps(spec.to_json()), capture_output=True, text=True, cwd=ROOT, timeout=HANG_S, check=False
     )
     assert done.returncode == EXIT_INPUT
     assert json.loads(done.stdout)["faults"] == [
         "compressor.block_size=7: must be a whole number, at least 8 and at most 1048576"
     ]
-    done = subprocess.run(command, input="{}", capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    done = subprocess.run(command, input="{}", capture_output=True, text=True, cwd=ROOT, timeout=HANG_S, check=False)
     assert done.returncode == EXIT_INPUT
     assert json.loads(done.stdout)["faults"][0].startswith("spec: ")
 
@@ -234,7 +235,7 @@ def test_an_unknown_command_is_refused() -> None:
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == EXIT_INPUT

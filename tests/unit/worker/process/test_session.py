@@ -8,6 +8,7 @@ import pytest
 
 from testbed.core.record.telemetry import Channel
 from testbed.worker.process import session
+from tests.waiting import HANG_S, in_background, joined
 
 
 @pytest.mark.parametrize(
@@ -21,8 +22,8 @@ def test_what_is_no_order_ends_the_worker(line: bytes, monkeypatch: pytest.Monke
     with ours, theirs:
         orders = session.Orders(Channel(theirs))
         ours.sendall(line + b"\n")
-        assert ended.wait(60)
-        orders.thread.join(60)
+        assert ended.wait(HANG_S), "the worker goes on"
+        joined(orders.thread)
         assert not orders.go.is_set()
 
 
@@ -32,11 +33,10 @@ def test_an_order_to_go_is_heard() -> None:
         with ours:
             orders = session.Orders(Channel(theirs))
             Channel(ours).send({"event": "go", "t0_s": 12.5})
-            assert orders.go.wait(60)
+            assert orders.go.wait(HANG_S), "the order was not heard"
             assert orders.t0_s == 12.5
             orders.leaving = True
-        orders.thread.join(60)
-        assert not orders.thread.is_alive()
+        joined(orders.thread)
 
 
 def test_lines_of_two_threads_do_not_mix() -> None:
@@ -49,9 +49,5 @@ def test_lines_of_two_threads_do_not_mix() -> None:
         busy.release()
 
     emit = session._one_at_a_time(send)
-    threads = [threading.Thread(target=lambda: [emit({"n": n}) for n in range(200)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*(in_background(lambda: [emit({"n": n}) for n in range(200)]) for _ in range(4)))
     assert len(sent) == 800

@@ -23,6 +23,7 @@ from testbed.worker.communication.pending import Pending
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.reduction.reducer import Reducer
 from testbed.worker.script.ddp_hook import NO_LINKS, CompressionHook
+from tests.waiting import HANG_S
 
 ROOT = Path(__file__).resolve().parents[4]
 TOPK = Part("topk", "compressors.topk.TopK", {"density": 0.1})
@@ -221,6 +222,6 @@ def test_the_package_is_had_without_torch() -> None:
     code = "import sys, testbed.worker; print('torch' in sys.modules); from testbed.worker import ddp_hook"
     code += "; print(callable(ddp_hook), 'torch' in sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=True
     )
     assert done.stdout.split() == ["False", "True", "True"]

@@ -17,6 +17,7 @@ from testbed.core.errors import EXIT_INPUT, RunError
 from testbed.core.record.telemetry import Channel, Welcome
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.worker.script.run_link import run_link
+from tests.waiting import HANG_S, in_background, joined
 from topologies import lan
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -55,9 +56,7 @@ def _answer(server: socket.socket, welcome: bool, heard: list[dict[str, Any]]) -
                 channel.send_welcome(WELCOME)
                 heard.append(channel.receive() or {})
 
-    thread = threading.Thread(target=serve)
-    thread.start()
-    return thread
+    return in_background(serve, "of the run")
 
 
 def test_a_script_in_a_run_learns_its_network_seed_and_compressor(listener: socket.socket) -> None:
@@ -67,7 +66,7 @@ def test_a_script_in_a_run_learns_its_network_seed_and_compressor(listener: sock
     assert link is not None and link is run_link()
     assert (link.topology, link.compressor, link.seed) == (SPEC.topology, SPEC.compressor, 5)
     link.tell({"event": "payload", "payload_bytes": 7})
-    thread.join()
+    joined(thread)
     assert heard == [{"event": "hello", "node": "here-1"}, {"event": "payload", "payload_bytes": 7}]
     with pytest.raises(RunError, match="the run is gone and was not told of 'payload'"):
         link.tell({"event": "payload", "payload_bytes": 7})
@@ -78,7 +77,7 @@ def test_a_run_that_does_not_answer_is_no_run_that_is_not_there(listener: socket
     thread = _answer(listener, False, [])
     with pytest.raises(RunError, match=r"node here-1: the run at .*s\.sock gave no welcome: it closed the connection"):
         run_link()
-    thread.join()
+    joined(thread)
 
 
 def test_a_script_outside_a_run_is_on_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -94,7 +93,9 @@ def test_a_script_outside_a_run_is_on_its_own(monkeypatch: pytest.MonkeyPatch, t
 def _run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "testbed.worker.script", *arguments]
     environment = {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False
+    )
 
 
 def test_a_script_runs_as_by_python(tmp_path: Path) -> None:

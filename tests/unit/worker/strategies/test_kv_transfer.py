@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +45,7 @@ from testbed.worker.strategies.kv_transfer import KVTransfer
 from testbed.worker.training.parts import build_parts
 from testbed.worker.workloads.recall import Recall
 from tests.distributed.harness import CONF, make_spec
+from tests.waiting import HANG_S, in_background, joined
 
 SHAPE = Shape(layers=2, heads=2, head_width=8)
 MODEL = KVTransformer(SHAPE, seed=1)
@@ -161,7 +161,7 @@ def lines() -> Iterator[Lines]:
     """Makes both ends of a line, of which nothing is waited for longer than so many seconds."""
     made: list[CacheConnection] = []
 
-    def make(timeout_s: float = 30.0) -> tuple[CacheConnection, CacheConnection, list[Communicator]]:
+    def make(timeout_s: float = HANG_S) -> tuple[CacheConnection, CacheConnection, list[Communicator]]:
         comms = [Communicator(rank, 2, timeout_s) for rank in range(2)]
         near, far = (CacheConnection(end, comm) for end, comm in zip(socket.socketpair(), comms, strict=True))
         made.extend([near, far])
@@ -181,11 +181,10 @@ def test_two_ends_that_send_much_at_once_do_not_wait_for_each_other(lines: Lines
         far.send(frames[1])
         received.append(far.receive())
 
-    other = threading.Thread(target=both_ways)
-    other.start()
+    other = in_background(both_ways, "of the far end")
     near.send(frames[0])
     assert near.receive() == frames[1]
-    other.join()
+    joined(other)
     assert received == [frames[0]]
     whole = FRAME_BYTES + len(frames[0])
     assert [comm.payload_bytes for comm in comms] == [whole, whole]

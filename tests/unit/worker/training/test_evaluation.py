@@ -11,6 +11,7 @@ from torch import nn
 from testbed.core.errors import RunError
 from testbed.worker.training.evaluation import Evaluations
 from testbed.worker.workloads.digits import Digits
+from tests.waiting import HANG_S
 
 
 class Gated(Digits):
@@ -22,7 +23,7 @@ class Gated(Digits):
         self.seen: list[tuple[bool, bool, int]] = []
 
     def evaluate(self, model: nn.Module) -> float:
-        assert self.gate.wait(60)
+        assert self.gate.wait(HANG_S), "nobody opens the gate"
         priority = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
         self.seen.append((model.training, torch.is_grad_enabled(), priority))
         return float(sum(tensor.sum() for tensor in (*model.parameters(), *model.buffers())))

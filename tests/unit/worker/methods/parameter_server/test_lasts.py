@@ -32,7 +32,7 @@ from testbed.worker.methods.parameter_server.transport.frame_errors import Refus
 from testbed.worker.methods.parameter_server.transport.frame_parser import parse
 from testbed.worker.methods.parameter_server.transport.frames import Kind
 from tests.unit.worker.server_models import bits
-from tests.unit.worker.server_net import HOST, KEY
+from tests.unit.worker.server_net import HOST, KEY, PATIENCE_S
 from tests.unit.worker.server_rounds import PARAMS, SZ3, Rounds, batch_of
 
 ROUNDS, DEATH = 5, 2
@@ -71,7 +71,7 @@ class Lasting(Rounds):
         told = Invitation(key=KEY, port=self.admission.port)
         told.put_down(cast(Any, self.rendezvous))
         for client in self.clients:
-            client._reconnection = Reconnection(self.comm(client.number + 1), self.wire, 40.0, told)
+            client._reconnection = Reconnection(self.comm(client.number + 1), self.wire, PATIENCE_S, told)
 
     def comm(self, rank: int) -> Communicator:
         found = SimpleNamespace(
@@ -111,7 +111,7 @@ class Lasting(Rounds):
     def _of_service(self, held_out: Tensor | None, round_: int | None = None) -> Server:
         if round_ is None:
             return self.server
-        _, admission = invite_again(self.comm(0), lambda key: self.wire, round_, 40.0)
+        _, admission = invite_again(self.comm(0), lambda key: self.wire, round_, PATIENCE_S)
         return self.new_server(admission)
 
 
@@ -254,7 +254,7 @@ def test_who_comes_when_the_other_has_gone_on_is_too_late(tmp_path: Path) -> Non
         played.begin().begin(0)
         for client in played.clients:
             client.begin(0)
-        late, reconnection = played.clients[1], Reconnection(played.comm(2), played.wire, 40.0, None)
+        late, reconnection = played.clients[1], Reconnection(played.comm(2), played.wire, PATIENCE_S, None)
         late._connection.close()
         late._connection, _ = reconnection.find(0, 0)
         played.clients[0]._training.step(batch_of(0, 0))

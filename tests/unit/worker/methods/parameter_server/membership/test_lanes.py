@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,8 @@ from testbed.worker.methods.parameter_server.membership.clients import Connected
 from testbed.worker.methods.parameter_server.membership.lanes import Lanes
 from testbed.worker.methods.parameter_server.transport.frames import SERVER, Frame, Kind
 from testbed.worker.methods.parameter_server.transport.streams import receive
-from tests.unit.worker.server_net import GARBAGE, KEY, LARGE, PACE, SMALL, Net, expected_of, frame_of, soon
+from tests.unit.worker.server_net import GARBAGE, KEY, LARGE, PACE, PATIENCE_S, SMALL, Net, expected_of, frame_of, soon
+from tests.waiting import in_background, joined
 
 
 class _NoDoor(Admission):
@@ -30,7 +30,7 @@ class _NoDoor(Admission):
 
 
 @contextmanager
-def lanes(net: Net, *, wait_s: float = 40.0) -> Iterator[Lanes]:
+def lanes(net: Net, *, wait_s: float = PATIENCE_S) -> Iterator[Lanes]:
     clock, stopwatch = PhaseClock(), Stopwatch()
     connected = ConnectedClients(
         net.server, _NoDoor(), message_s=wait_s, training_s=0.0, clock=clock, stopwatch=stopwatch
@@ -69,21 +69,19 @@ def test_who_does_not_read_delays_nobody_and_gets_all_of_it_later() -> None:
                 _model(net, 1)
                 net.update(1)
 
-        quick = threading.Thread(target=turns)
-        quick.start()
+        quick = in_background(turns, "of the quick client")
         assert _sender(made.next()) == 1
         _send(made, net, 1)
         assert _sender(made.next()) == 1
-        quick.join()
+        joined(quick)
 
         def turn() -> None:
             assert _model(net, 0).tensors[0].raw_bytes == LARGE.raw_bytes
             net.update(0)
 
-        slow = threading.Thread(target=turn)
-        slow.start()
+        slow = in_background(turn, "of the slow client")
         assert _sender(made.next()) == 0
-        slow.join()
+        joined(slow)
         assert made.next() is None
 
 
@@ -95,7 +93,7 @@ def test_deadlines_do_not_come_nearer_while_the_server_does_something_else(monke
         _send(made, net, 0)
         _send(made, net, 1)
         net.update(0)
-        ahead_s[0] += 100
+        ahead_s[0] += 2 * PATIENCE_S
         assert _sender(made.next()) == 0
         assert made.connected.clients == [0, 1]
         net.update(1)
@@ -125,8 +123,7 @@ def test_nothing_is_due_from_who_was_released_and_what_is_under_way_arrives() ->
         made.send(0, frame_of(Kind.MODEL, SERVER, LARGE).pack(KEY), expected_of(Kind.UPDATE, LARGE))
         made.release(0)
         made.release(1)  # of whom nothing is due
-        reader = threading.Thread(target=_model, args=(net, 0))
-        reader.start()
+        reader = in_background(lambda: _model(net, 0), "of the reader")
         assert made.next() is None
-        reader.join()
+        joined(reader)
         assert made.connected.clients == [0, 1] and not made.connected.left

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from compressors.parts.codec_process import CodecProcessError
 from compressors.sz3 import SZ3
 from compressors.topk import TopK
 from testbed.worker.device.clock import PhaseClock
+from testbed.worker.methods.parameter_server.messages import decoders as decoders_module
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.decoders import Decoded, Decoders, Ended
 from testbed.worker.methods.parameter_server.messages.entries import Entry
@@ -29,7 +31,7 @@ from tests.unit.worker.server_models import ORIGIN, bits, one, plan_up
 from tests.unit.worker.server_net import frame_of
 
 SCHEMA, BEFORE, AFTER = one()
-HANG_S = 60.0
+HANG_S = 100.0
 Coming = Iterator[tuple[int, Frame]]
 
 
@@ -117,23 +119,25 @@ def test_what_is_nobodys_fault_is_raised(decoders: Decoders) -> None:
         list(decoders.each(_frames(2), decode))
 
 
-def test_decoders_take_emulated_time_and_what_is_left_of_it_is_decompression() -> None:
+def test_decoders_take_emulated_time_and_what_is_left_of_it_is_decompression(monkeypatch: pytest.MonkeyPatch) -> None:
     """20 ms of a core, with a dilation of 10: 0.2 s on the wall at least, whatever else runs."""
-    clock, all_here = PhaseClock(dilation=10.0), threading.Event()
-    decoders = Decoders(1, clock)
+    clock, waited_for = PhaseClock(dilation=10.0), threading.Event()
+    decoders, wait = Decoders(1, clock), decoders_module.wait
 
-    def coming() -> Coming:
-        yield from _frames(1)
-        all_here.set()
+    def waits(*given: Any, **how: Any) -> Any:
+        waited_for.set()
+        return wait(*given, **how)
+
+    monkeypatch.setattr(decoders_module, "wait", waits)
 
     def decode(client: int, frame: Frame) -> tuple[list[Entry], list[Tensor]]:
-        all_here.wait(HANG_S)
+        assert waited_for.wait(HANG_S), "nobody waits for what is decoded"
         begun_s = time.thread_time()
         while time.thread_time() - begun_s < 0.02:
             torch.ones(1000).sum()
         return _answer(client, frame)
 
-    ((_, found),) = decoders.each(coming(), decode)
+    ((_, found),) = decoders.each(_frames(1), decode)
     assert isinstance(found, Decoded) and found.decode_s >= 0.02
     taken = clock.take()
     assert set(taken) == {"decompress"} and taken["decompress"] > 0.01

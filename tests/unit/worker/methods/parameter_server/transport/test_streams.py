@@ -10,9 +10,11 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
+from testbed.worker.methods.parameter_server.transport import transfers
 from testbed.worker.methods.parameter_server.transport.frame_errors import Refusal, Refused
 from testbed.worker.methods.parameter_server.transport.frame_parser import parse
 from testbed.worker.methods.parameter_server.transport.frames import HEADER_BYTES, SERVER, Frame, Kind, frame_bytes
@@ -24,14 +26,15 @@ from tests.unit.worker.server_net import (
     LARGE,
     MEDIUM,
     PACE,
+    PATIENCE_S,
     SMALL,
     STRICT,
     Net,
     frame_of,
-    in_background,
     packed,
     soon,
 )
+from tests.waiting import in_background, joined
 
 
 @pytest.fixture
@@ -174,24 +177,32 @@ def test_one_byte_at_a_time_does_not_hold_up_a_round(stalls: bool) -> None:
     thread = in_background(over.wait if stalls else trickle)
     ends = dict(net.gather(pace=STRICT))
     over.set()
-    thread.join()
+    joined(thread)
     refused = ends.pop(1)
     assert ends == {0: frame_of(Kind.UPDATE, 0, MEDIUM)}
     assert isinstance(refused, Refused) and refused.reason is Refusal.SLOW
     net.close()
 
 
-def test_frames_come_in_the_order_in_which_they_are_whole_and_the_callers_time_is_nobodys_delay(net: Net) -> None:
+def test_frames_come_in_the_order_in_which_they_are_whole_and_the_callers_time_is_nobodys_delay(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead_s = [0.0]
+    monkeypatch.setattr(transfers, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0]))
     net.join(0, 1)
     update = packed(frame_of(Kind.UPDATE, 0))
     net.clients[0].socket.sendall(update[:HALF])
     net.update(1)
-    ends = net.gather(deadline_s=time.monotonic() + 1.0, pace=STRICT)
+    ends = net.gather()
     assert next(ends) == (1, frame_of(Kind.UPDATE, 1))
-    time.sleep(max(1.1, 2 * STRICT.window_s))  # as long as decoding takes
-    late = threading.Timer(STRICT.window_s / 3, net.clients[0].socket.sendall, [update[HALF:]])
+    ahead_s[0] += 2 * PATIENCE_S  # as long as decoding takes: beyond the deadline, and two windows of the pace
+    late = threading.Timer(0.1, net.clients[0].socket.sendall, [update[HALF:]])
     late.start()
-    assert list(ends) == [(0, frame_of(Kind.UPDATE, 0))]
+    try:
+        assert list(ends) == [(0, frame_of(Kind.UPDATE, 0))]
+    finally:
+        late.cancel()
+        joined(late)
 
 
 def test_of_two_frames_in_one_segment_the_second_waits_for_its_round(net: Net) -> None:
@@ -216,7 +227,7 @@ def test_a_client_learns_in_the_midst_of_its_upload_why_it_is_refused(large_net:
     thread = in_background(lambda: ends.extend(large_net.gather(round_=8)))
     with pytest.raises(Gone, match="round 7; this is round 8") as caught:
         large_net.update(0)
-    thread.join()
+    joined(thread)
     assert caught.value.reason is Refusal.ROUND
     assert isinstance(ends[0][1], Refused) and ends[0][1].reason is Refusal.ROUND
     assert large_net.server[0].received_bytes < 3 * 2**20
@@ -236,8 +247,7 @@ def test_a_client_that_reads_nothing_delays_no_other(large_net: Net) -> None:
     ends = scatter(large_net.server, frames, deadline_s=soon(), pace=PACE)
     first = dict(itertools.islice(ends, 2))
     assert first == dict.fromkeys((0, 2), frame_bytes(1, LARGE.raw_bytes))
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert received == {0: model, 2: model}
 
 
