@@ -15,7 +15,9 @@ status=0
 is_over() { [ "$status" != 0 ] && [[ " ${PYTEST_ADDOPTS:-} " == *" -x "* ]]; }
 
 sessions() {
-    .venv/bin/python -B -m pytest --tier "$1" --numprocesses "$(($(nproc) + 1))" --dist loadfile --no-loadscope-reorder --ignore=tests/emulation tests || status=$?
+    local waiting=0
+    [ "$1" = test ] || waiting=1 # tests of the second tier wait for processes, so that there is work for one more
+    .venv/bin/python -B -m pytest --tier "$1" --numprocesses "$(($(nproc) + waiting))" --dist loadfile --no-loadscope-reorder --ignore=tests/emulation tests || status=$?
     ! is_over || return 0
     if [ "${#sudo[@]}" != 0 ] && ! command -v sudo >/dev/null; then
         echo "tests/emulation was left out: it needs root, and there is no sudo" >&2

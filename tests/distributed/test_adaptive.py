@@ -17,7 +17,7 @@ def test_real_ranks_measure_the_link_and_change_together(tmp_path: Path) -> None
         {"compressor": {"_target_": "compressors.none.Uncompressed"}},
         {"compressor": {"_target_": "compressors.topk.TopK", "density": 0.01}, "codec_s_element": 1e-4},
     ]
-    spec = make_spec(compressor="adaptive", workers=3, steps=STEPS, compressor_params={"candidates": candidates})
+    spec = make_spec("ddp", "adaptive", 3, workload="digits", steps=STEPS, compressor_params={"candidates": candidates})
     # So slow that sending costs more than a slow codec, two minutes a step; loopback is thousands of times as fast.
     outcome = run(replace(spec, topology=lan.build(workers=3, lan_rate="100 kbit/s")), tmp_path)
     assert set(outcome.status.values()) == {0}, outcome.of("fault")

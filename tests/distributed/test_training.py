@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import statistics
 from pathlib import Path
@@ -15,16 +14,15 @@ from compressors.base.feedback import with_feedback
 from experiments.benchmarks.learning.lockstep_training import LockstepTraining
 from testbed.core.record.telemetry import PHASES
 from testbed.core.spec.run_spec import RunSpec
+from testbed.core.units import parse_size_bytes
 from testbed.worker.interfaces.workload import parameters_crc32
 from testbed.worker.reduction.fusion import grouped
 from testbed.worker.training.parts import build_parts
-from tests.distributed import harness
-from tests.distributed.harness import COMPRESSORS, run
+from tests.distributed.harness import COMPRESSORS, make_spec, run
 from tests.distributed.slow_evaluation import STEPS
 
-make_spec = functools.partial(harness.make_spec, workload="digits")
-"""Of a workload of the catalogue, with its targets."""
-TARGETS = dict.fromkeys(COMPRESSORS, 0.95) | {"none": 0.97}
+TARGETS = dict.fromkeys(COMPRESSORS, 0.9) | {"none": 0.95, "topk": 0.7}
+"""Of the small model; of one entry in a hundred only every second would be enough."""
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +40,7 @@ def test_ddp_equals_torchs(tmp_path: Path) -> None:
         (model,) = outcome.of("model")
         sent = [sum(step) for step in zip(*(outcome.payloads(rank) for rank in range(4)), strict=True)]
         assert sent == [model["dense_bytes_step"]] * 50
-        assert model["routes"] == (None if strategy == "torch_ddp" else ["reduce_sum"] * 2)
+        assert model["routes"] == (None if strategy == "torch_ddp" else ["reduce_sum"] * 4)
         losses.append([loss for rank in range(4) for loss in outcome.losses(rank)])
     assert losses[0][0] > 2
     assert losses[0] == pytest.approx(losses[1], rel=1e-6, abs=1e-6)
@@ -105,7 +103,8 @@ def test_every_compressor_trains_and_does_so_again(compressor: str, tmp_path: Pa
 @pytest.mark.parametrize("compressor", ["topk", "sz3", "int8"])
 def test_both_routes_of_payloads_that_are_not_summed(compressor: str, route: str, tmp_path: Path) -> None:
     # 3 ranks: no bucket divides by 3, so parts are of unequal size
-    spec = make_spec(compressor=compressor, workers=3, steps=8, route=route)
+    params = {"density": 0.1} if compressor == "topk" else {}
+    spec = make_spec(compressor=compressor, workers=3, steps=20, route=route, compressor_params=params)
     assert set(_routes(spec)) == {route}
     outcome = run(spec, tmp_path)
     assert set(outcome.status.values()) == {0}, outcome.of("fault")
@@ -114,11 +113,13 @@ def test_both_routes_of_payloads_that_are_not_summed(compressor: str, route: str
     assert means[-1] < 0.8 * means[0]
     built = build_parts(spec)
     if built.compressor.traits.fixed_size:
-        assert sum(sum(outcome.payloads(rank)) for rank in range(3)) == 8 * _declared_bytes(spec)
+        assert sum(sum(outcome.payloads(rank)) for rank in range(3)) == 20 * _declared_bytes(spec)
 
 
 def _layouts(spec: RunSpec) -> list[Layout]:
-    groups = grouped(build_parts(spec).workload.model(0).parameters(), 4 * 2**20)
+    groups = grouped(
+        build_parts(spec).workload.model(0).parameters(), parse_size_bytes(spec.strategy.params["bucket_size"])
+    )
     return [Layout(tuple(tuple(p.shape) for p in group), index) for index, group in enumerate(groups)]
 
 
@@ -140,7 +141,7 @@ def _declared_bytes(spec: RunSpec) -> int:
 @pytest.mark.parametrize(("compressor", "tolerance"), [("topk", 0.0), ("powersgd", 1e-4)])
 def test_ranks_in_one_process_learn_as_real_ones_do(compressor: str, tolerance: float, tmp_path: Path) -> None:
     """The campaign on accuracy rests on this. Sums of three floats depend on their order, gathered payloads do not."""
-    spec = make_spec(compressor=compressor, workers=3, steps=12)
+    spec = make_spec(compressor=compressor, workers=3, steps=12, workload="digits")  # whose buckets both have
     outcome = run(spec, tmp_path)
     ours = LockstepTraining(
         build_parts(spec).workload,
@@ -215,6 +216,6 @@ def test_a_slow_evaluation_stalls_no_rank_and_none_is_lost(tmp_path: Path) -> No
     told = [event["event"] for event in outcome.events if event["rank"] == 0]
     assert "evaluation" not in told[: told.index("step") + STEPS - 1] and told[-1] == "done"
     (tmp_path / "plain").mkdir()
-    plain = run(make_spec(workers=2, steps=STEPS, evaluate_every=3), tmp_path / "plain")
+    plain = run(make_spec(workers=2, steps=STEPS, evaluate_every=3, workload="digits"), tmp_path / "plain")
     assert [e["value"] for e in evaluations] == [e["value"] for e in plain.of("evaluation")]
     assert outcome.losses(1) == plain.losses(1)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from tests.emulation.support import Longhaul, gone_within
 
 STEPS = 12
 ADAPTERS = 4 * (128 + 128) + 4 * (128 + 128)
 
 
+@pytest.mark.tier("slow")
 def test_a_run_keeps_its_model_and_another_trains_adapters_beside_it(machine_lock: None, tmp_path: Path) -> None:
     asked = ("topo=wan1g", "workload=sensors", "workers=2", f"steps={STEPS}", "evaluate_every=6", "checkpoint=last")
     first = Longhaul(tmp_path / "runs", *asked)

@@ -49,6 +49,7 @@ def _steps(longhaul: Longhaul) -> list[int]:
     return [event["step"] for event in whole_events(longhaul.run) if event["event"] == "step"]
 
 
+@pytest.mark.tier("slow")
 @pytest.mark.timeout(600)
 def test_training_goes_on_when_the_prometheus_that_scrapes_it_is_killed(tmp_path: Path, machine_lock: None) -> None:
     require_prometheus()
