@@ -135,7 +135,7 @@ def faults(source: Source, function: _Function) -> list[Fault]:
 
 
 def _running(node: ast.AST) -> Iterator[ast.AST]:
-    """What runs below a node: no annotations, decorators, messages, or code for type checkers."""
+    """Yields the nodes below one that run: no annotations, decorators, messages, or code for type checkers."""
     for child in _parts(node):
         if not isinstance(child, ast.JoinedStr | ast.Raise) and not _formats(child):
             yield child
@@ -265,7 +265,7 @@ def _arguments(source: Source, node: ast.AST) -> Iterator[Fault]:
 
 
 def _looks(node: ast.expr) -> type:
-    """What can be told of a value's type without running: that of a literal; `object` for all that is computed."""
+    """Return the type of a literal; `object` for all that is computed."""
     if isinstance(node, ast.Constant):
         return type(node.value)
     literals = (ast.Starred, ast.JoinedStr, ast.Lambda, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.GeneratorExp)
@@ -273,7 +273,7 @@ def _looks(node: ast.expr) -> type:
 
 
 def compiled(text: str) -> tuple[object, ...] | None:
-    """What a source does, to be compared: its bytecode without positions; None if it does not compile."""
+    """Return the bytecode of a source without positions, to be compared; None if it does not compile."""
     try:
         return _meaning(compile(text, "mutant", "exec", dont_inherit=True))
     except SyntaxError:

@@ -1,4 +1,4 @@
-"""What was drawn and tested for one seed, in a file, so that an interrupted session goes on."""
+"""A file with the mutants of one seed and their results, so that an interrupted session goes on."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class _QuestionServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: int | None = None
         self._owner = 0
-        """Of the process; a fork of its owner has no part in it."""
+        """Process id of whoever started it; a fork of that process must not end it."""
 
     def reply(self, command: str, question: dict[str, Any], what: str, time_limit_s: float) -> dict[str, Any]:
         """{"status", "answer", "log"}; where the server itself ends, its status and what it said.
