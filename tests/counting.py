@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 def counted(work: Callable[[], Result]) -> tuple[Result, int]:
-    """What comes of it, and how often this thread calls a function meanwhile, of Python's or in C."""
+    """Return the result of `work`, and how many functions this thread called for it, of Python's or in C."""
     calls = 0
 
     def note(frame: FrameType, event: str, argument: Any) -> None:

@@ -21,7 +21,7 @@ NEEDS = {
     "workload=tiny_bert": ("workload.pretrained=false",),
     "workload=tiny_vit": ("workload.pretrained=false",),
 }
-"""What has to be asked for beside it."""
+"""Words that a plug-in cannot be asked for without."""
 WITH_FILES = ("device=profile", "workload=cifar10", "workload=script")
 """Need a file of the user's."""
 PROGRAMS = ("workload=hand", "workload=script")

@@ -67,7 +67,7 @@ def test_who_is_as_fast_as_the_others_is_hardly_late(four: Answers) -> None:
 
 
 def test_under_stragglers_nobody_waits_for_the_longest_as_in_rounds(four: Answers) -> None:
-    """By what came of whom: how long exchanges take beside that is this machine's, and its other users'."""
+    """Judged by clients and versions, not by seconds, which other users of this machine decide."""
     rounds = [note for note in four[0]["in rounds"]["notes"] if note["event"] == "federated_round"]
     lasted_s = sum(WORKERS * note["longest_client_s"] for note in rounds)
     assert sum(note["all_clients_s"] for note in rounds) < 0.85 * lasted_s, "rounds last as long as their longest"

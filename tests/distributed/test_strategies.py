@@ -123,4 +123,8 @@ def test_every_strategy_trains_with_a_compressor_or_refuses_it(strategy: str, co
     if compressor == "none":
         assert last < 0.95 * first and sent <= uncompressed
     elif compressor in STRONG:
-        assert last < 0.98 * first and sent <= beside + (0.8 if strategy in WHOLE else 0.6) * dense
+        # a hundredth of the entries of so small buckets is a few numbers
+        assert (
+            last < (0.98 if compressor == "topk" else 0.95) * first
+            and sent <= beside + (0.8 if strategy in WHOLE else 0.6) * dense
+        )

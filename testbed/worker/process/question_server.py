@@ -63,7 +63,7 @@ def _answered(asked: dict[str, Any], answer: Callable[[list[str]], int]) -> dict
 
 
 def _import_all() -> None:
-    """What most answers need. No parallel region and no thread: a fork takes none along."""
+    """Import the modules that most answers need. No parallel region and no thread: a fork takes none along."""
     import torch
 
     torch.set_num_threads(1)
