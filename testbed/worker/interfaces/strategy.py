@@ -87,6 +87,12 @@ class Strategy(ABC):
     cycle_steps: int = 1
     """In so many steps each of `layouts` is reduced once."""
 
+    @property
+    def carries_compressor(self) -> bool:
+        """True if something that it sends passes through the run's compressor. Otherwise a run that asks for one is
+        refused: it would be recorded as compressed, and is not."""
+        return False
+
     def place(self, topology: Topology) -> None:
         """Be told where ranks are. Whoever builds a run's parts does so first, before anything else is asked."""
         return

@@ -78,6 +78,8 @@ class DiLoCo(Strategy):
         ValueError: a parameter is not one of these.
     """
 
+    carries_compressor = True
+
     def __init__(
         self,
         *,

@@ -35,7 +35,7 @@ from testbed.worker.methods.parameter_server.membership.departure import left_on
 from testbed.worker.methods.parameter_server.membership.lanes import Lanes
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.plan import LOSSLESS, Plan
-from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan
+from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan, by_compressor
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.wire import Wire
 
@@ -124,6 +124,10 @@ class FedBuff(Strategy):
         self.clients, self.partition = clients, Dirichlet() if partition is None else partition
         self.local_epochs, self.speeds, self.straggler_sigma = local_epochs, speeds, straggler_sigma
         self.round_timeout_s = round_timeout_s
+
+    @property
+    def carries_compressor(self) -> bool:
+        return by_compressor(self._uplink)
 
     def part(self, rank: int, world_size: int) -> None:
         """Samples are clients'."""

@@ -53,6 +53,8 @@ class Gossip(Strategy):
         ValueError: a parameter is not one of these.
     """
 
+    carries_compressor = True
+
     def __init__(
         self, *, graph: str = mixing_matrix.RING, local_steps: int = 1, consensus_step_size: float | None = None
     ) -> None:

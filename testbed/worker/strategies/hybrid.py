@@ -72,6 +72,7 @@ class Hybrid(Strategy):
         ValueError: a parameter is not one of these.
     """
 
+    carries_compressor = True
     draws = True
 
     def __init__(

@@ -38,7 +38,8 @@ class KVTransfer(Strategy):
     Cost: of each byte decoded what the selector asks for; before the first one what it sets up. Messages are frames on
     a connection of their own (`testbed.worker.methods.kv_transfer.connection`). Computing is work of the kinds
     "prefill" and "decode"; what
-    the far side takes to answer, this processor takes. Neither rank goes on without the other.
+    the far side takes to answer, this processor takes. Neither rank goes on without the other. The run's
+    compressor is for gradients, of which there are none, so that it carries none: keys and values have `codec`.
 
     Args:
         selector: dense, once, recent, sparq, quest, loki, infinigen or shadowkv.
@@ -108,11 +109,6 @@ class KVTransfer(Strategy):
             )
         if not isinstance(workload, TextWorkload):
             yield (f"strategy=kv_transfer: {type(workload).__name__} has no texts to decode; use workload=recall")
-        if not compressor.traits.verbatim:
-            yield (
-                f"strategy=kv_transfer: {type(compressor).__name__} is for gradients, of which there are none; use"
-                " compressor=none, and strategy.codec for keys and values"
-            )
 
     def bind(self, context: WorkerContext) -> None:
         self._context, comm, spec = context, context.comm, context.spec

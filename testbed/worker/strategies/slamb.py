@@ -72,6 +72,7 @@ class SLAMB(Strategy):
         ValueError: a parameter is not one of these.
     """
 
+    carries_compressor = True
     has_optimizer = False
 
     def __init__(

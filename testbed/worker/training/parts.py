@@ -96,6 +96,8 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
     strategy, compressor, workload = (built.get(kind) for kind in ("strategy", "compressor", "workload"))
     if strategy is not None:
         strategy.place(spec.topology)
+    if strategy is not None and compressor is not None and not strategy.carries_compressor:
+        yield from _uncarried(spec, compressor)
     if compressor is not None:
         yield from (f"compressor={spec.compressor.name}: {fault}" for fault in compressor.faults(spec.workers))
     if workload is not None and "device" in built and built["device"].computes and not workload.computes:
@@ -120,6 +122,18 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
     if workload is not None and not workload.computes:
         name = spec.workload.name
         yield from (f"{asked}: workload={name} learns nothing; leave it out" for asked in spec.asked_of_models)
+
+
+def _uncarried(spec: RunSpec, compressor: Compressor) -> Iterator[str]:
+    """Yield a line if `compressor` changes anything, for a strategy that carries none."""
+    asked = f"compressor={spec.compressor.name}"
+    if isinstance(compressor, Uncompressed):
+        asked = f"{asked} compressor.feedback={compressor.feedback}" if compressor.uses_feedback else ""
+    if asked:
+        yield (
+            f"{asked}: strategy={spec.strategy.name} sends everything uncompressed; use compressor=none, or a strategy"
+            " that carries a compressor, such as ddp"
+        )
 
 
 def _partition_faults(workload: Workload, ranks: int) -> Iterator[str]:

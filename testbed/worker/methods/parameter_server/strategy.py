@@ -21,7 +21,7 @@ from testbed.worker.methods.parameter_server.local_training import LocalTraining
 from testbed.worker.methods.parameter_server.membership.assignment import ROOT, ServerAssignment, region_faults
 from testbed.worker.methods.parameter_server.membership.departure import left_once_out
 from testbed.worker.methods.parameter_server.messages.plan import Plan
-from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan, asked_plans
+from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan, asked_plans, by_compressor
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.tensor_codecs import OfCompressor
 from testbed.worker.methods.parameter_server.rounds.aggregator import Aggregator
@@ -96,6 +96,10 @@ class ServerStrategy(Strategy):
     def place(self, topology: Topology) -> None:
         if self.region_servers:
             self._regional = ServerAssignment.by_region(topology)
+
+    @property
+    def carries_compressor(self) -> bool:
+        return any(by_compressor(one) for one in self._asked.values())
 
     def part(self, rank: int, world_size: int) -> tuple[int, int] | None:
         return (0, 1) if world_size == 1 else self._assignment(world_size).part(rank)

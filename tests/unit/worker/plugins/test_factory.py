@@ -20,6 +20,8 @@ from compressors.topk import TopK
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.core.spec.schedule import Change
+from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.workload import Batch
 from testbed.worker.model import checkpoint
 from testbed.worker.plugins.factory import build
 from testbed.worker.process.check import check
@@ -152,7 +154,30 @@ def test_torch_ddp_refuses_compressors_by_name() -> None:
     assert _check(_spec(strategy=torch_ddp))[0] == EXIT_COMPLETED
     status, answer = _check(_spec(strategy=torch_ddp, compressor=Part("fp16", "compressors.fp16.Float16")))
     assert status == EXIT_INPUT
-    assert "strategy=torch_ddp sends gradients as they are, found Float16" in answer["faults"][0]
+    (fault,) = answer["faults"]
+    assert fault.startswith("compressor=fp16: strategy=torch_ddp sends everything uncompressed; use compressor=none")
+    kept = _spec(strategy=torch_ddp, compressor=Part("none", "compressors.none.Uncompressed", {"feedback": "plain"}))
+    (fault,) = _check(kept)[1]["faults"]
+    assert fault.startswith("compressor=none compressor.feedback=plain: strategy=torch_ddp")
+
+
+class Undeclared(Strategy):
+    """Has no more than a strategy must have."""
+
+    def bind(self, context: WorkerContext) -> None:
+        return
+
+    def step(self, batch: Batch, step: int) -> StepStats:
+        return StepStats(None)
+
+
+def test_a_strategy_of_ones_own_that_declares_nothing_is_not_recorded_as_compressed() -> None:
+    mine = Part("mine", f"{__name__}.Undeclared")
+    assert _check(_spec(strategy=mine))[0] == EXIT_COMPLETED
+    status, answer = _check(_spec(strategy=mine, compressor=Part("topk", "compressors.topk.TopK")))
+    assert status == EXIT_INPUT
+    (fault,) = answer["faults"]
+    assert fault.startswith("compressor=topk: strategy=mine sends everything uncompressed")
 
 
 class Wrapper(Compressor):

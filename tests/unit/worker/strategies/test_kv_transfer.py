@@ -13,7 +13,6 @@ import torch
 import yaml
 
 from compressors.base.payload import PayloadError
-from compressors.fp16 import Float16
 from compressors.none import Uncompressed
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import Part
@@ -96,17 +95,18 @@ def test_codecs_of_whole_caches_serve_selectors_that_fetch_them() -> None:
             assert Method(selector, codec, {}).new(MODEL)
 
 
-def _faults(strategy: KVTransfer, workload: Any, world_size: int = 2, compressor: Any = None) -> list[str]:
-    return list(strategy.faults(compressor or Uncompressed(), workload, world_size))
+def _faults(strategy: KVTransfer, workload: Any, world_size: int = 2) -> list[str]:
+    return list(strategy.faults(Uncompressed(), workload, world_size))
 
 
 def test_it_is_between_two_ranks_about_texts_and_without_a_compressor() -> None:
     assert _faults(KVTransfer(), Recall()) == []
     digits = build_parts(make_spec()).workload
-    ranks, texts, gradients = _faults(KVTransfer(), digits, 3, Float16())
+    ranks, texts = _faults(KVTransfer(), digits, 3)
     assert "two ranks" in ranks and "there are 3; use workers=2" in ranks
     assert "Digits has no texts to decode; use workload=recall" in texts
-    assert "Float16 is for gradients" in gradients and "strategy.codec" in gradients
+    with pytest.raises(InputError, match="compressor=fp16: strategy=kv_transfer sends everything uncompressed"):
+        build_parts(make_spec("kv_transfer", "fp16", workload="recall"))
 
 
 def test_a_transform_of_a_model_that_stays_as_it_is_is_refused() -> None:

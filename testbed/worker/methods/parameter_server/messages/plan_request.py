@@ -53,6 +53,11 @@ def asked_plan(direction: str, given: Mapping[str, Any], compressor: Compressor)
     return Plan(direction=direction, **asked)
 
 
+def by_compressor(given: Mapping[str, Any]) -> bool:
+    """Return True if a direction that a user asks for like this travels by the run's compressor."""
+    return bool(given.get("codec", _RUNS_OWN) == _RUNS_OWN)
+
+
 def asked_plans(
     asked: Mapping[str, Mapping[str, Any]], compressor: Compressor, schedule: BoundSchedule
 ) -> tuple[dict[str, Plan], list[str]]:
