@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import torch
@@ -73,6 +74,18 @@ class StepStats:
     """That this rank has trained on, where the strategy draws them; None: those of its batch."""
 
 
+class Agreement(Enum):
+    """How all ranks come to have the same parameters in the end."""
+
+    BY_STRATEGY = "by strategy"
+    """After `finish` they have them, at the latest."""
+    MEAN_AT_END = "mean at the end"
+    """Replicas differ between exchanges. After `finish` the loop makes each the mean of all, by one all-reduce of the
+    trained parameters, whose bytes and time count with those of `finish`."""
+    NONE = "none"
+    """They end with different parameters, and nothing compares these."""
+
+
 class Strategy(ABC):
     """Constructors take keyword-only parameters and raise ValueError for each bad one. `bind` comes once, first."""
 
@@ -92,6 +105,12 @@ class Strategy(ABC):
         """True if something that it sends passes through the run's compressor. Otherwise a run that asks for one is
         refused: it would be recorded as compressed, and is not."""
         return False
+
+    uses_collectives: bool = True
+    """False: after `bind` no rank takes part in an exchange of all ranks, such as `comm.run` or `comm.all_reduce`. Only
+    such a strategy can go on without a rank."""
+    agreement: Agreement = Agreement.BY_STRATEGY
+    """What is evaluated is rank 0's model, also where replicas differ."""
 
     def place(self, topology: Topology) -> None:
         """Be told where ranks are. Whoever builds a run's parts does so first, before anything else is asked."""

@@ -85,6 +85,7 @@ class FedBuff(Strategy):
     """
 
     name = "fedbuff"
+    uses_collectives = False
 
     def __init__(
         self,

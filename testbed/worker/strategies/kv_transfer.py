@@ -59,6 +59,7 @@ class KVTransfer(Strategy):
 
     has_optimizer = False
     trains = False
+    uses_collectives = False
 
     def __init__(
         self,

@@ -20,9 +20,10 @@ from testbed.worker.communication.communicator import Communicator
 from testbed.worker.device.accelerator import to_device
 from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.compute_times import ComputeTimes
-from testbed.worker.interfaces.strategy import WorkerContext
+from testbed.worker.interfaces.strategy import Agreement, WorkerContext
 from testbed.worker.interfaces.transform import Plan, TransformContext
 from testbed.worker.interfaces.workload import Batch, parameters_crc32, trained
+from testbed.worker.training.averaging import average_parameters
 from testbed.worker.training.evaluation import Evaluations
 from testbed.worker.training.optimizers import LearningRate, Optimizers
 from testbed.worker.training.parts import Parts, changed_parts, first_model
@@ -49,6 +50,7 @@ class Training:
         self._profile = profile
         settle = None if comm.accelerator.is_processor else comm.accelerator.settle
         self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, self.model), settle)
+        comm.clock = self.clock
         self._meter = StepMeter(self.clock, comm, spec.dilation)
         self.steps = parts.steps(spec)
         self._begun = 0
@@ -137,8 +139,9 @@ class Training:
         for step in range(first, self.steps):
             self._step(step, t0_s)
         finishing_s = time.monotonic()
-        self.parts.strategy.finish()
+        self._finish()
         self._tell_notes(self.steps - 1, self._since_s(t0_s))
+        ends_apart = self.parts.strategy.agreement is Agreement.NONE
         done = {
             "event": "done",
             "t_s": self._since_s(t0_s),
@@ -146,12 +149,18 @@ class Training:
             "steps": self.steps,
             "finish_s": self._since_s(finishing_s),
             "finish_payload_bytes": self._meter.take_sent_bytes(),
-            "parameters_crc32": parameters_crc32(self.model),
+            "parameters_crc32": None if ends_apart else parameters_crc32(self.model),
         }
         for evaluations in (*self._earlier_evaluations, self._evaluations):
             if evaluations is not None:
                 evaluations.finish(self.comm.timeout_s)
         return done
+
+    def _finish(self) -> None:
+        """Complete what is in flight, and have replicas that differ agree."""
+        self.parts.strategy.finish()
+        if self.parts.strategy.agreement is Agreement.MEAN_AT_END:
+            average_parameters(self.context)
 
     def _since_s(self, then_s: float) -> float:
         """Emulated seconds since `then_s`."""
@@ -237,7 +246,7 @@ class Training:
 
     def _switch(self, plan: Plan, step: int) -> dict[str, Any]:
         transform, workload, held = self.parts.transform, self.parts.workload, self._optimizers.held()
-        self.parts.strategy.finish()
+        self._finish()
         self.parts.strategy.hand_over()
         self._notes += self.parts.strategy.take_notes()
         changed = workload.model(self.spec.seed)  # hooks of the old one stay behind

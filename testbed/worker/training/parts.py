@@ -17,7 +17,7 @@ from testbed.core.device.device import Device, Profiled
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import UNCOMPRESSED, RunSpec
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
-from testbed.worker.interfaces.strategy import Strategy
+from testbed.worker.interfaces.strategy import Agreement, Strategy
 from testbed.worker.interfaces.transform import Transform
 from testbed.worker.interfaces.workload import Workload
 from testbed.worker.model import checkpoint
@@ -98,6 +98,8 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
         strategy.place(spec.topology)
     if strategy is not None and compressor is not None and not strategy.carries_compressor:
         yield from _uncarried(spec, compressor)
+    if strategy is not None:
+        yield from _loss_faults(spec, strategy)
     if compressor is not None:
         yield from (f"compressor={spec.compressor.name}: {fault}" for fault in compressor.faults(spec.workers))
     if workload is not None and "device" in built and built["device"].computes and not workload.computes:
@@ -136,6 +138,17 @@ def _uncarried(spec: RunSpec, compressor: Compressor) -> Iterator[str]:
         )
 
 
+def _loss_faults(spec: RunSpec, strategy: Strategy) -> Iterator[str]:
+    """Yield a line if ranks that are expendable are waited for all the same."""
+    expendable = [rank for rank in range(spec.workers) if strategy.outlives(rank)]
+    if expendable and (strategy.uses_collectives or strategy.agreement is Agreement.MEAN_AT_END):
+        why = "uses_collectives" if strategy.uses_collectives else "agreement=MEAN_AT_END"
+        yield (
+            f"strategy={spec.strategy.name}: says that it goes on without rank {expendable[0]}, and by {why} that all"
+            " ranks take part in its exchanges; correct what the class declares"
+        )
+
+
 def _partition_faults(workload: Workload, ranks: int) -> Iterator[str]:
     """
     Args:
@@ -161,6 +174,8 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
         return
     yield from (prefixed("transform", fault) for fault in transform.faults(parts.steps(spec)))
     at_once, keeps = transform.changes_at_once, transform.keeps_parameters
+    if not at_once and parts.strategy.agreement is Agreement.NONE:
+        yield f"{name}: changes the model of all ranks alike, and those of strategy={spec.strategy.name} stay different"
     if not parts.strategy.takes_transform(at_once=at_once, keeps_parameters=keeps):
         yield f"{name}: changes a model of which strategy={spec.strategy.name} leaves each rank a part; use another"
     if not parts.strategy.trains:

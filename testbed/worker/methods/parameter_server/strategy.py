@@ -51,6 +51,7 @@ class ServerStrategy(Strategy):
         As of `testbed.worker.strategies.parameter_server.ParameterServer`.
     """
 
+    uses_collectives = False
     name: ClassVar[str]
     """By which a user asks for it."""
 
