@@ -12,6 +12,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.distributed as dist
@@ -23,6 +24,7 @@ from testbed.worker.communication.rendezvous import Rendezvous
 from testbed.worker.communication.thread import CommunicationThread, Job
 from testbed.worker.communication.transport import Collective, Peers, Waitable
 from testbed.worker.device.accelerator import Accelerator
+from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
@@ -77,6 +79,9 @@ class Communicator:
     rendezvous: Rendezvous | None = None
     accelerator = Accelerator()
     """Where this rank computes, and so what it sends may lie."""
+    clock: PhaseClock | None = None
+    """On which waiting counts as exposed communication; None where nobody reads one. Whoever waits does so in the
+    clock's thread."""
 
     def __init__(self, rank: int, world_size: int, timeout_s: float) -> None:
         self.rank = rank
@@ -263,6 +268,10 @@ class Communicator:
         """Count what this rank sent; called from two threads."""
         with self._counting:
             self.payload_bytes += sent_bytes
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Return the phase of a wait for other ranks."""
+        return nullcontext() if self.clock is None else self.clock.phase(WAITING)
 
     def error(self, what: str, cause: BaseException) -> CollectiveError:
         where = f"in step {self.step}" if self.step >= 0 else "before the first step"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from torch import Tensor
@@ -20,6 +21,8 @@ class Issuer(Protocol):
     """Whose collective it is."""
 
     accelerator: Accelerator
+
+    def waiting(self) -> AbstractContextManager[None]: ...
 
     def error(self, what: str, cause: BaseException) -> CollectiveError: ...
 
@@ -45,15 +48,18 @@ class Pending:
         self._issuer, self._what, self._work, self._result, self._end = issuer, what, work, result, end
 
     def wait(self) -> list[Tensor]:
-        """
+        """Return the result, once it is there. On the training's clock the time until then is exposed communication,
+        whatever phase is open.
+
         Raises:
             CollectiveError: it failed, or ran into the timeout.
         """
-        if self._work is not None:
-            try:
-                self._work.wait()
-                self._issuer.accelerator.settle()  # NCCL's returns before anything has arrived
-            except RuntimeError as error:
-                raise self._issuer.error(self._what, error) from error
-        self._end()
+        with self._issuer.waiting():
+            if self._work is not None:
+                try:
+                    self._work.wait()
+                    self._issuer.accelerator.settle()  # NCCL's returns before anything has arrived
+                except RuntimeError as error:
+                    raise self._issuer.error(self._what, error) from error
+            self._end()
         return self._result()

@@ -13,7 +13,7 @@ import torch
 
 from compressors.base.compressor import Exchange
 from testbed.worker.communication.pending import Pending
-from testbed.worker.device.clock import WAITING, PhaseClock
+from testbed.worker.device.clock import PhaseClock
 
 TRIALS = 10
 SKIPPED, MEASURED = 2, 3
@@ -168,8 +168,7 @@ class FusionTuner:
 
     def _agree(self) -> int | None:
         assert self._asked is not None
-        with self._clock.phase(WAITING):
-            (said,) = self._asked.wait()
+        (said,) = self._asked.wait()
         self._asked, self._step, self._steps_s = None, 0, []
         size_bytes = int(said.item())
         if size_bytes == self.size_bytes:

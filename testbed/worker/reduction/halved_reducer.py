@@ -15,7 +15,7 @@ from testbed.worker.communication.collectives.algorithm_selection import Collect
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.pending import Pending
 from testbed.worker.communication.transport import Peers, split
-from testbed.worker.device.clock import WAITING, PhaseClock
+from testbed.worker.device.clock import PhaseClock
 from testbed.worker.reduction.reducer import Job, Reducer
 
 FirstHalf = Callable[[Peers, Tensor], Tensor]
@@ -77,12 +77,9 @@ class HalvedReducer(Reducer):
         """
         shards = []
         for job in self._under_way.values():
-            with self.clock.phase(WAITING):
-                shards += job.pending.wait()
+            shards += job.pending.wait()
         square = sum((shard.double().square().sum() for shard in shards), torch.zeros((), dtype=torch.float64))
-        pending = self._run(Exchange(kind="all_reduce", data=[square.view(1)]), 0)
-        with self.clock.phase(WAITING):
-            (total,) = pending.wait()
+        (total,) = self._run(Exchange(kind="all_reduce", data=[square.view(1)]), 0).wait()
         length = float(total.sqrt()) / self.comm.world_size
         scale = min(1.0, norm / (length + _NO_LENGTH))
         for shard in shards:

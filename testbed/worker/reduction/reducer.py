@@ -16,7 +16,7 @@ from testbed.worker.communication.collectives.algorithm_selection import Collect
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.link_meter import LinkMeter
 from testbed.worker.communication.pending import Pending
-from testbed.worker.device.clock import WAITING, PhaseClock
+from testbed.worker.device.clock import PhaseClock
 
 
 @dataclass
@@ -97,8 +97,7 @@ class Reducer:
 
     def _advance(self, job: Job) -> bool:
         """Wait for the job's exchange and start the next; False where that was the last."""
-        with self.clock.phase(WAITING):
-            results = job.pending.wait()
+        results = job.pending.wait()
         try:
             with self._codec(job.exchange.then, job.elements, job.round), torch.no_grad():
                 job.exchange = job.rounds.send(results)
@@ -123,9 +122,7 @@ class Reducer:
         if question is None:
             return
         self.clock.mark()
-        pending = self._start(question)
-        with self.clock.phase(WAITING):
-            (agreed,) = pending.wait()
+        (agreed,) = self._start(question).wait()
         meter.learn(agreed)
 
     def context(self, layout: Layout, step: int) -> Context:

@@ -11,7 +11,6 @@ from testbed.core.costs.collective import ranks_of_regions
 from testbed.core.device.profile import Collective
 from testbed.core.parameters import choice, number, raise_all, whole
 from testbed.core.spec.topology import Topology
-from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32, trained
 from testbed.worker.methods.gossip import mixing_matrix
@@ -124,9 +123,7 @@ class Gossip(Strategy):
             replica = self._flat()
             total = replica.clone()
         clock.mark()
-        pending = context.comm.all_reduce(total)
-        with clock.phase(WAITING):
-            (total,) = pending.wait()
+        (total,) = context.comm.all_reduce(total).wait()
         with clock.phase("optimizer"):
             mean = total.div_(context.world_size)
             self._put(mean)

@@ -10,7 +10,6 @@ from compressors.base.feedback import with_feedback
 from testbed.core.device.profile import MOMENTS_SHARE, Collective
 from testbed.core.parameters import choice, number, raise_all, share, whole
 from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives, routes_of
-from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
 from testbed.worker.methods.optimizers.lamb import LambRule
@@ -198,9 +197,7 @@ class SLAMB(Strategy):
         with clock.phase("optimizer"):
             flat = self._flat_parameters()
         clock.mark()
-        pending = self._collectives.run(Exchange(kind="all_reduce", data=[flat]))
-        with clock.phase(WAITING):
-            (total,) = pending.wait()
+        (total,) = self._collectives.run(Exchange(kind="all_reduce", data=[flat])).wait()
         if not context.workload.computes:
             return
         with clock.phase("optimizer"):

@@ -22,6 +22,7 @@ class Group(Communicator):
         self._parent, self._members, self._channel = parent, members, channel
         self.networked = parent.networked
         self.stopwatch = parent.stopwatch
+        self.clock = parent.clock
 
     def submit(self, what: str, collective: Collective, *, channel: int = 0, among: tuple[int, ...] = ()) -> Pending:
         assert channel == 0 and not among, "a group has one channel of its parent's"

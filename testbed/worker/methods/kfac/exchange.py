@@ -16,7 +16,6 @@ from testbed.worker.communication.collectives import chain
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.pending import Pending
 from testbed.worker.communication.transport import Peers
-from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.reduction.reducer import Reducer
 
@@ -83,8 +82,7 @@ class ToOwners(Sums):
 
     def finish(self) -> None:
         for flat, sent, context, pending, owner in self._under_way:
-            with self._clock.phase(WAITING):
-                pending.wait()
+            pending.wait()
             if owner != self._comm.rank:
                 continue
             with self._clock.phase("decompress"):
@@ -143,8 +141,7 @@ class Broadcasts:
 
     def finish(self) -> None:
         for pending in self._under_way:
-            with self._clock.phase(WAITING):
-                pending.wait()
+            pending.wait()
         self._under_way.clear()
 
 

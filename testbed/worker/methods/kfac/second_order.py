@@ -12,7 +12,6 @@ from torch import Tensor
 from testbed.core.costs.kfac_costs import inverting, plan_for, preconditioning
 from testbed.core.costs.kfac_variants import GRADIENTS, VARIANTS, Plan, Settings
 from testbed.core.device.profile import WorkTimes
-from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import Beside, WorkerContext
 from testbed.worker.methods.kfac.curvature import Curvature
 from testbed.worker.methods.kfac.exchange import Broadcasts, Sums, is_shared
@@ -104,10 +103,9 @@ class SecondOrder:
         context, profile = self._context, self._context.clock.times.profile
         factored = [self._curvature.layer(name) for name in layers]
         plan = plan_for(context.spec, self._settings, factored, profile)
+        checksum = zlib.crc32(repr(plan).encode())
         context.clock.mark()
-        with context.clock.phase(WAITING):
-            checksum = zlib.crc32(repr(plan).encode())
-            context.comm.require_equal(checksum, "the plan of who inverts which of K-FAC's factors")
+        context.comm.require_equal(checksum, "the plan of who inverts which of K-FAC's factors")
         self._plan, self._layers = plan, layers
         wanted = range(len(plan.factors)) if self._variant.factors_to != "nobody" else self._mine()
         names = {plan.factors[index].name for index in wanted}
@@ -149,12 +147,10 @@ class SecondOrder:
         """None where whoever needs one has the factor."""
         if self._alone or not self._settings.averages_traces:
             return None
-        clock, comm = self._context.clock, self._context.comm
+        comm = self._context.comm
         traces = torch.tensor([self._gathering.traces[factor.name] for factor in self.plan.factors])
-        clock.mark()
-        pending = comm.all_reduce(traces)
-        with clock.phase(WAITING):
-            pending.wait()
+        self._context.clock.mark()
+        comm.all_reduce(traces).wait()
         return traces / comm.world_size
 
     def _invert(self) -> None:

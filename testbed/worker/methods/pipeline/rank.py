@@ -12,7 +12,6 @@ from compressors.base.compressor import Compressor, Layout
 from testbed.core.parallelism.plan import Plan
 from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.communication.collectives.group import Group
-from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Batch
 from testbed.worker.methods.pipeline.boundary import Passage, Receiver, Sender
@@ -74,10 +73,8 @@ class WaitingRank:
         Raises:
             CollectiveError: rank 0 does not say that the step is over.
         """
-        clock = self._context.clock
-        clock.mark()
-        with clock.phase(WAITING):
-            self._context.comm.receive(torch.empty(1, dtype=torch.uint8), source=0).wait()
+        self._context.clock.mark()
+        self._context.comm.receive(torch.empty(1, dtype=torch.uint8), source=0).wait()
         self._optimizer.step()  # of nothing: it has no gradients
         return None
 
