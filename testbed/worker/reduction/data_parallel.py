@@ -126,7 +126,11 @@ class BucketedStrategy(Strategy):
         notes = [] if self._tuner is None else self._tuner.take_notes()
         return [{"event": "tuning", **note, "buckets": len(self._groups(note["size_bytes"]))} for note in notes]
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate_batch(self, batch_size: int, world_size: int) -> Iterator[str]:
+        if batch_size % self.micro_batches:
+            yield f"batch_size={batch_size}: cannot be taken in {self.micro_batches} equal parts, as the strategy does"
+
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         try:
             reduced = with_feedback(compressor)
             if reduced.traits.owns != "nothing":  # an optimizer imports what takes a second
@@ -168,7 +172,6 @@ class BucketedStrategy(Strategy):
 
     def _regroup(self, size_bytes: int) -> None:
         """Other buckets, between two steps: what a compressor keeps goes with its parameters."""
-        self.settle()
         old, state = self.layouts(), self.compressor.state_dict()
         self.bucket_size_bytes = size_bytes
         self.buckets.regroup(self._groups(size_bytes))

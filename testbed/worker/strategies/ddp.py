@@ -79,7 +79,7 @@ class DDP(BucketedStrategy):
         self.compress, self.overlap = compress, overlap
         self._waiting: list[Bucket] = []
 
-    def accelerator_faults(self) -> Iterator[str]:
+    def validate_accelerator(self) -> Iterator[str]:
         yield from own_messages_fault(self.collective)
 
     def bind(self, context: WorkerContext) -> None:

@@ -26,10 +26,10 @@ class DeAR(BucketedStrategy):
     second halves follow each other in one channel without a wait in between; the order of forward is observed in the
     first step, not taken from the order of registration; any compressor whose rounds can be put off passes through.
 
-    Synchronous: the same update as `ddp`, with the hyper-parameters of its own step, applied later; `settle` applies
-    what is left before the model is evaluated or kept. A module whose parameters others read without calling it (or
-    that the first step does not call) has them updated before forward begins; one that is called and also read without
-    being called, before that, would be read too early, which backward mostly notices and refuses.
+    Synchronous: the same update as `ddp`, with the hyper-parameters of its own step, applied later; `sync_parameters`
+    applies what is left before the model is evaluated or kept. A module whose parameters others read without calling it
+    (or that the first step does not call) has them updated before forward begins; one that is called and also read
+    without being called, before that, would be read too early, which backward mostly notices and refuses.
     In a partition it waits: a short one costs its length and what TCP takes to try again; one longer than `timeout_s`
     fails the run, which names the rank and the link that is down.
     Cost: the bytes of a ring's all-reduce, twice its messages' start-up at worst; 4 bytes a parameter for the buckets.
@@ -71,8 +71,8 @@ class DeAR(BucketedStrategy):
             clip_norm=clip_norm,
         )
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
-        found = list(super().faults(compressor, workload, world_size))
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        found = list(super().validate(compressor, workload, world_size))
         yield from found
         name = type(compressor).__name__
         if not found and with_feedback(compressor).traits.owns == "optimizer":
@@ -103,7 +103,7 @@ class DeAR(BucketedStrategy):
         self._sends_the_gradient = self.compressor.traits.verbatim and not context.compressor.uses_feedback
         self._hook(context.model)
 
-    def settle(self) -> None:
+    def sync_parameters(self) -> None:
         while self._unapplied:
             self._apply_next()
 
@@ -145,6 +145,7 @@ class DeAR(BucketedStrategy):
             self._context.comm.require_equal(order, "the order in which forward reads buckets of parameters")
 
     def _regroup(self, size_bytes: int) -> None:
+        self.sync_parameters()
         super()._regroup(size_bytes)
         kept = {p: state for optimizer in self._optimizers for p, state in optimizer.state.items()}
         self._optimizers = self._new_optimizers()
@@ -182,7 +183,7 @@ class DeAR(BucketedStrategy):
         for _ in self._unapplied.intersection(self._first):
             self._apply_next()
         loss = super()._forward(part, number)
-        self.settle()  # of modules that this forward did not call
+        self.sync_parameters()  # of modules that this forward did not call
         self._complete_order()
         return loss
 

@@ -112,7 +112,7 @@ class DiLoCo(Strategy):
         self.outer_learning_rate, self.outer_momentum = outer_learning_rate, outer_momentum
         self.fragment_count, self.replicas, self.collective = fragments, replicas, collective
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         try:
             traits = with_feedback(compressor).traits
         except ValueError as error:
@@ -122,7 +122,7 @@ class DiLoCo(Strategy):
             what = f"{type(compressor).__name__} with feedback={compressor.feedback}"
             yield f"strategy: {what} takes over {traits.owned}, which replicas need themselves; use strategy=ddp"
 
-    def accelerator_faults(self) -> Iterator[str]:
+    def validate_accelerator(self) -> Iterator[str]:
         yield from own_messages_fault(self.collective)
         if self.replicas == "region":
             yield "strategy.replicas=region: averages by tagged messages, which NCCL has not; use replicas=worker"

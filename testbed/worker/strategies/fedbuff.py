@@ -133,10 +133,12 @@ class FedBuff(Strategy):
     def part(self, rank: int, world_size: int) -> None:
         """Samples are clients'."""
 
-    def outlives(self, rank: int) -> bool:
+    def tolerates_loss_of(self, rank: int) -> bool:
         return rank > ROOT
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    can_rejoin = tolerates_loss_of
+
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, workers = f"strategy={self.name}", world_size - 1
         if not workload.computes:
             yield f"{name}: {type(workload).__name__} has no parameters of its own to send"

@@ -178,9 +178,9 @@ class Federated(ServerStrategy):
     def part(self, rank: int, world_size: int) -> None:
         """Samples are clients'."""
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name = f"strategy={self.name}"
-        yield from super().faults(compressor, workload, world_size)
+        yield from super().validate(compressor, workload, world_size)
         workers = world_size - 1
         if workers < 1:
             yield f"{name}: a server takes one worker at least beside it; use workers=2 or more"

@@ -11,7 +11,7 @@ from testbed.core.costs.collective import ranks_of_regions
 from testbed.core.device.profile import Collective
 from testbed.core.parameters import choice, number, raise_all, whole
 from testbed.core.spec.topology import Topology
-from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.strategy import ExtraWork, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32, trained
 from testbed.worker.methods.gossip import mixing_matrix
 from testbed.worker.methods.gossip.consensus import Averaging, Choco, Consensus
@@ -36,9 +36,9 @@ class Gossip(Strategy):
     begin at the common initial parameters, not at zero.
 
     With the complete graph, one local step, no compressor and SGD without momentum it is data parallelism.
-    What is evaluated is rank 0's own replica at that step; `settle` leaves replicas as they are, so that a run which is
-    evaluated or kept more often is the same run. After the last step all replicas become their exact mean, by one
-    all-reduce that is reported apart, and each tells how far from it it was (event `consensus`).
+    What is evaluated is rank 0's own replica at that step. Replicas do not agree for it, so that a run which is
+    evaluated more often is the same run. After the last step all replicas become their exact mean, by one all-reduce
+    that is reported apart, and each tells how far from it it was (event `consensus`).
     A rank waits for its neighbours alone. In a partition those at the border wait, and soon all; one longer than
     `timeout_s` fails the run, which names the rank and the link that is down.
     Cost: of each worker one payload to each neighbour every `local_steps` steps; with a compressor 8 bytes a parameter.
@@ -70,7 +70,7 @@ class Gossip(Strategy):
         self._regions = ranks_of_regions(topology)
         self._neighbours = mixing_matrix.neighbours(self.graph, self._regions)
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, traits = type(compressor).__name__, compressor.traits
         instead = "use one that encodes for a receiver and is a contraction, as topk or int8, or strategy=ddp"
         if not workload.computes:
@@ -130,15 +130,15 @@ class Gossip(Strategy):
             distance = float((replica - mean).norm() / mean.norm().clamp_min(torch.finfo(mean.dtype).tiny))
         self._notes.append({"event": "consensus", "distance": distance})
 
-    def beside(self) -> Beside:
+    def extra_work(self) -> ExtraWork:
         context = self._context
         others = context.world_size - 1
         if not others:
-            return Beside()
+            return ExtraWork()
         payload_bytes = context.compressor.payload_bytes(self._layout, self._encoding(step=0))
         # of an all-to-all among all ranks, the input of each with which they send as much together
         size_bytes = round(sum(map(len, self._neighbours)) / others * payload_bytes)
-        return Beside(collectives=(Collective(kind="all_to_all", size_bytes=size_bytes),))
+        return ExtraWork(collectives=(Collective(kind="all_to_all", size_bytes=size_bytes),))
 
     def take_notes(self) -> list[dict[str, Any]]:
         notes, self._notes = self._notes, []

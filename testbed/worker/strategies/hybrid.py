@@ -45,8 +45,9 @@ class Hybrid(Strategy):
     the same steps, to rounding. Each replica has pp x tp ranks' batches, in micro-batches of `micro_batch` samples.
     Gradients of a stage are averaged over its replicas through the run's compressor, bucket by bucket while backward
     goes on; without replicas there is nothing to average, and a compressor is refused.
-    Rank 0 holds the whole model only after `settle`: where the model is evaluated, stages send it what they have
-    trained, which counts in the step's time and bytes. After the last step all ranks get all of it, reported apart.
+    Rank 0 holds the whole model only after `sync_parameters`: where the model is evaluated, stages send it what they
+    have trained, which counts in the step's time and bytes. After the last step all ranks get all of it, reported
+    apart.
     A rank that is gone fails the run: those that wait for it name it. So does a partition longer than `timeout_s`.
     Cost: of a boundary 4 bytes an activation each way, for each shard; of a ring the gradients of a stage.
 
@@ -73,7 +74,7 @@ class Hybrid(Strategy):
     """
 
     carries_compressor = True
-    draws = True
+    draws_batches = True
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ class Hybrid(Strategy):
     def takes_transform(self, *, at_once: bool, keeps_parameters: bool) -> bool:
         return (at_once or keeps_parameters) and self.asked.tp == 1 and self.plan_request.way is None
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, traits = type(compressor).__name__, compressor.traits
         if not workload.has_pieces:
             yield (
@@ -163,10 +164,10 @@ class Hybrid(Strategy):
         if compressor.wants_link and self.asked.tp > 1:
             yield f"strategy=hybrid: {name} goes by what each rank measures, and shards must agree; use strategy.tp=1"
 
-    def batch_faults(self, batch_size: int, workers: int) -> Iterator[str]:
+    def validate_batch(self, batch_size: int, world_size: int) -> Iterator[str]:
         if self.plan_request.way is None:
             asked = self.elastic or self.asked
-            yield from (f"strategy.{line}" for line in asked.batch_faults(batch_size, workers))
+            yield from (f"strategy.{line}" for line in asked.batch_faults(batch_size, world_size))
 
     def bind(self, context: WorkerContext) -> None:
         self._context = context
@@ -186,9 +187,9 @@ class Hybrid(Strategy):
         context.comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
 
     def step(self, batch: Batch, step: int) -> StepStats:
-        return StepStats(self._alone(batch) if self._rank is None else self._rank.step(self._context.begun + step))
+        return StepStats(self._alone(batch) if self._rank is None else self._rank.step(self._context.start_step + step))
 
-    def settle(self) -> None:
+    def sync_parameters(self) -> None:
         if self._rank is not None:
             self._rank.settle()
 

@@ -14,7 +14,7 @@ from testbed.core.device.factored_layer import CHOLESKY, FORMS
 from testbed.core.parameters import choice, number, share, whole
 from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives
 from testbed.worker.device.layer_pace import LayerPace
-from testbed.worker.interfaces.strategy import Beside, StepStats, WorkerContext
+from testbed.worker.interfaces.strategy import ExtraWork, StepStats, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Modelled, Workload
 from testbed.worker.methods.kfac import kronecker_factors
 from testbed.worker.methods.kfac.curvature import Curvature
@@ -129,9 +129,9 @@ class KFAC(BucketedStrategy):
             }
         )
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         if self.compress != "factors":
-            found = list(super().faults(compressor, workload, world_size))
+            found = list(super().validate(compressor, workload, world_size))
             yield from found
             if not found and compressor.traits.owns != "nothing":
                 yield (
@@ -166,8 +166,8 @@ class KFAC(BucketedStrategy):
         self._second.begin(step)
         return super().step(batch, step)
 
-    def beside(self) -> Beside:
-        return self._second.beside()
+    def extra_work(self) -> ExtraWork:
+        return self._second.extra_work()
 
     def take_notes(self) -> list[dict[str, Any]]:
         return [*super().take_notes(), *self._second.take_notes()]

@@ -8,7 +8,7 @@ from typing import Any
 from compressors.base.compressor import Compressor
 from compressors.base.payload import PayloadError
 from testbed.core.parameters import raise_all, whole
-from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.strategy import ExtraWork, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
 from testbed.worker.methods.kv_transfer.cache.store import LocalLink
 from testbed.worker.methods.kv_transfer.connection import FAR, NEAR, CacheConnection, RequestKind, connect
@@ -102,7 +102,7 @@ class KVTransfer(Strategy):
     def part(self, rank: int, world_size: int) -> tuple[int, int] | None:
         return (0, 1) if rank == NEAR else None
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         if world_size != 2:
             yield (
                 f"strategy=kv_transfer: is between two ranks, one that decodes and one that keeps keys and values, and"
@@ -136,8 +136,8 @@ class KVTransfer(Strategy):
     def dense_bytes_step(self) -> float:
         return self._dense_bytes
 
-    def beside(self) -> Beside:
-        return Beside(work=self._work)
+    def extra_work(self) -> ExtraWork:
+        return ExtraWork(work=self._work)
 
     def take_notes(self) -> list[dict[str, Any]]:
         notes, self._notes = self._notes, []

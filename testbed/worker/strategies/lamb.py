@@ -75,8 +75,8 @@ class LAMB(BucketedStrategy):
             faults=self.rule.faults(),
         )
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
-        found = list(super().faults(compressor, workload, world_size))
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        found = list(super().validate(compressor, workload, world_size))
         yield from found
         if not found and (traits := with_feedback(compressor).traits).owns != "nothing":
             yield (
@@ -84,7 +84,7 @@ class LAMB(BucketedStrategy):
                 f" feedback={compressor.feedback} takes over {traits.owned}; use strategy=ddp"
             )
 
-    def accelerator_faults(self) -> Iterator[str]:
+    def validate_accelerator(self) -> Iterator[str]:
         yield from own_messages_fault(self.collective)
 
     def bind(self, context: WorkerContext) -> None:

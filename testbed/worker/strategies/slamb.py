@@ -10,7 +10,7 @@ from compressors.base.feedback import with_feedback
 from testbed.core.device.profile import MOMENTS_SHARE, Collective
 from testbed.core.parameters import choice, number, raise_all, share, whole
 from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives, routes_of
-from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.strategy import ExtraWork, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
 from testbed.worker.methods.optimizers.lamb import LambRule
 from testbed.worker.methods.optimizers.sparse_momenta import SparseMomenta
@@ -45,8 +45,8 @@ class SLAMB(Strategy):
     mean gradient, so it is larger where workers' gradients differ, and makes another step of the same momenta on each
     of them. With equal batches on all workers, or with one worker, it is `lamb`.
 
-    What is evaluated is rank 0's own parameters at that step, which differ from the others' between averages; `settle`
-    leaves them, so that a run which is evaluated or kept more often is the same run. After the last step all workers
+    What is evaluated is rank 0's own parameters at that step, which differ from the others' between averages. They stay
+    so, so that a run which is evaluated or kept more often is the same run. After the last step all workers
     average once more, if that was not the turn of it.
     Momenta pass through any compressor that leaves nothing to later steps; parameters are sent as they are. Neither
     overlaps backward: momenta are known when it is over.
@@ -108,7 +108,7 @@ class SLAMB(Strategy):
         self.turns = int(1 / density + 1e-9)
         self.sync_every, self.beta3, self.collective = sync_every, beta3, collective
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, traits = type(compressor).__name__, compressor.traits
         instead = "use one that leaves nothing to later steps, as int8, or strategy=lamb"
         if traits.owns != "nothing":
@@ -171,9 +171,9 @@ class SLAMB(Strategy):
         """The largest of a step: others have a block less of some tensors."""
         return [max(self._layouts, key=lambda layout: layout.numel)]
 
-    def beside(self) -> Beside:
+    def extra_work(self) -> ExtraWork:
         size_bytes = 4 * sum(p.numel() for p in self._parameters)
-        return Beside(collectives=(Collective(kind="all_reduce", size_bytes=size_bytes, share=1 / self.sync_every),))
+        return ExtraWork(collectives=(Collective(kind="all_reduce", size_bytes=size_bytes, share=1 / self.sync_every),))
 
     def routes(self) -> list[str]:
         return routes_of(self._contexts())

@@ -38,7 +38,7 @@ class TorchDDP(Strategy):
         if self.bucket_size_bytes < 1:
             raise ValueError(f"bucket_size={bucket_size}: must be above 0")
 
-    def accelerator_faults(self) -> Iterator[str]:
+    def validate_accelerator(self) -> Iterator[str]:
         yield from ()
 
     def bind(self, context: WorkerContext) -> None:

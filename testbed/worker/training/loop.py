@@ -23,6 +23,7 @@ from testbed.worker.device.compute_times import ComputeTimes
 from testbed.worker.interfaces.strategy import Agreement, WorkerContext
 from testbed.worker.interfaces.transform import Plan, TransformContext
 from testbed.worker.interfaces.workload import Batch, parameters_crc32, trained
+from testbed.worker.training import capabilities
 from testbed.worker.training.averaging import average_parameters
 from testbed.worker.training.evaluation import Evaluations
 from testbed.worker.training.optimizers import LearningRate, Optimizers
@@ -53,7 +54,7 @@ class Training:
         comm.clock = self.clock
         self._meter = StepMeter(self.clock, comm, spec.dilation)
         self.steps = parts.steps(spec)
-        self._begun = 0
+        self._start_step = 0
         """The step that the strategy has taken first: it counts its own."""
         self.context = self._context()
         self._evaluations = self._new_evaluations()
@@ -72,7 +73,7 @@ class Training:
         """Ranks that the others go on without. A model that changes needs all of them when it does."""
         if self.parts.transform.changes_the_model:
             return []
-        return [rank for rank in range(self.comm.world_size) if self.parts.strategy.outlives(rank)]
+        return [r for r in range(self.comm.world_size) if capabilities.tolerates_loss_of(self.parts.strategy, r)]
 
     def bind(self) -> None:
         """Have transform and strategy take their parts; all ranks at once, but for one that comes back."""
@@ -99,17 +100,17 @@ class Training:
         """The "model" event; the strategy is bound by then."""
         metric = self.parts.workload.metric
         dense = self.parameters if self._change is None else self._change["parameters_before"]
-        dense_bytes = self.parts.strategy.dense_bytes_step()
+        ring_bytes, strategy = 2 * (self.comm.world_size - 1) * 4 * dense, self.parts.strategy
         return {
             "event": "model",
             "rank": self.comm.rank,
             "parameters": self.parameters,
-            "dense_bytes_step": 2 * (self.comm.world_size - 1) * 4 * dense if dense_bytes is None else dense_bytes,
+            "dense_bytes_step": capabilities.dense_bytes_step(strategy, ring_bytes),
             "metric_name": metric and metric.name,
             "metric_target": metric and metric.target,
             "higher_is_better": metric and metric.higher_is_better,
-            "routes": self.parts.strategy.routes(),
-            "collectives": self.parts.strategy.collectives(),
+            "routes": capabilities.routes(strategy),
+            "collectives": capabilities.collectives(strategy),
             "outlived": self.outlived,
         }
 
@@ -128,7 +129,7 @@ class Training:
     def run(self, t0_s: float) -> dict[str, Any]:
         """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the "done" event, once all else has been told."""
         time.sleep(max(0.0, t0_s - time.monotonic()))
-        first = self.parts.strategy.first_step()
+        first = capabilities.first_step(self.parts.strategy)
         begin_s = time.monotonic() if self.comm.is_back else t0_s  # it is not late by what it has missed
         self._meter.restart(begin_s)
         t_s = self._since_s(t0_s)
@@ -170,17 +171,17 @@ class Training:
         self.comm.step = step + 1
         started_s = time.monotonic()
         is_last, due = step + 1 == self.steps, self._is_due(step)
-        part = self.parts.strategy.part(self.comm.rank, self.comm.world_size)
+        part = capabilities.part(self.parts.strategy, self.comm.rank, self.comm.world_size)
         # Paced, drawing a batch is part of what the strategy's forward is given.
         with self.clock.phase("forward", None if self.clock.times.forward_s is None else 0.0):
-            batch = None if part is None or self.parts.strategy.draws else self._batch(step, *part)
+            batch = None if part is None or self.parts.strategy.draws_batches else self._batch(step, *part)
         self._rate.set(self.parts.transform.rate_factor(step))
         self.clock.times.spare(self.parts.transform.spared(batch))
         # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
         with self.clock.phase("optimizer", self.clock.times.other_s):
-            stats = self.parts.strategy.step(batch, step - self._begun)
+            stats = self.parts.strategy.step(batch, step - self._start_step)
             if due:
-                self.parts.strategy.settle()
+                capabilities.sync_parameters(self.parts.strategy)
             changed = self._transform(step) if self.parts.transform.looks_after(step) else None
         ended_s = time.monotonic()
         if stats.loss is not None and not math.isfinite(stats.loss):
@@ -238,7 +239,7 @@ class Training:
 
         It takes the time that it takes this processor.
         """
-        self.parts.strategy.settle()
+        capabilities.sync_parameters(self.parts.strategy)
         transform = self.parts.transform
         with self.clock.phase("transform"):
             plan = transform.plan_after(self.model, step)
@@ -247,7 +248,7 @@ class Training:
     def _switch(self, plan: Plan, step: int) -> dict[str, Any]:
         transform, workload, held = self.parts.transform, self.parts.workload, self._optimizers.held()
         self._finish()
-        self.parts.strategy.hand_over()
+        capabilities.hand_over(self.parts.strategy)
         self._notes += self.parts.strategy.take_notes()
         changed = workload.model(self.spec.seed)  # hooks of the old one stay behind
         changed.load_state_dict(self.model.state_dict())
@@ -259,7 +260,7 @@ class Training:
         self.parts = dataclasses.replace(self.parts, strategy=fresh.strategy, compressor=fresh.compressor)
         self._earlier_evaluations.append(self._evaluations)
         self._evaluations = self._new_evaluations()  # a copy that no strategy has put hooks on
-        self._begun = step + 1
+        self._start_step = step + 1
         self.context = self._context()
         with self._waiting():  # all ranks bind at once
             self.parts.strategy.bind(self.context)
@@ -289,7 +290,7 @@ class Training:
             comm=self.comm,
             clock=self.clock,
             prepare=self._optimizers.prepare,
-            begun=self._begun,
+            start_step=self._start_step,
         )
 
     def _new_evaluations(self) -> Evaluations | None:

@@ -22,6 +22,7 @@ from testbed.worker.interfaces.transform import Transform
 from testbed.worker.interfaces.workload import Workload
 from testbed.worker.model import checkpoint
 from testbed.worker.plugins.factory import build, prefixed
+from testbed.worker.training import capabilities
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,11 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
     """Of what was asked for beside the parts that are there, and of these with each other."""
     strategy, compressor, workload = (built.get(kind) for kind in ("strategy", "compressor", "workload"))
     if strategy is not None:
-        strategy.place(spec.topology)
+        capabilities.place(strategy, spec.topology)
     if strategy is not None and compressor is not None and not strategy.carries_compressor:
         yield from _uncarried(spec, compressor)
     if strategy is not None:
-        yield from _loss_faults(spec, strategy)
+        yield from _declaration_faults(spec, strategy)
     if compressor is not None:
         yield from (f"compressor={spec.compressor.name}: {fault}" for fault in compressor.faults(spec.workers))
     if workload is not None and "device" in built and built["device"].computes and not workload.computes:
@@ -108,7 +109,7 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
             " device=paced device.step_s=… or device=profile device.file=…"
         )
     if strategy is not None:
-        yield from strategy.batch_faults(spec.batch_size, spec.workers)
+        yield from capabilities.batch_faults(strategy, spec.batch_size, spec.workers)
     if strategy is not None and spec.epochs is not None and not _training(strategy, spec):
         yield (
             f"epochs={spec.epochs:g}: strategy={spec.strategy.name} goes by rounds, in which clients take samples of"
@@ -117,7 +118,7 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
     if strategy is not None and workload is not None:
         yield from _partition_faults(workload, _training(strategy, spec))
     if strategy is not None and workload is not None and compressor is not None:
-        for fault in strategy.faults(compressor, workload, spec.workers):
+        for fault in strategy.validate(compressor, workload, spec.workers):
             yield (
                 f"strategy={spec.strategy.name}: {own}" if (own := fault.removeprefix("strategy: ")) != fault else fault
             )
@@ -138,14 +139,15 @@ def _uncarried(spec: RunSpec, compressor: Compressor) -> Iterator[str]:
         )
 
 
-def _loss_faults(spec: RunSpec, strategy: Strategy) -> Iterator[str]:
-    """Yield a line if ranks that are expendable are waited for all the same."""
-    expendable = [rank for rank in range(spec.workers) if strategy.outlives(rank)]
+def _declaration_faults(spec: RunSpec, strategy: Strategy) -> Iterator[str]:
+    """Yield what a strategy says of itself that cannot be true."""
+    yield from (f"strategy={spec.strategy.name}: {fault}" for fault in capabilities.partial_capabilities(strategy))
+    expendable = [rank for rank in range(spec.workers) if capabilities.tolerates_loss_of(strategy, rank)]
     if expendable and (strategy.uses_collectives or strategy.agreement is Agreement.MEAN_AT_END):
         why = "uses_collectives" if strategy.uses_collectives else "agreement=MEAN_AT_END"
         yield (
-            f"strategy={spec.strategy.name}: says that it goes on without rank {expendable[0]}, and by {why} that all"
-            " ranks take part in its exchanges; correct what the class declares"
+            f"strategy={spec.strategy.name}: says that it tolerates the loss of rank {expendable[0]}, and by {why} that"
+            " all ranks take part in its exchanges; correct what the class declares"
         )
 
 
@@ -164,7 +166,7 @@ def _partition_faults(workload: Workload, ranks: int) -> Iterator[str]:
 
 def _training(strategy: Strategy, spec: RunSpec) -> int:
     """Ranks that take part of an epoch's batches."""
-    return sum(strategy.part(rank, spec.workers) is not None for rank in range(spec.workers))
+    return sum(capabilities.part(strategy, rank, spec.workers) is not None for rank in range(spec.workers))
 
 
 def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
@@ -176,7 +178,7 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
     at_once, keeps = transform.changes_at_once, transform.keeps_parameters
     if not at_once and parts.strategy.agreement is Agreement.NONE:
         yield f"{name}: changes the model of all ranks alike, and those of strategy={spec.strategy.name} stay different"
-    if not parts.strategy.takes_transform(at_once=at_once, keeps_parameters=keeps):
+    if not capabilities.takes_transform(parts.strategy, at_once=at_once, keeps_parameters=keeps):
         yield f"{name}: changes a model of which strategy={spec.strategy.name} leaves each rank a part; use another"
     if not parts.strategy.trains:
         yield f"{name}: strategy={spec.strategy.name} trains nothing, so that what it leaves would stay as it begins"
@@ -189,7 +191,7 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
         )
     yield from (prefixed("transform", fault) for fault in transform.misfits(parts.workload))
     if not transform.compresses_after:
-        yield from parts.strategy.faults(Uncompressed(), parts.workload, spec.workers)
+        yield from parts.strategy.validate(Uncompressed(), parts.workload, spec.workers)
     if transform.adds_to_gradients and not parts.strategy.has_optimizer:
         yield (
             f"{name}: adds to gradients, or goes by them, just before an optimizer's step;"
@@ -209,9 +211,9 @@ def _join_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
         if change.kind != "join" or change.node is None:
             continue
         where = f"events: {change.node} cannot join at {change.t_s:g} s"
-        if not parts.strategy.outlives(ranks[change.node]):
+        if not capabilities.tolerates_loss_of(parts.strategy, ranks[change.node]):
             yield f"{where}: strategy={spec.strategy.name} does not go on without it, nor take it in again"
-        elif not parts.strategy.takes_back(ranks[change.node]):
+        elif not capabilities.can_rejoin(parts.strategy, ranks[change.node]):
             yield f"{where}: strategy={spec.strategy.name} goes on without it, and does not take it in again"
         elif parts.transform.changes_the_model:
             yield f"{where}: transform={spec.transform.name} changes the model, which all ranks do at once"
@@ -219,7 +221,8 @@ def _join_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
 
 def _first_rank_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
     """Of events that end rank 0, where the run goes on without any other; elsewhere it fails, as it was asked to."""
-    if spec.program != "training" or not any(parts.strategy.outlives(rank) for rank in range(spec.workers)):
+    expendable = [rank for rank in range(spec.workers) if capabilities.tolerates_loss_of(parts.strategy, rank)]
+    if spec.program != "training" or not expendable:
         return
     node, name = spec.topology.nodes[0].name, f"strategy={spec.strategy.name}"
     changes = [change for change in spec.events if change.node == node and change.kind in ("crash", "join")]
@@ -229,7 +232,7 @@ def _first_rank_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
         where = f"events: {node}, which serves, crashes at {change.t_s:g} s"
         if spec.workers == 1:
             yield f"{where}: one worker trains without a server, and leaves nothing to go on from; use more workers"
-        elif not parts.strategy.outlives(0):
+        elif 0 not in expendable:
             yield f"{where}: {name} does not go on without it; use strategy.checkpoint=true, and a join event"
         elif not any(later.kind == "join" and later.t_s >= change.t_s for later in changes):
             yield f"{where}, and no join event starts it again: {name} does not go on without it"
@@ -238,7 +241,7 @@ def _first_rank_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
 def misfits(parts: Parts) -> Iterator[str]:
     """What of a run cannot be trained on accelerators, one line each."""
     name = type(parts.strategy).__name__
-    yield from (f"--accelerator: {name}: {fault}" for fault in parts.strategy.accelerator_faults())
+    yield from (f"--accelerator: {name}: {fault}" for fault in capabilities.accelerator_faults(parts.strategy))
     if parts.transform.changes_the_model:
         yield "--accelerator: transforms change the model in the host's memory; leave transform out"
     if not parts.workload.computes:

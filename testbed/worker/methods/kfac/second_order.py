@@ -12,7 +12,7 @@ from torch import Tensor
 from testbed.core.costs.kfac_costs import inverting, plan_for, preconditioning
 from testbed.core.costs.kfac_variants import GRADIENTS, VARIANTS, Plan, Settings
 from testbed.core.device.profile import WorkTimes
-from testbed.worker.interfaces.strategy import Beside, WorkerContext
+from testbed.worker.interfaces.strategy import ExtraWork, WorkerContext
 from testbed.worker.methods.kfac.curvature import Curvature
 from testbed.worker.methods.kfac.exchange import Broadcasts, Sums, is_shared
 from testbed.worker.methods.kfac.factor_collector import FactorCollector
@@ -74,7 +74,7 @@ class SecondOrder:
             self._invert()
         self._curvature.write(self._preconditioned(), self._context.optimizer)
 
-    def beside(self) -> Beside:
+    def extra_work(self) -> ExtraWork:
         """For the calibration: all pieces of work, whoever does them in a run."""
         curvature, work = self._curvature, []
         for factor in self.plan.factors:
@@ -84,7 +84,7 @@ class SecondOrder:
             ]
         for name in self._layers:
             work.append(_piece(preconditioning(name), "precondition", 0, curvature.precondition_flop(name)))
-        return Beside(work=tuple(work), factored=tuple(curvature.layer(name) for name in self._layers))
+        return ExtraWork(work=tuple(work), factored=tuple(curvature.layer(name) for name in self._layers))
 
     def take_notes(self) -> list[dict[str, Any]]:
         """The plan, once, from rank 0; of each rank, where it took more damping than it was asked to."""

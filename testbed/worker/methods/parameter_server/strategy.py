@@ -105,13 +105,13 @@ class ServerStrategy(Strategy):
     def part(self, rank: int, world_size: int) -> tuple[int, int] | None:
         return (0, 1) if world_size == 1 else self._assignment(world_size).part(rank)
 
-    def outlives(self, rank: int) -> bool:
+    def tolerates_loss_of(self, rank: int) -> bool:
         return rank > ROOT or self.checkpoint
 
-    def takes_back(self, rank: int) -> bool:
-        return self.outlives(rank) and not (self._regional and rank in self._regional.region_servers)
+    def can_rejoin(self, rank: int) -> bool:
+        return self.tolerates_loss_of(rank) and not (self._regional and rank in self._regional.region_servers)
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name = f"strategy={self.name}"
         if not workload.computes:
             yield f"{name}: {type(workload).__name__} has no parameters of its own to send"

@@ -22,7 +22,7 @@ from topologies import lan
 
 
 def _faults(strategy: FedBuff, compressor: Any = None, workload: Any = None, workers: int = 4) -> list[str]:
-    return list(strategy.faults(compressor or Uncompressed(), workload or Digits(), workers))
+    return list(strategy.validate(compressor or Uncompressed(), workload or Digits(), workers))
 
 
 def test_what_no_asynchronous_server_can_do_is_refused_by_its_name() -> None:
@@ -79,7 +79,7 @@ def _spec(**given: Any) -> RunSpec:
 def test_workers_may_crash_and_join_and_the_server_may_not() -> None:
     spec = _spec()
     parts = build_parts(spec)
-    assert [parts.strategy.outlives(rank) for rank in range(4)] == [False, True, True, True]
+    assert [parts.strategy.tolerates_loss_of(rank) for rank in range(4)] == [False, True, True, True]
     assert [parts.strategy.part(rank, 4) for rank in range(4)] == [None] * 4
     names = [node.name for node in spec.topology.nodes]
     events = tuple(Change(t_s=t_s, kind=kind, node=names[2]) for t_s, kind in ((1, "crash"), (2, "join")))

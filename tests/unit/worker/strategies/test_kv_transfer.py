@@ -96,7 +96,7 @@ def test_codecs_of_whole_caches_serve_selectors_that_fetch_them() -> None:
 
 
 def _faults(strategy: KVTransfer, workload: Any, world_size: int = 2) -> list[str]:
-    return list(strategy.faults(Uncompressed(), workload, world_size))
+    return list(strategy.validate(Uncompressed(), workload, world_size))
 
 
 def test_it_is_between_two_ranks_about_texts_and_without_a_compressor() -> None:

@@ -48,7 +48,7 @@ class Odd(Workload):
 
 
 def _faults(strategy: ParameterServer, workload: Workload) -> list[str]:
-    return list(strategy.faults(Uncompressed(), workload, 3))
+    return list(strategy.validate(Uncompressed(), workload, 3))
 
 
 def test_what_cannot_be_served_is_refused_before_the_run() -> None:
@@ -113,7 +113,7 @@ def test_whoever_serves_a_region_has_no_data_and_is_not_taken_back() -> None:
     parts = build_parts(spec)
     assert [parts.strategy.part(rank, 5) for rank in range(5)] == [None, (0, 3), (1, 3), None, (2, 3)]
     assert parts.steps(spec) == 30  # of 3 clients: 2 * 1437 / 96
-    assert [parts.strategy.outlives(rank) for rank in range(5)] == [False, True, True, True, True]
+    assert [parts.strategy.tolerates_loss_of(rank) for rank in range(5)] == [False, True, True, True, True]
     names = [node.name for node in network.nodes]
     events = [Change(t_s=t_s, kind=kind, node=name) for name in names[2:] for t_s, kind in ((1, "crash"), (2, "join"))]
     with pytest.raises(InputError) as caught:

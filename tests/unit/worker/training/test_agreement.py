@@ -31,7 +31,7 @@ class Expendable(Alone):
     agreement = Agreement.BY_STRATEGY
     uses_collectives = False
 
-    def outlives(self, rank: int) -> bool:
+    def tolerates_loss_of(self, rank: int) -> bool:
         return rank == 1
 
 
@@ -56,7 +56,7 @@ def test_one_that_waits_for_ranks_it_goes_on_without_contradicts_itself(strategy
     with pytest.raises(InputError) as caught:
         build_parts(_spec(strategy))
     (fault,) = caught.value.faults
-    assert fault.startswith("strategy=mine: says that it goes on without rank 1") and why in fault
+    assert fault.startswith("strategy=mine: says that it tolerates the loss of rank 1") and why in fault
 
 
 def test_a_model_that_changes_later_has_to_be_the_same_on_all_ranks() -> None:

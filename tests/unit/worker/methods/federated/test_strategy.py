@@ -25,7 +25,7 @@ from tests.distributed.harness import make_spec
 
 
 def _faults(workers: int = 5, **given: Any) -> list[str]:
-    return list(Federated(**given).faults(Uncompressed(), Digits(), workers))
+    return list(Federated(**given).validate(Uncompressed(), Digits(), workers))
 
 
 def test_all_faults_of_its_parameters_are_told_at_once() -> None:
@@ -125,7 +125,7 @@ def test_what_fits_has_no_faults() -> None:
     for given in ({"placement": "longest_first"}, {"participants": 3}):
         (fault,) = _faults(**{**hidden, **given})
         assert "use strategy.placement=equal and strategy.participants=4 or more" in fault
-    (fault,) = Federated(secure=Secure(), placement="equal").faults(TopK(), Digits(), 5)
+    (fault,) = Federated(secure=Secure(), placement="equal").validate(TopK(), Digits(), 5)
     assert "strategy.uplink.codec: what is masked cannot be compressed" in fault
 
 
@@ -143,7 +143,7 @@ class Secretive(Digits):
 def test_oort_needs_the_losses_of_samples() -> None:
     given: dict[str, Any] = {"selection": Oort(), "availability": Alternating(present_s=1, absent_s=1)}
     assert _faults(**given, deadline_s=1.0) == []
-    (fault,) = Federated(**given).faults(Uncompressed(), Secretive(), 5)
+    (fault,) = Federated(**given).validate(Uncompressed(), Secretive(), 5)
     assert "strategy.selection: goes by the losses of samples, and Secretive has none" in fault
 
 

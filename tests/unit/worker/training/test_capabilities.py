@@ -1,0 +1,103 @@
+"""What a strategy can do follows from its methods. One that lacks them is answered for; half of them are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from compressors.base.compressor import Compressor, Layout
+from testbed.core.errors import InputError
+from testbed.core.spec.run_spec import Part, RunSpec
+from testbed.worker.interfaces.strategy import Beside, ExtraWork, StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.training import capabilities
+from testbed.worker.training.parts import build_parts
+from tests.distributed.harness import STRATEGIES, make_spec
+
+
+class Least(Strategy):
+    """Has what every strategy must have."""
+
+    def bind(self, context: WorkerContext) -> None:
+        return
+
+    def step(self, batch: Batch, step: int) -> StepStats:
+        return StepStats(None)
+
+
+class Half(Least):
+    """Reduces buckets, and does not say by which routes."""
+
+    def layouts(self) -> list[Layout]:
+        return []
+
+
+def _spec(strategy: type[Strategy]) -> RunSpec:
+    return dataclasses.replace(make_spec(), strategy=Part("mine", f"{__name__}.{strategy.__name__}"))
+
+
+def test_a_strategy_without_capabilities_is_one_that_averages_gradients_of_all_ranks() -> None:
+    least = build_parts(_spec(Least)).strategy
+    assert [capabilities.part(least, rank, 3) for rank in range(3)] == [(0, 3), (1, 3), (2, 3)]
+    assert not capabilities.tolerates_loss_of(least, 1) and not capabilities.can_rejoin(least, 1)
+    assert capabilities.first_step(least) == 0 and list(capabilities.batch_faults(least, 7, 3)) == []
+    assert list(capabilities.layouts(least)) == [] and capabilities.extra_work(least) == ExtraWork()
+    assert capabilities.routes(least) is None and capabilities.collectives(least) is None
+    assert capabilities.dense_bytes_step(least, 12.0) == 12.0
+    assert capabilities.takes_transform(least, at_once=False, keeps_parameters=False)
+    capabilities.sync_parameters(least)
+    capabilities.hand_over(least)
+
+
+def test_what_lacks_a_declaration_does_not_train_on_an_accelerator() -> None:
+    (fault,) = capabilities.accelerator_faults(build_parts(_spec(Least)).strategy)
+    assert fault == "computes or sends in the host's memory; use a strategy that does neither, such as ddp"
+    assert list(capabilities.accelerator_faults(build_parts(make_spec("torch_ddp")).strategy)) == []
+
+
+def test_half_a_capability_is_refused_by_name() -> None:
+    with pytest.raises(InputError) as caught:
+        build_parts(_spec(Half))
+    (fault,) = caught.value.faults
+    assert fault == "strategy=mine: Half has layouts and lacks routes, collectives; Bucketed takes all"
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_no_strategy_of_the_tree_has_half_a_capability(name: str) -> None:
+    assert list(capabilities.partial_capabilities(build_parts(make_spec(name, workers=4)).strategy)) == []
+
+
+def test_a_strategy_with_the_names_of_version_1_works_and_is_told_the_new_ones() -> None:
+    with pytest.warns(FutureWarning, match="Old: faults is validate now, batch_faults is validate_batch now, outlives"):
+
+        class Old(Least):
+            uses_collectives = False
+            draws = True
+
+            def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+                yield from super().faults(compressor, workload, world_size)  # type: ignore[misc]
+                yield f"no {world_size}"
+
+            def batch_faults(self, batch_size: int, world_size: int) -> Iterator[str]:
+                yield f"not {batch_size}"
+
+            def outlives(self, rank: int) -> bool:
+                return rank == 1
+
+            def beside(self) -> ExtraWork:
+                return Beside()
+
+            def settle(self) -> None:
+                self.settled = True
+
+    old, nothing = Old(), Any
+    assert list(old.validate(nothing, nothing, 3)) == ["no 3"]  # type: ignore[arg-type]
+    assert list(capabilities.batch_faults(old, 7, 3)) == ["not 7"] and old.draws_batches
+    assert capabilities.tolerates_loss_of(old, 1) and not capabilities.tolerates_loss_of(old, 0)
+    capabilities.sync_parameters(old)
+    assert old.settled
+    with pytest.warns(FutureWarning, match="Beside is ExtraWork now"):
+        assert isinstance(capabilities.extra_work(old), ExtraWork)
