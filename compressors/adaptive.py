@@ -45,7 +45,7 @@ class Adaptive(Compressor):
             residuals where others need them, or a number is out of its range.
     """
 
-    wants_link = True
+    needs_link_stats = True
 
     def __init__(
         self, *, candidates: Sequence[Mapping[str, Any]], within: float = 1.5, feedback: str | bool = "auto"
@@ -130,7 +130,7 @@ def _traits(traits: Sequence[Traits]) -> Traits:
     kinds = [trait.feedback for trait in traits]
     return Traits(
         own_rounds=True,
-        most_rounds=lambda world_size: max(trait.rounds_among(world_size) for trait in traits),
+        max_rounds=lambda world_size: max(trait.rounds_among(world_size) for trait in traits),
         point_to_point=False,
         fixed_size=all(trait.fixed_size for trait in traits),
         max_world=min(worlds, default=None),

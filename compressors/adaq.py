@@ -40,7 +40,7 @@ class AdaQ(Compressor):
         ValueError: density is not in (0, 1], or a bucket has more than 2**31 - 1 entries.
     """
 
-    sends_some = True
+    is_sparse = True
     traits = Traits(fixed_size=False, feedback="required", contraction=0.0)
 
     def __init__(self, *, density: float = 0.01, feedback: str | bool = "auto") -> None:

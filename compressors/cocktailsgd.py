@@ -44,7 +44,7 @@ class CocktailSGD(Compressor):
         NonFiniteError: a bucket holds NaN or infinity, which might not be drawn.
     """
 
-    sends_some = True
+    is_sparse = True
     traits = Traits(feedback="required", contraction=0.0)
 
     def __init__(self, *, drawn: float = 0.4, density: float = 0.05, feedback: str | bool = "auto") -> None:

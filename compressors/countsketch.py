@@ -49,7 +49,7 @@ class CountSketch(Compressor):
         NonFiniteError: a bucket holds NaN or infinity, which would stay in the sketch for ever.
     """
 
-    traits = Traits(own_rounds=True, most_rounds=1, point_to_point=False, averages=False, feedback="builtin")
+    traits = Traits(own_rounds=True, max_rounds=1, point_to_point=False, averages=False, feedback="builtin")
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ class DeepReduce(Around):
         ValueError: a parameter is out of its range, or `inner` is no sparse compressor of one exchange.
     """
 
-    sends_some = True
+    is_sparse = True
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class DeepReduce(Around):
             unbiased=unbiased,
             feedback=inner.feedback if unbiased else biased_feedback,
         )
-        self.usual_feedback = self.inner.usual_feedback  # type: ignore[misc]
+        self.default_feedback = self.inner.default_feedback  # type: ignore[misc]
         self.momentum = getattr(self.inner, "momentum", None)
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:

@@ -66,7 +66,7 @@ class DeMo(Compressor):
         self.chunk_size, self.per_chunk, self.decay, self.learning_rate = chunk_size, kept, decay, learning_rate
         self.traits = Traits(
             own_rounds=True,
-            most_rounds=1,
+            max_rounds=1,
             averages=False,
             # The transform keeps lengths, and the largest of its components are kept.
             contraction=min(kept / chunk_size, 1 - 1e-6),  # and it rounds

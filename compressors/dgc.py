@@ -43,7 +43,7 @@ class DGC(Sparsifier):
             has more than 2**31 - 1 entries.
     """
 
-    usual_feedback = "momentum"
+    default_feedback = "momentum"
 
     def __init__(
         self,

@@ -31,10 +31,10 @@ class GlobalTopK(Compressor):
         ValueError: density is not in (0, 1], or a bucket has more than 2**31 - 1 entries.
     """
 
-    sends_some = True
+    is_sparse = True
     traits = Traits(
         own_rounds=True,
-        most_rounds=lambda world_size: 2 * len(_strides(world_size)),
+        max_rounds=lambda world_size: 2 * len(_strides(world_size)),
         point_to_point=False,
         feedback="required",
         contraction=0.0,

@@ -57,7 +57,7 @@ class IntSGD(Compressor):
         self._energies: dict[str, float] = {}
         self.traits = Traits(
             own_rounds=True,
-            most_rounds=2,
+            max_rounds=2,
             point_to_point=False,
             fixed_size=False,
             max_world=self._largest if dtype == "int8" else self._largest // _FIRST,

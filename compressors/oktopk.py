@@ -60,9 +60,9 @@ class OkTopK(Compressor):
         NonFiniteError: a bucket holds NaN or infinity, of which no threshold can be had.
     """
 
-    sends_some = True
+    is_sparse = True
     traits = Traits(
-        own_rounds=True, most_rounds=3, point_to_point=False, fixed_size=False, feedback="required", contraction=0.0
+        own_rounds=True, max_rounds=3, point_to_point=False, fixed_size=False, feedback="required", contraction=0.0
     )
 
     def __init__(self, *, density: float = 0.01, reestimate: int = 32, feedback: str | bool = "auto") -> None:

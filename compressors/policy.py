@@ -81,7 +81,7 @@ class Policy(Compressor):
         given = [rule.compressor for rule in self.rules]
         self.compressors = given if self.feedback == "off" else [with_feedback(compressor) for compressor in given]
         self.traits = _traits(given, self.compressors)
-        self.wants_link = any(compressor.wants_link for compressor in given)
+        self.needs_link_stats = any(compressor.needs_link_stats for compressor in given)
         self._links = 0.0, 0.0
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
@@ -111,10 +111,10 @@ class Policy(Compressor):
             started.append(group.rounds(own))
         yield from in_lockstep(started)
 
-    def faults(self, world_size: int) -> Iterator[str]:
-        yield from super().faults(world_size)
+    def validate(self, world_size: int) -> Iterator[str]:
+        yield from super().validate(world_size)
         for rule in self.rules:
-            for line in rule.compressor.faults(world_size):
+            for line in rule.compressor.validate(world_size):
                 if not line.startswith("workers="):  # said above for all of them
                     yield f"{rule.key}.{'' if rule.key == 'otherwise' else 'compressor.'}{line}"
 
@@ -226,7 +226,7 @@ def _traits(given: Sequence[Compressor], used: Sequence[Compressor]) -> Traits:
     contractions = [trait.contraction for trait in traits if trait.contraction is not None]
     return Traits(
         own_rounds=True,
-        most_rounds=lambda world_size: sum(trait.rounds_among(world_size) for trait in traits),
+        max_rounds=lambda world_size: sum(trait.rounds_among(world_size) for trait in traits),
         point_to_point=False,
         fixed_size=all(trait.fixed_size for trait in traits),
         max_world=min(worlds, default=None),

@@ -30,7 +30,7 @@ class PowerSGD(LowRank):
         ValueError: rank is not a whole number from 1 up.
     """
 
-    traits = Traits(own_rounds=True, most_rounds=2, point_to_point=False, feedback="required", contraction=0.0)
+    traits = Traits(own_rounds=True, max_rounds=2, point_to_point=False, feedback="required", contraction=0.0)
 
     def __init__(self, *, rank: int = 4, feedback: str | bool = "auto") -> None:
         super().__init__(rank=rank, feedback=feedback)

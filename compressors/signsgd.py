@@ -33,7 +33,7 @@ class SignSGD(MajorityVote):
         NonFiniteError: a gradient holds NaN or infinity.
     """
 
-    traits = Traits(own_rounds=True, most_rounds=2, averages=False, feedback="harmful", owns="optimizer")
+    traits = Traits(own_rounds=True, max_rounds=2, averages=False, feedback="harmful", owns="optimizer")
 
     def __init__(self, *, learning_rate: float | None = 0.0003, feedback: str | bool = "auto") -> None:
         super().__init__(feedback=feedback, faults=[parameters.learning_rate(learning_rate)])

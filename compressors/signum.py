@@ -41,7 +41,7 @@ class Signum(MajorityVote):
 
     traits = Traits(
         own_rounds=True,
-        most_rounds=2,
+        max_rounds=2,
         point_to_point=False,
         averages=False,
         feedback="harmful",

@@ -74,7 +74,7 @@ class THC(Compressor):
         biased: Feedback = "none" if levels >= _FEW_LEVELS else "recommended"
         self.traits = Traits(
             own_rounds=True,
-            most_rounds=2,
+            max_rounds=2,
             point_to_point=False,
             max_world=_LARGEST[dtype] // levels,
             unbiased=not truncated,

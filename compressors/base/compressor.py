@@ -11,7 +11,7 @@ docs/compressors.md.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -21,6 +21,7 @@ from compressors.base.context import Context, Exchange, Feedback, Layout, Rounds
 from compressors.base.payload import PointToPointError
 from compressors.base.routes import ROUTES, SIZE_BYTES, choose_route, part_layouts, route_sent_bytes
 from testbed.core.parameters import choice, raise_all
+from testbed.core.renaming import Renamed
 
 __all__ = [
     "SIZE_BYTES",
@@ -40,17 +41,24 @@ FEEDBACK_KINDS = ("plain", "ef21", "momentum")
 FEEDBACK_MODES = ("auto", "on", "off", *FEEDBACK_KINDS)
 
 
-class Compressor(ABC):
+class Compressor(Renamed, ABC):
     """Base of all compressors. Constructors take keyword-only parameters and raise ValueError for each bad one."""
+
+    renamed: ClassVar[Mapping[str, str]] = {
+        "faults": "validate",
+        "usual_feedback": "default_feedback",
+        "sends_some": "is_sparse",
+        "wants_link": "needs_link_stats",
+    }
 
     traits: Traits
     """Of the class, or set in the constructor where they depend on parameters."""
-    usual_feedback: ClassVar[Literal["plain", "ef21", "momentum"]] = "plain"
-    """What `feedback=on` gives, and `auto` where the traits ask for feedback."""
-    sends_some: ClassVar[bool] = False
-    """Of a bucket some entries alone go out in a step."""
-    wants_link: bool = False
-    """Its contexts' alpha_s and beta_s_byte are to be measured while it runs, and agreed on by all ranks."""
+    default_feedback: ClassVar[Literal["plain", "ef21", "momentum"]] = "plain"
+    """Kind of error feedback that `feedback=on` gives, and `auto` if the traits ask for feedback."""
+    is_sparse: ClassVar[bool] = False
+    """True for sparsifiers: a step sends some of a bucket's entries and leaves others."""
+    needs_link_stats: bool = False
+    """True: `alpha_s` and `beta_s_byte` of its contexts are measured during the run, and all ranks agree on them."""
 
     def __init__(self, *, feedback: str | bool = "auto", faults: Iterable[str | None] = ()) -> None:
         """
@@ -116,15 +124,15 @@ class Compressor(ABC):
     def feedback_kind(self) -> str:
         """One of FEEDBACK_KINDS, or "off"."""
         if self.feedback == "auto":
-            return self.usual_feedback if self.traits.feedback in ("recommended", "required") else "off"
-        return self.usual_feedback if self.feedback == "on" else self.feedback
+            return self.default_feedback if self.traits.feedback in ("recommended", "required") else "off"
+        return self.default_feedback if self.feedback == "on" else self.feedback
 
     @property
     def uses_feedback(self) -> bool:
         return self.feedback_kind != "off"
 
-    def faults(self, world_size: int) -> Iterator[str]:
-        """Why it cannot do what its parameters ask for among so many ranks, one line each."""
+    def validate(self, world_size: int) -> Iterator[str]:
+        """Yield a line for each reason why it cannot do what its parameters ask for among `world_size` ranks."""
         name, traits = type(self).__name__, self.traits
         if traits.max_world is not None and world_size > traits.max_world:
             sums = "sums" if traits.sum_dtype is None else f"{traits.sum_dtype} sums".removeprefix("torch.")
@@ -141,7 +149,7 @@ class Compressor(ABC):
             yield f"feedback={self.feedback}: {name} {kind} out by themselves; kept as residuals they add up instead"
         elif traits.feedback == "builtin":
             yield f"feedback={self.feedback}: {name} keeps what it does not send by a rule of its own"
-        elif self.feedback_kind == "momentum" and not self.sends_some:
+        elif self.feedback_kind == "momentum" and not self.is_sparse:
             yield (
                 f"feedback=momentum: of {name} every entry changes in every step, so that every velocity would begin"
                 " anew each time; it is for what sends some entries and leaves others"

@@ -6,13 +6,14 @@ import enum
 import hashlib
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from compressors.base.streams import Stream
+from testbed.core.renaming import tell_renamed
 
 Feedback = Literal["none", "recommended", "required", "harmful", "builtin"]
 
@@ -46,9 +47,9 @@ class Traits:
     """Any stretch of a bucket can be encoded alone, so TWO_SHOT is possible."""
     own_rounds: bool = False
     """`rounds` is overridden, and `sent_bytes` with it."""
-    most_rounds: int | Callable[[int], int] | None = None
-    """Exchanges of its own rounds in one step at most, or a function of the number of ranks; None where they are not
-    its own. `rounds_among` answers for all."""
+    max_rounds: int | Callable[[int], int] | None = None
+    """Highest number of exchanges of its own rounds in one step, or a function of the number of ranks that returns it;
+    None if the rounds are not its own. `rounds_among` answers for all."""
     point_to_point: bool = True
     """`encode` and `decode` work without other ranks; if not, there are neither, and `rounds` is all there is."""
     averages: bool = True
@@ -63,6 +64,13 @@ class Traits:
     refused. builtin: it keeps its own."""
     owns: Literal["nothing", "momentum", "optimizer"] = "nothing"
     """What of the optimizer it takes over in `adopt`."""
+    most_rounds: InitVar[int | Callable[[int], int] | None] = None
+    """Old name of `max_rounds`."""
+
+    def __post_init__(self, most_rounds: int | Callable[[int], int] | None) -> None:
+        if most_rounds is not None:
+            tell_renamed("Traits", "most_rounds is max_rounds now", stacklevel=3)
+            object.__setattr__(self, "max_rounds", most_rounds)
 
     @property
     def owned(self) -> str:
@@ -71,9 +79,9 @@ class Traits:
 
     def rounds_among(self, world_size: int) -> int:
         """Exchanges in one step at most; where a size has to be asked for, that is one more."""
-        if self.most_rounds is None:
+        if self.max_rounds is None:
             return 1 if self.sum_dtype is not None else 2
-        return self.most_rounds(world_size) if callable(self.most_rounds) else self.most_rounds
+        return self.max_rounds(world_size) if callable(self.max_rounds) else self.max_rounds
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ class Around(Compressor):
         super().__init__(feedback=feedback, faults=faults)
         self.inner = inner
         self.traits = inner.traits
-        self.wants_link = inner.wants_link
+        self.needs_link_stats = inner.needs_link_stats
 
     def adopt(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         return self.inner.adopt(optimizer)
@@ -51,5 +51,5 @@ class Wrapper(Around):
     def sent_bytes(self, layout: Layout, world_size: int, route: Route, *, step: int = 0) -> int:
         return self.inner.sent_bytes(layout, world_size, route, step=step)
 
-    def faults(self, world_size: int) -> Iterator[str]:
-        yield from self.inner.faults(world_size)
+    def validate(self, world_size: int) -> Iterator[str]:
+        yield from self.inner.validate(world_size)

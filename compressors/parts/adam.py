@@ -26,7 +26,7 @@ class CompressedAdam(Compressor):
 
     traits = Traits(
         own_rounds=True,
-        most_rounds=2,
+        max_rounds=2,
         point_to_point=False,
         averages=False,
         feedback="builtin",

@@ -22,7 +22,7 @@ class Sparsifier(Compressor):
     as int32; 4 + 8k bytes.
     """
 
-    sends_some = True
+    is_sparse = True
 
     @abstractmethod
     def select(self, tensor: Tensor, context: Context) -> tuple[Tensor, Tensor]:

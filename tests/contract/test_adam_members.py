@@ -168,7 +168,7 @@ def test_in_other_buckets_nothing_owed_is_lost(name: str) -> None:
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_feedback_is_refused_where_residuals_are_kept(name: str) -> None:
-    (fault,) = make(name, feedback="on").faults(4)
+    (fault,) = make(name, feedback="on").validate(4)
     assert "keeps what it does not send by a rule of its own" in fault
 
 

@@ -173,9 +173,9 @@ def test_feedback_is_each_ones_own_and_can_be_turned_off() -> None:
     assert Policy(rules=rules, otherwise=TopK()).traits.feedback == "builtin"
     plain = Policy(rules=rules[:1], otherwise=Uncompressed()).traits
     assert plain.feedback == "none" and plain.contraction == Int8().traits.contraction
-    assert [*Policy(otherwise=Int8(feedback="on"), feedback="on").faults(2)] == []
+    assert [*Policy(otherwise=Int8(feedback="on"), feedback="on").validate(2)] == []
     harmed = Policy(rules=[{"compressor": make("qsgd", feedback="on")}], otherwise=TopK())
-    assert [line.split(":")[0] for line in harmed.faults(2)] == ["rules[0].compressor.feedback=on"]
+    assert [line.split(":")[0] for line in harmed.validate(2)] == ["rules[0].compressor.feedback=on"]
 
 
 def test_what_is_asked_wrongly_is_said_all_at_once() -> None:

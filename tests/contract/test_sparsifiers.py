@@ -62,7 +62,7 @@ def test_randomk_draws_every_entry_as_often_as_any_other() -> None:
 def test_randomk_is_unbiased_if_scaled_and_then_refuses_feedback() -> None:
     codec, tensor = make("randomk", density=0.25, scaled=True), normal(40)
     assert codec.traits.unbiased and codec.traits.contraction is None and not codec.uses_feedback
-    (fault,) = make("randomk", density=0.01, scaled=True, feedback="on").faults(2)
+    (fault,) = make("randomk", density=0.01, scaled=True, feedback="on").validate(2)
     assert fault.startswith("feedback=on: RandomK is unbiased")
     assert make("randomk", density=0.01).feedback_kind == "plain"
     total, draws = torch.zeros(40), 4000

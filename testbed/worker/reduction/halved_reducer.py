@@ -38,7 +38,7 @@ class HalvedReducer(Reducer):
     """`start` in backward, `turn` after it, `finish_one` when a bucket is needed: all in one order on all ranks.
 
     A compressor's last sum is split in reduce-scatter and all-gather. Of one that sends otherwise the first exchange
-    overlaps backward, and what follows the next forward. A compressor that `wants_link` is not told what links cost.
+    overlaps backward, and what follows the next forward. A compressor with `needs_link_stats` does not get any.
     """
 
     def __init__(

@@ -37,8 +37,8 @@ class Reducer:
     Only a bucket's first exchange overlaps what comes between `start` and `finish`. Later ones are issued in `finish`:
     when one ends differs from rank to rank, and an order of collectives that follows it would too.
 
-    A compressor that `wants_link` is told what links turn out to cost, not what was asked of them: every few steps a
-    collective more, which is payload, agrees on that.
+    A compressor with `needs_link_stats` is told what links turn out to cost, not what was asked of them: every few steps
+    a collective more, which is payload, agrees on that.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Reducer:
         self.clock = clock
         self.seed = seed
         self._link = topology.slowest_hop
-        measures = compressor.wants_link and comm.world_size > 1
+        measures = compressor.needs_link_stats and comm.world_size > 1
         self._meter = LinkMeter(self._link, comm, clock.dilation) if measures else None
         self._jobs: deque[Job] = deque()
         self._start = comm.run if collectives is None else collectives.run

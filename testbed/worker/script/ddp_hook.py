@@ -125,7 +125,7 @@ class CompressionHook:
         self._reducer = Reducer(self._first, comm, PhaseClock(), self._topology, self._seed)
 
     def _faults(self, world_size: int) -> Iterator[str]:
-        yield from self._first.faults(world_size)
+        yield from self._first.validate(world_size)
         if self._first.traits.owns == "optimizer":
             yield "takes the optimizer's place, which a hook of DistributedDataParallel does not see; use strategy=ddp"
         if self._first.traits.owns == "momentum" and getattr(self._first, "momentum", None) is None:

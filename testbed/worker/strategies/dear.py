@@ -77,7 +77,7 @@ class DeAR(BucketedStrategy):
         name = type(compressor).__name__
         if not found and with_feedback(compressor).traits.owns == "optimizer":
             yield f"strategy=dear updates layer by layer, but {name} takes over the optimizer; use strategy=ddp"
-        if compressor.wants_link:
+        if compressor.needs_link_stats:
             yield f"strategy=dear cannot tell {name} what links cost; use strategy=ddp"
 
     def bind(self, context: WorkerContext) -> None:

@@ -161,7 +161,7 @@ class Hybrid(Strategy):
             )
         if traits.owns == "optimizer":
             yield f"strategy=hybrid: {name} takes over the optimizer, of which a rank has a part; use strategy=ddp"
-        if compressor.wants_link and self.asked.tp > 1:
+        if compressor.needs_link_stats and self.asked.tp > 1:
             yield f"strategy=hybrid: {name} goes by what each rank measures, and shards must agree; use strategy.tp=1"
 
     def validate_batch(self, batch_size: int, world_size: int) -> Iterator[str]:

@@ -102,7 +102,7 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
     if strategy is not None:
         yield from _declaration_faults(spec, strategy)
     if compressor is not None:
-        yield from (f"compressor={spec.compressor.name}: {fault}" for fault in compressor.faults(spec.workers))
+        yield from (f"compressor={spec.compressor.name}: {fault}" for fault in compressor.validate(spec.workers))
     if workload is not None and "device" in built and built["device"].computes and not workload.computes:
         yield (
             f"device={spec.device.name}: workload={spec.workload.name} does no arithmetic that could be timed; use"

@@ -49,7 +49,7 @@ def variants(case: Case) -> tuple[Case, ...]:
     found = [case]
     if later := LATER.get(case.target):
         found.append(_with(case, later))
-    if case.build().wants_link:
+    if case.build().needs_link_stats:
         told = replace(case, build=lambda **params: LinksByStep(case.build(**params)), variant="on other links")
         found.append(replace(told, sums_in=_sums_in(told)))
     return tuple(found)
