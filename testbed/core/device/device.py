@@ -13,20 +13,23 @@ from typing import Any, ClassVar
 
 from testbed.core.device.profile import LayerTimes, Profile, WorkTimes, read_profile
 from testbed.core.errors import InputError
+from testbed.core.renaming import Renamed
 from testbed.core.units import parse_time_s
 
 FORWARD_SHARE = 1 / 3
 """Of a training step: backward computes the gradients of inputs and of parameters, twice the work of forward."""
 
 
-class Device(ABC):
+class Device(Renamed, ABC):
     """Constructors take keyword-only parameters and raise ValueError for each bad one."""
+
+    renamed: ClassVar[Mapping[str, str]] = {"faults": "validate"}
 
     computes: ClassVar[bool] = False
     """Whether its times are those of really computing here."""
 
-    def faults(self) -> Iterator[str]:
-        """What is wrong with it on the machine where the command was given, one line each."""
+    def validate(self) -> Iterator[str]:
+        """Yield a line for each thing that is wrong with it on the machine where the command was given."""
         yield from ()
 
     def layers(self, cpu: Profile) -> Profile:
@@ -188,7 +191,7 @@ class Profiled(Device):
         self.file = Path(str(file))
         self.codec_speedup = 1.0 if codec_speedup is None else _above_zero("codec_speedup", codec_speedup)
 
-    def faults(self) -> Iterator[str]:
+    def validate(self) -> Iterator[str]:
         if not self.file.is_file():
             yield f"device.file={self.file}: no such file"
 

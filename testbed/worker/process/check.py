@@ -42,7 +42,7 @@ def _built(spec: RunSpec, *, accelerated: bool) -> dict[str, Any]:
 
     parts = build_parts(spec)
     workload = parts.workload
-    faults = [*parts.device.faults(), *(prefixed("workload", fault) for fault in workload.faults())]
+    faults = [*parts.device.validate(), *(prefixed("workload", fault) for fault in workload.faults())]
     raise_input_faults([*faults, *(misfits(parts) if accelerated else ())])
     start_hash = None if spec.start_from is None else checkpoint.checksum(spec.start_from)
     model, _ = first_model(dataclasses.replace(spec, start_hash=start_hash), parts)

@@ -37,8 +37,8 @@ class Reducer:
     Only a bucket's first exchange overlaps what comes between `start` and `finish`. Later ones are issued in `finish`:
     when one ends differs from rank to rank, and an order of collectives that follows it would too.
 
-    A compressor with `needs_link_stats` is told what links turn out to cost, not what was asked of them: every few steps
-    a collective more, which is payload, agrees on that.
+    A compressor with `needs_link_stats` is told what links turn out to cost, not what was asked of them: one collective
+    more in every few steps, which is payload, agrees on that.
     """
 
     def __init__(
