@@ -38,6 +38,7 @@ def _answer(spec: dict[str, Any]) -> dict[str, Any]:
 def _built(spec: RunSpec, *, accelerated: bool) -> dict[str, Any]:
     from testbed.worker.model import checkpoint
     from testbed.worker.plugins.factory import prefixed
+    from testbed.worker.training import capabilities
     from testbed.worker.training.parts import build_parts, first_model, misfits
 
     parts = build_parts(spec)
@@ -48,7 +49,7 @@ def _built(spec: RunSpec, *, accelerated: bool) -> dict[str, Any]:
     model, _ = first_model(dataclasses.replace(spec, start_hash=start_hash), parts)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     if parts.transform.changes_the_model:
-        parts.transform.example(model)
+        capabilities.example(parts.transform, model)
     return {
         "parameters": parameters,
         "metric": workload.metric and dataclasses.asdict(workload.metric),

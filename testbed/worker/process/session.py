@@ -131,6 +131,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     from testbed.worker.communication.communicator import Communicator
     from testbed.worker.communication.shutdown import shut_down
     from testbed.worker.model import checkpoint
+    from testbed.worker.training import capabilities
     from testbed.worker.training.loop import Training
     from testbed.worker.training.parts import build_parts
     from testbed.worker.training.warm_up import turn
@@ -159,7 +160,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     training.warm_up(orders.busy, orders.go, build_parts(spec).compressor, turn(welcome.store, welcome.rank))
     done = training.run(orders.t0_s)
     if spec.keeps_model and welcome.rank == 0:
-        checkpoint.keep(parts.transform.kept(training.model), Path(welcome.store).with_name(KEPT_MODEL))
+        checkpoint.keep(capabilities.kept(parts.transform, training.model), Path(welcome.store).with_name(KEPT_MODEL))
     emit(done)
     orders.leaving = True
     comm.close(together=not training.outlived)

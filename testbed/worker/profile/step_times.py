@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import tempfile
 import time
@@ -50,7 +51,8 @@ def measure(spec: RunSpec) -> Profile:
     if transform.changes_at_once:
         return dataclasses.replace(found, switched=found)
     then = spec_after(spec, transform)
-    switched = _measured(then, transform.example, lambda layers: device.switched_layers(found, layers))
+    example = functools.partial(capabilities.example, transform)
+    switched = _measured(then, example, lambda layers: device.switched_layers(found, layers))
     return dataclasses.replace(found, switched=switched)
 
 

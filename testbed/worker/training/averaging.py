@@ -1,11 +1,18 @@
-"""How replicas that differ become one model: `Agreement.MEAN_AT_END`."""
+"""The end of a strategy's training, and how replicas that differ become one model: `Agreement.MEAN_AT_END`."""
 
 from __future__ import annotations
 
 import torch
 
-from testbed.worker.interfaces.strategy import WorkerContext
+from testbed.worker.interfaces.strategy import Agreement, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import trained
+
+
+def finish(strategy: Strategy, context: WorkerContext) -> None:
+    """Complete what `strategy` has in flight, and have replicas that differ agree."""
+    strategy.finish()
+    if strategy.agreement is Agreement.MEAN_AT_END:
+        average_parameters(context)
 
 
 @torch.no_grad()

@@ -1,13 +1,24 @@
-"""What a strategy answers, and what holds for one that has not the capability."""
+"""What a strategy or a transform answers, and what holds for one that has not the capability."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
 
 from compressors.base.compressor import Layout
+from testbed.core.device.profile import Profile
 from testbed.core.spec.topology import Topology
 from testbed.worker.interfaces import strategy_capabilities as can
+from testbed.worker.interfaces import transform_capabilities as changes
 from testbed.worker.interfaces.strategy import ExtraWork, Strategy
+from testbed.worker.interfaces.transform import Transform, fitted
+from testbed.worker.interfaces.workload import Batch
+from testbed.worker.model.layers import layer_sizes
+
+# Of strategies.
 
 
 def place(strategy: Strategy, topology: Topology) -> None:
@@ -93,11 +104,59 @@ def accelerator_faults(strategy: Strategy) -> Iterator[str]:
         yield "computes or sends in the host's memory; use a strategy that does neither, such as ddp"
 
 
-def partial_capabilities(strategy: Strategy) -> Iterator[str]:
-    """Yield a line for each capability of which the class has some methods and lacks others."""
-    for capability in can.CAPABILITIES:
+def partial_capabilities(part: Strategy | Transform) -> Iterator[str]:
+    """Yield a line for each capability of which the class has some methods and lacks others: nothing would ask for
+    those that it has."""
+    for capability in can.CAPABILITIES if isinstance(part, Strategy) else (changes.ModelSwitch,):
         wanted = [name for name in vars(capability) if not name.startswith("_")]
-        lacking = [name for name in wanted if not hasattr(strategy, name)]
+        lacking = [name for name in wanted if not hasattr(part, name)]
         if lacking and len(lacking) < len(wanted):
             has = ", ".join(name for name in wanted if name not in lacking)
-            yield f"{type(strategy).__name__} has {has} and lacks {', '.join(lacking)}; {capability.__name__} takes all"
+            yield f"{type(part).__name__} has {has} and lacks {', '.join(lacking)}; {capability.__name__} takes all"
+
+
+# Of transforms.
+
+
+def begin(transform: Transform, model: nn.Module, seed: int) -> dict[str, Any] | None:
+    """Have the model changed before the run, by default not; return the event, None if nothing has changed."""
+    return transform.begin(model, seed) if isinstance(transform, changes.InitialChange) else None
+
+
+def example(transform: Transform, model: nn.Module) -> None:
+    """Give `model` the layers that it is expected to have in the end, by default those that it has."""
+    if isinstance(transform, changes.ModelSwitch):
+        transform.example(model)
+
+
+def profile_after(transform: Transform, profile: Profile, model: nn.Module) -> Profile:
+    """Return the times of a changed model, by default in proportion to the parameters of its layers."""
+    if isinstance(transform, changes.Retimed):
+        return transform.profile_after(profile, model)
+    return fitted(profile, layer_sizes(model))
+
+
+def attach(transform: Transform, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Have an optimizer see more than the loss's gradients, by default nothing more."""
+    if isinstance(transform, changes.OptimizerHook):
+        transform.attach(model, optimizer)
+
+
+def undecayed(transform: Transform, model: nn.Module) -> list[str]:
+    """Return the names of parameters without ordinary weight decay, by default none."""
+    return transform.undecayed(model) if isinstance(transform, changes.DecayExempt) else []
+
+
+def rate_factor(transform: Transform, step: int) -> float:
+    """Return the factor of the learning rate in step `step`, by default 1."""
+    return transform.rate_factor(step) if isinstance(transform, changes.RateChange) else 1.0
+
+
+def spared(transform: Transform, batch: Batch) -> Mapping[str, float]:
+    """Return the share of samples that layers do not compute, by default none."""
+    return transform.spared(batch) if isinstance(transform, changes.PartialForward) else {}
+
+
+def kept(transform: Transform, model: nn.Module) -> Mapping[str, Any]:
+    """Return the state of a model as another run may begin with it, by default its own."""
+    return transform.kept(model) if isinstance(transform, changes.KeptAsOther) else model.state_dict()

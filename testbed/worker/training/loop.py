@@ -21,10 +21,11 @@ from testbed.worker.device.accelerator import to_device
 from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.compute_times import ComputeTimes
 from testbed.worker.interfaces.strategy import Agreement, WorkerContext
-from testbed.worker.interfaces.transform import Plan, TransformContext
+from testbed.worker.interfaces.transform import TransformContext
+from testbed.worker.interfaces.transform_capabilities import ModelSwitch, Plan
 from testbed.worker.interfaces.workload import Batch, parameters_crc32, trained
 from testbed.worker.training import capabilities
-from testbed.worker.training.averaging import average_parameters
+from testbed.worker.training.averaging import finish
 from testbed.worker.training.evaluation import Evaluations
 from testbed.worker.training.optimizers import LearningRate, Optimizers
 from testbed.worker.training.parts import Parts, changed_parts, first_model
@@ -140,7 +141,7 @@ class Training:
         for step in range(first, self.steps):
             self._step(step, t0_s)
         finishing_s = time.monotonic()
-        self._finish()
+        finish(self.parts.strategy, self.context)
         self._tell_notes(self.steps - 1, self._since_s(t0_s))
         ends_apart = self.parts.strategy.agreement is Agreement.NONE
         done = {
@@ -157,12 +158,6 @@ class Training:
                 evaluations.finish(self.comm.timeout_s)
         return done
 
-    def _finish(self) -> None:
-        """Complete what is in flight, and have replicas that differ agree."""
-        self.parts.strategy.finish()
-        if self.parts.strategy.agreement is Agreement.MEAN_AT_END:
-            average_parameters(self.context)
-
     def _since_s(self, then_s: float) -> float:
         """Emulated seconds since `then_s`."""
         return (time.monotonic() - then_s) / self.spec.dilation
@@ -175,14 +170,17 @@ class Training:
         # Paced, drawing a batch is part of what the strategy's forward is given.
         with self.clock.phase("forward", None if self.clock.times.forward_s is None else 0.0):
             batch = None if part is None or self.parts.strategy.draws_batches else self._batch(step, *part)
-        self._rate.set(self.parts.transform.rate_factor(step))
-        self.clock.times.spare(self.parts.transform.spared(batch))
+        transform = self.parts.transform
+        self._rate.set(capabilities.rate_factor(transform, step))
+        self.clock.times.spare(capabilities.spared(transform, batch))
         # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
         with self.clock.phase("optimizer", self.clock.times.other_s):
             stats = self.parts.strategy.step(batch, step - self._start_step)
             if due:
                 capabilities.sync_parameters(self.parts.strategy)
-            changed = self._transform(step) if self.parts.transform.looks_after(step) else None
+            changed = None
+            if isinstance(transform, ModelSwitch) and transform.looks_after(step):
+                changed = self._transform(transform, step)
         ended_s = time.monotonic()
         if stats.loss is not None and not math.isfinite(stats.loss):
             what = f"the loss of step {step + 1} is {stats.loss}"
@@ -234,20 +232,19 @@ class Training:
     def _tell(self, step: int, t_s: float, what: dict[str, Any]) -> None:
         self.emit({"t_s": t_s, "rank": self.comm.rank, "step": step + 1, **what})
 
-    def _transform(self, step: int) -> dict[str, Any] | None:
+    def _transform(self, transform: ModelSwitch, step: int) -> dict[str, Any] | None:
         """Change the model after `step`, if its transform says so, and build anew what hangs on it; what came of it.
 
         It takes the time that it takes this processor.
         """
         capabilities.sync_parameters(self.parts.strategy)
-        transform = self.parts.transform
         with self.clock.phase("transform"):
             plan = transform.plan_after(self.model, step)
-            return None if plan is None else self._switch(plan, step)
+            return None if plan is None else self._switch(transform, plan, step)
 
-    def _switch(self, plan: Plan, step: int) -> dict[str, Any]:
-        transform, workload, held = self.parts.transform, self.parts.workload, self._optimizers.held()
-        self._finish()
+    def _switch(self, transform: ModelSwitch, plan: Plan, step: int) -> dict[str, Any]:
+        workload, held = self.parts.workload, self._optimizers.held()
+        finish(self.parts.strategy, self.context)
         capabilities.hand_over(self.parts.strategy)
         self._notes += self.parts.strategy.take_notes()
         changed = workload.model(self.spec.seed)  # hooks of the old one stay behind
@@ -255,8 +252,9 @@ class Training:
         note = transform.switch(changed, plan, step)
         self.model = changed
         if self._profile is not None and self._profile.switched is not None:
-            self.clock.times = ComputeTimes(transform.profile_after(self._profile, changed), changed)
-        fresh = changed_parts(self.spec, transform)
+            after = capabilities.profile_after(self.parts.transform, self._profile, changed)
+            self.clock.times = ComputeTimes(after, changed)
+        fresh = changed_parts(self.spec, self.parts.transform)
         self.parts = dataclasses.replace(self.parts, strategy=fresh.strategy, compressor=fresh.compressor)
         self._earlier_evaluations.append(self._evaluations)
         self._evaluations = self._new_evaluations()  # a copy that no strategy has put hooks on

@@ -174,8 +174,10 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
     name, transform = f"transform={spec.transform.name}", parts.transform
     if not transform.changes_the_model:
         return
-    yield from (prefixed("transform", fault) for fault in transform.faults(parts.steps(spec)))
+    yield from (prefixed("transform", fault) for fault in transform.validate(parts.steps(spec)))
     at_once, keeps = transform.changes_at_once, transform.keeps_parameters
+    if not at_once:
+        yield from (f"{name}: {fault}" for fault in capabilities.partial_capabilities(transform))
     if not at_once and parts.strategy.agreement is Agreement.NONE:
         yield f"{name}: changes the model of all ranks alike, and those of strategy={spec.strategy.name} stay different"
     if not capabilities.takes_transform(parts.strategy, at_once=at_once, keeps_parameters=keeps):
@@ -252,7 +254,7 @@ def misfits(parts: Parts) -> Iterator[str]:
 
 
 def first_model(spec: RunSpec, parts: Parts) -> tuple[nn.Module, dict[str, Any] | None]:
-    """It, and what became of it at once, as `Transform.begin` tells; the same on all ranks.
+    """It, and what became of it at once, as `InitialChange.begin` tells; the same on all ranks.
 
     Raises:
         InputError: what was kept does not fit, or else the transform's parameters do not; with all faults.
@@ -260,4 +262,4 @@ def first_model(spec: RunSpec, parts: Parts) -> tuple[nn.Module, dict[str, Any] 
     model = parts.workload.model(spec.seed)
     if spec.start_from is not None:
         checkpoint.load(model, spec.start_from, spec.start_hash)
-    return model, parts.transform.begin(model, spec.seed)
+    return model, capabilities.begin(parts.transform, model, spec.seed)

@@ -127,7 +127,7 @@ class Cuttlefish(LowRankTransform):
         self.floor, self.singular_share = floor, singular_share
         self.frobenius_decay = frobenius_decay
 
-    def faults(self, steps: int) -> Iterator[str]:
+    def validate(self, steps: int) -> Iterator[str]:
         if steps < self.observations:
             yield f"observations={self.observations}: the run has {steps} steps"
 

@@ -87,7 +87,7 @@ class Freeze(Transform):
                 " (augment), so that what was made of it before is of no use; leave out one of them"
             )
 
-    def faults(self, steps: int) -> Iterator[str]:
+    def validate(self, steps: int) -> Iterator[str]:
         if self.epoch_steps is not None and self.epoch_steps >= steps and self.policy != "none":
             yield f"epoch_steps={self.epoch_steps}: the run has {steps} steps, so that nothing would ever be frozen"
 

@@ -81,12 +81,6 @@ class LoRA(Transform):
             "kept": unfit | others,
         }
 
-    def example(self, model: nn.Module) -> None:
-        """`begin` has done so."""
-
-    def plan_after(self, model: nn.Module, step: int) -> None:
-        return None
-
     def kept(self, model: nn.Module) -> Mapping[str, Any]:
         return merged(model)
 

@@ -61,7 +61,7 @@ class Pufferfish(LowRankTransform):
         self.ratio, self.keep_first, self.compresses_after = ratio, keep_first, compress_after
         self.warm_up_share, self.warm_up_steps = warm_up_share, warm_up_steps
 
-    def faults(self, steps: int) -> Iterator[str]:
+    def validate(self, steps: int) -> Iterator[str]:
         if self.full_rank_steps(steps) >= steps:
             given = (
                 f"warm_up_steps={self.warm_up_steps}" if self.warm_up_steps else f"warm_up_share={self.warm_up_share}"

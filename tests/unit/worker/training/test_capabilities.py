@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 
 from compressors.base.compressor import Compressor, Layout
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.worker.interfaces.strategy import Beside, ExtraWork, StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.transform import Transform
 from testbed.worker.interfaces.workload import Batch, Workload
 from testbed.worker.training import capabilities
 from testbed.worker.training.parts import build_parts
+from testbed.worker.transforms.none import Unchanged
 from tests.distributed.harness import STRATEGIES, make_spec
 
 
@@ -68,6 +71,33 @@ def test_half_a_capability_is_refused_by_name() -> None:
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_no_strategy_of_the_tree_has_half_a_capability(name: str) -> None:
     assert list(capabilities.partial_capabilities(build_parts(make_spec(name, workers=4)).strategy)) == []
+
+
+class HalfChange(Transform):
+    """Would change the model, and does not say how."""
+
+    def looks_after(self, step: int) -> bool:
+        return True
+
+
+def test_half_a_transform_is_refused_by_name() -> None:
+    spec = dataclasses.replace(make_spec(), transform=Part("mine", f"{__name__}.HalfChange"))
+    with pytest.raises(InputError) as caught:
+        build_parts(spec)
+    assert caught.value.faults == (
+        "transform=mine: HalfChange has looks_after and lacks plan_after, switch, example; ModelSwitch takes all",
+    )
+
+
+def test_a_transform_without_capabilities_leaves_the_model_and_its_optimizer() -> None:
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    assert capabilities.begin(Unchanged(), model, 0) is None
+    capabilities.example(Unchanged(), model)
+    capabilities.attach(Unchanged(), model, optimizer)
+    assert capabilities.undecayed(Unchanged(), model) == [] and capabilities.rate_factor(Unchanged(), 3) == 1.0
+    assert capabilities.spared(Unchanged(), None) == {}
+    assert capabilities.kept(Unchanged(), model).keys() == model.state_dict().keys()
 
 
 def test_a_strategy_with_the_names_of_version_1_works_and_is_told_the_new_ones() -> None:

@@ -178,9 +178,9 @@ def test_what_cannot_be_is_refused() -> None:
         Freeze(keep=6).begin(chain(), 0)
     with pytest.raises(InputError, match="epoch_steps=null: the strategy has no epochs"):
         bound(Freeze(), chain(), epoch_steps=None)
-    (fault,) = Freeze(epoch_steps=30).faults(30)
+    (fault,) = Freeze(epoch_steps=30).validate(30)
     assert fault.startswith("epoch_steps=30: ")
-    assert list(Freeze(epoch_steps=29).faults(30)) == list(Freeze(policy="none", epoch_steps=30).faults(30)) == []
+    assert list(Freeze(epoch_steps=29).validate(30)) == list(Freeze(policy="none", epoch_steps=30).validate(30)) == []
 
 
 def test_a_cache_and_random_shifts_do_not_go_together() -> None:
