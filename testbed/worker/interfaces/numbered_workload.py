@@ -10,6 +10,7 @@ from torch import Tensor
 from testbed.core.errors import InputError
 from testbed.worker.interfaces.partition import Partition
 from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.interfaces.workload_capabilities import labels_of
 
 
 class Shuffle:
@@ -45,7 +46,6 @@ class Shuffle:
 class NumberedWorkload(Workload):
     """One whose training samples have numbers, from 0, and are drawn in the order of a `Shuffle`."""
 
-    can_hold_out = True
     partition: Partition | None = None
     """By which each of several ranks has samples of its own, for good; None: all draw from all."""
     _shuffle: Shuffle | None = None
@@ -89,7 +89,7 @@ class NumberedWorkload(Workload):
             assert self.partition is not None
             left = self.left()
             try:
-                parts = self.partition.divide(self.labels()[left].tolist(), world_size, seed)
+                parts = self.partition.divide(labels_of(self)[left].tolist(), world_size, seed)
             except ValueError as error:
                 raise InputError(*(f"workload.partition: {line}" for line in str(error).splitlines())) from error
             self._own = asked, Shuffle(len(parts[rank]), seed, left[parts[rank]])

@@ -125,18 +125,3 @@ class AcceleratorReady(Protocol):
 
     def validate_accelerator(self) -> Iterator[str]:
         """Yield a line for each parameter with which it cannot."""
-
-
-CAPABILITIES: tuple[type, ...] = (
-    Placed,
-    Sharded,
-    BatchChecked,
-    FaultTolerant,
-    Rejoining,
-    Deferred,
-    Bucketed,
-    Profiled,
-    Sized,
-    ModelSwitchable,
-    AcceleratorReady,
-)

@@ -27,6 +27,7 @@ from testbed.worker.device.compute_times import ComputeTimes
 from testbed.worker.device.median import repeated
 from testbed.worker.interfaces.strategy import ExtraWork, WorkerContext
 from testbed.worker.interfaces.workload import Workload, trained
+from testbed.worker.interfaces.workload_capabilities import preload
 from testbed.worker.profile.codec_times import codec_times
 from testbed.worker.profile.layer_times import measure_layers
 from testbed.worker.profile.machine import this_machine
@@ -58,7 +59,7 @@ def measure(spec: RunSpec) -> Profile:
 
 def _measured(spec: RunSpec, shape: Shape, on_device: OnDevice) -> Profile:
     parts = build_parts(spec)
-    parts.workload.preload()
+    preload(parts.workload)
     model, _ = first_model(spec, parts)
     shape(model)
     layers, forward_s, backward_s = measure_layers(parts.workload, model, spec, repeated)

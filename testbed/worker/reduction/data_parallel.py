@@ -18,6 +18,7 @@ from testbed.core.units import parse_size_bytes
 from testbed.worker.communication.collectives.algorithm_selection import Collectives, routes_of
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
+from testbed.worker.interfaces.workload_capabilities import split
 from testbed.worker.reduction.buckets import Bucket, Buckets
 from testbed.worker.reduction.fusion import grouped
 from testbed.worker.reduction.fusion_tuner import SMALLEST_SHARE, Bounds, FusionTuner
@@ -87,7 +88,7 @@ class BucketedStrategy(Strategy):
         self._step = step
         losses: list[Tensor] = []
         share = 1 / self.micro_batches
-        parts = self._context.workload.split(batch, self.micro_batches)
+        parts = split(self._context.workload, batch, self.micro_batches)
         for number, part in enumerate(parts):
             with clock.phase("forward", None if times.forward_s is None else share * times.forward_s):
                 loss = self._forward(part, number)

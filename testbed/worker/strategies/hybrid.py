@@ -14,6 +14,7 @@ from testbed.worker.communication.collectives.algorithm_selection import routes_
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
+from testbed.worker.interfaces.workload_capabilities import Sequential
 from testbed.worker.methods.pipeline.boundary import codec
 from testbed.worker.methods.pipeline.elastic import Elastic
 from testbed.worker.methods.pipeline.model_gather import hand_over
@@ -133,13 +134,14 @@ class Hybrid(Strategy):
 
     def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, traits = type(compressor).__name__, compressor.traits
-        if not workload.has_pieces:
+        divided = isinstance(workload, NumberedWorkload) and workload.partition is not None
+        if not isinstance(workload, Sequential):
             yield (
                 f"strategy=hybrid: {type(workload).__name__} is no chain of pieces that stages could be cut from;"
                 " use bytelm, digits, glyphs, tiny_vit or tiny_bert, or strategy=ddp"
             )
             return
-        if isinstance(workload, NumberedWorkload) and workload.partition is not None:
+        if divided:
             yield "strategy=hybrid: ranks of a pipeline train on the same samples; leave workload.partition out"
         model = workload.model(0)
         pieces = workload.pieces(model)
@@ -173,6 +175,7 @@ class Hybrid(Strategy):
         self._context = context
         self.compressor = with_feedback(context.compressor)
         self._optimizer = self.compressor.adopt(context.optimizer)
+        assert isinstance(context.workload, Sequential), "another one is refused"
         pieces = context.workload.pieces(context.model)
         self._notes: list[dict[str, Any]] = []
         if self.plan_request.way is not None and not context.comm.networked:

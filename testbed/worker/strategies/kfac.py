@@ -15,7 +15,8 @@ from testbed.core.parameters import choice, number, share, whole
 from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives
 from testbed.worker.device.layer_pace import LayerPace
 from testbed.worker.interfaces.strategy import ExtraWork, StepStats, WorkerContext
-from testbed.worker.interfaces.workload import Batch, Modelled, Workload
+from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.interfaces.workload_capabilities import Modelled
 from testbed.worker.methods.kfac import kronecker_factors
 from testbed.worker.methods.kfac.curvature import Curvature
 from testbed.worker.methods.kfac.exchange import Nowhere, Sums, ToAll, ToOwners, UncalibratedReducer

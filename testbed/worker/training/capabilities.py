@@ -1,4 +1,7 @@
-"""What a strategy or a transform answers, and what holds for one that has not the capability."""
+"""What a strategy or a transform answers, and what holds for one that has not the capability.
+
+Those of workloads are in `testbed.worker.interfaces.workload_capabilities`, since strategies ask for them too.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from testbed.worker.interfaces import strategy_capabilities as can
 from testbed.worker.interfaces import transform_capabilities as changes
 from testbed.worker.interfaces.strategy import ExtraWork, Strategy
 from testbed.worker.interfaces.transform import Transform, fitted
-from testbed.worker.interfaces.workload import Batch
+from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.interfaces.workload_capabilities import Sequential
 from testbed.worker.model.layers import layer_sizes
 
 # Of strategies.
@@ -104,12 +108,15 @@ def accelerator_faults(strategy: Strategy) -> Iterator[str]:
         yield "computes or sends in the host's memory; use a strategy that does neither, such as ddp"
 
 
-def partial_capabilities(part: Strategy | Transform) -> Iterator[str]:
+def partial_capabilities(part: Strategy | Transform | Workload) -> Iterator[str]:
     """Yield a line for each capability of which the class has some methods and lacks others: nothing would ask for
     those that it has."""
-    for capability in can.CAPABILITIES if isinstance(part, Strategy) else (changes.ModelSwitch,):
+    several: tuple[type, ...] = (can.Rejoining, can.Bucketed, can.ModelSwitchable)
+    if not isinstance(part, Strategy):
+        several = (changes.ModelSwitch,) if isinstance(part, Transform) else (Sequential,)
+    for capability in several:
         wanted = [name for name in vars(capability) if not name.startswith("_")]
-        lacking = [name for name in wanted if not hasattr(part, name)]
+        lacking = [name for name in wanted if not hasattr(type(part), name)]
         if lacking and len(lacking) < len(wanted):
             has = ", ".join(name for name in wanted if name not in lacking)
             yield f"{type(part).__name__} has {has} and lacks {', '.join(lacking)}; {capability.__name__} takes all"

@@ -103,6 +103,8 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
         yield from _declaration_faults(spec, strategy)
     if compressor is not None:
         yield from (f"compressor={spec.compressor.name}: {fault}" for fault in compressor.validate(spec.workers))
+    if workload is not None:
+        yield from (f"workload={spec.workload.name}: {fault}" for fault in capabilities.partial_capabilities(workload))
     if workload is not None and "device" in built and built["device"].computes and not workload.computes:
         yield (
             f"device={spec.device.name}: workload={spec.workload.name} does no arithmetic that could be timed; use"

@@ -14,6 +14,7 @@ from testbed.core.parameters import raise_all, whole
 from testbed.core.units import parse_size_bytes
 from testbed.worker.interfaces.transform import Transform, TransformContext
 from testbed.worker.interfaces.workload import Workload
+from testbed.worker.interfaces.workload_capabilities import varies_samples
 from testbed.worker.methods.freezing.freeze_policy import FreezePolicy, frozen_profile, policy_faults
 from testbed.worker.model.activation_cache import ActivationCache
 from testbed.worker.model.chain import Chain
@@ -81,7 +82,7 @@ class Freeze(Transform):
         return self.policy == "grad_norm"
 
     def misfits(self, workload: Workload) -> Iterator[str]:
-        if self._cache is not None and workload.varies_samples:
+        if self._cache is not None and varies_samples(workload):
             yield (
                 f"cache={self._cache.capacity_bytes} B: the workload makes something else of a sample each time"
                 " (augment), so that what was made of it before is of no use; leave out one of them"

@@ -58,8 +58,6 @@ class Blocks(NumberedWorkload):
     """
 
     metric = Metric(name="accuracy", target=0.79)
-    has_labels = True
-    has_sample_losses = True
 
     def __init__(
         self, *, learning_rate: float = 0.02, momentum: float = 0.9, partition: Partition | None = None

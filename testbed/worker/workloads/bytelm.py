@@ -49,9 +49,6 @@ class Bytelm(NumberedWorkload):
     """
 
     metric = Metric(name="bits_per_byte", target=2.8, higher_is_better=False)
-    has_labels = True
-    has_sample_losses = True
-    has_pieces = True
 
     def __init__(
         self,
@@ -75,7 +72,7 @@ class Bytelm(NumberedWorkload):
         self.partition = partition
         self.widening = tuple(widening)
 
-    def faults(self) -> list[str]:
+    def validate(self) -> list[str]:
         return corpus_faults(library())
 
     def data_hash(self) -> str:

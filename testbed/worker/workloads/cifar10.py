@@ -54,8 +54,6 @@ class Cifar10(NumberedWorkload):
     """
 
     metric = Metric(name="accuracy", target=0.75)
-    has_labels = True
-    has_sample_losses = True
 
     def __init__(
         self,
@@ -80,7 +78,7 @@ class Cifar10(NumberedWorkload):
         self.partition = partition
         self.weight_decay = weight_decay
 
-    def faults(self) -> list[str]:
+    def validate(self) -> list[str]:
         return file_faults(self.path)
 
     def data_hash(self) -> str:

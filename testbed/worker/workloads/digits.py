@@ -40,9 +40,6 @@ class Digits(NumberedWorkload):
     """
 
     metric = Metric(name="accuracy", target=0.97)
-    has_labels = True
-    has_sample_losses = True
-    has_pieces = True
 
     def __init__(
         self, *, learning_rate: float = 0.01, momentum: float = 0.9, partition: Partition | None = None

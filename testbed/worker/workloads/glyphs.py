@@ -40,9 +40,6 @@ class Glyphs(NumberedWorkload):
     """
 
     metric = Metric(name="accuracy", target=0.84)
-    has_labels = True
-    has_sample_losses = True
-    has_pieces = True
 
     def __init__(
         self, *, learning_rate: float = 0.02, momentum: float = 0.9, partition: Partition | None = None
@@ -56,7 +53,7 @@ class Glyphs(NumberedWorkload):
         self.momentum = momentum
         self.partition = partition
 
-    def faults(self) -> list[str]:
+    def validate(self) -> list[str]:
         return font_faults()
 
     def data_hash(self) -> str:

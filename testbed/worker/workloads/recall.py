@@ -75,7 +75,7 @@ class Recall(TextWorkload):
         self.decoded, self.writes, self.model_seed = decoded, writes, model_seed
         self.task = Task(length=length, needles=needles, questions=questions)
 
-    def faults(self) -> list[str]:
+    def validate(self) -> list[str]:
         return corpus_faults(library())
 
     def data_hash(self) -> str:

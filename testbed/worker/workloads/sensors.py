@@ -42,8 +42,6 @@ class Sensors(NumberedWorkload):
     """
 
     metric = Metric(name="roc_auc", target=0.9)
-    has_labels = True
-    has_sample_losses = True
 
     def __init__(
         self, *, learning_rate: float = 0.005, momentum: float = 0.9, partition: Partition | None = None

@@ -54,7 +54,7 @@ class TinyBert(FineTuned):
             partition=partition,
         )
 
-    def faults(self) -> list[str]:
+    def validate(self) -> list[str]:
         return corpus_faults(library())
 
     def _source_hash(self) -> str:

@@ -63,7 +63,7 @@ class TinyVit(FineTuned):
     def varies_samples(self) -> bool:
         return self.augment > 0
 
-    def faults(self) -> list[str]:
+    def validate(self) -> list[str]:
         return font_faults()
 
     def _source_hash(self) -> str:

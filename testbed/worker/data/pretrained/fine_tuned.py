@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -47,10 +47,6 @@ class FineTuned(NumberedWorkload):
     Raises:
         ValueError: with a line for each parameter that is not one of these.
     """
-
-    has_labels: ClassVar[bool] = True
-    has_sample_losses: ClassVar[bool] = True
-    has_pieces: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from testbed.core.parameters import number, raise_all, shown
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Workload
+from testbed.worker.interfaces.workload_capabilities import SampleLosses
 from testbed.worker.methods.federated.aggregation.methods import Method
 from testbed.worker.methods.federated.clients.availability import Availability
 from testbed.worker.methods.federated.clients.oort import Oort
@@ -66,10 +67,10 @@ class ClientSelection:
         return self.availability is not None or self.deadline_s is not None or self.overselect > 1
 
     def workload_faults(self, name: str, workload: Workload) -> Iterator[str]:
-        if self.selection is not None and not workload.has_sample_losses:
+        if self.selection is not None and not isinstance(workload, SampleLosses):
             yield (
                 f"{name} strategy.selection: goes by the losses of samples, and {type(workload).__name__} has none"
-                " (`Workload.sample_losses`); use null"
+                " (`sample_losses`); use null"
             )
 
     def require_clock(self, clock: PhaseClock) -> None:

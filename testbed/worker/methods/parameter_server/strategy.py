@@ -11,6 +11,7 @@ from testbed.core.parameters import flag, number, raise_all, settings, whole
 from testbed.core.spec.topology import Topology
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
+from testbed.worker.interfaces.workload_capabilities import HoldOut
 from testbed.worker.methods.parameter_server.bounds.adaptive import AdaptiveBound
 from testbed.worker.methods.parameter_server.bounds.baselines import Fixed
 from testbed.worker.methods.parameter_server.bounds.break_even import Gate
@@ -127,7 +128,7 @@ class ServerStrategy(Strategy):
                 f"{name} strategy.decoders={self.decoders}: what {type(coder.compressor).__name__} sends is decoded by"
                 " one thread alone; use 0, or strategy.uplink with another codec"
             )
-        if "down" in plans and self._probes(plans["down"]) and not workload.can_hold_out:
+        if "down" in plans and self._probes(plans["down"]) and not isinstance(workload, HoldOut):
             yield (
                 f"{name} strategy.bound: {type(self.schedule).__name__} tries models on samples that are held out, of"
                 f" which {type(workload).__name__} has none; use another schedule"
@@ -281,7 +282,9 @@ class ServerStrategy(Strategy):
         return self.schedule.probes and down.bounded
 
     def _hold_out(self) -> Batch:
+        workload = self._context.workload
+        assert isinstance(workload, HoldOut), "another one is refused"
         try:
-            return self._context.workload.hold_out(self.probe_samples, self._context.spec.seed + _HELD_OUT_SEED)
+            return workload.hold_out(self.probe_samples, self._context.spec.seed + _HELD_OUT_SEED)
         except InputError as error:
             raise InputError(f"strategy.probe_samples={self.probe_samples}: {error}") from error

@@ -15,10 +15,17 @@ from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.worker.interfaces.strategy import Beside, ExtraWork, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.transform import Transform
 from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.interfaces.workload_capabilities import Sequential, split
+from testbed.worker.model.pieces import Piece
 from testbed.worker.training import capabilities
 from testbed.worker.training.parts import build_parts
 from testbed.worker.transforms.none import Unchanged
+from testbed.worker.workloads.digits import Digits
 from tests.distributed.harness import STRATEGIES, make_spec
+from tests.distributed.small_model import SmallModel
+
+
+SMALL: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.0}
 
 
 class Least(Strategy):
@@ -87,6 +94,31 @@ def test_half_a_transform_is_refused_by_name() -> None:
     assert caught.value.faults == (
         "transform=mine: HalfChange has looks_after and lacks plan_after, switch, example; ModelSwitch takes all",
     )
+
+
+def test_half_a_chain_is_refused_by_name() -> None:
+    class Half(SmallModel):
+        def pieces(self, model: torch.nn.Module) -> list[Piece]:
+            return []
+
+    (fault,) = capabilities.partial_capabilities(Half(**SMALL))
+    assert fault == "Half has pieces and lacks inputs, loss_of; Sequential takes all"
+    assert isinstance(Digits(), Sequential) and not isinstance(SmallModel(**SMALL), Sequential)
+
+
+def test_an_attribute_that_is_called_like_a_method_is_none_of_a_capability() -> None:
+    workload = SmallModel(**SMALL)
+    workload.inputs = torch.zeros(3)  # type: ignore[attr-defined]
+    assert list(capabilities.partial_capabilities(workload)) == []
+
+
+def test_a_batch_is_split_by_its_tensors_where_the_workload_does_not_say_how() -> None:
+    batch = (torch.arange(6), [torch.arange(12).view(6, 2)])
+    first, second = split(SmallModel(**SMALL), batch, 2)
+    assert torch.equal(first[0], torch.arange(3)) and torch.equal(second[1][0], torch.arange(6, 12).view(3, 2))
+    assert split(SmallModel(**SMALL), "whole", 1) == ["whole"]
+    with pytest.raises(TypeError, match="a batch of str cannot be split; its workload's `split` has to"):
+        split(SmallModel(**SMALL), "whole", 2)
 
 
 def test_a_transform_without_capabilities_leaves_the_model_and_its_optimizer() -> None:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from testbed.core.models.catalogue import find_model
 from testbed.worker.data.gradient_pool import BAND_NUMEL, BANDS, DENSE, POOL_BYTES, ROW_NUMEL, TEXTURES, gradient_pool
-from testbed.worker.interfaces.workload import Modelled, parameters_crc32
+from testbed.worker.interfaces.workload import parameters_crc32
+from testbed.worker.interfaces.workload_capabilities import Modelled
 from testbed.worker.reduction.buckets import Bucket, Buckets
 from testbed.worker.reduction.fusion import grouped
 from testbed.worker.workloads.digits import Digits
