@@ -24,7 +24,6 @@ from testbed.worker.workloads.digits import Digits
 from tests.distributed.harness import STRATEGIES, make_spec
 from tests.distributed.small_model import SmallModel
 
-
 SMALL: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.0}
 
 
