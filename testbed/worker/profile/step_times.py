@@ -145,7 +145,8 @@ def _strategy_step(spec: RunSpec, layers: Profile, shape: Shape) -> tuple[list[L
     parts = build_parts(spec)
     model, _ = first_model(spec, parts)
     shape(model)
-    clock = PhaseClock(times=ComputeTimes.known(layers, model))
+    clock, comm = PhaseClock(times=ComputeTimes.known(layers, model)), Echo(0, spec.workers, spec.timeout_s)
+    comm.clock = clock
     parts.strategy.bind(
         WorkerContext(
             spec=spec,
@@ -153,7 +154,7 @@ def _strategy_step(spec: RunSpec, layers: Profile, shape: Shape) -> tuple[list[L
             model=model,
             optimizer=parts.workload.optimizer(trained(model)),
             compressor=_Adopting(parts.compressor),
-            comm=Echo(0, spec.workers, spec.timeout_s),
+            comm=comm,
             clock=clock,
         )
     )
