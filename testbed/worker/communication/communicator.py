@@ -31,10 +31,6 @@ _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 _Issue = Callable[[], dist.Work | None]
 
 
-def _nothing() -> None:
-    pass
-
-
 class _Nothing:
     """A message without bytes: both sides know, and none is sent."""
 
@@ -80,13 +76,10 @@ class Communicator:
     accelerator = Accelerator()
     """Where this rank computes, and so what it sends may lie."""
     clock: PhaseClock | None = None
-    """On which waiting counts as exposed communication; None where nobody reads one. Whoever waits does so in the
-    clock's thread."""
+    """Told of each send, and of waits, which are exposed communication; None: nobody reads one. In its thread alone."""
 
     def __init__(self, rank: int, world_size: int, timeout_s: float) -> None:
-        self.rank = rank
-        self.world_size = world_size
-        self.timeout_s = timeout_s
+        self.rank, self.world_size, self.timeout_s = rank, world_size, timeout_s
         self.step = -1
         """For messages; the loop sets it."""
         self.payload_bytes = 0
@@ -231,6 +224,7 @@ class Communicator:
             self._thread = CommunicationThread()
         peers = _AllRanks(self, channel, self._submitted[channel, among])
         self._submitted[channel, among] += 1
+        self._mark()
         end = self.stopwatch.start()
         job = self._thread.submit(Job(lambda: collective(peers), end))
         return Pending(self, what, job, job.result, end)
@@ -269,6 +263,11 @@ class Communicator:
         with self._counting:
             self.payload_bytes += sent_bytes
 
+    def _mark(self) -> None:
+        """Tell the clock that others see now what this rank does."""
+        if self.clock is not None:
+            self.clock.mark()
+
     def waiting(self) -> AbstractContextManager[None]:
         """Return the phase of a wait for other ranks."""
         return nullcontext() if self.clock is None else self.clock.phase(WAITING)
@@ -281,7 +280,7 @@ class Communicator:
     def _collective(self, what: str, issue: _Issue, result: Callable[[], list[Tensor]]) -> Pending:
         work = self._issue(what, issue)
         if work is None:
-            return Pending(self, what, work, result, _nothing)
+            return Pending(self, what, work, result, _Nothing().wait)
         through = self.accelerator.until_through(work.wait)
         return Pending(self, what, work, result, self.stopwatch.follow(through))
 
@@ -289,10 +288,12 @@ class Communicator:
         return Pending(self, what, self._issue(what, issue), result, self.stopwatch.start())
 
     def _issue(self, what: str, issue: _Issue) -> dist.Work | None:
+        self._mark()
         try:
             return issue()
         except RuntimeError as error:
             raise self.error(what, error) from error
 
     def _done(self, tensors: list[Tensor]) -> Pending:
-        return Pending(self, "nothing", None, lambda: tensors, _nothing)
+        self._mark()
+        return Pending(self, "nothing", None, lambda: tensors, _Nothing().wait)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from testbed.core.device.profile import LayerTimes, Profile
-from testbed.core.renaming import Renamed
+from testbed.core.renaming import Renamed, tell_renamed
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.interfaces.workload import Workload
 
@@ -78,8 +78,11 @@ class TransformContext:
     """Of one epoch of the data; None: the strategy has none."""
     loss: Callable[[nn.Module], Tensor]
     """Of some batch, by a copy of the model."""
-    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Stands around what other ranks have to do first."""
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Return what stood around a wait for other ranks; waits book themselves."""
+        tell_renamed("TransformContext", "waiting() is what every wait does by itself now")
+        return self.comm.waiting()
 
 
 class Transform(Renamed):

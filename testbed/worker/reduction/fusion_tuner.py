@@ -155,7 +155,6 @@ class FusionTuner:
         if self._step == SKIPPED + MEASURED:
             with self._clock.phase("optimizer"):
                 next_bytes = self._decide(statistics.median(self._steps_s[-MEASURED:]))
-            self._clock.mark()
             self._asked = self._send(Exchange(kind="all_reduce", data=[torch.tensor([next_bytes], dtype=torch.int64)]))
         elif self._step > SKIPPED + MEASURED:
             return self._agree()

@@ -121,7 +121,6 @@ class HalvedReducer(Reducer):
         return self._submit("all_gather", tensor, gather)
 
     def _submit(self, what: str, tensor: Tensor, half: Callable[[Peers], list[Tensor]]) -> Pending:
-        self.clock.mark()
         return self.comm.submit(f"{what} of {tensor.nbytes} bytes by {self._name}", half)
 
 

@@ -110,7 +110,6 @@ class Reducer:
     def _run(self, exchange: Exchange, round_: int) -> Pending:
         if self._meter is not None:
             self._meter.count(exchange, round_)
-        self.clock.mark()
         return self._start(exchange)
 
     def _codec(self, name: str, elements: int, round_: int) -> AbstractContextManager[None]:
@@ -121,7 +120,6 @@ class Reducer:
         question = meter.end()
         if question is None:
             return
-        self.clock.mark()
         (agreed,) = self._start(question).wait()
         meter.learn(agreed)
 

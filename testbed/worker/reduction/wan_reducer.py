@@ -65,7 +65,6 @@ class WanReducer:
             chain.reduce(peers, flat)
             return [flat]
 
-        self.clock.mark()
         self._jobs.append((flat, layout, step, self._inside.submit(f"reduce of {flat.nbytes} bytes inside", reduce)))
 
     def finish(self) -> None:
@@ -78,7 +77,6 @@ class WanReducer:
                 flat.mul_(self._share)
                 self._across.start(flat, layout, step)
                 self._across.finish()
-                self.clock.mark()
             passing += [pending, self._inside.submit(*_broadcast(flat))]
         for pending in passing:
             pending.wait()

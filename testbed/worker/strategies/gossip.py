@@ -122,7 +122,6 @@ class Gossip(Strategy):
         with clock.phase("optimizer"):
             replica = self._flat()
             total = replica.clone()
-        clock.mark()
         (total,) = context.comm.all_reduce(total).wait()
         with clock.phase("optimizer"):
             mean = total.div_(context.world_size)

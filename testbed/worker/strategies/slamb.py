@@ -196,7 +196,6 @@ class SLAMB(Strategy):
         context, clock = self._context, self._context.clock
         with clock.phase("optimizer"):
             flat = self._flat_parameters()
-        clock.mark()
         (total,) = self._collectives.run(Exchange(kind="all_reduce", data=[flat])).wait()
         if not context.workload.computes:
             return

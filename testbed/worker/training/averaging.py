@@ -20,7 +20,6 @@ def average_parameters(context: WorkerContext) -> None:
     """Make the trained parameters of every rank the mean over ranks, the same bits on all; all ranks at once."""
     parameters = trained(context.model)
     flat = torch.cat([parameter.detach().view(-1) for parameter in parameters])
-    context.clock.mark()
     (total,) = context.comm.all_reduce(flat).wait()
     pieces = total.div_(context.world_size).split([parameter.numel() for parameter in parameters])
     for parameter, piece in zip(parameters, pieces, strict=True):

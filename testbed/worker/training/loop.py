@@ -6,8 +6,8 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import Tensor, nn
@@ -90,7 +90,6 @@ class Training:
                 steps=self.steps,
                 epoch_steps=self.parts.epoch_steps(self.spec),
                 loss=loss,
-                waiting=self._waiting,
             )
         )
         self.parts.strategy.bind(self.context)
@@ -260,17 +259,11 @@ class Training:
         self._evaluations = self._new_evaluations()  # a copy that no strategy has put hooks on
         self._start_step = step + 1
         self.context = self._context()
-        with self._waiting():  # all ranks bind at once
+        self.clock.mark()
+        with self.clock.phase(WAITING):  # all ranks bind at once
             self.parts.strategy.bind(self.context)
         self._optimizers.carry(held)
         return note
-
-    @contextmanager
-    def _waiting(self) -> Iterator[None]:
-        """For what other ranks have to do first."""
-        self.clock.mark()
-        with self.clock.phase(WAITING):
-            yield
 
     def _context(self) -> WorkerContext:
         """Of the model as it is, with a new optimizer."""

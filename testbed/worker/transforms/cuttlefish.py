@@ -172,8 +172,7 @@ class Cuttlefish(LowRankTransform):
         told = torch.zeros(len(self.observed), dtype=torch.int64)
         if comm.rank == 0:
             told.copy_(self._decided(model))
-        with self._context.waiting():
-            comm.broadcast(told).wait()
+        comm.broadcast(told).wait()
         if not told.any():
             return None
         ranks = dict(zip((layer.name for layer in self.observed), told.tolist(), strict=True))
@@ -199,8 +198,7 @@ class Cuttlefish(LowRankTransform):
             model = copy.deepcopy(context.model)
             found = stacks(model, self.layers, lambda: context.loss(model), _TIMED_RATIO)
             told.fill_(keep_by_times(found, self.speedup_threshold))
-        with context.waiting():
-            context.comm.broadcast(told).wait()
+        context.comm.broadcast(told).wait()
         return int(told)
 
 

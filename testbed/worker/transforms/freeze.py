@@ -137,8 +137,7 @@ class Freeze(Transform):
         chain = _chain(model)
         chain.freeze(plan)
         # replicas that nobody has averaged would differ for good
-        with self._context.waiting():
-            self._context.comm.require_equal(_crc32(chain.prefix()), "the checksum of frozen parameters")
+        self._context.comm.require_equal(_crc32(chain.prefix()), "the checksum of frozen parameters")
         self._take(chain)
         return {
             "event": "freeze",
@@ -203,8 +202,7 @@ class Freeze(Transform):
         told = torch.zeros(self._policy().layers, dtype=torch.float64)
         for place, square in self._squares.items():
             told[place] = square.sqrt()
-        with self._context.waiting():
-            self._context.comm.all_reduce(told, op="max").wait()
+        self._context.comm.all_reduce(told, op="max").wait()
         self._squares = {}
         norms: list[float] = told.tolist()
         return norms

@@ -59,7 +59,6 @@ class Neighbourhood:
             data=[payload if rank in sizes else nothing for rank in ranks],
             sizes=[sizes.get(rank, 0) for rank in ranks],
         )
-        self._clock.mark()
         arrived = self._collectives.run(exchange).wait()
         return {rank: arrived[rank] for rank in sizes}
 

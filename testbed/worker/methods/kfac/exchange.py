@@ -76,7 +76,6 @@ class ToOwners(Sums):
         with self._clock.phase("compress"):
             assert codec.traits.sum_dtype is not None
             sent = flat if codec.traits.verbatim else from_bytes(codec.encode(flat, context), codec.traits.sum_dtype)
-        self._clock.mark()
         pending = _submit(self._comm, "reduction", sent, owner, chain.reduce, scaled_chunk_bytes(self._spec.scale))
         self._under_way.append((flat, sent, context, pending, owner))
 
@@ -132,7 +131,6 @@ class Broadcasts:
     def start(self) -> None:
         if not is_shared(self._comm):
             return
-        self._clock.mark()
         for owner, flat in enumerate(self.flats):
             if flat.numel():
                 self._under_way.append(

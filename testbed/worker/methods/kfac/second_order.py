@@ -104,7 +104,6 @@ class SecondOrder:
         factored = [self._curvature.layer(name) for name in layers]
         plan = plan_for(context.spec, self._settings, factored, profile)
         checksum = zlib.crc32(repr(plan).encode())
-        context.clock.mark()
         context.comm.require_equal(checksum, "the plan of who inverts which of K-FAC's factors")
         self._plan, self._layers = plan, layers
         wanted = range(len(plan.factors)) if self._variant.factors_to != "nobody" else self._mine()
@@ -149,7 +148,6 @@ class SecondOrder:
             return None
         comm = self._context.comm
         traces = torch.tensor([self._gathering.traces[factor.name] for factor in self.plan.factors])
-        self._context.clock.mark()
         comm.all_reduce(traces).wait()
         return traces / comm.world_size
 

@@ -62,8 +62,7 @@ class LowRankTransform(Transform):
         found = factorise(model, plan.ranks, extra_norm=self.extra_norm)
         # equal weights have equal factors only where libraries and processors are equal too
         checksum = parameters_crc32(model)
-        with self._context.waiting():
-            self._context.comm.require_equal(checksum, "the checksum of factorised parameters")
+        self._context.comm.require_equal(checksum, "the checksum of factorised parameters")
         self.ranks, self._switched_after = dict(plan.ranks), step
         return {
             "event": "transform",

@@ -83,7 +83,6 @@ class ModelGather:
             chain.broadcast(peers, flat)
             return [flat]
 
-        self._clock.mark()
         self._comm.submit(f"broadcast of {flat.nbytes} bytes, the model", broadcast).wait()
         for parameter, values in zip(self._trained, flat.split([p.numel() for p in self._trained]), strict=True):
             parameter.data.copy_(values.view_as(parameter))
@@ -179,7 +178,6 @@ def hand_over(context: WorkerContext, optimizer: torch.optim.Optimizer, told: Co
         if id(parameter) in mine:
             for name, place in slots[-1][1].items():
                 place.copy_(optimizer.state[parameter][name].view(-1))
-    context.clock.mark()
     context.comm.all_reduce(flat).wait()
     for parameter, found in slots:
         optimizer.state[parameter] = {

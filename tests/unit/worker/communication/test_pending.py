@@ -85,6 +85,19 @@ def test_the_phases_of_a_paced_step_add_up_to_it(comm: Communicator, time: FakeT
     assert clock.take_late_s() == 0.0
 
 
+def test_a_send_that_comes_too_late_is_noticed_without_a_word_of_the_sender(comm: Communicator, time: FakeTime) -> None:
+    profile = Profile(
+        workload="w", compressor="c", batch_size=1, layers=(), forward_s=0.2, backward_s=0.3, optimizer_s=0.1
+    )
+    clock = comm.clock = PhaseClock(1.0, ComputeTimes(profile))
+    clock.restart(time.monotonic())
+    with clock.phase("forward", clock.times.forward_s):
+        time.work(0.25)
+    comm.submit("a collective", lambda peers: []).wait()
+    clock.end_stretch()
+    assert clock.take_late_s() == pytest.approx(0.05)
+
+
 def test_a_group_waits_on_the_clock_of_its_parent(comm: Communicator, time: FakeTime) -> None:
     assert comm.clock is not None
     group = Group(comm, [0, 1], 0, channel=1)
