@@ -39,6 +39,12 @@ class KFAC(BucketedStrategy):
     Differs from the papers: damping never enters the running factors; the KL clip takes the products of preconditioned
     and plain gradients; inverses travel as triangles, fused by owner; the plan goes by closed forms of the links and by
     the device's times, not by a fit during the first steps; in the first step factors travel after backward.
+    Conventions of public code, for layers with S places and batches of N: `decay` weighs the new factor, as
+    `factor_decay` does in the authors' code (lzhangbv/kfac_pytorch, last version). In its earlier versions and in
+    kfac-pytorch (gpauloski) `factor_decay` weighs the old factor: 0.95 there is 0.05 here. G undoes the averaging of
+    the loss over a batch, and damping is split between A and G by their traces, as in the authors' code, where a
+    convolution's A is 1/S^2 and its G S^2 times what they are here. kfac-pytorch leaves the averaging in (its A is
+    1/S^3 and its G 1/(N^2 S^2) times what they are here) and adds the whole damping to both.
 
     Gradients are averaged as `ddp` does. Linear layers and convolutions that each forward calls exactly once have
     factors; all other parameters keep their plain gradients. What comes out is given to the workload's own optimizer.
@@ -57,7 +63,8 @@ class KFAC(BucketedStrategy):
             None: what the variant is known for; `pad` alone has the choice.
         inverse: "cholesky" of the damped factors, or "eigen", which damps their Kronecker product.
         damping: lambda.
-        decay: of a new factor's weight in its moving average.
+        decay: weight of the new factor in the moving average, above 0 up to 1: running = (1 - decay) * running +
+            decay * new, from the identity on. 1 keeps the last factor alone.
         kl_clip: kappa, the most that a step of plain SGD may change what the model says: momentum, decay and Adam
             make other steps of it. None: no limit.
         factor_every: steps from one taking of factors to the next.
