@@ -3,7 +3,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from compressors.base.compressor import Context, Exchange, Layout, Rounds, Route
-from compressors.parts.adam import CompressedAdam, dense_copy, dense_sent_bytes
+from compressors.parts.adam import CompressedAdam
+from compressors.parts.dense import dense_copy, dense_sent_bytes
 from testbed.core.parameters import whole
 
 

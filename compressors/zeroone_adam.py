@@ -6,7 +6,8 @@ from torch import Tensor
 
 from compressors.base.compressor import Context, Exchange, Layout, Rounds, Route
 from compressors.base.memory import Memory
-from compressors.parts.adam import CompressedAdam, dense_copy, dense_sent_bytes
+from compressors.parts.adam import CompressedAdam
+from compressors.parts.dense import dense_copy, dense_sent_bytes
 from testbed.core.parameters import power_of_two, whole
 
 

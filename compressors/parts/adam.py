@@ -116,12 +116,3 @@ class CompressedAdam(Compressor):
     def _memories(self) -> Iterator[tuple[str, Memory]]:
         yield "momenta", self.momenta
         yield "variances", self.variances
-
-
-def dense_copy(tensor: Tensor) -> Tensor:
-    """In float32, for an exchange that may change it."""
-    return tensor.to(dtype=torch.float32, copy=True, memory_format=torch.contiguous_format)
-
-
-def dense_sent_bytes(layout: Layout, world_size: int) -> int:
-    return 2 * (world_size - 1) * 4 * layout.numel

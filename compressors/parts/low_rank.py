@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -23,8 +23,8 @@ class LowRank(Compressor):
     Keeps factors by the names of parameters where layouts have them, so that they follow them into other buckets.
     """
 
-    def __init__(self, *, rank: int, feedback: str | bool) -> None:
-        super().__init__(feedback=feedback, faults=[whole("rank", rank, 1)])
+    def __init__(self, *, rank: int, feedback: str | bool, faults: Iterable[str | None] = ()) -> None:
+        super().__init__(feedback=feedback, faults=[whole("rank", rank, 1), *faults])
         self.rank = rank
         self.kept: dict[str, Tensor] = {}
 

@@ -39,6 +39,7 @@ LATER: dict[str, Later] = {
     ),
     "compressors.dgc.DGC": Later("after its warm-up", {"warmup_steps": 0}),
     "compressors.oktopk.OkTopK": Later("with estimates every 2 steps", {"reestimate": 2}),
+    "compressors.powersgd.PowerSGD": Later("after a dense step", {"start_step": 1}, first_step=1),
 }
 """By class."""
 
