@@ -1,4 +1,4 @@
-"""The ways in which payloads of a compressor without rounds of its own become a mean, and the choice among them."""
+"""Routes: ways in which payloads of a compressor without rounds of its own become a mean, and the choice among them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from compressors.base.context import Context, Exchange, Layout, Rounds, Route, T
 from compressors.base.payload import from_bytes, to_bytes
 
 SIZE_BYTES = 8
-"""What one rank tells another where sizes are not known beforehand."""
+"""Bytes of the message with which one rank tells another the size of its payload, if it is not known beforehand."""
 
 
 class Codec(Protocol):
-    """The part of a compressor that the routes use. `Compressor` documents the methods."""
+    """The part of a compressor that the routes use."""
 
     @property
     def traits(self) -> Traits: ...
 
-    def payload_bytes(self, layout: Layout, context: Context) -> int: ...
+    def payload_bytes(self, layout: Layout, context: Context) -> int:
+        """Return the bytes of a payload, as `Compressor.payload_bytes` does."""
 
-    def encode(self, tensor: Tensor, context: Context) -> Tensor: ...
+    def encode(self, tensor: Tensor, context: Context) -> Tensor:
+        """Return the payload of `tensor`, as `Compressor.encode` does."""
 
-    def decode(
-        self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0
-    ) -> None: ...
+    def decode(self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0) -> None:
+        """Write the values of `payload` into `out`, as `Compressor.decode` does."""
 
 
 def part_layouts(layout: Layout, world_size: int) -> list[Layout]:
-    """The parts of a bucket under TWO_SHOT: equal within one."""
+    """Return the parts of a bucket under TWO_SHOT, one for each rank; their sizes differ by one element at most."""
     base, extra = divmod(layout.numel, world_size)
     return [replace(layout, shapes=((base + (rank < extra),),), names=()) for rank in range(world_size)]
 
@@ -40,7 +41,12 @@ def part_layouts(layout: Layout, world_size: int) -> list[Layout]:
 def choose_route(
     compressor: Codec, layout: Layout, world_size: int, *, alpha_s: float, beta_s_byte: float, step: int = 0
 ) -> Route:
-    """The cheapest route that `compressor.traits` allow; a function of what all ranks know, so equal on all of them."""
+    """Return the cheapest route that `compressor.traits` allow. All ranks find the same one.
+
+    Args:
+        alpha_s: Seconds of a message on the slowest hop.
+        beta_s_byte: Seconds of a byte on the slowest hop.
+    """
     traits = compressor.traits
     if traits.own_rounds:
         return Route.OWN
@@ -61,7 +67,7 @@ def choose_route(
 
 
 def route_sent_bytes(codec: Codec, layout: Layout, world_size: int, route: Route, step: int) -> int:
-    """Bytes all ranks together send to reduce one bucket by a route that is not OWN."""
+    """Return the bytes that all ranks together send to reduce one bucket by a route other than OWN."""
     context = planning(layout, world_size, step)
     size = codec.payload_bytes(layout, context)
     query = 0 if codec.traits.fixed_size else world_size * (world_size - 1) * SIZE_BYTES
@@ -75,7 +81,7 @@ def route_sent_bytes(codec: Codec, layout: Layout, world_size: int, route: Route
 
 
 def planning(layout: Layout, world_size: int, step: int) -> Context:
-    """Of rank 0 on every rank, so that all plan the same."""
+    """Return a context for planning: that of rank 0 on every rank, so that all ranks plan the same."""
     return Context(layout=layout, route=None, seed=0, step=step, rank=0, world_size=world_size)
 
 

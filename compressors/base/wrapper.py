@@ -12,7 +12,7 @@ from compressors.base.compressor import Compressor, Context, Layout, Rounds, Rou
 
 
 class Around(Compressor):
-    """Sends in its own way what `inner` gives it: what is kept from step to step is what `inner` keeps."""
+    """Base of compressors that send in their own way what `inner` encodes. State is that of `inner`."""
 
     def __init__(self, inner: Compressor, *, feedback: str | bool = "off", faults: Iterable[str | None] = ()) -> None:
         super().__init__(feedback=feedback, faults=faults)
@@ -34,7 +34,7 @@ class Around(Compressor):
 
 
 class Wrapper(Around):
-    """Does what `inner` does; derived classes change a part of it."""
+    """Compressor that does what `inner` does; derived classes change a part of it."""
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
         return self.inner.payload_bytes(layout, context)
