@@ -27,7 +27,7 @@ class ACPSGD(LowRank):
     buckets it follows its parameter.
 
     Args:
-        rank: r, columns of P and Q.
+        rank: Number r of columns of P and Q.
 
     Raises:
         ValueError: rank is not a whole number from 1 up.

@@ -22,26 +22,27 @@ class _Candidate:
 class Adaptive(Compressor):
     """Pick a compressor for each bucket by its size and by the links: the least lossy one that is fast enough.
 
-    Of no paper of its own. Costs as in Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005: a bucket of n elements takes
+    No paper describes it. Costs as in Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005: a bucket of n elements takes
     messages * alpha + bytes a rank sends * beta + n * codec seconds. Candidates are in the order of what they lose, the
     best first; the first that takes at most `within` times as long as the fastest is picked. So on a fast link, or for
     a small bucket that is all latency, gradients go as they are; the slower the link, the further down the list.
 
     Alpha and beta are those of the context: what the topology says at first, then what exchanges took, which the
     runtime measures and all ranks agree on, so that all pick the same in the same step. Where nothing is known of
-    links, bytes alone count. What codecs take is not measured in the run: `codec_s_element` says it.
-    Residuals are of the whole, by feedback around it, and stay owed when another candidate is picked.
-    Biased, fixed in size and refusing what is not finite as its candidates are.
-    Wire: that of the candidate; which one is not sent. `sent_bytes` is for the links of the last step.
-    Keeps what each candidate keeps, under its number. The links measured are not kept: a resumed run measures anew.
+    links, bytes alone count. Seconds of codecs are not measured in the run: `codec_s_element` gives them.
+    Residuals belong to the whole, by feedback around it, and stay owed when another candidate is picked.
+    It is biased, fixed in size, and refuses NaN and infinity as its candidates do.
+    Wire: that of the candidate, whose number is not sent. `sent_bytes` is for the links of the last step.
+    Keeps the state of each candidate, under its number. Measured links are not kept: a resumed run measures again.
 
     Args:
-        candidates: a list of `{compressor: {_target_: …}, codec_s_element: …}`, the least lossy first; the seconds an
-            element takes to be encoded and decoded, 0 if missing. Their own feedback must be auto.
-        within: how many times as long as the fastest the picked one may take, at least 1.
+        candidates: A list of `{compressor: {_target_: …}, codec_s_element: …}`, the least lossy first;
+            codec_s_element are seconds of encoding and decoding an element, 0 if missing. Their own feedback must be
+            auto.
+        within: Longest time of the picked one, in times of the fastest; at least 1.
 
     Raises:
-        ValueError: there is no candidate, one is no compressor, takes over the optimizer, keeps or is harmed by
+        ValueError: There is no candidate, one is no compressor, takes over the optimizer, keeps or is harmed by
             residuals where others need them, or a number is out of its range.
     """
 
@@ -60,7 +61,7 @@ class Adaptive(Compressor):
         self._links = 0.0, 0.0
 
     def pick(self, layout: Layout, world_size: int, step: int, alpha_s: float, beta_s_byte: float) -> int:
-        """The number of the candidate for a bucket, as a function of what all ranks know."""
+        """Return the number of the candidate for a bucket, a function of values that all ranks know."""
         ranks = max(2, world_size)  # alone, as of two
         known = bool(alpha_s or beta_s_byte)
         seconds = []
@@ -111,7 +112,7 @@ class Adaptive(Compressor):
 
 
 def _messages(traits: Traits, route: Route, world_size: int) -> int:
-    """After one another, in a reduction by the algorithms of `compressors.base.alpha_beta`."""
+    """Return the number of messages after one another, by the algorithms of `compressors.base.alpha_beta`."""
     after = world_size - 1
     asks = 1 if traits.fixed_size else 2  # for sizes first
     if route is Route.REDUCE_SUM:
@@ -124,7 +125,7 @@ def _messages(traits: Traits, route: Route, world_size: int) -> int:
 
 
 def _traits(traits: Sequence[Traits]) -> Traits:
-    """What all candidates promise."""
+    """Return the promises that all candidates keep."""
     worlds = [trait.max_world for trait in traits if trait.max_world is not None]
     contractions = [trait.contraction for trait in traits if trait.contraction is not None]
     kinds = [trait.feedback for trait in traits]

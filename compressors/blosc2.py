@@ -15,7 +15,7 @@ _PLANNED = 0.87
 """Bytes after / before, for zstd and the byte shuffle on values of heavy tails, measured."""
 _ROOM = 4096
 _LARGEST_BYTES = 2**31 - 64
-"""Of what the library takes at a time."""
+"""Largest input of the library, in bytes."""
 CODECS = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
 SHUFFLES = {"none": 0, "byte": 1, "bit": 2}
 
@@ -56,7 +56,7 @@ class Blosc2(Compressor):
         self.codec, self.shuffle, self.level = codec, shuffle, level
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
-        """For planning only. Bodies are never above the raw size."""
+        """Return an estimate for planning. Bodies are never above the raw size."""
         return HEADER_BYTES + math.ceil(_PLANNED * 4 * layout.numel)
 
     def encode(self, tensor: Tensor, context: Context) -> Tensor:

@@ -34,24 +34,26 @@ class DeepReduce(Around):
     Differs from the paper: Rice and Elias-Fano codes of indices, which beat its Bloom filter at every density; small
     tensors are coded too (leave them out with `policy`); for the rest see each codec.
 
-    What of a bucket arrives is what `inner` chose, but for what the codec of values loses. Not linear, so payloads are
-    gathered, or averaged in two shots, which encodes twice. Biased as `inner` is, and more by fit_poly and fit_dexp;
-    qsgd is unbiased given what was chosen. With index=bloom, values at false positives are those of the tensor itself,
-    and policies p1 and p2 leave out some that were chosen. NaN is passed on; fit_poly and fit_dexp refuse it.
+    The entries that arrive are those that `inner` chose, but for losses of the codec of values. Not linear, so payloads
+    are gathered, or averaged in two shots, which encodes twice. Biased as `inner` is, and more by fit_poly and
+    fit_dexp; qsgd is unbiased given the chosen entries. With index=bloom, values at false positives are those of the
+    tensor itself, and policies p1 and p2 leave out some that were chosen. NaN is passed on; fit_poly and fit_dexp
+    refuse it.
     Wire: a frame of 28 bytes; codec of indices, codec of values, uint8 each; k, bytes of coded indices, uint32 each;
     indices; values. With index=rice and value=raw about 38 + k (1.5 + log2(n / k) + 32) / 8 bytes.
     The frame alone if all chosen values are 0.
-    Keeps what `inner` keeps.
+    Keeps the state of `inner`.
 
     Args:
-        inner: the sparse compressor, given as `{_target_: …}`; its own feedback must be auto, since this one's counts.
+        inner: Sparse compressor, given as `{_target_: …}`; its own feedback must be auto, since this one's counts.
         index: raw (32 bits an index), bitmap (n / k), rice (gaps), elias_fano, huffman (of the size of gaps), bloom.
         value: raw (32 bits a value), deflate, qsgd (about 8), fit_poly, fit_dexp (ceil(log2 k) each, for the order).
-        policy: of bloom: p0, p1 or p2; see there.
-        false_positive_rate: of bloom, from 1e-6 to below 1; the best for p0 and raw values is k / (15.4 (n - k)).
-        levels: of qsgd, 1 to 127.
-        bucket_size: of qsgd, values that share a norm, at least 8.
-        segments: of fit_poly, stretches for each sign.
+        policy: Rule of index=bloom: p0, p1 or p2; see `compressors/parts/deepreduce_bloom.py`.
+        false_positive_rate: Rate of index=bloom, from 1e-6 to below 1; the best for p0 and raw values is
+            k / (15.4 (n - k)).
+        levels: Levels of value=qsgd, 1 to 127.
+        bucket_size: Values that share a norm with value=qsgd, at least 8.
+        segments: Segments for each sign with value=fit_poly.
 
     Raises:
         ValueError: a parameter is out of its range, or `inner` is no sparse compressor of one exchange.
@@ -156,7 +158,7 @@ class DeepReduce(Around):
 
 
 def _filled(tensor: Tensor, carried: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values of the entries that are sent: as chosen where they were, else those of the tensor."""
+    """Return the values of the sent entries: as chosen if they were, otherwise those of the tensor."""
     filled = tensor[torch.from_numpy(carried).to(tensor.device)].float().cpu().numpy()
     places = np.minimum(np.searchsorted(indices, carried), len(indices) - 1)
     were = indices[places] == carried

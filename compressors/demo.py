@@ -20,14 +20,14 @@ _MAX_CHUNK = 256
 
 
 class DeMo(Compressor):
-    """Send of each rank's own momentum what changes fastest: the largest components of a cosine transform.
+    """Send the components of each rank's own momentum that change fastest: the largest ones of a cosine transform.
 
     Peng, Quesnelle, Kingma, "DeMo: Decoupled Momentum Optimization", arXiv:2411.19870, Algorithm 1. Momentum stays on
     its rank, m = decay * m + g; of every chunk of m the `kept` largest components of its discrete cosine transform are
     sent and taken out of m; the optimizer steps by the sign of the mean of what was sent.
-    Differs from the paper: chunks are stretches of the flat bucket, not squares of a matrix.
+    Differs from the paper: chunks are ranges of the flat bucket, not squares of a matrix.
 
-    Biased; not linear, so payloads are gathered. What comes out is a sign, no mean. Takes the optimizer's place: SGD
+    Biased; not linear, so payloads are gathered. The output is a sign, no mean. Takes the optimizer's place: SGD
     without momentum, whose weight decay stays.
     NaN and infinity count as large, and spread over their chunk as NaN.
     Wire: components (c, kept) float32, then their positions (c, kept) uint8, with c = ceil(n / chunk_size);
@@ -35,10 +35,10 @@ class DeMo(Compressor):
     Keeps one float32 tensor per bucket, the momentum; 4 bytes per parameter.
 
     Args:
-        chunk_size: entries transformed together, 2 to 256.
-        kept: components sent of each chunk, 1 to chunk_size.
-        decay: of the momentum, above 0 and below 1.
-        learning_rate: of the signs; None takes the optimizer's.
+        chunk_size: Entries transformed together, 2 to 256.
+        kept: Components sent of each chunk, 1 to chunk_size.
+        decay: Share of the momentum that is kept from step to step, above 0 and below 1.
+        learning_rate: Distance of a step of 1; None takes the optimizer's learning rate.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -136,7 +136,7 @@ class DeMo(Compressor):
 
 @functools.cache
 def _cosines(size: int) -> Tensor:
-    """(size, size): the orthonormal transform DCT-II; its transpose is the way back."""
+    """Return (size, size): the orthonormal transform DCT-II; its transpose is the inverse."""
     frequency = torch.arange(size, dtype=torch.float64).unsqueeze(1)
     position = torch.arange(size, dtype=torch.float64).unsqueeze(0)
     matrix = torch.cos(math.pi / size * (position + 0.5) * frequency) * math.sqrt(2 / size)

@@ -32,11 +32,12 @@ class DGC(Sparsifier):
     Keeps no state.
 
     Args:
-        density: sent / all entries after the warm-up, above 0 up to 1.
-        sample: of a bucket, above 0 up to 1; more of small ones, so that about 100 of them are above the threshold.
-        warmup_steps: over which the density falls in four equal stages of density**(1/5), density**(2/5), ...; 0: none.
-            In short runs they are nearly all that is sent: in one of 80 steps 2 % of the entries on average.
-        momentum: of `MomentumFeedback`; None takes it from the optimizer.
+        density: Sent / all entries after the warm-up, above 0 up to 1.
+        sample: Sampled share of a bucket, above 0 up to 1; more in small ones, so that about 100 sampled entries are
+            above the threshold.
+        warmup_steps: Steps over which the density falls in four equal stages of density**(1/5), density**(2/5), ...;
+            0: none. In short runs they are nearly all that is sent: in one of 80 steps 2 % of the entries on average.
+        momentum: Factor of `MomentumFeedback`; None takes it from the optimizer.
 
     Raises:
         ValueError: a parameter is out of its range, momentum is given without momentum-corrected feedback, or a bucket
@@ -67,7 +68,7 @@ class DGC(Sparsifier):
         self.density, self.sample, self.warmup_steps, self.momentum = density, sample, warmup_steps, momentum
 
     def density_at(self, step: int) -> float:
-        """Of the warm-up, or the last one."""
+        """Return the density in a step: that of its stage of the warm-up, or the last one."""
         if step >= self.warmup_steps:
             return self.density
         stage = step * (_STAGES - 1) // self.warmup_steps

@@ -26,8 +26,8 @@ class Float8(Blockwise):
     Keeps no state.
 
     Args:
-        format: e4m3, of 3 bits of mantissa and up to 448, or e5m2, of 2 and up to 57344.
-        block_size: values that share a scale.
+        format: e4m3, with 3 bits of mantissa and values up to 448, or e5m2, with 2 bits and up to 57344.
+        block_size: Values that share a scale.
 
     Raises:
         ValueError: format is unknown, or block_size is not a whole number from 8 to 2**20.

@@ -15,9 +15,9 @@ class GlobalTopK(Compressor):
 
     Shi, Wang, Chu, Tang et al., "A Distributed Synchronous SGD Algorithm with Global Top-k Sparsification for Low
     Bandwidth Networks", ICDCS 2019, arXiv:1901.04359, Algorithms 2 and 3.
-    Differs from the paper: what a meeting drops is kept as residual by the rank that drops it, so that nothing is lost;
-    in the paper a rank takes its entries for sent if they are among the final k, though others may have been dropped
-    with them on the way.
+    Differs from the paper: entries that a meeting drops are kept as residual by the rank that drops them, so that
+    nothing is lost; in the paper a rank takes its entries for sent if they are among the final k, though others may
+    have been dropped with them in between.
 
     Biased; not linear; not point to point. Use with error feedback. NaN counts as large.
     Wire: values (k,) float32, then indices (k,) int32, ascending, along each edge of a binomial tree, up and down;
@@ -25,7 +25,7 @@ class GlobalTopK(Compressor):
     Keeps no state.
 
     Args:
-        density: kept / all entries, above 0 up to 1.
+        density: Kept / all entries, above 0 up to 1.
 
     Raises:
         ValueError: density is not in (0, 1], or a bucket has more than 2**31 - 1 entries.
@@ -45,7 +45,7 @@ class GlobalTopK(Compressor):
         self.density = density
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
-        """Of one message."""
+        """Return the bytes of one message."""
         return 8 * kept_of(self.density, layout.numel)
 
     def sent_bytes(self, layout: Layout, world_size: int, route: Route, *, step: int = 0) -> int:
@@ -109,7 +109,7 @@ def _between(
     device: torch.device,
     last: bool,
 ) -> Exchange:
-    """One level of the tree: most pairs of ranks have nothing to say."""
+    """Exchange one level of the tree: most pairs of ranks have nothing to send."""
     empty = torch.empty(0, dtype=torch.uint8, device=device)
     data = [empty] * world_size
     if message is not None:
@@ -129,7 +129,7 @@ def _read(payload: Tensor, k: int, numel: int) -> tuple[Tensor, Tensor]:
 def _merge(
     ours: Tensor, values: Tensor, theirs: Tensor, more: Tensor, k: int, error: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The k largest sums, in order; what is dropped stays with us."""
+    """Return the k largest sums, in order; dropped ones stay with this rank."""
     indices, places = torch.cat([ours, theirs]).unique(return_inverse=True)
     sums = torch.zeros(len(indices), device=values.device).index_add_(0, places, torch.cat([values, more]))
     if len(indices) < k:

@@ -19,13 +19,13 @@ class Int4(Blockwise):
     twice: bounds are of one encoding. The error of a value is, but for rounding in float32, at most 1/14 of its block's
     largest magnitude; a block with nothing above 8.3e-38 is sent as zeros. A block that holds NaN or infinity decodes
     to NaN.
-    Wire: scales float32, then codes in two planes: byte i has that of value i in its lower half and that of value
-    ceil(n / 2) + i in its upper half, each plus 8; 4 (ceil(ceil(n / 2) / block_size) + ceil(floor(n / 2) /
+    Wire: scales float32, then codes in two planes: byte i has the code of value i in its lower half and that of
+    value ceil(n / 2) + i in its upper half, each plus 8; 4 (ceil(ceil(n / 2) / block_size) + ceil(floor(n / 2) /
     block_size)) + ceil(n / 2) bytes.
     Keeps no state.
 
     Args:
-        block_size: values that share a scale, of one plane.
+        block_size: Values of one plane that share a scale.
 
     Raises:
         ValueError: block_size is not a whole number from 8 to 2**20.

@@ -23,7 +23,7 @@ class Int8(Blockwise):
     Keeps no state.
 
     Args:
-        block_size: values that share a scale.
+        block_size: Values that share a scale.
 
     Raises:
         ValueError: block_size is not a whole number from 8 to 2**20.

@@ -23,7 +23,7 @@ class OneBit(Compressor):
     Keeps no state.
 
     Args:
-        block_size: values that share two means.
+        block_size: Values that share two means.
 
     Raises:
         ValueError: block_size is not a multiple of 8, or above 2**20.

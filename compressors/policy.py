@@ -19,7 +19,7 @@ _KEYS = ("names", *_LIMITS, "compressor")
 
 @dataclass(frozen=True)
 class _Rule:
-    """Which tensors a compressor is for, and what says so in the configuration."""
+    """Conditions on tensors, the compressor that they choose, and the key of the rule in the configuration."""
 
     key: str
     compressor: Compressor
@@ -50,22 +50,22 @@ class _Rule:
 class Policy(Compressor):
     """Give each tensor of a bucket to a compressor by its name and size: the first rule that matches.
 
-    Of no paper of its own: users leave norms and biases as they are, and send matrices through what `otherwise` says.
+    No paper describes it: users leave norms and biases as they are, and send matrices through what `otherwise` says.
 
     The tensors of one compressor in a bucket are a smaller bucket of their own. Their exchanges take place side by
     side: those that ask for the same kind of sum, or for payloads of known and equal sizes, go as one collective.
     Each compressor has feedback by its own traits and parameter, kept here; so there is none around the whole, and
     `feedback=off` turns all of it off. None may take over the optimizer's momentum, which belongs to all parameters.
-    Biased, linear, fixed in size as those it is made of.
+    It is biased, linear and fixed in size as its compressors are.
     Wire: that of each compressor over its tensors. The routes of those that gather are for the links of the run, so
     `sent_bytes` knows them from the first step on.
-    Keeps what each of them keeps, under the number of its rule, and feedback with it.
+    Keeps the state of each compressor, under the number of its rule, and feedback with it.
 
     Args:
-        rules: a list of `{names: …, min_numel: …, max_numel: …, min_dims: …, max_dims: …, compressor: {_target_: …}}`;
+        rules: A list of `{names: …, min_numel: …, max_numel: …, min_dims: …, max_dims: …, compressor: {_target_: …}}`;
             all but the compressor may be missing. `names` is a pattern as in a shell, or a list of them; limits are
             inclusive, in elements and dimensions.
-        otherwise: the compressor of all other tensors.
+        otherwise: Compressor of all other tensors.
 
     Raises:
         ValueError: a rule has other keys, a limit is not a whole number from 0 up, or what is given is no compressor,
@@ -135,7 +135,7 @@ class Policy(Compressor):
         }
 
     def _groups(self, layout: Layout) -> list[tuple[int, Layout, list[slice]]]:
-        """(the compressor's number, its part of the bucket, where that lies), of those that have some."""
+        """Yield (number of the compressor, its part of the bucket, where that lies) for those that have tensors."""
         found: dict[int, list[int]] = {}
         for place, (shape, numel) in enumerate(zip(layout.shapes, layout.numels, strict=True)):
             name = layout.names[place] if layout.names else None
@@ -158,7 +158,7 @@ class Policy(Compressor):
 
 
 class _Group:
-    """The tensors of one compressor in a bucket: where they lie together a view of it, else copied out and in."""
+    """The tensors of one compressor in a bucket: a view if they lie together, otherwise copied out and in."""
 
     def __init__(
         self, codec: Compressor, places: list[slice], tensor: Tensor, out: Tensor, error: Tensor | None
@@ -194,7 +194,7 @@ class _Group:
 
 
 def _with_error(codec: Compressor, tensor: Tensor, context: Context, out: Tensor, error: Tensor | None) -> Rounds:
-    """Rounds whose error is what was not contributed, also where that is kept: by how much the residual grew."""
+    """Yield rounds whose error is the uncontributed part, also if it is kept: by how much the residual grew."""
     if error is None or not isinstance(codec, ErrorFeedback):
         yield from codec.rounds(tensor, context, out=out, error=error)
         return
@@ -207,7 +207,7 @@ def _with_error(codec: Compressor, tensor: Tensor, context: Context, out: Tensor
 
 
 def _stretches(places: list[slice]) -> list[slice]:
-    """Neighbours joined."""
+    """Return ranges with neighbours joined."""
     joined = [places[0]]
     for place in places[1:]:
         if place.start == joined[-1].stop:
@@ -218,7 +218,7 @@ def _stretches(places: list[slice]) -> list[slice]:
 
 
 def _traits(given: Sequence[Compressor], used: Sequence[Compressor]) -> Traits:
-    """What all of them promise, alone and with the feedback they have."""
+    """Return the promises that all of them keep, alone and with the feedback they have."""
     traits = [compressor.traits for compressor in given]
     keeps = any(compressor is not inner for compressor, inner in zip(used, given, strict=True))
     kinds = {trait.feedback for trait in traits}

@@ -27,7 +27,7 @@ class PowerSGD(LowRank):
     other buckets it follows its parameter.
 
     Args:
-        rank: r, columns of P and Q.
+        rank: Number r of columns of P and Q.
         start_step: First step that is compressed, counted from 0. Each bucket of an earlier step is summed as it is, in
             float32, and no residual grows. 2 is what torch's powersgd_hook calls start_powerSGD_iter=2.
 

@@ -16,7 +16,7 @@ _FIRST = 0.25
 """Share that the first of several stages leaves."""
 _SAMPLES = 1 << 18
 _EVERY, _OFF = 5, 0.2
-"""Stages are thought over after so many encodings, if the count was off by more than this share."""
+"""Encodings after which the number of stages may change, and the share by which the count must then be off."""
 
 
 class SIDCo(Sparsifier):
@@ -40,9 +40,9 @@ class SIDCo(Sparsifier):
     Keeps of each bucket the number of stages, which begins with one, and how far off the last counts were.
 
     Args:
-        density: sent / all entries, above 0 up to 1.
-        distribution: exponential, gamma or pareto, of magnitudes.
-        stages: number of fits; 0 adapts it to the counts that are found.
+        density: Sent / all entries, above 0 up to 1.
+        distribution: Distribution of magnitudes: exponential, gamma or pareto.
+        stages: Number of fits; 0 adapts it to the counts that are found.
 
     Raises:
         ValueError: a parameter is out of its range, or a bucket has more than 2**31 - 1 entries.
@@ -83,7 +83,7 @@ class SIDCo(Sparsifier):
         return indices, values
 
     def threshold_of(self, magnitudes: Tensor, stages: int) -> float:
-        """What a share `density` of such `magnitudes`, float64, exceeds; infinite where there are NaN or infinity."""
+        """Return what a share `density` of `magnitudes`, float64, exceeds; infinite if there are NaN or infinity."""
         left = self.density
         threshold = 0.0
         for stage in range(stages):
@@ -120,7 +120,7 @@ class SIDCo(Sparsifier):
 
 
 def _exceeded(magnitudes: Tensor, share: float, form: str) -> float:
-    """What `share` of a distribution exceeds that has the moments of `magnitudes`."""
+    """Return what a share of a distribution exceeds that has the moments of `magnitudes`."""
     mean = float(magnitudes.mean())
     if form == "exponential" or not mean:
         return -mean * math.log(share)
@@ -135,7 +135,7 @@ def _exceeded(magnitudes: Tensor, share: float, form: str) -> float:
 
 
 def _gamma_exceeded(magnitudes: Tensor, mean: float, share: float) -> float:
-    """The paper's closed form, which is for shapes up to 1, so larger ones count as 1; zeros have no logarithm."""
+    """Return the paper's closed form for shapes up to 1; larger ones count as 1, and zeros have no logarithm."""
     s = math.log(mean) - float(magnitudes[magnitudes > 0].log().mean())
     shape = min(1.0, (3 - s + math.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)) if s > 1e-9 else 1.0
     return -mean / shape * (math.log(share) + math.lgamma(shape))

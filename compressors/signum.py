@@ -22,17 +22,17 @@ class Signum(MajorityVote):
     Differs from the papers: no server counts the votes, each rank counts those of one part; zeros and ties count as
     above and below zero by turns, from one position to the next and from one step to the next.
 
-    Each rank votes with u = m u + (1 - m) g of its own gradients. What comes out is 1 or -1, or zeros where all ranks
-    have zeros alone: not the mean, and of no magnitude, so error feedback is refused. The optimizer becomes plain SGD.
+    Each rank votes with u = m u + (1 - m) g of its own gradients. The output is 1 or -1, or zeros where all ranks have
+    zeros alone: not the mean, and without magnitude, so error feedback is refused. The optimizer becomes plain SGD.
     Not point to point. NaN and infinity are refused by name.
     Wire: 1 if there are votes, else 0, uint8; then signs (ceil(n / 8),) packed; 1 + ceil(n / 8) bytes, gathered among
     two ranks, in two shots among more.
     Keeps the momentum of this rank, 4 bytes a parameter. In other buckets momenta follow their parameters.
 
     Args:
-        momentum: m; None takes that of the workload's SGD.
-        learning_rate: how far each parameter moves in a step; None keeps the workload's, which is meant for gradients
-            and mostly far too large.
+        momentum: Factor m; None takes that of the workload's SGD.
+        learning_rate: Distance that each parameter moves in a step; None keeps the workload's, which is meant for
+            gradients and mostly far too large.
 
     Raises:
         ValueError: momentum is not in [0, 1), or learning_rate not in (0, 10).

@@ -17,8 +17,7 @@ _HALF = 1 << 15
 
 
 class SketchML(Compressor):
-    """Sort values into buckets that hold about equally many, and send for each value its bucket, for each bucket its
-    mean.
+    """Sort values into about equally full buckets, and send the bucket of each value and the mean of each bucket.
 
     Jiang, Fu, Yang, Cui, "SketchML: Accelerating Distributed Machine Learning with Data Sketches", SIGMOD 2018,
     section 3.2 (quantile-bucket quantification); the form for dense gradients is that of GRACE, Xu et al., ICDCS 2021.
@@ -36,10 +35,10 @@ class SketchML(Compressor):
     Keeps no state.
 
     Args:
-        buckets: q: 2, 4, 16, 64, 128 or 256.
+        buckets: Number q of buckets: 2, 4, 16, 64, 128 or 256.
 
     Raises:
-        ValueError: buckets is none of these.
+        ValueError: The number of buckets is none of these.
     """
 
     def __init__(self, *, buckets: int = 256, feedback: str | bool = "auto") -> None:
@@ -96,10 +95,10 @@ class SketchML(Compressor):
 
 
 def _keys(values: Tensor) -> Tensor:
-    """(n,) int64, 0 to 65535: the upper half of each float32, contiguous, with its sign bit turned round."""
+    """Return (n,) int64, 0 to 65535: the upper half of each float32, contiguous, with its sign bit inverted."""
     return values.view(torch.int32).bitwise_right_shift(16).to(torch.int64).add_(_HALF)
 
 
 def _ranked(keys: Tensor) -> Tensor:
-    """In the order of the values: of the negative ones, those of largest magnitude come first."""
+    """Return keys in the order of the values: negative ones of largest magnitude come first."""
     return torch.where(keys < _HALF, _HALF - 1 - keys, keys)

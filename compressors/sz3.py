@@ -33,8 +33,8 @@ class SZ3(Compressor):
     Keeps no state. The codec works in a helper process (`codec_process`).
 
     Args:
-        error_bound: absolute bound / root mean square of the bucket.
-        algorithm: predictor, one of lorenzo_reg, interp_lorenzo, interp, nopred. Gradients have no smooth order, so
+        error_bound: Absolute bound / root mean square of the bucket.
+        algorithm: Predictor, one of lorenzo_reg, interp_lorenzo, interp, nopred. Gradients have no smooth order, so
             nopred loses nothing and is the fastest.
 
     Raises:
@@ -62,7 +62,7 @@ class SZ3(Compressor):
         )
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
-        """For planning only. Bodies are never above the raw size."""
+        """Return an estimate for planning. Bodies are never above the raw size."""
         bits = min(32.0, _LIGHTER * _laplacian_bits(self.error_bound))
         return HEADER_BYTES + math.ceil(layout.numel * bits / 8)
 

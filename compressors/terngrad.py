@@ -25,8 +25,8 @@ class TernGrad(RandomLevels):
     Keeps no state.
 
     Args:
-        bucket_size: values that share a scale.
-        clip_sigmas: c: magnitudes beyond c times the bucket's root mean square count as that; None: no clipping.
+        bucket_size: Values that share a scale.
+        clip_sigmas: Limit c: magnitudes beyond c times the bucket's root mean square count as that; None: no clipping.
 
     Raises:
         ValueError: bucket_size is not a whole number from 8 to 2**20, or clip_sigmas neither None nor from 1 to 1e6.

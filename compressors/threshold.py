@@ -11,7 +11,7 @@ from compressors.parts.sparse import Sparsifier
 from testbed.core.parameters import flag, number
 
 _PLANNED = 0.01
-"""Share of a bucket that is planned for where a threshold alone does not tell."""
+"""Share of a bucket that is planned for if the threshold is absolute."""
 
 
 class Threshold(Sparsifier):
@@ -30,8 +30,8 @@ class Threshold(Sparsifier):
     Keeps no state.
 
     Args:
-        threshold: above 0; in units of the gradient, or of its root mean square if relative.
-        relative: to the root mean square of the bucket.
+        threshold: Least magnitude, above 0; in units of the gradient, or of its root mean square if relative.
+        relative: True: the threshold is a multiple of the root mean square of the bucket.
 
     Raises:
         ValueError: threshold is not above 0 and below 1e38, relative is neither true nor false, or a bucket has more
@@ -47,7 +47,7 @@ class Threshold(Sparsifier):
         self.traits = Traits(fixed_size=False, feedback="required", contraction=0.0)
 
     def kept(self, numel: int, context: Context) -> int:
-        """What a Laplacian would have above a relative threshold; 1 % for an absolute one."""
+        """Return the expected share: that of a Laplacian above a relative threshold; 1 % for an absolute one."""
         share = math.exp(-math.sqrt(2) * self.threshold) if self.relative else _PLANNED
         return min(numel, max(1, math.ceil(share * numel)))
 

@@ -12,17 +12,17 @@ class TopK(Sparsifier):
     """Send the k entries of largest magnitude of each bucket.
 
     Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", EMNLP 2017, arXiv:1704.05021.
-    Differs from the paper: k is exact in every bucket, the threshold from a sample only leaves few to choose among;
+    Differs from the paper: k is exact in every bucket, and a threshold from a sample only filters candidates first;
     residuals are kept by `ErrorFeedback`.
 
     Biased; not linear, so payloads are gathered, or averaged in two shots, which encodes twice: bounds are of one
     encoding. |x - C(x)|^2 <= (1 - k/n) |x|^2. Use with error feedback.
-    Of equal magnitudes the first go; NaN counts as larger than infinity.
+    Among equal magnitudes the first ones go; NaN counts as larger than infinity.
     Wire: values (k,) float32, then indices (k,) int32, ascending; 8k bytes with k = ceil(density * n).
     Keeps no state.
 
     Args:
-        density: kept / all entries, above 0 up to 1.
+        density: Kept / all entries, above 0 up to 1.
 
     Raises:
         ValueError: density is not in (0, 1], or a bucket has more than 2**31 - 1 entries.

@@ -19,14 +19,14 @@ class ZeroOneAdam(CompressedAdam):
     doubles after each `variance_renewals` of them, and no more from step `freeze_step` on; from there momenta are
     averaged in steps whose distance doubles after each `interval_steps` steps, up to `longest_interval`.
     Differs from the paper: parameters are the same on all ranks after every step, so between two averages nothing
-    moves: what the steps between would have moved it by is added up and made at once, of gradients that were all taken
-    at one point. Where gradients are sent as they are, their mean serves m too, and no signs are sent. Further, values
-    share a magnitude by blocks; biases are corrected; the root of v has a floor once signs are sent; weight decay, of
-    the workload's optimizer, is decoupled and goes on between averages.
+    moves: the movements of these steps are added up and made at once, from gradients that were all taken at one point.
+    Where gradients are sent as they are, their mean serves m too, and no signs are sent. Further, values share a
+    magnitude by blocks; biases are corrected; the root of v has a floor once signs are sent; weight decay, of the
+    workload's optimizer, is decoupled and goes on between averages.
 
     With u the sum over the steps since the last average of m = b1 m + (1 - b1) g of this rank, and k their number: u is
-    averaged by signs with residuals on both sides, then m = u / k, and what comes out is u / (sqrt(v) + eps), not a
-    mean. In the steps between zeros come out, and nothing is sent. The optimizer becomes plain SGD.
+    averaged by signs with residuals on both sides, then m = u / k, and the output is u / (sqrt(v) + eps), not a mean.
+    In the steps between the output is zeros, and nothing is sent. The optimizer becomes plain SGD.
     Residuals are kept here, so error feedback is refused. Not point to point. NaN and infinity show, where they come
     between averages, in the next one.
     Wire: where the variance is renewed gradients, (n,) float32, summed; where momenta are averaged signs and scales of
@@ -36,18 +36,19 @@ class ZeroOneAdam(CompressedAdam):
     follow their parameters.
 
     Args:
-        variance_renewals: kappa of the paper.
-        freeze_step: from which on the variance stays, and averages may be skipped. Up to there 45 of 100 steps send
-            gradients as they are, most of what a short run sends: 52 % of what would be sent without compression in one
-            of 80 steps, 13 % in one of 400. Too early, it diverges: frozen at 40, one of three trainings of glyphs did.
-        interval_steps: after which averages become half as frequent.
-        longest_interval: H of the paper, steps from one average to the next, a power of two.
-        learning_rate: of Adam; None keeps the workload's.
-        beta1: of m.
-        beta2: of v.
-        eps: in the denominator.
-        floor: least root of v once signs were sent, in means over its tensor.
-        block_size: values that share a magnitude.
+        variance_renewals: Renewals of the variance before their distance doubles: kappa of the paper.
+        freeze_step: Step from which on the variance stays, and averages may be skipped. Up to there 45 of 100 steps
+            send gradients as they are, most of what a short run sends: 52 % of what would be sent without compression
+            in one of 80 steps, 13 % in one of 400. Too early, it diverges: frozen at 40, one of three trainings of
+            glyphs did.
+        interval_steps: Steps after which averages become half as frequent.
+        longest_interval: Most steps from one average to the next, a power of two: H of the paper.
+        learning_rate: Adam's learning rate; None keeps the workload's.
+        beta1: Share of m that is kept from step to step.
+        beta2: Share of v that is kept from step to step.
+        eps: Term added to the denominator.
+        floor: Least root of v once signs were sent, in means over its tensor.
+        block_size: Values that share a magnitude.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -88,18 +89,18 @@ class ZeroOneAdam(CompressedAdam):
         self.sums = Memory()
 
     def renews(self, step: int) -> bool:
-        """Whether the variance is renewed in this step."""
+        """Return True if the variance is renewed in this step."""
         distance, first = _segment(step, self.variance_renewals)
         return step < self.freeze_step and (step - first) % distance == 0
 
     def renewals(self, step: int) -> int:
-        """Up to `step`, with it."""
+        """Return the number of renewals up to `step`, with it."""
         last = min(step, self.freeze_step - 1)
         distance, first = _segment(last, self.variance_renewals)
         return self.variance_renewals * (distance.bit_length() - 1) + (last - first) // distance + 1
 
     def averaged(self, step: int) -> int:
-        """How many steps, with this one, momenta are averaged over; 0: they are not yet."""
+        """Return the number of steps, with this one, that momenta are averaged over; 0: not in this step."""
         since = step - self.freeze_step
         if since < 0:
             return 1
@@ -150,6 +151,6 @@ class ZeroOneAdam(CompressedAdam):
 
 
 def _segment(step: int, renewals: int) -> tuple[int, int]:
-    """(distance of renewals, first step with it): `renewals` of them 1 apart, then as many 2 apart, and so on."""
+    """Return (distance of renewals, first step with it): `renewals` of them 1 apart, then as many 2 apart, ..."""
     distance = 2 ** ((step // renewals + 1).bit_length() - 1)
     return distance, renewals * (distance - 1)

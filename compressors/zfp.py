@@ -34,15 +34,15 @@ class ZFP(Compressor):
     most are off by a quarter of it or less. A bucket whose tolerance is below 1e-27 is sent raw; with precision and
     rate, a block with nothing above 2^-97 (6e-30) decodes to noise of that size.
     Wire: frame (28 bytes, `frame`), then a zfp stream with its own header, of float32. With rate always that, in
-    8 ceil((96 + ceil(n / 4) 4 rate) / 64) bytes; otherwise its size depends on the values, and a bucket of zeros is
-    nothing, one that is shorter as raw float32 is that.
+    8 ceil((96 + ceil(n / 4) 4 rate) / 64) bytes; otherwise its size depends on the values: nothing for a bucket of
+    zeros, raw float32 where that is shorter.
     Keeps no state. The codec works in a helper process (`codec_process`).
 
     Args:
-        mode: which of the three that follow is used: accuracy, precision or rate.
-        error_bound: tolerance / root mean square of the bucket.
-        precision: bit planes kept of each block, 4 to 32.
-        rate: bits of each value, 6 to 32, a multiple of 0.25. A block's exponent takes 9 of its 4 rate bits: below 6
+        mode: Parameter that is used: accuracy (error_bound), precision or rate.
+        error_bound: Tolerance / root mean square of the bucket.
+        precision: Bit planes kept of each block, 4 to 32.
+        rate: Bits of each value, 6 to 32, a multiple of 0.25. A block's exponent takes 9 of its 4 rate bits: below 6
             more is lost than sent.
 
     Raises:
@@ -82,7 +82,7 @@ class ZFP(Compressor):
         )
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
-        """Exact with rate, else for planning: bodies are never above the raw size."""
+        """Return the exact size with rate, otherwise an estimate for planning: bodies are never above the raw size."""
         if self.mode == "rate":
             return HEADER_BYTES + self._stream_bytes(layout.numel)
         # Bits of a value as measured on normal and on heavy-tailed values, the mean of both.

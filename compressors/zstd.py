@@ -16,7 +16,7 @@ from testbed.core.parameters import choice, inner_feedback, shown, whole
 _PLANNED = 0.85
 """Bytes after / before. Measured: 0.87 for float32 of heavy tails with shuffle 4, 0.59 to 0.93 for int8."""
 _ROOM = 1 << 17
-"""Bytes a stream may have beyond its values before it is given up."""
+"""Bytes that a stream may have beyond its values before it is given up."""
 LEVELS = range(1, 20)
 SHUFFLES = (1, 2, 4, 8)
 
@@ -35,9 +35,10 @@ class Zstd(Around):
     Keeps no state of its own. The codec works in a helper process (`codec_process`).
 
     Args:
-        inner: compressor whose payloads have a fixed size; its own feedback must be auto, since this one's counts.
-        level: 1 to 19. Float32 has little but entropy to gain from, so 1 is shorter than 3 and faster, measured.
-        shuffle: size in bytes of a value in the payload of `inner`; 1: leave bytes where they are. 4 gains 9% on
+        inner: Compressor whose payloads have a fixed size; its own feedback must be auto, since this one's counts.
+        level: Level of zstd, 1 to 19. Float32 has little but entropy to gain from, so 1 is shorter than 3 and faster,
+            measured.
+        shuffle: Size in bytes of a value in the payload of `inner`; 1: leave bytes where they are. 4 gains 9% on
             float32.
 
     Raises:
@@ -59,7 +60,7 @@ class Zstd(Around):
         self.traits = replace(inner.traits, sum_dtype=None, verbatim=False, max_world=None, fixed_size=False)
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
-        """For planning only. Bodies are never above the size of the payload of `inner`."""
+        """Return an estimate for planning. Bodies are never above the size of the payload of `inner`."""
         return HEADER_BYTES + math.ceil(_PLANNED * self.inner.payload_bytes(layout, context))
 
     def encode(self, tensor: Tensor, context: Context) -> Tensor:
