@@ -1,8 +1,7 @@
 """The communicator: everything that a worker sends passes through it, is counted, and is timed.
 
-Only this module, the rendezvous and the strategies that are torch's own import `torch.distributed`. One thread issues
-collectives, in the same order on every rank (otherwise gloo gives wrong sums without an error); they progress in gloo's
-threads.
+Only it, the rendezvous and the strategies that are torch's own import `torch.distributed`. One thread issues
+collectives, in one order on all ranks (otherwise gloo gives wrong sums without an error); gloo's threads carry them.
 """
 
 from __future__ import annotations
@@ -220,8 +219,7 @@ class Communicator:
     def submit(self, what: str, collective: Collective, *, channel: int = 0, among: tuple[int, ...] = ()) -> Pending:
         """Start a collective of Longhaul's own; return its pending result.
 
-        Its ranks (all, or those in `among`) submit the same ones in the same order. It shares gloo's connections and
-        waits without the interpreter's lock, as gloo's collectives do.
+        Its ranks (all, or those `among` them) submit the same in one order. It shares gloo's connections, not the GIL.
         """
         if self._thread is None:
             self._thread = CommunicationThread()
