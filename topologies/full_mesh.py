@@ -1,4 +1,4 @@
-"""Regions of which every two are joined by a WAN link of their own."""
+"""Regions with a WAN link between every two of them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def build(
     source: str = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
-    """A WAN link between every two regions, all alike; no path passes through a third region.
+    """Return a network with a WAN link between every two regions, all alike; no path passes a third region.
 
     Args:
-        rate: of each WAN link, each way.
-        rtt: of each WAN link, both ways together.
+        rate: Rate of each WAN link, each way, as text with a unit.
+        rtt: Round trip of each WAN link, as text with a unit.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: A parameter is wrong; every error at once.
     """
     read = Parameters()
     wan = read.wan(rate, rtt, source, impairments)

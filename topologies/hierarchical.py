@@ -1,4 +1,4 @@
-"""Regions below continents, continents joined by a backbone."""
+"""Regions of continents, which a backbone joins."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def build(
     source: str = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
-    """A WAN link from each region to its continent's exchange, and one between every two exchanges.
+    """Return a network with a WAN link from each region to its continent's exchange and between every two exchanges.
 
-    An exchange is a router without workers. All that a continent sends to another shares one backbone link.
+    An exchange is a router without workers. All traffic from one continent to another shares one backbone link.
 
     Args:
-        regions: each as continent/region.
-        rate: of the links from regions to exchanges, each way.
-        rtt: of these, both ways together; two regions of a continent are twice that apart.
-        backbone_rate: of the links between exchanges, each way.
-        backbone_rtt: of these, both ways together.
+        regions: Names of regions, each as continent/region.
+        rate: Rate of the links from regions to exchanges, each way, as text with a unit.
+        rtt: Round trip of these links, as text with a unit; two regions of a continent are twice that apart.
+        backbone_rate: Rate of the links between exchanges, each way, as text with a unit.
+        backbone_rtt: Round trip of these links, as text with a unit.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: A parameter is wrong; every error at once.
     """
     read = Parameters()
     regional = read.wan(rate, rtt, source, impairments)

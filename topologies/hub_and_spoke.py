@@ -1,4 +1,4 @@
-"""Regions around one that is in the middle."""
+"""Regions around a region in the middle."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def build(
     source: str = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
-    """A WAN link from the first region, the hub, to each other one; the hub has workers like the others.
+    """Return a network with a WAN link from the first region, the hub, to each other one; the hub has workers too.
 
-    The hub's workers reach every region in one link, and traffic between two others passes the hub. A star's centre,
-    against that, is a router alone, and its links are the uplinks of sites.
+    The hub's workers reach every region in one link, and traffic between two others passes the hub. In `star` the
+    centre is a router alone, and its links are the uplinks of sites.
 
     Args:
-        regions: the hub first.
-        rate: of each WAN link, each way.
-        rtt: of each WAN link, both ways together.
+        regions: Names of regions, the hub first.
+        rate: Rate of each WAN link, each way, as text with a unit.
+        rtt: Round trip of each WAN link, as text with a unit.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: A parameter is wrong; every error at once.
     """
     read = Parameters()
     wan = read.wan(rate, rtt, source, impairments)

@@ -20,16 +20,16 @@ def build(
     source: str = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
-    """A WAN link from each region to the next, the last to the first, all alike.
+    """Return a network with a WAN link from each region to the next, the last to the first, all alike.
 
     A path to a far region passes through those between, the shorter way round. Two regions have one link.
 
     Args:
-        rate: of each WAN link, each way.
-        rtt: of each WAN link, both ways together.
+        rate: Rate of each WAN link, each way, as text with a unit.
+        rtt: Round trip of each WAN link, as text with a unit.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: A parameter is wrong; every error at once.
     """
     read = Parameters()
     wan = read.wan(rate, rtt, source, impairments)

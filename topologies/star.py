@@ -21,18 +21,19 @@ def build(
     source: str = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
-    """Each site has one WAN link, its uplink, to a router without workers: all that a site sends shares its uplink.
+    """Return a network in which each site has one WAN link, its uplink, to a router without workers.
 
-    Where regions are data centres of which one is in the middle and trains too, `hub_and_spoke` is the family.
+    All traffic of a site shares its uplink. If regions are data centres of which one is in the middle and trains too,
+    `hub_and_spoke` is the family.
 
     Args:
-        regions: the sites; empty: each worker is a site of its own.
-        centre: the router in the middle.
-        rate: of each uplink, each way.
-        rtt: of each uplink, both ways together: two sites are twice that apart.
+        regions: Names of sites; empty: each worker is a site.
+        centre: Name of the router in the middle.
+        rate: Rate of each uplink, each way, as text with a unit.
+        rtt: Round trip of each uplink, as text with a unit; two sites are twice that apart.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: A parameter is wrong; every error at once.
     """
     read = Parameters()
     wan = read.wan(rate, rtt, source, impairments)

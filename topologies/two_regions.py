@@ -26,16 +26,16 @@ def build(
     source: str = SOURCE,
     **impairments: Unpack[Impairments],
 ) -> Topology:
-    """Two regions, workers spread over them in blocks, one WAN link, an access link for each worker.
+    """Return two regions with one WAN link, workers in blocks, and an access link for each worker.
 
     Args:
-        workers: in all, at least one a region.
-        rate: of the WAN link, each way, as text with a unit.
-        rtt: of the WAN link, both ways together, as text with a unit.
-        lan_rate: of every worker's access link, each way.
+        workers: Number of workers, at least one for each region.
+        rate: Rate of the WAN link, each way, as text with a unit.
+        rtt: Round trip of the WAN link, as text with a unit.
+        lan_rate: Rate of every worker's access link, each way, as text with a unit.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: A parameter is wrong; every error at once.
 
     >>> build(workers=4).wan_links[0].forward.delay_s
     0.0335
