@@ -135,7 +135,7 @@ class Policy(Compressor):
         }
 
     def _groups(self, layout: Layout) -> list[tuple[int, Layout, list[slice]]]:
-        """Yield (number of the compressor, its part of the bucket, where that lies) for those that have tensors."""
+        """Return (number of the compressor, its part of the bucket, where that lies) for those that have tensors."""
         found: dict[int, list[int]] = {}
         for place, (shape, numel) in enumerate(zip(layout.shapes, layout.numels, strict=True)):
             name = layout.names[place] if layout.names else None

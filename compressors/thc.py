@@ -133,7 +133,7 @@ class THC(Compressor):
     def _restored(
         self, total: Tensor, ranges: Tensor, rotation: Rotation, count: int
     ) -> Iterator[tuple[Group, Tensor]]:
-        """Return the entries of each group, given the sum of the codes of `count` ranks, divided by that."""
+        """Yield the entries of each group, given the sum of the codes of `count` ranks, divided by that."""
         steps = torch.where(ranges.isfinite(), 2 * ranges / (self.levels * count), torch.nan)
         middle = self.levels * count / 2
         for group in rotation.groups():

@@ -20,10 +20,10 @@ from testbed.worker.methods.low_rank.stable_rank import Detector, keep_by_times,
 
 
 class FrobeniusDecay:
-    """Adds to the factors' gradients those of coefficient / 2 * ||V U||^2, which are V U U^T and V^T V U times it.
+    """Penalty coefficient / 2 * ||V U||^2, whose gradients V U U^T and V^T V U times coefficient the factors get.
 
     Khodak et al., "Initialization and Regularization of Factorized Neural Layers", ICLR 2021, arXiv:2105.01029.
-    Without it ordinary decay would pull each factor by itself. Nothing of the size of V U is made.
+    Without it ordinary decay would pull each factor by itself. No tensor of the size of V U is made.
 
     Args:
         coefficient: as that of ordinary weight decay, from which the factors have to be left out.
@@ -33,8 +33,11 @@ class FrobeniusDecay:
         self._model, self.coefficient = model, coefficient
 
     def attach(self, optimizer: torch.optim.Optimizer) -> None:
-        """Add them just before each step of `optimizer`, to those factors that it has: the gradients of a step are then
-        the mean of all ranks. Where two optimizers have a layer's factors, the second sees the first's update."""
+        """Add the gradients just before each step of `optimizer`, to those factors that it has.
+
+        The gradients of a step are then the mean of all ranks. If two optimizers have a layer's factors, the second
+        sees the first's update.
+        """
         optimizer.register_step_pre_hook(self._before)
 
     def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -42,9 +45,10 @@ class FrobeniusDecay:
 
     @torch.no_grad()
     def add(self, only: set[int] | None = None) -> None:
-        """
+        """Add the gradients to those of the factors.
+
         Args:
-            only: ids of the parameters to whose gradients it is added; None: of all factors. Those without a gradient
+            only: Ids of the parameters to whose gradients they are added; None: all factors. Those without a gradient
                 have none after it either.
         """
         for layer in low_rank_layers(self._model).values():
@@ -68,11 +72,11 @@ class Cuttlefish(LowRankTransform):
     epoch of 300, a window of 15 of them and a tail of 11; here shares of the observations of a run of any length.
     Where they do not settle, the run stays at full rank.
 
-    Rank 0 observes, and tells the others ranks as whole numbers: 8 bytes a layer to each other rank at every
-    observation until the switch. What rounding makes of two ranks' singular values must not decide.
+    Rank 0 observes, and sends ranks as whole numbers to the others: 8 bytes a layer to each other rank at every
+    observation until the switch, since rounding differences of two ranks' singular values must not decide.
 
     Args:
-        observations: of stable ranks in a run, evenly, up to the switch.
+        observations: Observations of stable ranks in a run, evenly, up to the switch.
         window, tail: shares of `observations`.
         epsilon: ranks a run: a layer has settled when its stable rank, smoothed over the window, changes at a pace at
             which it would change by so many in the whole run, on average over the tail.
@@ -181,7 +185,7 @@ class Cuttlefish(LowRankTransform):
         return plan if plan.ranks else None  # they have settled where factors save nothing; that may change
 
     def _decided(self, model: nn.Module) -> Tensor:
-        """The rank of each observed layer; zeros while any has not settled."""
+        """Return the rank of each observed layer; zeros while any has not settled."""
         spectra = {layer.name: _spectrum(model, layer) for layer in self.observed}
         stable = {name: stable_rank(values) for name, values in spectra.items()}
         if not self.detector.observe(stable):
@@ -193,7 +197,7 @@ class Cuttlefish(LowRankTransform):
         return rank if self.singular_share is None else max(rank, share_rank(values, self.singular_share))
 
     def _first(self) -> int:
-        """As rank 0 has measured it."""
+        """Return the number of full first layers that rank 0 has measured."""
         context, told = self._context, torch.zeros(1, dtype=torch.int64)
         if context.comm.rank == 0:
             model = copy.deepcopy(context.model)

@@ -24,12 +24,12 @@ class Freeze(Transform):
     """Train all layers of pre-trained weights at first, and after each epoch fewer: a growing prefix stays as it is.
 
     He et al., "PipeTransformer: Automated Elastic Pipelining for Distributed Training of Transformers", ICML 2021,
-    arXiv:2102.03161: its freeze algorithm and its cache, beside any strategy and compressor; no pipeline. What is
-    frozen has no gradient: backward does not reach it, no bucket has room for it, and it is never sent. Layers are
+    arXiv:2102.03161: its freeze algorithm and its cache, with any strategy and compressor; no pipeline. Frozen layers
+    have no gradients: backward does not reach them, no bucket has room for them, and they are never sent. Layers are
     those of a `Chain` between embedding and readout; the embedding freezes with the first of them, the readout never.
 
-    Differs from the released code: the optimizer's state of what goes on learning is carried over, the policy that is
-    asked for is the one that runs, and a process caches for itself alone. Compressors begin anew at each change.
+    Differs from the released code: the optimizer's state of layers that go on learning is carried over, the policy that
+    is given is the one that runs, and a process caches for itself alone. Compressors start again at each change.
 
     With `policy=grad_norm` the gradients are those that the optimizer takes; of all its steps in an epoch the squares
     are summed. The largest of any rank counts, found by an all-reduce of 8 bytes a layer once an epoch: a rank of a
@@ -92,16 +92,18 @@ class Freeze(Transform):
             yield f"epoch_steps={self.epoch_steps}: the run has {steps} steps, so that nothing would ever be frozen"
 
     def begin(self, model: nn.Module, seed: int) -> None:
-        """
+        """Check the layers of the model, which stays as it is.
+
         Raises:
-            InputError: the model is no chain of layers, or has fewer of them than `keep`.
+            InputError: The model is no chain of layers, or has fewer of them than `keep`.
         """
         self._of(model)
 
     def bind(self, context: TransformContext) -> None:
-        """
+        """Take over the run's context, and the number of steps of its epochs.
+
         Raises:
-            InputError: nobody has said how many steps an epoch has.
+            InputError: The number of steps of an epoch is not known.
         """
         self._context = context
         self._freezing = self._of(context.model)
@@ -117,7 +119,7 @@ class Freeze(Transform):
         return (step + 1) % self._every_steps == 0 or step + 1 == self._context.steps
 
     def plan_after(self, model: nn.Module, step: int) -> int | None:
-        """How many layers are frozen from now on; None: as many as before."""
+        """Return the number of layers that are frozen from now on; None: as many as before."""
         if not self.looks_after(step):
             return None
         policy, epoch = self._policy(), math.ceil((step + 1) / self._every_steps)
@@ -162,7 +164,7 @@ class Freeze(Transform):
         }
 
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Watch gradients, where the policy goes by them."""
+        """Watch gradients, if the policy depends on them."""
         if self.policy != "grad_norm":
             return
         layers = {id(p): place for place, layer in enumerate(_chain(model).layers) for p in layer.parameters()}
@@ -192,13 +194,13 @@ class Freeze(Transform):
             raise InputError(*(f"transform.{line}" for line in str(error).splitlines())) from error
 
     def _take(self, model: nn.Module) -> None:
-        """Have the model that learns from now on use what is cached."""
+        """Let the model that learns from now on use cached outputs."""
         self._chain = chain = _chain(model)
         chain.cache = self._cache if chain.frozen >= self.cache_from else None
         self._squares = {}
 
     def _norms(self) -> list[float]:
-        """Of each layer's gradients in this epoch, 2-norms, the largest of any rank; of frozen layers 0."""
+        """Return the 2-norm of each layer's gradients in this epoch, the largest of any rank; 0 for frozen layers."""
         told = torch.zeros(self._policy().layers, dtype=torch.float64)
         for place, square in self._squares.items():
             told[place] = square.sqrt()

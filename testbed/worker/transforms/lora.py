@@ -20,19 +20,19 @@ Names = Sequence[str | int] | None
 
 
 class LoRA(Transform):
-    """Keep the weights as they are, and train what is added to them: W x + alpha/rank B A x, with B A of low rank.
+    """Keep the weights as they are, and train a low-rank term B A that is added to them: W x + alpha/rank B A x.
 
     Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, arXiv:2106.09685. B begins as zeros, so
     that the model is at first the one that it was made of; A is normal, from the seed. Everything else is frozen, but
-    for what `train` names: neither optimizer nor strategy nor compressor sees it, and it is never sent.
+    for parameters that `train` names: neither optimizer nor strategy nor compressor sees it, and it is never sent.
     Differs from the paper: convolutions may have adapters too, no dropout before them, and a projection that a model
     keeps for queries, keys and values together has one adapter for the three.
 
-    What is kept of such a run (`checkpoint=last`) has the adapters merged into the weights, so that any run of the
+    The kept model of such a run (`checkpoint=last`) has the adapters merged into the weights, so that any run of the
     workload may begin with it.
 
     Args:
-        rank: of all adapters (r).
+        rank: Rank of all adapters (r).
         alpha: times 1/rank what an adapter adds; so it need not be sought again with the rank.
         layers: names of linear maps and convolutions, or patterns such as "blocks.*.attend"; a name stands for all
             inside too. None: all of them. Adapters need the module of a layer, so that weights which
@@ -59,9 +59,10 @@ class LoRA(Transform):
         self.train = [str(name) for name in train or ()]
 
     def begin(self, model: nn.Module, seed: int) -> dict[str, Any]:
-        """
+        """Add the adapters, and freeze everything else; return the event that says so.
+
         Raises:
-            InputError: a name or pattern is of nothing, a layer that was named cannot have an adapter, or none can.
+            InputError: A name or pattern matches nothing, a named layer cannot have an adapter, or no layer can.
         """
         before, layers = parameters(model), weight_layers(model)
         learns = self._learning(model)
@@ -82,7 +83,7 @@ class LoRA(Transform):
         }
 
     def example(self, model: nn.Module) -> None:
-        """`begin` has done so."""
+        """Leave the model as it is: `begin` has changed it already."""
 
     def plan_after(self, model: nn.Module, step: int) -> None:
         return None
@@ -91,12 +92,12 @@ class LoRA(Transform):
         return merged(model)
 
     def _learning(self, model: nn.Module) -> set[int]:
-        """Ids of the parameters that `train` names, by any of their names."""
+        """Return ids of the parameters that `train` names, by any of their names."""
         named = model.named_parameters(remove_duplicate=False)
         return {id(p) for name, p in named if p.requires_grad and _any_matches(self.train, name)}
 
     def _unfit(self, layer: WeightLayer, model: nn.Module, learns: set[int]) -> str:
-        """Why it has no adapter; empty: it has."""
+        """Return the reason why a layer has no adapter; empty: it has one."""
         if layer.unfit:
             return layer.unfit
         if id(model.get_submodule(layer.name).weight) in learns:
@@ -125,7 +126,7 @@ class LoRA(Transform):
 
 
 def _any_matches(patterns: Sequence[str], name: str) -> bool:
-    """Whether one is of `name` or of a module around it."""
+    """Return True if a pattern matches `name` or a module around it."""
     around = list(accumulate(name.split("."), "{}.{}".format))
     return any(fnmatchcase(each, pattern) for pattern in patterns for each in around)
 

@@ -16,17 +16,17 @@ class Pufferfish(LowRankTransform):
     Wang et al., "Pufferfish: Communication-efficient Models At No Extra Cost", MLSys 2021, arXiv:2103.03936. In the
     authors' public code: a quarter of the rank; 80 of 300 epochs at full rank on CIFAR-10, 10 of 40 for an LSTM; with
     large batches 5 epochs over which the learning rate rises again; and an extra normalisation between the factors of
-    convolutions. What is to stay full is written there for each model: of ResNet-18 the first three convolutions,
-    of VGG-19 the first nine, always the last layer and shortcuts. Differs from it: layers whose factors would not be
+    convolutions. Layers that stay full are listed there for each model: the first three convolutions of ResNet-18,
+    the first nine of VGG-19, always the last layer and shortcuts. Differs from it: layers whose factors would not be
     smaller stay full, and so do all convolutions of one place.
 
-    From parameters and the plan alone, so that ranks need not tell each other anything.
+    Ranks follow from parameters and the plan alone, so that workers need not exchange anything.
 
     Args:
-        ratio: of each layer's full rank, rounded down.
+        ratio: Rank of the factors, as a share of each layer's full rank, rounded down.
         keep_first: so many first linear maps and convolutions stay full.
-        warm_up_share: of the run's steps, at full rank.
-        warm_up_steps: in place of it.
+        warm_up_share: Share of the run's steps at full rank.
+        warm_up_steps: Steps at full rank; None: by `warm_up_share`.
         rewarm_steps: over which the learning rate rises again from nothing after the switch.
         compress_after: whether gradients are compressed after the switch too. Powerfish is compressor=powersgd with
             this false.
@@ -69,7 +69,7 @@ class Pufferfish(LowRankTransform):
             yield f"{given}: leaves none of the run's {steps} steps to factorised layers"
 
     def full_rank_steps(self, steps: int) -> int:
-        """Before the switch, of a run of so many; at least one."""
+        """Return the number of steps before the switch, at least one, in a run of `steps`."""
         return max(1, round(self.warm_up_share * steps)) if self.warm_up_steps is None else self.warm_up_steps
 
     def bind(self, context: TransformContext) -> None:

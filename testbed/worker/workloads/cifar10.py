@@ -19,14 +19,14 @@ TRAIN_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 TEST_FILE = "test_batch.bin"
 SIDE, CHANNELS, CLASSES = 32, 3, 10
 RECORD_BYTES = 1 + CHANNELS * SIDE * SIDE
-"""A label, then red, green and blue, each row by row."""
+"""Bytes of a record: a label, then red, green and blue, each row by row."""
 _MEAN = torch.tensor([125.3, 123.0, 113.9]).view(3, 1, 1)
 _DEVIATION = torch.tensor([63.0, 62.1, 66.7]).view(3, 1, 1)
-"""Of training pixels, by channel."""
+"""Standard deviation of training pixels, by channel."""
 _PADDING, _GREY = 4, 120
 """Pixels on each side, and their value, which is about the mean."""
 _BLOCKS = 3
-"""Of each of three widths: He et al.'s n, for 6 n + 2 layers."""
+"""Blocks of each of three widths: He et al.'s n, for 6 n + 2 layers."""
 _EVALUATED_AT_ONCE = 100
 
 
@@ -44,13 +44,13 @@ class Cifar10(NumberedWorkload):
     images, an evaluation 6 s for 10,000. The target, 0.75, is a guess: no training on these images has been measured.
 
     Args:
-        path: the folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.
-        learning_rate: of SGD.
-        momentum: of SGD, from 0 to below 1.
-        weight_decay: of SGD, from 0 to below 1.
+        path: The folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.
+        learning_rate: Learning rate of SGD.
+        momentum: Momentum of SGD, from 0 to below 1.
+        weight_decay: Weight decay of SGD, from 0 to below 1.
 
     Raises:
-        ValueError: a parameter is out of its range.
+        ValueError: A parameter is out of its range.
     """
 
     metric = Metric(name="accuracy", target=0.75)
@@ -117,12 +117,12 @@ class Cifar10(NumberedWorkload):
         return _scaled(_cropped(pixels[chosen], draws)), labels[chosen]
 
     def picked(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Neither cropped nor mirrored."""
+        """Return images that are neither cropped nor mirrored."""
         pixels, labels = _data(self.path)[0]
         return _scaled(pixels[numbers]), labels[numbers]
 
     def labels(self) -> Tensor:
-        """The image's class."""
+        """Return the image's class."""
         return _data(self.path)[0][1]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -184,7 +184,7 @@ def _norm(channels: int) -> nn.GroupNorm:
 
 
 def _draws(seed: int, step: int, count: int) -> Tensor:
-    """[count, 3]: where the crop begins, from the top and the left, and whether it is mirrored."""
+    """Return [count, 3]: first row and column of the crop, and whether it is mirrored."""
     key = f"cifar10/{seed}/{step}".encode()
     digest = hashlib.blake2b(key, digest_size=8).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
@@ -193,7 +193,7 @@ def _draws(seed: int, step: int, count: int) -> Tensor:
 
 
 def _cropped(pixels: Tensor, draws: Tensor) -> Tensor:
-    """Padded, cropped, and mirrored, each image as drawn for it."""
+    """Return images padded, cropped, and mirrored, each as drawn for it."""
     padded = nn.functional.pad(pixels, (_PADDING,) * 4, value=_GREY)
     out = torch.empty_like(pixels)
     for index, (top, left, mirrored) in enumerate(draws.tolist()):
@@ -207,7 +207,7 @@ def _scaled(pixels: Tensor) -> Tensor:
 
 
 def file_faults(folder: Path) -> list[str]:
-    """Of every file that is missing or has a length that the format does not have."""
+    """Return a line for every file that is missing or has a length that the format does not have."""
     if not folder.is_dir():
         return [f"path={folder}: no such folder; give that of {TRAIN_FILES[0]} and CIFAR-10's other binary files"]
     faults = []
@@ -229,7 +229,7 @@ Part = tuple[Tensor, Tensor]
 
 @functools.cache
 def _data(folder: Path) -> tuple[Part, Part, str]:
-    """(pixels as bytes, labels) to train on and to test on, and the files' SHA-256."""
+    """Return (pixels as bytes, labels) to train on and to test on, and the files' SHA-256."""
     faults = file_faults(folder)
     if not faults:
         rows = {}

@@ -18,10 +18,10 @@ from testbed.worker.model.pieces import Piece, pieces_of
 
 _TEST_SAMPLES = 360
 _MEAN, _DEVIATION = 4.88, 6.02
-"""Of all pixels."""
+"""Mean and standard deviation of all pixels."""
 _SPLIT_SEED = 20
 _SHA256 = "68aea062d35a127749050fa0e52dca09d6569ac08092c925610e0954e172dde2"
-"""Of the 1797 rows as unsigned bytes, 64 pixels from 0 to 16 and the digit."""
+"""SHA-256 of the 1797 rows as unsigned bytes, 64 pixels from 0 to 16 and the digit."""
 
 
 class Digits(NumberedWorkload):
@@ -32,11 +32,11 @@ class Digits(NumberedWorkload):
     SGD with Nesterov momentum. The target, 0.97, is reached after 20 to 30 steps of 128 samples.
 
     Args:
-        learning_rate: of SGD.
-        momentum: of SGD, from 0 to below 1.
+        learning_rate: Learning rate of SGD.
+        momentum: Momentum of SGD, from 0 to below 1.
 
     Raises:
-        ValueError: a parameter is out of its range.
+        ValueError: A parameter is out of its range.
     """
 
     metric = Metric(name="accuracy", target=0.97)
@@ -96,7 +96,7 @@ class Digits(NumberedWorkload):
         return images[numbers], digits[numbers]
 
     def labels(self) -> Tensor:
-        """The digit."""
+        """Return the digit."""
         return _data()[0][1]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -127,7 +127,7 @@ class Digits(NumberedWorkload):
 
 @functools.cache
 def _data() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """(images, digits) to train on and to test on."""
+    """Return (images, digits) to train on and to test on."""
     rows = torch.from_numpy(_rows())[torch.randperm(1797, generator=torch.Generator().manual_seed(_SPLIT_SEED))]
     images = rows[:, :64].float().sub_(_MEAN).div_(_DEVIATION).view(-1, 1, 8, 8)
     digits = rows[:, 64].long()

@@ -1,4 +1,4 @@
-"""Texts in which something is to be found again, for a model that has learnt to do so."""
+"""Texts with needles that a trained model has to find again."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class Recall(TextWorkload):
     """Source text with needles in it, and questions about them in the end; a byte-level transformer that answers them.
 
     A needle is a key and its value, bytes that the text has not (`testbed.worker.methods.kv_transfer.model.needle`); a
-    question is a key, and
-    its value the answer. Texts are cut from files of the Python standard library that the model was not trained on, at
-    random from the run's seed. The model, four layers of two heads of 32 channels, is trained here before the first
-    run, for a minute or two on one core, and kept in .cache/recall; its hash goes into the spec. It is the same one
-    whatever the run's seed. How well it does is told at `testbed.worker.methods.kv_transfer.model.weights.COURSE`.
+    question is a key, and its value the answer. Texts are cut from files of the Python standard library that the model
+    was not trained on, at random from the run's seed. The model, four layers of two heads of 32 channels, is trained
+    here before the first run, for a minute or two on one core, and kept in .cache/recall; its hash goes into the spec.
+    It is the same one whatever the run's seed. Its accuracy is at
+    `testbed.worker.methods.kv_transfer.model.weights.COURSE`.
 
     Nothing is learnt in a run: strategy=kv_transfer decodes. Other strategies would train on.
 
     Args:
-        length: bytes of a text. The model was trained on 512, and finds less in longer ones.
-        decoded: of them, at the end, those that are decoded: some of the source, and all questions.
-        needles: in the text.
-        questions: about so many of them.
-        writes: what is decoded of the source are bytes that the model finds most likely, not the source's.
-        model_seed: of the model's training.
+        length: Length of a text, in bytes. The model was trained on 512, and finds less in longer ones.
+        decoded: Bytes at the end of a text that are decoded: some of the source, and all questions.
+        needles: Needles in a text.
+        questions: Needles that a text asks for at its end.
+        writes: Decode the bytes that the model finds most likely, instead of the source's.
+        model_seed: Seed of the model's training.
 
     Raises:
-        ValueError: a parameter is out of its range.
+        ValueError: A parameter is out of its range.
     """
 
     metric = None
@@ -98,7 +98,7 @@ class Recall(TextWorkload):
         return Texts(text, asked_at, prefill, torch.full((batch_size,), self.writes))
 
     def loss(self, model: nn.Module, batch: Texts) -> Tensor:
-        """Of all bytes that can be foretold: nats."""
+        """Return nats of all bytes that can be predicted."""
         targets = batch.text[:, 1:]
         nats = nn.functional.cross_entropy(model(batch.text[:, :-1]).transpose(1, 2), targets, reduction="none")
         counts = (targets < FIRST_KEY).scatter(1, batch.asked_at, value=True)

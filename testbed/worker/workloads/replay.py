@@ -21,13 +21,13 @@ WARM_UP_NUMEL = 2**22
 
 @dataclass(frozen=True)
 class Moment:
-    """A batch without data: what gradients depend on besides their place in the model."""
+    """A batch without data: the values that gradients depend on, apart from their place in the model."""
 
     seed: int
     rank: int
     step: int
     samples: int = 1
-    """They do not depend on it."""
+    """Number of samples, on which gradients do not depend."""
 
 
 class Replay(Workload):
@@ -42,10 +42,10 @@ class Replay(Workload):
     they are independent of each other over ranks and steps, and have no low rank.
 
     Args:
-        model: a name of core.models.
-        tokens: of a sequence, for language models; None takes the model's own.
-        scale: S: all tensors are S times smaller, where the links are too; see core.spec.scale.
-        epoch_samples: what counts as an epoch.
+        model: Model whose layers are replayed, by its name in core.models.
+        tokens: Length of a sequence, for language models; None takes the model's own.
+        scale: Factor S by which all tensors are smaller, and the links too; see core.spec.scale.
+        epoch_samples: Samples that count as an epoch.
 
     Raises:
         ValueError: the model is unknown, or a parameter is out of its range.
@@ -96,20 +96,20 @@ class Replay(Workload):
         return self._samples
 
     def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Moment:
-        """No data: which gradients are to come."""
+        """Return a batch without data, which says which gradients are to come."""
         return Moment(seed, rank, step, batch_size)
 
     def split(self, batch: Moment, parts: int) -> list[Moment]:
-        """Each has gradients of its own."""
+        """Return parts of a batch, each with gradients of its own."""
         first = batch.step * parts
         return [replace(batch, step=first + part, samples=batch.samples // parts) for part in range(parts)]
 
     def loss(self, model: nn.Module, batch: Moment) -> Tensor:
-        """Zero, to start backward from; it means nothing, and is not recorded."""
+        """Return zero, to start backward from; it means nothing, and is not recorded."""
         return model(batch)
 
     def forward_flop(self, model: nn.Module, batch: Moment) -> dict[str, float]:
-        """From the table: nothing is computed that could be counted."""
+        """Return the FLOPs of the table: nothing is computed that could be counted."""
         return {f"layers.{index}": batch.samples * layer.forward_flop for index, layer in enumerate(self.layers)}
 
     def modelled_layers(self) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
@@ -120,7 +120,7 @@ class Replay(Workload):
 
 
 class Idle(torch.optim.Optimizer):
-    """Changes nothing: parameters of a replay have no meaning, and writing to them would take memory."""
+    """Optimizer that changes nothing: parameters of a replay mean nothing, and writing to them would take memory."""
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
         super().__init__(parameters, {})
@@ -144,7 +144,7 @@ class ReplayModel(nn.Module):
         return chain
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ReplayModel:
-        """Likewise without memory of its own."""
+        """Return a copy, which takes no memory of its own either."""
         return ReplayModel(self._table)
 
 
@@ -172,7 +172,7 @@ class ReplayLayer(nn.Module):
 
 
 class _Layer(torch.autograd.Function):
-    """Links a layer into the graph; what flows through it is a zero that keeps the order."""
+    """Node of a layer in the graph; a zero flows through it, which keeps the order."""
 
     @staticmethod
     def forward(ctx: Any, chain: Tensor, layer: ReplayLayer, moment: Moment, *tensors: Tensor) -> Tensor:
@@ -185,7 +185,7 @@ class _Layer(torch.autograd.Function):
 
 
 def band_of(name: str, layer: int, number: int) -> int:
-    """The texture of a tensor's gradients: the same in every step and on every rank."""
+    """Return the texture of a tensor's gradients: the same in every step and on every rank."""
     if number == 0 and name in _BANDS:
         return _BANDS[name]
     return DENSE[_digest(f"{layer}/{number}") % len(DENSE)]

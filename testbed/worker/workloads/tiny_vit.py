@@ -24,17 +24,16 @@ class TinyVit(FineTuned):
     Eight thin layers, so that freezing some of them means something (Dosovitskiy et al., "An Image is Worth 16x16
     Words", ICLR 2021); tokens are of 8 x 8 pixels, by convolutions. It has learnt to tell 23 of the 45 characters
     apart, on images of its own (testbed/worker/data/pretrained/glyph_encoder.py): once on each machine, which takes a
-    minute of one
-    core, and is kept in the clone's .cache. Fine-tuning has 3,200 images of all 45; the 10,000 test images are
-    those of `glyphs`. No dropout, and no augmentation unless it is asked for.
+    minute of one core, and is kept in the clone's .cache. Fine-tuning has 3,200 images of all 45; the 10,000 test
+    images are those of `glyphs`. No dropout, and no augmentation unless it is asked for.
 
     Args:
-        augment: pixels, by which an image is moved at most, along both axes, drawn anew each time it is trained on; 0:
+        augment: Most pixels by which an image is moved along both axes, drawn again each time it is trained on; 0:
             none is moved.
         learning_rate, optimizer, momentum, pretrained: as of `FineTuned`.
 
     Raises:
-        ValueError: a parameter is out of its range.
+        ValueError: A parameter is out of its range.
     """
 
     metric = Metric(name="accuracy", target=0.6)
@@ -96,7 +95,7 @@ class TinyVit(FineTuned):
 
 
 def _shifted(images: Tensor, by: Tensor) -> Tensor:
-    """What moves in repeats the edge."""
+    """Return images that are moved; pixels that move in repeat the edge."""
     side = images.shape[-1]
     down, right = ((torch.arange(side) - by[:, axis, None]).clamp(0, side - 1) for axis in (0, 1))
     samples = torch.arange(len(images))[:, None, None]
@@ -105,7 +104,7 @@ def _shifted(images: Tensor, by: Tensor) -> Tensor:
 
 @functools.cache
 def _data() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """(pixels as bytes, labels) to train on and to test on."""
+    """Return (pixels as bytes, labels) to train on and to test on."""
     images = glyph_images()
     (pixels, labels), (test_pixels, test_labels) = images.train, images.test
     train = torch.from_numpy(pixels[:TRAIN_IMAGES]), torch.from_numpy(labels[:TRAIN_IMAGES]).long()
