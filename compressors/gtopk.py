@@ -109,7 +109,7 @@ def _between(
     device: torch.device,
     last: bool,
 ) -> Exchange:
-    """Exchange one level of the tree: most pairs of ranks have nothing to send."""
+    """Return the exchange of one level of the tree: most pairs of ranks have nothing to send."""
     empty = torch.empty(0, dtype=torch.uint8, device=device)
     data = [empty] * world_size
     if message is not None:

@@ -62,10 +62,10 @@ class Natural(Compressor):
 
 
 def _bytes(piece: slice) -> slice:
-    """Return the packed signs of `piece`, which begins at a whole byte."""
+    """Return where the packed signs of `piece` are, which begins at a whole byte."""
     return slice(piece.start // 8, -(-piece.stop // 8))
 
 
 def _most(tensor: Tensor) -> int:
-    """Return the largest magnitude, chunk by chunk."""
+    """Return the number of elements of the largest chunk."""
     return min(tensor.numel(), CHUNK) if tensor.device.type == "cpu" else tensor.numel()

@@ -82,13 +82,13 @@ IBM = Origin(
 
 
 def _rows(text: str) -> dict[tuple[str, str], tuple[float, ...]]:
-    """Return pairs from lines of two regions and numbers."""
+    """Return numbers by pair of regions, from lines of two regions and numbers."""
     split = [line.split() for line in text.strip().splitlines()]
     return {(a, b): tuple(map(float, numbers)) for a, b, *numbers in split}
 
 
 def _square(text: str) -> tuple[tuple[str, ...], dict[tuple[str, str], float]]:
-    """Return pairs from lines of a region and its figure to each region in the order of lines; "-" to itself."""
+    """Return (regions, figure by pair) from lines of a region and its figure to each one in order; "-" to itself."""
     rows = {line.split()[0]: line.split()[1:] for line in text.strip().splitlines()}
     regions = tuple(rows)
     cells = {(a, b): cell for a in regions for b, cell in zip(regions, rows[a], strict=True)}
