@@ -1,4 +1,4 @@
-"""What compressors have in common that are Adam themselves, and leave its direction in place of a mean."""
+"""Base of compressors that are Adam themselves, and leave its direction instead of a mean."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class CompressedAdam(Compressor):
         self.mean = SignMean(block_size, type(self).__name__)
 
     def add_mean(self, mean: Tensor, context: Context) -> None:
-        """A step of both moments by the mean gradient, as torch's Adam has it."""
+        """Move both moments one step by the mean gradient, as torch's Adam does."""
         self.momenta.of(mean, context).lerp_(mean, 1 - self.beta1)
         self.variances.of(mean, context).mul_(self.beta2).addcmul_(mean, mean, value=1 - self.beta2)
         self._means.pop(context.state_key, None)
@@ -72,9 +72,9 @@ class CompressedAdam(Compressor):
         """Leave the direction in `out`.
 
         Args:
-            moves: steps that momentum has taken.
-            updates: those that the variance has.
-            floored: whether momenta have gone as signs.
+            moves: Steps that momentum has taken.
+            updates: Steps that the variance has taken.
+            floored: True if momenta have gone as signs.
         """
         momentum, variance = self.momenta.of(out, context), self.variances.of(out, context)
         momentum_scale, root_scale = 1 / (1 - self.beta1**moves), (1 - self.beta2**updates) ** -0.5
@@ -89,7 +89,7 @@ class CompressedAdam(Compressor):
                 direction[piece] = torch.div(m[piece], root.add_(self.eps), out=root).mul_(momentum_scale)
 
     def _mean_roots(self, variance: Tensor, context: Context) -> list[float]:
-        """Of each tensor, kept until its variance changes."""
+        """Return the mean root of each tensor's variance, kept until it changes."""
         means = self._means.get(context.state_key)
         if means is None:
             parts = variance.split(context.layout.numels)

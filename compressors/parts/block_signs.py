@@ -52,9 +52,10 @@ class BlockSigns:
         return payload
 
     def decode(self, payload: Tensor, out: Tensor, name: str, *, add: bool = False, scale: float = 1.0) -> None:
-        """
+        """Write the values of a payload into `out`, or add them.
+
         Raises:
-            PayloadError: the payload is not as long as one for a tensor of this size.
+            PayloadError: The payload is not as long as one for a tensor of this size.
         """
         numel, size = out.numel(), self.block_size
         require_size(payload, self.size_bytes(numel), name, numel)

@@ -1,4 +1,4 @@
-"""What compressors have in common that send codes of a few bits, each block of values scaled by its largest one."""
+"""Base of compressors that send codes of a few bits, each block of values scaled by its largest one."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Blockwise(Compressor):
     """
 
     bits: ClassVar[int] = 8
-    """Of a code; 4 or 8."""
+    """Bits of a code; 4 or 8."""
     top: float = 1.0
-    """Of a value over its scale, the largest magnitude."""
+    """Largest magnitude of a value over its scale."""
 
     def __init__(self, *, block_size: int, feedback: str | bool = "auto", faults: Iterable[str | None] = ()) -> None:
         super().__init__(feedback=feedback, faults=[*faults, whole("block_size", block_size, 8, MAX_BLOCK)])

@@ -1,4 +1,4 @@
-"""What compressors have in common that round at random to equal levels, bucket by bucket."""
+"""Base of compressors that round at random to equal levels, bucket by bucket."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _SMALLEST = 1e-36
 
 
 class RandomLevels(Compressor):
-    """Divides each bucket by its scale and rounds each value to one of 2 `levels` + 1 equal steps from -1 to 1, up or
-    down at random so that its expectation is the value.
+    """Base of compressors that round each value over its scale to one of 2 `levels` + 1 equal steps from -1 to 1.
 
+    Each bucket has a scale. A value is rounded up or down at random, so that its expectation is the value.
     Wire: scales (ceil(n / bucket_size),) float32, then codes (n,) of `bits` bits (see `Packer`), each `levels` more
     than its level. One code above the top is kept free: a value that rounding in float32 left a little above its
     bucket's scale is then rounded like any other.
@@ -42,10 +42,11 @@ class RandomLevels(Compressor):
 
     @abstractmethod
     def scales(self, rows: Tensor, count: int) -> Tensor:
-        """(buckets,) float32 of `rows` (buckets, bucket_size) float32; NaN or infinity for a row that holds some.
+        """Return scales (buckets,) float32; NaN or infinity for a row that holds some.
 
         Args:
-            count: values in `rows`; zeros fill up the last one.
+            rows: (buckets, bucket_size) float32.
+            count: Number of values in `rows`; zeros fill up the last row.
         """
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
