@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -123,7 +124,7 @@ def definitions(tree: ast.Module, bases: Set[str]) -> Iterator[Definition]:
 
 
 def _members(body: Sequence[ast.stmt], bases: Set[str], *, overrides: bool) -> Iterator[Definition]:
-    for node, following in zip(body, [*body[1:], None], strict=True):
+    for node, following in zip_longest(body, body[1:]):
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield Definition(node.name, node, ast.get_docstring(node))
             yield from _members(node.body, bases, overrides=any(_name(base) in bases for base in node.bases))
