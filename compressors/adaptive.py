@@ -8,7 +8,8 @@ from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route, Traits, choose_route
 from compressors.base.feedback import with_feedback
-from testbed.core.parameters import inner_feedback, number, shown
+from testbed.core.kinds import shown
+from testbed.core.parameters import inner_feedback, number
 
 _KEYS = ("compressor", "codec_s_element")
 

@@ -7,7 +7,8 @@ from torch import Tensor
 from compressors.base.compressor import Context, Traits
 from compressors.parts.selection import at_least, first_largest, rank_magnitude, sample_magnitudes
 from compressors.parts.sparse import Sparsifier, kept_of
-from testbed.core.parameters import fraction, share, shown, whole
+from testbed.core.kinds import shown
+from testbed.core.parameters import fraction, share, whole
 
 _STAGES = 5
 """Densities of the paper's schedule, the last one included: 25 %, 6.25 %, 1.5625 %, 0.4 %, 0.1 %."""

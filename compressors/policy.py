@@ -11,7 +11,8 @@ from torch import Tensor
 from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route, Traits, choose_route
 from compressors.base.feedback import ErrorFeedback, with_feedback
 from compressors.parts.merging import in_lockstep
-from testbed.core.parameters import shown, whole
+from testbed.core.kinds import shown
+from testbed.core.parameters import whole
 
 _LIMITS = ("min_numel", "max_numel", "min_dims", "max_dims")
 _KEYS = ("names", *_LIMITS, "compressor")

@@ -11,7 +11,8 @@ from compressors.base.payload import PayloadError, to_bytes
 from compressors.base.wrapper import Around
 from compressors.parts import codec_process
 from compressors.parts.frame import HEADER_BYTES, RAW, ZERO, pack, pack_smaller, unpack
-from testbed.core.parameters import choice, inner_feedback, shown, whole
+from testbed.core.kinds import shown
+from testbed.core.parameters import choice, inner_feedback, whole
 
 _PLANNED = 0.85
 """Bytes after / before. Measured: 0.87 for float32 of heavy tails with shuffle 4, 0.59 to 0.93 for int8."""

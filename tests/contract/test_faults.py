@@ -12,7 +12,8 @@ from compressors.adaptive import Adaptive
 from compressors.none import Uncompressed
 from compressors.policy import Policy
 from compressors.topk import TopK
-from testbed.core.parameters import choice, flag, fraction, number, power_of_two, share, shown, whole
+from testbed.core.kinds import shown
+from testbed.core.parameters import choice, flag, fraction, number, power_of_two, share, whole
 from testbed.worker.plugins.compressor_catalogue import names, part
 from tests.contract.catalogue import make
 

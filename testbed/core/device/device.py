@@ -8,18 +8,25 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
+from testbed.core.declaration import Declared
 from testbed.core.device.profile import LayerTimes, Profile, WorkTimes, read_profile
 from testbed.core.errors import InputError
+from testbed.core.kinds import Kind, Number, PathOf, shown
 from testbed.core.units import parse_time_s
 
 FORWARD_SHARE = 1 / 3
 """Of a training step: backward computes the gradients of inputs and of parameters, twice the work of forward."""
 
 
-class Device(ABC):
+_ABOVE_0 = Number(above=0, below=1e6)
+Speedup = Annotated[float, _ABOVE_0]
+
+
+class Device(Declared, ABC):
     """Constructors take keyword-only parameters and raise ValueError for each bad one."""
 
     computes: ClassVar[bool] = False
@@ -78,16 +85,51 @@ class Native(Device):
         return after
 
 
+@dataclass(frozen=True)
+class _Seconds(Kind):
+    """Seconds, as a number or as text with a unit."""
+
+    type_text = "seconds, or time as text with a unit"
+    values_text = _ABOVE_0.values_text
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        if isinstance(value, str):
+            try:
+                value = parse_time_s(value)
+            except ValueError as error:
+                yield f"{name}={shown(value)}: {error}"
+                return
+        yield from _ABOVE_0.faults(name, value, null=null)
+
+
+@dataclass(frozen=True)
+class _ByKind(Kind):
+    """A value for each kind of a strategy's own work."""
+
+    kind: Kind
+
+    @property
+    def type_text(self) -> str:
+        return f"{self.kind.type_text}, by kind of work"
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        if isinstance(value, Mapping):
+            for kind, one in value.items():
+                yield from self.kind.faults(f"{name}.{kind}", one)
+        elif not (null and value is None):
+            yield self.refusal(name, value, null=null)
+
+
 class Paced(Device):
     """An accelerator of which one number is known: a step's forward and backward last `step_s`, split over the layers
     by their FLOPs, backward twice forward. An assumption, and marked as such.
 
     Args:
-        step_s: seconds, or text with a unit.
-        codec_speedup: how many times as fast as a core of this machine it compresses.
-        work_s: by kind of the strategy's own work, such as K-FAC's "factor" and "inverse": seconds that all pieces of
-            it take together, split by their FLOPs. Kinds that are not named go at the rate of the layers' FLOPs.
-        growth: by kind: b, where pieces are to share the seconds by exp(b times their size) instead.
+        step_s: Duration of forward and backward of a step.
+        codec_speedup: Speed of compressing, relative to a core of this machine.
+        work_s: Duration of the strategy's own work, such as K-FAC's "factor" and "inverse": of all its pieces together,
+            split by their FLOPs. Kinds that are not named go at the rate of the layers' FLOPs.
+        growth: Exponent b for pieces that share these seconds by exp(b times their size) instead.
 
     Raises:
         ValueError: a parameter is not a number above 0.
@@ -96,15 +138,14 @@ class Paced(Device):
     def __init__(
         self,
         *,
-        step_s: float | str,
-        codec_speedup: float = 1.0,
-        work_s: Mapping[str, float] | None = None,
-        growth: Mapping[str, float] | None = None,
+        step_s: Annotated[float | str, _Seconds()],
+        codec_speedup: Speedup = 1.0,
+        work_s: Annotated[Mapping[str, float], _ByKind(_Seconds())] | None = None,
+        growth: Annotated[Mapping[str, float], _ByKind(_ABOVE_0)] | None = None,
     ) -> None:
-        self.step_s = _seconds("step_s", step_s)
-        self.codec_speedup = _above_zero("codec_speedup", codec_speedup)
-        self.work_s = {kind: _seconds(f"work_s.{kind}", seconds) for kind, seconds in (work_s or {}).items()}
-        self.growth = {kind: _above_zero(f"growth.{kind}", rate) for kind, rate in (growth or {}).items()}
+        self.step_s, self.codec_speedup = _seconds(step_s), float(codec_speedup)
+        self.work_s = {kind: _seconds(seconds) for kind, seconds in (work_s or {}).items()}
+        self.growth = {kind: float(rate) for kind, rate in (growth or {}).items()}
         if lacking := [kind for kind in self.growth if kind not in self.work_s]:
             raise ValueError(
                 f"growth.{lacking[0]}: says how seconds are split of which work_s.{lacking[0]} is not given"
@@ -176,17 +217,19 @@ class Profiled(Device):
     """A device that `longhaul profile` measured.
 
     Args:
-        file: the profile, of the same workload and batch size; a relative path begins where the command was given.
-        codec_speedup: how many times as fast as a core of this machine it compresses, where the profile is of another
-            compressor, number of workers or size of buckets. None takes the processor's own times.
+        file: Profile of the same workload and batch size; a relative path begins where the command was given.
+        codec_speedup: Speed of compressing, relative to a core of this machine, where the profile is of another
+            compressor, number of workers or size of buckets; null: 1.
 
     Raises:
         ValueError: a parameter is not what it should be.
     """
 
-    def __init__(self, *, file: str, codec_speedup: float | None = None) -> None:
+    def __init__(
+        self, *, file: Annotated[str, PathOf("a profile", absolute=False)], codec_speedup: Speedup | None = None
+    ) -> None:
         self.file = Path(str(file))
-        self.codec_speedup = 1.0 if codec_speedup is None else _above_zero("codec_speedup", codec_speedup)
+        self.codec_speedup = 1.0 if codec_speedup is None else float(codec_speedup)
 
     def faults(self) -> Iterator[str]:
         if not self.file.is_file():
@@ -279,16 +322,5 @@ def _moved(backwards: Iterator[LayerTimes]) -> Iterator[LayerTimes]:
             yield dataclasses.replace(layer, backward_s=0.0)
 
 
-def _seconds(name: str, value: Any) -> float:
-    if isinstance(value, str):
-        try:
-            value = parse_time_s(value)
-        except ValueError as error:
-            raise ValueError(f"{name}={value}: {error}") from error
-    return _above_zero(name, value)
-
-
-def _above_zero(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
-        raise ValueError(f"{name}={value}: must be above 0")
-    return float(value)
+def _seconds(value: float | str) -> float:
+    return parse_time_s(value) if isinstance(value, str) else float(value)

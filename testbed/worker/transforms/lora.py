@@ -10,7 +10,8 @@ from torch import nn
 
 from testbed.core.costs.low_rank import WeightLayer
 from testbed.core.errors import InputError
-from testbed.core.parameters import number, raise_all, shown, whole
+from testbed.core.kinds import shown
+from testbed.core.parameters import number, raise_all, whole
 from testbed.worker.interfaces.transform import Transform
 from testbed.worker.methods.low_rank.adapters import adapt, merged
 from testbed.worker.methods.low_rank.factorization import Factorised, weight_layers

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from testbed.core.device.profile import Profile
 from testbed.core.errors import InputError
-from testbed.core.parameters import number, raise_all, shown
+from testbed.core.kinds import shown
+from testbed.core.parameters import number, raise_all
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Workload

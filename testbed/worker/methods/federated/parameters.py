@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from testbed.core.parameters import number, shown, whole
+from testbed.core.kinds import shown
+from testbed.core.parameters import number, whole
 from testbed.worker.methods.federated.aggregation.attacks import Attack
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from testbed.core.kinds import shown
 from testbed.core.parallelism.cuts import Cuts, even_layers, even_sizes
 from testbed.core.parallelism.placements import Placement
 from testbed.core.parallelism.plan import INTERLEAVED, SCHEDULES, Plan, schedule_fault
-from testbed.core.parameters import choice, raise_all, shown, whole
+from testbed.core.parameters import choice, raise_all, whole
 from testbed.worker.model.pieces import Piece
 
 # Placements by regions: pipelines that cross them while replicas of a stage share one, and the reverse.

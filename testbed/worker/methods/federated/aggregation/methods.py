@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from testbed.core.parameters import choice, fraction, number, raise_all, settings, shown
+from testbed.core.kinds import shown
+from testbed.core.parameters import choice, fraction, number, raise_all, settings
 from testbed.worker.methods.federated.aggregation.adaptive import FedAdagrad, FedAdam, FedYogi
 from testbed.worker.methods.federated.aggregation.corrections import (
     dynamic,

@@ -14,7 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from testbed.core.files import open_regular
-from testbed.core.parameters import number, raise_all, shown, whole
+from testbed.core.kinds import shown
+from testbed.core.parameters import number, raise_all, whole
 
 # The file of a trace of when clients are there, read and checked.
 

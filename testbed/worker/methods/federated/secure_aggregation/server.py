@@ -11,7 +11,7 @@ from torch import Tensor
 
 from testbed.core.errors import RunError
 from testbed.core.files import printable
-from testbed.core.parameters import shown
+from testbed.core.kinds import shown
 from testbed.worker.methods.federated.aggregation.rules import Rule
 from testbed.worker.methods.federated.aggregation.state import FederatedState
 from testbed.worker.methods.federated.aggregation.weighting import Sent

@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from testbed.core.parameters import number, raise_all, shown, whole
+from testbed.core.kinds import shown
+from testbed.core.parameters import number, raise_all, whole
 
 STEADY, EXPLORATION, PLATEAU, VIOLATION, DIVERGENCE = "steady", "exploration", "plateau", "violation", "divergence"
 LOSS, DECAY = "loss", "decay"

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from compressors.base.compressor import Compressor
 from compressors.sz3 import ALGORITHMS
 from testbed.core.errors import InputError
-from testbed.core.parameters import choice, flag, inner_feedback, raise_all, shown, whole
+from testbed.core.kinds import shown
+from testbed.core.parameters import choice, flag, inner_feedback, raise_all, whole
 from testbed.worker.methods.parameter_server.messages import lossless
 from testbed.worker.methods.parameter_server.messages.tensor_codecs import Codec, Fp16, Int8Zstd, OfCompressor, Sz3
 from testbed.worker.plugins import compressor_catalogue
