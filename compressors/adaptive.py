@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route, Traits, choose_route
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Rounds, Route, Traits, choose_route
 from compressors.base.feedback import with_feedback
-from testbed.core.kinds import shown
+from testbed.core.kinds import Kind, Number, shown
 from testbed.core.parameters import inner_feedback, number
 
 _KEYS = ("compressor", "codec_s_element")
@@ -18,6 +18,21 @@ _KEYS = ("compressor", "codec_s_element")
 class _Candidate:
     compressor: Compressor
     codec_s_element: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Candidates(Kind):
+    """Lists of compressors, of which any may be picked in a step."""
+
+    type_text = "list of candidates"
+    values_text = "each with compressor, and perhaps codec_s_element (s)"
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+            yield f"{name}={shown(value)}: must be a list of one at least"
+            return
+        found = [fault for index, given in enumerate(value) for fault in _faults(f"{name}[{index}]", given) if fault]
+        yield from found or _mixed_faults(name, [given["compressor"] for given in value])
 
 
 class Adaptive(Compressor):
@@ -37,9 +52,9 @@ class Adaptive(Compressor):
     Keeps what each candidate keeps, under its number. The links measured are not kept: a resumed run measures anew.
 
     Args:
-        candidates: a list of `{compressor: {_target_: …}, codec_s_element: …}`, the least lossy first; the seconds an
-            element takes to be encoded and decoded, 0 if missing. Their own feedback must be auto.
-        within: how many times as long as the fastest the picked one may take, at least 1.
+        candidates: Candidates, the least lossy first: `{compressor: {_target_: …}, codec_s_element: …}`, with the
+            seconds that encoding and decoding an element takes, 0 if missing. Their own feedback must be auto.
+        within: Multiple of the fastest candidate's time that the picked one may take.
 
     Raises:
         ValueError: there is no candidate, one is no compressor, takes over the optimizer, keeps or is harmed by
@@ -49,12 +64,13 @@ class Adaptive(Compressor):
     wants_link = True
 
     def __init__(
-        self, *, candidates: Sequence[Mapping[str, Any]], within: float = 1.5, feedback: str | bool = "auto"
+        self,
+        *,
+        candidates: Annotated[Sequence[Mapping[str, Any]], _Candidates()],
+        within: Annotated[float, Number(least=1, below=1e6)] = 1.5,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[*_candidates_faults(candidates), number("within", within, least=1, below=1e6)],
-        )
+        super().__init__(feedback=feedback)
         self.candidates = [_Candidate(**given) for given in candidates]
         self.within = within
         self.traits = _traits([candidate.compressor.traits for candidate in self.candidates])
@@ -142,14 +158,6 @@ def _traits(traits: Sequence[Traits]) -> Traits:
     )
 
 
-def _candidates_faults(candidates: object) -> Iterator[str]:
-    if not isinstance(candidates, Sequence) or isinstance(candidates, str) or not candidates:
-        yield f"candidates={shown(candidates)}: must be a list of one at least"
-        return
-    faults = [f for index, given in enumerate(candidates) for f in _faults(f"candidates[{index}]", given) if f]
-    yield from faults or _mixed_faults([given["compressor"] for given in candidates])
-
-
 def _faults(key: str, given: object) -> Iterator[str | None]:
     if not isinstance(given, Mapping) or not isinstance(given.get("compressor"), Compressor):
         yield f"{key}={shown(given)}: must have a compressor, given as {{_target_: …}}, and may have codec_s_element"
@@ -168,7 +176,7 @@ def _faults(key: str, given: object) -> Iterator[str | None]:
         yield f"{key}.compressor={name}: keeps residuals of its own, which would be left behind when another is picked"
 
 
-def _mixed_faults(compressors: Sequence[Compressor]) -> Iterator[str]:
+def _mixed_faults(key: str, compressors: Sequence[Compressor]) -> Iterator[str]:
     kinds = [compressor.traits.feedback for compressor in compressors]
     needs = next((type(c).__name__ for c, kind in zip(compressors, kinds, strict=True) if kind == "required"), None)
     needs = needs or next(
@@ -177,4 +185,4 @@ def _mixed_faults(compressors: Sequence[Compressor]) -> Iterator[str]:
     for index, (compressor, kind) in enumerate(zip(compressors, kinds, strict=True)):
         if kind == "harmful" and needs is not None:
             name = type(compressor).__name__
-            yield f"candidates[{index}].compressor={name}: is harmed by the feedback that {needs} needs"
+            yield f"{key}[{index}].compressor={name}: is harmed by the feedback that {needs} needs"

@@ -5,11 +5,11 @@ import math
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import PayloadError, from_bytes, require_bytes, to_bytes
 from compressors.parts.selection import at_least
 from compressors.parts.sparse import kept_of, require_ascending, require_indices, scatter
-from testbed.core.parameters import share
+from testbed.core.parameters import Share
 
 _SAMPLES = 1 << 16
 """Entries from which thresholds are found."""
@@ -34,7 +34,7 @@ class AdaQ(Compressor):
     Keeps no state.
 
     Args:
-        density: kept / all entries of either sign, above 0 up to 1.
+        density: Kept / all entries of either sign.
 
     Raises:
         ValueError: density is not in (0, 1], or a bucket has more than 2**31 - 1 entries.
@@ -43,8 +43,8 @@ class AdaQ(Compressor):
     sends_some = True
     traits = Traits(fixed_size=False, feedback="required", contraction=0.0)
 
-    def __init__(self, *, density: float = 0.01, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[share("density", density)])
+    def __init__(self, *, density: Share = 0.01, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.density = density
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks
-from compressors.base.compressor import Context, Layout, Traits
+from compressors.base.compressor import Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import PayloadError, from_bytes, require_size, to_bytes
 from compressors.parts.packing import Packer, packed_bytes
 from compressors.parts.selection import first_largest, magnitudes
 from compressors.parts.sparse import Sparsifier, kept_of, require_ascending, require_indices, scatter
-from testbed.core.parameters import share, whole
+from testbed.core.kinds import Whole
+from testbed.core.parameters import Share
 
 _LARGEST_CHUNK = 1 << 16
 
@@ -32,17 +35,21 @@ class ChunkedTopK(Sparsifier):
     Keeps no state.
 
     Args:
-        density: sent / all entries of a chunk, above 0 up to 1.
-        chunk: entries that compete, 2 to 65536.
+        density: Sent / all entries of a chunk.
+        chunk: Entries that compete.
 
     Raises:
         ValueError: a parameter is out of its range, or a bucket has more than 2**31 - 1 entries.
     """
 
-    def __init__(self, *, density: float = 0.01, chunk: int = 4096, feedback: str | bool = "auto") -> None:
-        super().__init__(
-            feedback=feedback, faults=[share("density", density), whole("chunk", chunk, 2, _LARGEST_CHUNK)]
-        )
+    def __init__(
+        self,
+        *,
+        density: Share = 0.01,
+        chunk: Annotated[int, Whole(2, _LARGEST_CHUNK)] = 4096,
+        feedback: FeedbackMode = "auto",
+    ) -> None:
+        super().__init__(feedback=feedback)
         self.density, self.chunk = density, chunk
         self.traits = Traits(feedback="required", contraction=density)
         wide = max(0, (chunk - 1).bit_length() - 8)

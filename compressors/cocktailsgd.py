@@ -5,13 +5,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import PayloadError, from_bytes, require_finite, require_size, to_bytes
 from compressors.parts.packing import Packer, packed_bytes
 from compressors.parts.sampling import sample
 from compressors.parts.selection import largest
 from compressors.parts.sparse import kept_of, scatter
-from testbed.core.parameters import share
+from testbed.core.parameters import Share
 
 _LEVELS = 8
 """Of magnitude, in three bits beside a sign."""
@@ -36,8 +36,8 @@ class CocktailSGD(Compressor):
     Keeps no state.
 
     Args:
-        drawn: drawn / all entries, above 0 up to 1.
-        density: kept / drawn entries, above 0 up to 1.
+        drawn: Drawn / all entries.
+        density: Kept / drawn entries.
 
     Raises:
         ValueError: a share is not in (0, 1].
@@ -47,8 +47,8 @@ class CocktailSGD(Compressor):
     sends_some = True
     traits = Traits(feedback="required", contraction=0.0)
 
-    def __init__(self, *, drawn: float = 0.4, density: float = 0.05, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[share("drawn", drawn), share("density", density)])
+    def __init__(self, *, drawn: Share = 0.4, density: Share = 0.05, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.drawn, self.density = drawn, density
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:

@@ -3,17 +3,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import CHUNK, chunks
-from compressors.base.compressor import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.compressor import Compressor, Context, Exchange, FeedbackMode, Layout, Rounds, Route, Traits
 from compressors.base.payload import require_finite
 from compressors.parts.selection import largest
 from compressors.parts.sparse import kept_of
-from testbed.core.parameters import choice, number, share
+from testbed.core.kinds import Choice, Number
+from testbed.core.parameters import Share
 
 _MAX_HASHED_CHUNKS = 512
 """Stretches of 256 KiB: 128 MiB at most."""
@@ -40,9 +41,9 @@ class CountSketch(Compressor):
     entries of small buckets have, 4 bytes for each row and parameter.
 
     Args:
-        density: applied / all entries in a step, above 0 up to 1.
-        rows: of the sketch, odd.
-        width: columns of the sketch / k.
+        density: Applied / all entries in a step.
+        rows: Rows of the sketch.
+        width: Columns of the sketch / k.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -54,19 +55,12 @@ class CountSketch(Compressor):
     def __init__(
         self,
         *,
-        density: float = 0.01,
-        rows: int = 3,
-        width: float = 10.0,
-        feedback: str | bool = "auto",
+        density: Share = 0.01,
+        rows: Annotated[int, Choice(range(1, 16, 2))] = 3,
+        width: Annotated[float, Number(least=1, most=1000)] = 10.0,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[
-                share("density", density),
-                choice("rows", rows, range(1, 16, 2)),
-                number("width", width, least=1, most=1000),
-            ],
-        )
+        super().__init__(feedback=feedback)
         self.density, self.rows, self.width = density, rows, width
         self._sketches: dict[str, Tensor] = {}
         self._hashed: dict[tuple[object, ...], Tensor] = {}

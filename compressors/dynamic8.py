@@ -5,8 +5,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Traits
-from compressors.parts.blockwise import Blockwise, contraction_of, look_up
+from compressors.base.compressor import FeedbackMode, Traits
+from compressors.parts.blockwise import BlockSize, Blockwise, contraction_of, look_up
 
 _SHIFT = 13
 """Bits of a float32 that the table that finds codes leaves out: its cells are at most 2**-10 of a value wide."""
@@ -32,13 +32,13 @@ class Dynamic8(Blockwise):
     Keeps no state.
 
     Args:
-        block_size: values that share a scale.
+        block_size: Values that share a scale.
 
     Raises:
         ValueError: block_size is not a whole number from 8 to 2**20.
     """
 
-    def __init__(self, *, block_size: int = 2048, feedback: str | bool = "auto") -> None:
+    def __init__(self, *, block_size: BlockSize = 2048, feedback: FeedbackMode = "auto") -> None:
         self._values, self._codes = _tables()
         self.top = float(self._values[127])
         super().__init__(block_size=block_size, feedback=feedback)

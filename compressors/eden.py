@@ -4,16 +4,18 @@ import functools
 import itertools
 import math
 from statistics import NormalDist
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.chunks import CHUNK
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import from_bytes, put, require_size, to_bytes
-from compressors.parts.hadamard import Rotation, block_fault
+from compressors.parts.hadamard import Rotation
 from compressors.parts.packing import Packer, packed_bytes
 from compressors.parts.stochastic import norms, sums
-from testbed.core.parameters import choice
+from testbed.core.kinds import Choice, PowerOfTwo
 
 _CELLS = 4096
 """Of a table that tells the nearest centroid, so that no value is compared with each."""
@@ -48,16 +50,21 @@ class EDEN(Compressor):
     Keeps no state.
 
     Args:
-        bits: of each rotated value: 1, 2 or 4.
-        block_size: entries that are rotated together, a power of two from 16 to 65536.
+        bits: Bits of each rotated value.
+        block_size: Entries that are rotated together.
 
     Raises:
         ValueError: for each parameter that is none of these.
     """
 
-    def __init__(self, *, bits: int = 4, block_size: int = 1024, feedback: str | bool = "auto") -> None:
-        faults = [choice("bits", bits, (1, 2, 4)), block_fault(block_size, least=_MIN_WIDTH)]
-        super().__init__(feedback=feedback, faults=faults)
+    def __init__(
+        self,
+        *,
+        bits: Annotated[int, Choice((1, 2, 4))] = 4,
+        block_size: Annotated[int, PowerOfTwo(_MIN_WIDTH, CHUNK)] = 1024,
+        feedback: FeedbackMode = "auto",
+    ) -> None:
+        super().__init__(feedback=feedback)
         self.bits, self.block_size = bits, block_size
         # In two shots the noise of the second encoding is the same on all ranks: 13 % of the energy is too much there.
         self.traits = Traits(unbiased=True, feedback="harmful", chunkable=bits == 4)

@@ -3,11 +3,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.compressor import Compressor, Context, Exchange, FeedbackMode, Layout, Rounds, Route, Traits
 from compressors.base.payload import PayloadError, from_bytes, require_size, to_bytes
 from compressors.parts.selection import first_largest, largest
 from compressors.parts.sparse import kept_of, require_ascending, require_indices, scatter
-from testbed.core.parameters import share
+from testbed.core.parameters import Share
 
 
 class GlobalTopK(Compressor):
@@ -25,7 +25,7 @@ class GlobalTopK(Compressor):
     Keeps no state.
 
     Args:
-        density: kept / all entries, above 0 up to 1.
+        density: Kept / all entries.
 
     Raises:
         ValueError: density is not in (0, 1], or a bucket has more than 2**31 - 1 entries.
@@ -40,8 +40,8 @@ class GlobalTopK(Compressor):
         contraction=0.0,
     )
 
-    def __init__(self, *, density: float = 0.01, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[share("density", density)])
+    def __init__(self, *, density: Share = 0.01, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.density = density
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:

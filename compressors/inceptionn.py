@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks, root_mean_square
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import PayloadError, from_bytes, put, require_bytes, to_bytes
 from compressors.parts.packing import Packer, packed_bytes
-from testbed.core.parameters import number
+from testbed.core.kinds import Number
 
 _EXPECTED_BITS = 10
 """Of a value, for choosing the route: a tag and 8 bits."""
@@ -52,14 +53,16 @@ class Inceptionn(Compressor):
     Keeps no state.
 
     Args:
-        error_bound: relative to the root mean square of the bucket.
+        error_bound: Bound relative to the root mean square of the bucket.
 
     Raises:
         ValueError: error_bound is below 2**-11, or not below 1.
     """
 
-    def __init__(self, *, error_bound: float = 0.25, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[number("error_bound", error_bound, least=_FINEST, below=1)])
+    def __init__(
+        self, *, error_bound: Annotated[float, Number(least=_FINEST, below=1)] = 0.25, feedback: FeedbackMode = "auto"
+    ) -> None:
+        super().__init__(feedback=feedback)
         self.error_bound = error_bound
         self._unit = _ABOVE + 1 - math.frexp(error_bound)[1]  # E
         self._half = -(-self._unit // 2)  # h

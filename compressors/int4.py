@@ -3,8 +3,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Traits
-from compressors.parts.blockwise import Blockwise, contraction_of
+from compressors.base.compressor import FeedbackMode, Traits
+from compressors.parts.blockwise import BlockSize, Blockwise, contraction_of
 
 
 class Int4(Blockwise):
@@ -25,7 +25,7 @@ class Int4(Blockwise):
     Keeps no state.
 
     Args:
-        block_size: values that share a scale, of one plane.
+        block_size: Values that share a scale, of one plane.
 
     Raises:
         ValueError: block_size is not a whole number from 8 to 2**20.
@@ -34,7 +34,7 @@ class Int4(Blockwise):
     bits = 4
     top = 7.0
 
-    def __init__(self, *, block_size: int = 64, feedback: str | bool = "auto") -> None:
+    def __init__(self, *, block_size: BlockSize = 64, feedback: FeedbackMode = "auto") -> None:
         super().__init__(block_size=block_size, feedback=feedback)
         self.traits = Traits(contraction=contraction_of(range(-7, 8), block_size))
 

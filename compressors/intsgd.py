@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks
-from compressors.base.compressor import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.compressor import Compressor, Context, Exchange, FeedbackMode, Layout, Rounds, Route, Traits
 from compressors.base.payload import NonFiniteError
-from testbed.core.parameters import choice, fraction
+from testbed.core.kinds import Choice
+from testbed.core.parameters import Fraction
 
 _LARGEST = {"int8": 2**7 - 1, "int32": 2**31 - 1}
 """What a sum may come to."""
@@ -42,15 +43,17 @@ class IntSGD(Compressor):
     Keeps r for each bucket, one number, equal on all ranks. In other buckets it begins anew.
 
     Args:
-        dtype: of the sum: int8, for up to 127 ranks, or int32.
-        beta: share of r that is kept from step to step, from 0 to below 1.
+        dtype: Type of the sum: int8, for up to 127 ranks, or int32.
+        beta: Share of r that is kept from step to step.
 
     Raises:
         ValueError: for each parameter that is none of these.
     """
 
-    def __init__(self, *, dtype: str = "int8", beta: float = 0.9, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[choice("dtype", dtype, _LARGEST), fraction("beta", beta)])
+    def __init__(
+        self, *, dtype: Annotated[str, Choice(_LARGEST)] = "int8", beta: Fraction = 0.9, feedback: FeedbackMode = "auto"
+    ) -> None:
+        super().__init__(feedback=feedback)
         self.beta = beta
         self._largest = _LARGEST[dtype]
         self._dtype = torch.int8 if dtype == "int8" else torch.int32

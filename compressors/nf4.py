@@ -6,8 +6,8 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Traits
-from compressors.parts.blockwise import Blockwise, contraction_of, look_up
+from compressors.base.compressor import FeedbackMode, Traits
+from compressors.parts.blockwise import BlockSize, Blockwise, contraction_of, look_up
 
 _CELLS = 1 << 11
 """Of the table that finds codes, for each unit of a value over its scale."""
@@ -31,7 +31,7 @@ class NormalFloat4(Blockwise):
     Keeps no state.
 
     Args:
-        block_size: values that share a scale, of one plane.
+        block_size: Values that share a scale, of one plane.
 
     Raises:
         ValueError: block_size is not a whole number from 8 to 2**20.
@@ -39,7 +39,7 @@ class NormalFloat4(Blockwise):
 
     bits = 4
 
-    def __init__(self, *, block_size: int = 64, feedback: str | bool = "auto") -> None:
+    def __init__(self, *, block_size: BlockSize = 64, feedback: FeedbackMode = "auto") -> None:
         super().__init__(block_size=block_size, feedback=feedback)
         self._levels, self._codes = _tables()
         contraction = contraction_of(self._levels.tolist(), block_size, slack=0.5 / _CELLS)

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.compressor import Compressor, Context, Exchange, FeedbackMode, Layout, Rounds, Route, Traits
 from compressors.base.payload import PayloadError, from_bytes, require_bytes, require_finite, to_bytes
 from compressors.base.routes import SIZE_BYTES
 from compressors.parts.selection import at_least, first_largest, largest
 from compressors.parts.sparse import kept_of, require_ascending, require_indices
-from testbed.core.parameters import share, whole
+from testbed.core.parameters import Count, Share
 
 _SLACK = 2.0
 """A threshold that keeps so many times more or fewer entries than it should is found anew."""
@@ -52,8 +52,8 @@ class OkTopK(Compressor):
     Keeps thresholds and boundaries of each bucket.
 
     Args:
-        density: kept / all entries, above 0 up to 1.
-        reestimate: steps.
+        density: Kept / all entries.
+        reestimate: Steps after which thresholds and regions are estimated again.
 
     Raises:
         ValueError: a parameter is out of its range, or a bucket has more than 2**31 - 1 entries.
@@ -65,8 +65,8 @@ class OkTopK(Compressor):
         own_rounds=True, most_rounds=3, point_to_point=False, fixed_size=False, feedback="required", contraction=0.0
     )
 
-    def __init__(self, *, density: float = 0.01, reestimate: int = 32, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[share("density", density), whole("reestimate", reestimate, 1)])
+    def __init__(self, *, density: Share = 0.01, reestimate: Count = 32, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.density, self.reestimate = density, reestimate
         self._plans: dict[str, _Plan] = {}
 

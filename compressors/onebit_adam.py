@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from compressors.base.compressor import Context, Exchange, Layout, Rounds, Route
+from compressors.base.compressor import Context, Exchange, FeedbackMode, Layout, Rounds, Route
 from compressors.parts.adam import CompressedAdam, dense_copy, dense_sent_bytes
-from testbed.core.parameters import whole
+from compressors.parts.block_signs import BlockSize
+from testbed.core.parameters import Count, Fraction, LearningRate, Share
 
 
 class OneBitAdam(CompressedAdam):
@@ -27,15 +28,15 @@ class OneBitAdam(CompressedAdam):
     their parameters.
 
     Args:
-        warm_up_steps: steps of Adam with gradients sent as they are. The paper has 15 to 25 % of all steps, until v is
+        warm_up_steps: Steps of Adam with gradients sent as they are. The paper has 15 to 25 % of all steps, until v is
             stable. They are most of what a short run sends: in one of 80 steps 27 % of what would be sent without
             compression.
-        learning_rate: of Adam; None keeps the workload's.
-        beta1: of m.
-        beta2: of v.
-        eps: in the denominator.
-        floor: least root of v once it is frozen, in means over its tensor.
-        block_size: values that share a magnitude.
+        learning_rate: Learning rate of Adam; null: the workload's.
+        beta1: Share of m that is kept in a step.
+        beta2: Share of v that is kept in a step.
+        eps: Added to the denominator.
+        floor: Least root of v once it is frozen, in means over its tensor.
+        block_size: Values that share a magnitude.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -44,14 +45,14 @@ class OneBitAdam(CompressedAdam):
     def __init__(
         self,
         *,
-        warm_up_steps: int = 20,
-        learning_rate: float | None = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-8,
-        floor: float = 0.1,
-        block_size: int = 1024,
-        feedback: str | bool = "auto",
+        warm_up_steps: Count = 20,
+        learning_rate: LearningRate | None = 0.001,
+        beta1: Fraction = 0.9,
+        beta2: Fraction = 0.999,
+        eps: Share = 1e-8,
+        floor: Share = 0.1,
+        block_size: BlockSize = 1024,
+        feedback: FeedbackMode = "auto",
     ) -> None:
         super().__init__(
             learning_rate=learning_rate,
@@ -61,7 +62,6 @@ class OneBitAdam(CompressedAdam):
             floor=floor,
             block_size=block_size,
             feedback=feedback,
-            faults=[whole("warm_up_steps", warm_up_steps, 1)],
         )
         self.warm_up_steps = warm_up_steps
 

@@ -3,15 +3,15 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route, Traits, choose_route
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Rounds, Route, Traits, choose_route
 from compressors.base.feedback import ErrorFeedback, with_feedback
 from compressors.parts.merging import in_lockstep
-from testbed.core.kinds import shown
+from testbed.core.kinds import Kind, shown
 from testbed.core.parameters import whole
 
 _LIMITS = ("min_numel", "max_numel", "min_dims", "max_dims")
@@ -48,6 +48,34 @@ class _Rule:
         return not self.names or any(fnmatch.fnmatchcase(str(name), pattern) for pattern in self.names)
 
 
+@dataclass(frozen=True)
+class _ForTensors(Kind):
+    """Compressors that leave the optimizer alone."""
+
+    type_text = "a compressor, given as {_target_: …}"
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        if not isinstance(value, Compressor):
+            yield f"{name}={shown(value)}: must be {self.type_text}"
+        elif (owns := with_feedback(value).traits.owns) != "nothing":
+            yield f"{name}={type(value).__name__}: takes over the optimizer's {owns}, which belongs to all parameters"
+
+
+@dataclass(frozen=True)
+class _Rules(Kind):
+    """Lists of rules, the first of which that matches counts."""
+
+    type_text = "list of rules"
+    values_text = f"each with compressor, and perhaps {', '.join(_KEYS[:-1])}"
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            yield f"{name}={shown(value)}: must be a list"
+            return
+        for index, rule in enumerate(value):
+            yield from filter(None, _rule_faults(f"{name}[{index}]", rule))
+
+
 class Policy(Compressor):
     """Give each tensor of a bucket to a compressor by its name and size: the first rule that matches.
 
@@ -63,10 +91,10 @@ class Policy(Compressor):
     Keeps what each of them keeps, under the number of its rule, and feedback with it.
 
     Args:
-        rules: a list of `{names: …, min_numel: …, max_numel: …, min_dims: …, max_dims: …, compressor: {_target_: …}}`;
-            all but the compressor may be missing. `names` is a pattern as in a shell, or a list of them; limits are
+        rules: Rules `{names: …, min_numel: …, max_numel: …, min_dims: …, max_dims: …, compressor: {_target_: …}}`; all
+            but the compressor may be missing. `names` is a pattern as in a shell, or a list of them; limits are
             inclusive, in elements and dimensions.
-        otherwise: the compressor of all other tensors.
+        otherwise: Compressor of all other tensors.
 
     Raises:
         ValueError: a rule has other keys, a limit is not a whole number from 0 up, or what is given is no compressor,
@@ -74,9 +102,13 @@ class Policy(Compressor):
     """
 
     def __init__(
-        self, *, otherwise: Compressor, rules: Sequence[Mapping[str, Any]] = (), feedback: str | bool = "auto"
+        self,
+        *,
+        otherwise: Annotated[Compressor, _ForTensors()],
+        rules: Annotated[Sequence[Mapping[str, Any]], _Rules()] = (),
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(feedback=feedback, faults=[*_rules_faults(rules), *_compressor_faults("otherwise", otherwise)])
+        super().__init__(feedback=feedback)
         self.rules = [_rule(f"rules[{index}]", rule) for index, rule in enumerate(rules)]
         self.rules.append(_Rule("otherwise", otherwise))
         given = [rule.compressor for rule in self.rules]
@@ -248,14 +280,6 @@ def _rule(key: str, given: Mapping[str, Any]) -> _Rule:
     return _Rule(key, names=(names,) if isinstance(names, str) else tuple(names), **fields)
 
 
-def _rules_faults(rules: object) -> Iterator[str | None]:
-    if not isinstance(rules, Sequence) or isinstance(rules, str):
-        yield f"rules={shown(rules)}: must be a list"
-        return
-    for index, rule in enumerate(rules):
-        yield from _rule_faults(f"rules[{index}]", rule)
-
-
 def _rule_faults(key: str, rule: object) -> Iterator[str | None]:
     if not isinstance(rule, Mapping):
         yield f"{key}={shown(rule)}: must have a compressor, and may have {', '.join(_KEYS[:-1])}"
@@ -268,11 +292,4 @@ def _rule_faults(key: str, rule: object) -> Iterator[str | None]:
     names = rule.get("names", ())
     if not isinstance(names, str) and not (isinstance(names, Sequence) and all(isinstance(n, str) for n in names)):
         yield f"{key}.names={shown(names)}: must be a pattern, or a list of them"
-    yield from _compressor_faults(f"{key}.compressor", rule.get("compressor"))
-
-
-def _compressor_faults(key: str, compressor: object) -> Iterator[str]:
-    if not isinstance(compressor, Compressor):
-        yield f"{key}={shown(compressor)}: must be a compressor, given as {{_target_: …}}"
-    elif (owns := with_feedback(compressor).traits.owns) != "nothing":
-        yield f"{key}={type(compressor).__name__}: takes over the optimizer's {owns}, which belongs to all parameters"
+    yield from _ForTensors().faults(f"{key}.compressor", rule.get("compressor"))

@@ -3,8 +3,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.compressor import Context, Exchange, FeedbackMode, Layout, Rounds, Route, Traits
 from compressors.parts.low_rank import LowRank, flat, orthonormalise, unflat
+from testbed.core.parameters import Count
 
 
 class PowerSGD(LowRank):
@@ -24,7 +25,7 @@ class PowerSGD(LowRank):
     other buckets it follows its parameter.
 
     Args:
-        rank: r, columns of P and Q.
+        rank: Columns of P and Q (r).
 
     Raises:
         ValueError: rank is not a whole number from 1 up.
@@ -32,7 +33,7 @@ class PowerSGD(LowRank):
 
     traits = Traits(own_rounds=True, most_rounds=2, point_to_point=False, feedback="required", contraction=0.0)
 
-    def __init__(self, *, rank: int = 4, feedback: str | bool = "auto") -> None:
+    def __init__(self, *, rank: Count = 4, feedback: FeedbackMode = "auto") -> None:
         super().__init__(rank=rank, feedback=feedback)
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:

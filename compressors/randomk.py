@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks
-from compressors.base.compressor import Context, Layout, Traits
+from compressors.base.compressor import Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import from_bytes, require_size, to_bytes
 from compressors.parts.sampling import sample
 from compressors.parts.sparse import Sparsifier, kept_of, require_indices, scatter
-from testbed.core.parameters import flag, share
+from testbed.core.parameters import Flag, Share
 
 
 class RandomK(Sparsifier):
@@ -27,16 +27,16 @@ class RandomK(Sparsifier):
     Keeps no state.
 
     Args:
-        density: sent / all entries, above 0 up to 1.
-        scaled: multiply what is sent by n/k.
+        density: Sent / all entries.
+        scaled: Multiply what is sent by n/k.
 
     Raises:
         ValueError: density is not in (0, 1], scaled is neither true nor false, or a bucket has more than 2**31 - 1
             entries.
     """
 
-    def __init__(self, *, density: float = 0.3, scaled: bool = False, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[share("density", density), flag("scaled", scaled)])
+    def __init__(self, *, density: Share = 0.3, scaled: Flag = False, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.density, self.scaled = density, scaled
         if scaled:
             self.traits = Traits(sum_dtype=torch.float32, unbiased=True, feedback="harmful")

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Context, Traits
+from compressors.base.compressor import Context, FeedbackMode, Traits
 from compressors.parts.selection import at_least_one, sample_magnitudes
 from compressors.parts.sparse import Sparsifier, kept_of
-from testbed.core.parameters import choice, share, whole
+from testbed.core.kinds import Choice, Whole
+from testbed.core.parameters import Share
 
 DISTRIBUTIONS = ("exponential", "gamma", "pareto")
 _FIRST = 0.25
@@ -40,9 +41,9 @@ class SIDCo(Sparsifier):
     Keeps of each bucket the number of stages, which begins with one, and how far off the last counts were.
 
     Args:
-        density: sent / all entries, above 0 up to 1.
-        distribution: exponential, gamma or pareto, of magnitudes.
-        stages: number of fits; 0 adapts it to the counts that are found.
+        density: Sent / all entries.
+        distribution: Distribution of magnitudes that is fitted.
+        stages: Number of fits; 0 adapts it to the counts that are found.
 
     Raises:
         ValueError: a parameter is out of its range, or a bucket has more than 2**31 - 1 entries.
@@ -51,19 +52,12 @@ class SIDCo(Sparsifier):
     def __init__(
         self,
         *,
-        density: float = 0.01,
-        distribution: str = "exponential",
-        stages: int = 0,
-        feedback: str | bool = "auto",
+        density: Share = 0.01,
+        distribution: Annotated[str, Choice(DISTRIBUTIONS)] = "exponential",
+        stages: Annotated[int, Whole(0, 64)] = 0,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[
-                share("density", density),
-                choice("distribution", distribution, DISTRIBUTIONS),
-                whole("stages", stages, 0, 64),
-            ],
-        )
+        super().__init__(feedback=feedback)
         self.density, self.distribution, self.stages = density, distribution, stages
         self.traits = Traits(fixed_size=False, feedback="required", contraction=0.0)
         self._most_stages = max(1, math.ceil(-math.log2(density))) if density < _FIRST else 1

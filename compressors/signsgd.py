@@ -3,10 +3,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Context, Traits
+from compressors.base.compressor import Context, FeedbackMode, Traits
 from compressors.parts.optimizers import plain_sgd
 from compressors.parts.votes import MajorityVote, decode_votes, encode_votes
-from testbed.core import parameters
+from testbed.core.parameters import LearningRate
 
 
 class SignSGD(MajorityVote):
@@ -25,7 +25,7 @@ class SignSGD(MajorityVote):
     Keeps no state.
 
     Args:
-        learning_rate: how far each parameter moves in a step; None keeps the workload's, which is meant for gradients
+        learning_rate: Distance that each parameter moves in a step; null: the workload's, which is meant for gradients
             and mostly far too large.
 
     Raises:
@@ -35,8 +35,8 @@ class SignSGD(MajorityVote):
 
     traits = Traits(own_rounds=True, most_rounds=2, averages=False, feedback="harmful", owns="optimizer")
 
-    def __init__(self, *, learning_rate: float | None = 0.0003, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[parameters.learning_rate(learning_rate)])
+    def __init__(self, *, learning_rate: LearningRate | None = 0.0003, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.learning_rate = learning_rate
 
     def ballot(self, tensor: Tensor, context: Context) -> Tensor:

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Context, Layout, Traits
+from compressors.base.compressor import Context, FeedbackMode, Layout, Traits
 from compressors.base.memory import Memory, moved
 from compressors.parts.optimizers import plain_sgd
 from compressors.parts.votes import MajorityVote
-from testbed.core import parameters
+from testbed.core.parameters import Fraction, LearningRate
 
 
 class Signum(MajorityVote):
@@ -30,8 +30,8 @@ class Signum(MajorityVote):
     Keeps the momentum of this rank, 4 bytes a parameter. In other buckets momenta follow their parameters.
 
     Args:
-        momentum: m; None takes that of the workload's SGD.
-        learning_rate: how far each parameter moves in a step; None keeps the workload's, which is meant for gradients
+        momentum: Share of the momentum that is kept in a step (m); null: that of the workload's SGD.
+        learning_rate: Distance that each parameter moves in a step; null: the workload's, which is meant for gradients
             and mostly far too large.
 
     Raises:
@@ -49,12 +49,13 @@ class Signum(MajorityVote):
     )
 
     def __init__(
-        self, *, momentum: float | None = 0.9, learning_rate: float | None = 0.0005, feedback: str | bool = "auto"
+        self,
+        *,
+        momentum: Fraction | None = 0.9,
+        learning_rate: LearningRate | None = 0.0005,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[parameters.fraction("momentum", momentum, null=True), parameters.learning_rate(learning_rate)],
-        )
+        super().__init__(feedback=feedback)
         self.momentum, self.learning_rate = momentum, learning_rate
         self._momenta = Memory()
 

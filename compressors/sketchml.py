@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import Packer, packed_bytes
-from testbed.core.parameters import choice
+from testbed.core.kinds import Choice
 
 _BUCKETS = (2, 4, 16, 64, 128, 256)
 _SAMPLES = 1 << 14
@@ -36,14 +38,14 @@ class SketchML(Compressor):
     Keeps no state.
 
     Args:
-        buckets: q: 2, 4, 16, 64, 128 or 256.
+        buckets: Buckets of values (q).
 
     Raises:
         ValueError: buckets is none of these.
     """
 
-    def __init__(self, *, buckets: int = 256, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[choice("buckets", buckets, _BUCKETS)])
+    def __init__(self, *, buckets: Annotated[int, Choice(_BUCKETS)] = 256, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.buckets = buckets
         self._bits = {2: 1, 4: 2, 16: 4}.get(buckets, 8)
         # With 4 buckets a normal tensor loses 12 % of its energy, with 16 about 2 %.

@@ -2,14 +2,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import NormalDist
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Exchange, Feedback, Layout, Rounds, Route, Traits
-from compressors.parts.hadamard import Group, Rotation, block_fault
+from compressors.base.compressor import (
+    Compressor,
+    Context,
+    Exchange,
+    Feedback,
+    FeedbackMode,
+    Layout,
+    Rounds,
+    Route,
+    Traits,
+)
+from compressors.parts.hadamard import Group, Rotation, RotationWidth
 from compressors.parts.stochastic import norms
-from testbed.core.parameters import choice, number, whole
+from testbed.core.kinds import Choice, Number, Whole
+from testbed.core.parameters import raise_all, whole
 
 _LARGEST = {"uint8": 2**8 - 1, "int32": 2**31 - 1}
 """What a sum may come to."""
@@ -41,10 +53,10 @@ class THC(Compressor):
     Keeps no state.
 
     Args:
-        levels: steps of a range; 15 take 4 bits before they are summed.
-        truncated: p, the share of normal values beyond the range; 0: none.
-        block_size: entries that are rotated together, a power of two from 8 to 65536.
-        dtype: of the sum: uint8, for up to 255 / levels ranks, or int32.
+        levels: Steps of a range, at most 255 with uint8; 15 take 4 bits before they are summed.
+        truncated: Share of normal values beyond the range (p); 0: none.
+        block_size: Entries that are rotated together.
+        dtype: Type of the sum: uint8, for up to 255 / levels ranks, or int32.
 
     Raises:
         ValueError: for each parameter that is none of these.
@@ -53,21 +65,14 @@ class THC(Compressor):
     def __init__(
         self,
         *,
-        levels: int = 15,
-        truncated: float = 1 / 32,
-        block_size: int = 1024,
-        dtype: str = "uint8",
-        feedback: str | bool = "auto",
+        levels: Annotated[int, Whole(1, 65535)] = 15,
+        truncated: Annotated[float, Number(least=0, most=0.5)] = 1 / 32,
+        block_size: RotationWidth = 1024,
+        dtype: Annotated[str, Choice(_LARGEST)] = "uint8",
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[
-                whole("levels", levels, 1, 255 if dtype == "uint8" else 65535),
-                number("truncated", truncated, least=0, most=0.5),
-                block_fault(block_size),
-                choice("dtype", dtype, _LARGEST),
-            ],
-        )
+        raise_all(whole("levels", levels, 1, 255 if dtype == "uint8" else 65535))
+        super().__init__(feedback=feedback)
         self.levels, self.truncated, self.block_size = levels, truncated, block_size
         self._dtype = torch.uint8 if dtype == "uint8" else torch.int32
         self._reach = NormalDist().inv_cdf(1 - truncated / 2) if truncated else float("inf")

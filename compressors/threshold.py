@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 from torch import Tensor
 
 from compressors.base.chunks import root_mean_square
-from compressors.base.compressor import Context, Traits
+from compressors.base.compressor import Context, FeedbackMode, Traits
 from compressors.parts.selection import at_least, at_least_one
 from compressors.parts.sparse import Sparsifier
-from testbed.core.parameters import flag, number
+from testbed.core.kinds import Number
+from testbed.core.parameters import Flag
 
 _PLANNED = 0.01
 """Share of a bucket that is planned for where a threshold alone does not tell."""
@@ -30,19 +32,22 @@ class Threshold(Sparsifier):
     Keeps no state.
 
     Args:
-        threshold: above 0; in units of the gradient, or of its root mean square if relative.
-        relative: to the root mean square of the bucket.
+        threshold: Least magnitude that is sent, in units of the gradient, or of its root mean square if relative.
+        relative: The threshold is relative to the root mean square of the bucket.
 
     Raises:
         ValueError: threshold is not above 0 and below 1e38, relative is neither true nor false, or a bucket has more
             than 2**31 - 1 entries.
     """
 
-    def __init__(self, *, threshold: float = 3.0, relative: bool = True, feedback: str | bool = "auto") -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[number("threshold", threshold, above=0, below=1e38), flag("relative", relative)],
-        )
+    def __init__(
+        self,
+        *,
+        threshold: Annotated[float, Number(above=0, below=1e38)] = 3.0,
+        relative: Flag = True,
+        feedback: FeedbackMode = "auto",
+    ) -> None:
+        super().__init__(feedback=feedback)
         self.threshold, self.relative = threshold, relative
         self.traits = Traits(fixed_size=False, feedback="required", contraction=0.0)
 

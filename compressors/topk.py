@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from compressors.base.compressor import Context, Traits
+from compressors.base.compressor import Context, FeedbackMode, Traits
 from compressors.parts.selection import largest
 from compressors.parts.sparse import Sparsifier, kept_of
-from testbed.core.parameters import share
+from testbed.core.parameters import Share
 
 
 class TopK(Sparsifier):
@@ -22,14 +22,14 @@ class TopK(Sparsifier):
     Keeps no state.
 
     Args:
-        density: kept / all entries, above 0 up to 1.
+        density: Kept / all entries.
 
     Raises:
         ValueError: density is not in (0, 1], or a bucket has more than 2**31 - 1 entries.
     """
 
-    def __init__(self, *, density: float = 0.01, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[share("density", density)])
+    def __init__(self, *, density: Share = 0.01, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.density = density
         self.traits = Traits(feedback="required", contraction=density)
 

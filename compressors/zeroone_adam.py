@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
 from torch import Tensor
 
-from compressors.base.compressor import Context, Exchange, Layout, Rounds, Route
+from compressors.base.compressor import Context, Exchange, FeedbackMode, Layout, Rounds, Route
 from compressors.base.memory import Memory
 from compressors.parts.adam import CompressedAdam, dense_copy, dense_sent_bytes
-from testbed.core.parameters import power_of_two, whole
+from compressors.parts.block_signs import BlockSize
+from testbed.core.kinds import PowerOfTwo
+from testbed.core.parameters import Count, Fraction, LearningRate, Share
 
 
 class ZeroOneAdam(CompressedAdam):
@@ -35,18 +38,19 @@ class ZeroOneAdam(CompressedAdam):
     follow their parameters.
 
     Args:
-        variance_renewals: kappa of the paper.
-        freeze_step: from which on the variance stays, and averages may be skipped. Up to there 45 of 100 steps send
-            gradients as they are, most of what a short run sends: 52 % of what would be sent without compression in one
-            of 80 steps, 13 % in one of 400. Too early, it diverges: frozen at 40, one of three trainings of glyphs did.
-        interval_steps: after which averages become half as frequent.
-        longest_interval: H of the paper, steps from one average to the next, a power of two.
-        learning_rate: of Adam; None keeps the workload's.
-        beta1: of m.
-        beta2: of v.
-        eps: in the denominator.
-        floor: least root of v once signs were sent, in means over its tensor.
-        block_size: values that share a magnitude.
+        variance_renewals: Renewals of the variance after which they become half as frequent (kappa).
+        freeze_step: Step from which on the variance stays, and averages may be skipped. Up to there 45 of 100 steps
+            send gradients as they are, most of what a short run sends: 52 % of what would be sent without compression
+            in one of 80 steps, 13 % in one of 400. Too early, it diverges: frozen at 40, one of three trainings of
+            glyphs did.
+        interval_steps: Steps after which averages become half as frequent.
+        longest_interval: Most steps from one average to the next (H).
+        learning_rate: Learning rate of Adam; null: the workload's.
+        beta1: Share of m that is kept in a step.
+        beta2: Share of v that is kept in a step.
+        eps: Added to the denominator.
+        floor: Least root of v once signs were sent, in means over its tensor.
+        block_size: Values that share a magnitude.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -55,17 +59,17 @@ class ZeroOneAdam(CompressedAdam):
     def __init__(
         self,
         *,
-        variance_renewals: int = 16,
-        freeze_step: int = 100,
-        interval_steps: int = 32,
-        longest_interval: int = 4,
-        learning_rate: float | None = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-8,
-        floor: float = 0.1,
-        block_size: int = 1024,
-        feedback: str | bool = "auto",
+        variance_renewals: Count = 16,
+        freeze_step: Count = 100,
+        interval_steps: Count = 32,
+        longest_interval: Annotated[int, PowerOfTwo(1)] = 4,
+        learning_rate: LearningRate | None = 0.001,
+        beta1: Fraction = 0.9,
+        beta2: Fraction = 0.999,
+        eps: Share = 1e-8,
+        floor: Share = 0.1,
+        block_size: BlockSize = 1024,
+        feedback: FeedbackMode = "auto",
     ) -> None:
         super().__init__(
             learning_rate=learning_rate,
@@ -75,12 +79,6 @@ class ZeroOneAdam(CompressedAdam):
             floor=floor,
             block_size=block_size,
             feedback=feedback,
-            faults=[
-                whole("variance_renewals", variance_renewals, 1),
-                whole("freeze_step", freeze_step, 1),
-                whole("interval_steps", interval_steps, 1),
-                power_of_two("longest_interval", longest_interval, 1),
-            ],
         )
         self.variance_renewals, self.freeze_step = variance_renewals, freeze_step
         self.interval_steps, self.longest_interval = interval_steps, longest_interval

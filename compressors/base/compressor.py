@@ -11,8 +11,9 @@ docs/compressors.md.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -20,7 +21,8 @@ from torch import Tensor
 from compressors.base.context import Context, Exchange, Feedback, Layout, Rounds, Route, Traits
 from compressors.base.payload import PointToPointError
 from compressors.base.routes import ROUTES, SIZE_BYTES, choose_route, part_layouts, route_sent_bytes
-from testbed.core.parameters import choice, raise_all
+from testbed.core.declaration import Declared
+from testbed.core.kinds import Choice
 
 __all__ = [
     "SIZE_BYTES",
@@ -28,6 +30,7 @@ __all__ = [
     "Context",
     "Exchange",
     "Feedback",
+    "FeedbackMode",
     "Layout",
     "Rounds",
     "Route",
@@ -40,8 +43,24 @@ FEEDBACK_KINDS = ("plain", "ef21", "momentum")
 FEEDBACK_MODES = ("auto", "on", "off", *FEEDBACK_KINDS)
 
 
-class Compressor(ABC):
-    """Base of all compressors. Constructors take keyword-only parameters and raise ValueError for each bad one."""
+@dataclass(frozen=True)
+class _Mode(Choice):
+    """A choice that YAML may read as a truth value, from a bare on or off."""
+
+    def allows(self, value: object) -> bool:
+        return isinstance(value, bool) or super().allows(value)
+
+
+FeedbackMode = Annotated[str | bool, _Mode(FEEDBACK_MODES)]
+
+
+class Compressor(Declared, ABC):
+    """Base of all compressors. Constructors take keyword-only parameters and raise ValueError for each bad one.
+
+    Args:
+        feedback: Error feedback: what is not sent in a step is added in the next. auto: as the traits advise; on: the
+            usual kind of this compressor.
+    """
 
     traits: Traits
     """Of the class, or set in the constructor where they depend on parameters."""
@@ -52,16 +71,8 @@ class Compressor(ABC):
     wants_link: bool = False
     """Its contexts' alpha_s and beta_s_byte are to be measured while it runs, and agreed on by all ranks."""
 
-    def __init__(self, *, feedback: str | bool = "auto", faults: Iterable[str | None] = ()) -> None:
-        """
-        Args:
-            faults: Errors of other parameters, one line each (see `testbed.core.parameters`); raised with that of
-                `feedback`.
-        """
-        if isinstance(feedback, bool):  # YAML reads a bare on or off as one
-            feedback = "on" if feedback else "off"
-        raise_all(choice("feedback", feedback, FEEDBACK_MODES), *faults)
-        self.feedback: str = feedback
+    def __init__(self, *, feedback: FeedbackMode = "auto") -> None:
+        self.feedback: str = ("on" if feedback else "off") if isinstance(feedback, bool) else feedback
 
     @abstractmethod
     def payload_bytes(self, layout: Layout, context: Context) -> int:

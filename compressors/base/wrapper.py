@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Rounds, Route
 
 
 class Around(Compressor):
     """Sends in its own way what `inner` gives it: what is kept from step to step is what `inner` keeps."""
 
-    def __init__(self, inner: Compressor, *, feedback: str | bool = "off", faults: Iterable[str | None] = ()) -> None:
-        super().__init__(feedback=feedback, faults=faults)
+    def __init__(self, inner: Compressor, *, feedback: FeedbackMode = "off") -> None:
+        super().__init__(feedback=feedback)
         self.inner = inner
         self.traits = inner.traits
         self.wants_link = inner.wants_link

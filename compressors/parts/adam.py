@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.memory import Memory, moved
-from compressors.parts.block_signs import block_size_fault
+from compressors.parts.block_signs import BlockSize
 from compressors.parts.optimizers import plain_sgd
 from compressors.parts.sign_mean import SignMean, moved_mean
-from testbed.core import parameters
+from testbed.core.parameters import Fraction, LearningRate, Share
 
 
 class CompressedAdam(Compressor):
@@ -36,27 +36,15 @@ class CompressedAdam(Compressor):
     def __init__(
         self,
         *,
-        learning_rate: float | None,
-        beta1: float,
-        beta2: float,
-        eps: float,
-        floor: float,
-        block_size: int,
-        feedback: str | bool,
-        faults: Sequence[str | None] = (),
+        learning_rate: LearningRate | None,
+        beta1: Fraction,
+        beta2: Fraction,
+        eps: Share,
+        floor: Share,
+        block_size: BlockSize,
+        feedback: FeedbackMode,
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[
-                parameters.learning_rate(learning_rate),
-                parameters.fraction("beta1", beta1),
-                parameters.fraction("beta2", beta2),
-                parameters.share("eps", eps),
-                parameters.share("floor", floor),
-                block_size_fault(block_size),
-                *faults,
-            ],
-        )
+        super().__init__(feedback=feedback)
         self.learning_rate, self.beta1, self.beta2, self.eps, self.floor = learning_rate, beta1, beta2, eps, floor
         self.momenta, self.variances = Memory(), Memory()
         self._means: dict[str, list[float]] = {}

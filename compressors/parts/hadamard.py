@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import CHUNK
 from compressors.base.streams import Stream
-from testbed.core.parameters import power_of_two
+from testbed.core.kinds import PowerOfTwo
 
 _Stage = tuple[Tensor, Tensor, Tensor, Tensor]
+
+RotationWidth = Annotated[int, PowerOfTwo(8, CHUNK)]
 
 
 @dataclass(frozen=True)
@@ -118,10 +121,6 @@ class Rotation:
             start, other = (second, first) if count % 2 else (first, second)
             self._scratch[shape] = first, start, _stages(start, other)
         return self._scratch[shape]
-
-
-def block_fault(block_size: object, least: int = 8) -> str | None:
-    return power_of_two("block_size", block_size, least, CHUNK)
 
 
 def _stages(source: Tensor, target: Tensor) -> list[_Stage]:

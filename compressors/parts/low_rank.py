@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout
-from testbed.core.parameters import whole
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout
+from testbed.core.parameters import Count
 
 TINY = 1e-30
 """A factor's row shorter than this is taken for zero."""
@@ -23,8 +23,8 @@ class LowRank(Compressor):
     Keeps factors by the names of parameters where layouts have them, so that they follow them into other buckets.
     """
 
-    def __init__(self, *, rank: int, feedback: str | bool) -> None:
-        super().__init__(feedback=feedback, faults=[whole("rank", rank, 1)])
+    def __init__(self, *, rank: Count, feedback: FeedbackMode) -> None:
+        super().__init__(feedback=feedback)
         self.rank = rank
         self.kept: dict[str, Tensor] = {}
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks
-from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout
 from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import WIDTHS, Packer, packed_bytes
-from testbed.core.parameters import MAX_BLOCK, whole
+from testbed.core.kinds import Whole
+from testbed.core.parameters import MAX_BLOCK
 
 _SMALLEST = 1e-36
 """A scale below this is sent as zero: its reciprocal, times levels, would not be finite."""
+
+Levels = Annotated[int, Whole(1, 127)]
+BucketSize = Annotated[int, Whole(8, MAX_BLOCK)]
 
 
 class RandomLevels(Compressor):
@@ -31,12 +35,13 @@ class RandomLevels(Compressor):
     """Values may be larger than their bucket's scale, and count as equal to it."""
 
     def __init__(
-        self, *, levels: int, bucket_size: int, feedback: str | bool = "auto", faults: Iterable[str | None] = ()
+        self,
+        *,
+        levels: Levels,
+        bucket_size: BucketSize,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[whole("levels", levels, 1, 127), whole("bucket_size", bucket_size, 8, MAX_BLOCK), *faults],
-        )
+        super().__init__(feedback=feedback)
         self.levels, self.bucket_size = levels, bucket_size
         self.bits = next(width for width in WIDTHS if 2 * levels + 2 <= 2**width)
 

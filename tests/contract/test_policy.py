@@ -190,11 +190,11 @@ def test_what_is_asked_wrongly_is_said_all_at_once() -> None:
             otherwise=None,  # type: ignore[arg-type]
         )
     assert str(caught.value).splitlines() == [
+        "otherwise=None: must be a compressor, given as {_target_: …}",
         "rules[0].max_size=3: unknown; known: names, min_numel, max_numel, min_dims, max_dims, compressor",
         "rules[0].min_numel=-1: must be a whole number, at least 0",
         "rules[1].names=[7]: must be a pattern, or a list of them",
         "rules[1].compressor=topk: must be a compressor, given as {_target_: …}",
         "rules[2]=topk: must have a compressor, and may have names, min_numel, max_numel, min_dims, max_dims",
         "rules[3].compressor=TopK: takes over the optimizer's momentum, which belongs to all parameters",
-        "otherwise=None: must be a compressor, given as {_target_: …}",
     ]

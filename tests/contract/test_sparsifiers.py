@@ -264,7 +264,7 @@ def test_chunked_topk_refuses_places_that_cannot_be() -> None:
     [
         ("randomk", {"density": 0, "scaled": 2}, ["density=0: must be", "scaled=2: must be"]),
         ("threshold", {"threshold": 0.0, "relative": "no"}, ["threshold=0.0: must be", "relative=no: must be"]),
-        ("threshold", {"threshold": math.inf, "feedback": "x"}, ["feedback=x: unknown", "threshold=inf: must be"]),
+        ("threshold", {"threshold": math.inf, "feedback": "x"}, ["threshold=inf: must be", "feedback=x: unknown"]),
         (
             "dgc",
             {"density": 2, "sample": 0, "warmup_steps": -1, "momentum": 1.0},
