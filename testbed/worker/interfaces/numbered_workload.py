@@ -43,7 +43,11 @@ class Shuffle:
 
 
 class NumberedWorkload(Workload):
-    """One whose training samples have numbers, from 0, and are drawn in the order of a `Shuffle`."""
+    """One whose training samples have numbers, from 0, and are drawn in the order of a `Shuffle`.
+
+    Args:
+        partition: Division of the training samples, so that each rank has samples of its own; null: all draw from all.
+    """
 
     can_hold_out = True
     partition: Partition | None = None
@@ -94,10 +98,3 @@ class NumberedWorkload(Workload):
                 raise InputError(*(f"workload.partition: {line}" for line in str(error).splitlines())) from error
             self._own = asked, Shuffle(len(parts[rank]), seed, left[parts[rank]])
         return self._own[1]
-
-
-def partition_fault(partition: object) -> str | None:
-    """What is wrong with one that was asked for; None: nothing is."""
-    if partition is None or isinstance(partition, Partition):
-        return None
-    return f"partition={partition!r}: must be a Partition, given as {{_target_: …}}, or null"

@@ -5,23 +5,25 @@ from __future__ import annotations
 import heapq
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Annotated
 
-from testbed.core.parameters import raise_all, whole
+from testbed.core.declaration import Declared
+from testbed.core.kinds import Part
+from testbed.core.parameters import Count, raise_all, whole
 
 
-class Partition(ABC):
+class Partition(Declared, ABC):
     """
     Args:
-        least: samples that each client has at least. Where a way of dividing leaves one with fewer, the client with the
+        least: Samples that each client has at least. Where a way of dividing leaves one with fewer, the client with the
             most gives one that is drawn at random, again and again: at most clients * least times.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.
     """
 
-    def __init__(self, *, least: int = 1) -> None:
-        raise_all(*self._faults(least))
+    def __init__(self, *, least: Count = 1) -> None:
         self.least = least
 
     def divide(self, labels: Sequence[int], clients: int, seed: int) -> list[list[int]]:
@@ -47,9 +49,6 @@ class Partition(ABC):
         _repair(parts, self.least, chance)
         return [sorted(part) for part in parts]
 
-    def _faults(self, least: int) -> Iterator[str | None]:
-        yield whole("least", least, 1)
-
     @abstractmethod
     def _divide(self, labels: Sequence[int], clients: int, chance: random.Random) -> list[list[int]]:
         """For each client indices, in any order; some may have too few."""
@@ -67,3 +66,6 @@ def _repair(parts: list[list[int]], least: int, chance: random.Random) -> None:
             given[index], given[-1] = given[-1], given[index]
             part.append(given.pop())
             heapq.heapreplace(largest, (-len(given), giver))
+
+
+AnyPartition = Annotated[Partition, Part(Partition, "a Partition")]

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from compressors.base.compressor import Compressor, Layout
+from testbed.core.declaration import Declared
 from testbed.core.device.factored_layer import FactoredLayer
 from testbed.core.device.profile import Collective, WorkTimes
 from testbed.core.spec.run_spec import RunSpec
@@ -73,7 +74,7 @@ class StepStats:
     """That this rank has trained on, where the strategy draws them; None: those of its batch."""
 
 
-class Strategy(ABC):
+class Strategy(Declared, ABC):
     """Constructors take keyword-only parameters and raise ValueError for each bad one. `bind` comes once, first."""
 
     micro_batches: int = 1
@@ -188,6 +189,6 @@ class Strategy(ABC):
         """Complete what is in flight; called once, after the last step. Its bytes and time are reported apart."""
         return
 
-    def hand_over(self) -> None:  # noqa: B027 - most have all of it on every rank
+    def hand_over(self) -> None:
         """After `finish`, where a changed model goes on: give every rank what optimizers keep of parameters that the
         next binding may have it train."""

@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from testbed.core.declaration import Declared
 from testbed.core.device.profile import LayerTimes, Profile
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.interfaces.workload import Batch, Workload
@@ -101,7 +102,7 @@ class TransformContext:
     """Stands around what other ranks have to do first."""
 
 
-class Transform(ABC):
+class Transform(Declared, ABC):
     """Constructors take keyword-only parameters and raise ValueError for each bad one. `bind` comes once, first."""
 
     changes_the_model: ClassVar[bool] = True
@@ -135,7 +136,7 @@ class Transform(ABC):
         """
         return None
 
-    def bind(self, context: TransformContext) -> None:  # noqa: B027 - what changes nothing needs nothing
+    def bind(self, context: TransformContext) -> None:
         """Take the parts of this run. Collectives are allowed; all ranks bind at once."""
 
     @property
@@ -192,7 +193,7 @@ class Transform(ABC):
         """Of the learning rate in step `step`, counted from 0."""
         return 1.0
 
-    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:  # noqa: B027 - most add nothing
+    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Add to gradients what `optimizer` is to see beside the loss's."""
 
     def undecayed(self, model: nn.Module) -> list[str]:

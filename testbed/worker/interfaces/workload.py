@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from testbed.core.declaration import Declared
 from testbed.core.errors import InputError
 from testbed.core.models.catalogue import Layer
 from testbed.worker.model.pieces import Piece
@@ -31,7 +32,7 @@ class Metric:
     higher_is_better: bool = True
 
 
-class Workload(ABC):
+class Workload(Declared, ABC):
     """Constructors take keyword-only parameters, raise ValueError for each bad one, and read no data."""
 
     metric: ClassVar[Metric | None]
@@ -56,7 +57,7 @@ class Workload(ABC):
         """Of data that may differ from one machine to another, recorded in the spec; None: they are always the same."""
         return None
 
-    def preload(self) -> None:  # noqa: B027 - most have nothing to load
+    def preload(self) -> None:
         """Load what all ranks share, such as data kept at module level; called once, before they are forked.
 
         It runs as root outside the containers, in one thread: a parallel region of torch here would hang the ranks.

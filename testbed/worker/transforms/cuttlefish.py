@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
 from testbed.core.costs.low_rank import LowRankPlan, WeightLayer, make_plan, ratio_rank, standing
-from testbed.core.parameters import flag, fraction, number, raise_all, whole
+from testbed.core.kinds import Number, Whole
+from testbed.core.parameters import CountOrZero, Flag, Fraction
 from testbed.worker.interfaces.transform import TransformContext
 from testbed.worker.methods.low_rank.factorization import factor_names, low_rank_layers
 from testbed.worker.methods.low_rank.layer_times import stacks
@@ -72,20 +73,21 @@ class Cuttlefish(LowRankTransform):
     observation until the switch. What rounding makes of two ranks' singular values must not decide.
 
     Args:
-        observations: of stable ranks in a run, evenly, up to the switch.
-        window, tail: shares of `observations`.
-        epsilon: ranks a run: a layer has settled when its stable rank, smoothed over the window, changes at a pace at
+        observations: Observations of stable ranks in a run, evenly, up to the switch.
+        window: Share of the observations over which a stable rank is smoothed.
+        tail: Share of the observations over which it must hardly change.
+        epsilon: Ranks a run: a layer has settled when its stable rank, smoothed over the window, changes at a pace at
             which it would change by so many in the whole run, on average over the tail.
-        relaxed: the last two layers may change more.
-        keep_first: so many first linear maps and convolutions stay full. None: as many as, measured on rank 0's
-            processor before the run, are not `speedup_threshold` times as fast with factors of a quarter of the rank;
+        relaxed: The last two layers may change more.
+        keep_first: First linear maps and convolutions that stay full. null: those that, measured on rank 0's
+            CPU before the run, are not `speedup_threshold` times as fast with factors of a quarter of the rank;
             then two runs may differ.
-        speedup_threshold: see there.
-        floor: least rank, as a share of the full one.
-        singular_share: a rank is at least so high that the sum of its singular values is this share of all; None: the
+        speedup_threshold: Speed-up by factors from which a layer is factorised, with `keep_first=null`.
+        floor: Least rank, as a share of the full one.
+        singular_share: A rank is at least so high that the sum of its singular values is this share of all; null: the
             stable rank decides alone.
-        rewarm_steps: over which the learning rate rises again from nothing after the switch.
-        frobenius_decay: coefficient of Frobenius decay after the switch; 0: none. Factors have no other decay then,
+        rewarm_steps: Steps over which the learning rate rises again from nothing after the switch.
+        frobenius_decay: Coefficient of Frobenius decay after the switch; 0: none. Factors have no other decay then,
             but what `strategy=lamb` has of its own.
 
     Raises:
@@ -95,31 +97,18 @@ class Cuttlefish(LowRankTransform):
     def __init__(
         self,
         *,
-        observations: int = 40,
-        window: float = 0.125,
-        tail: float = 0.1,
-        epsilon: float = 30.0,
-        relaxed: bool = False,
-        keep_first: int | None = 1,
-        speedup_threshold: float = 1.5,
-        floor: float = 0.0,
-        singular_share: float | None = None,
-        rewarm_steps: int = 0,
-        frobenius_decay: float = 1e-4,
+        observations: Annotated[int, Whole(4)] = 40,
+        window: Annotated[float, Number(above=0, below=1)] = 0.125,
+        tail: Annotated[float, Number(above=0, below=1)] = 0.1,
+        epsilon: Annotated[float, Number(above=0, most=1e6)] = 30.0,
+        relaxed: Flag = False,
+        keep_first: CountOrZero | None = 1,
+        speedup_threshold: Annotated[float, Number(above=0, most=100)] = 1.5,
+        floor: Fraction = 0.0,
+        singular_share: Fraction | None = None,
+        rewarm_steps: CountOrZero = 0,
+        frobenius_decay: Fraction = 1e-4,
     ) -> None:
-        raise_all(
-            whole("observations", observations, 4),
-            number("window", window, above=0, below=1),
-            number("tail", tail, above=0, below=1),
-            number("epsilon", epsilon, above=0, most=1e6),
-            flag("relaxed", relaxed),
-            None if keep_first is None else whole("keep_first", keep_first, 0),
-            number("speedup_threshold", speedup_threshold, above=0, most=100),
-            fraction("floor", floor),
-            fraction("singular_share", singular_share, null=True),
-            whole("rewarm_steps", rewarm_steps, 0),
-            fraction("frobenius_decay", frobenius_decay),
-        )
         super().__init__(rewarm_steps=rewarm_steps)
         self.observations, self.epsilon, self.relaxed = observations, epsilon, relaxed
         self.window, self.tail = max(2, round(window * observations)), max(2, round(tail * observations))

@@ -10,11 +10,16 @@ from torch import Tensor, nn
 
 from testbed.core.device.profile import Profile
 from testbed.core.errors import InputError
-from testbed.core.parameters import raise_all, whole
+from testbed.core.parameters import Count, CountOrZero, Size
 from testbed.core.units import parse_size_bytes
 from testbed.worker.interfaces.transform import Transform, TransformContext
 from testbed.worker.interfaces.workload import Workload
-from testbed.worker.methods.freezing.freeze_policy import FreezePolicy, frozen_profile, policy_faults
+from testbed.worker.methods.freezing.freeze_policy import (
+    FreezePolicy,
+    FreezeShare,
+    PolicyName,
+    frozen_profile,
+)
 from testbed.worker.model.activation_cache import ActivationCache
 from testbed.worker.model.chain import Chain
 from testbed.worker.model.layers import layer_names, layer_sizes
@@ -36,13 +41,12 @@ class Freeze(Transform):
     pipeline has gradients of its own stages alone.
 
     Args:
-        policy: schedule, grad_norm or none; `worker.methods.freezing.freeze_policy` has the rules.
-        alpha: the most of the active layers that freezes after one epoch.
-        keep: so many last layers never freeze.
-        epoch_steps: optimizer steps after which the policy is asked; None: as many as an epoch of the data has.
-        cache: the most memory that a rank has for what frozen layers make of samples, as text with a unit; None: they
-            run each time.
-        cache_from: frozen layers from which on it is used: few layers may take no longer than their cache.
+        policy: Rule by which layers freeze: after a schedule, by the norms of their gradients, or never.
+        alpha: Largest share of the active layers that freezes after one epoch.
+        keep: Last layers that never freeze.
+        epoch_steps: Optimizer steps after which the policy is asked; null: those of an epoch of the data.
+        cache: Memory of a rank for the outputs of frozen layers; null: they are computed each time.
+        cache_from: Frozen layers from which on the cache is used: few layers may take no longer than their cache.
 
     Raises:
         ValueError: a parameter is not one of these.
@@ -53,19 +57,13 @@ class Freeze(Transform):
     def __init__(
         self,
         *,
-        policy: str = "schedule",
-        alpha: float = 1 / 3,
-        keep: int = 0,
-        epoch_steps: int | None = None,
-        cache: str | None = None,
-        cache_from: int = 1,
+        policy: PolicyName = "schedule",
+        alpha: FreezeShare = 1 / 3,
+        keep: CountOrZero = 0,
+        epoch_steps: Count | None = None,
+        cache: Size | None = None,
+        cache_from: Count = 1,
     ) -> None:
-        raise_all(
-            *policy_faults(policy, alpha, keep),
-            None if epoch_steps is None else whole("epoch_steps", epoch_steps, 1),
-            None if cache is None else _size_fault(cache),
-            whole("cache_from", cache_from, 1),
-        )
         self.policy, self.alpha, self.keep = policy, alpha, keep
         self.epoch_steps, self.cache_from = epoch_steps, cache_from
         self._cache = None if cache is None else ActivationCache(parse_size_bytes(cache))
@@ -240,11 +238,3 @@ def _crc32(pieces: list[nn.Module]) -> int:
         for parameter in piece.parameters():
             checksum = zlib.crc32(parameter.detach().contiguous().numpy().data, checksum)
     return checksum
-
-
-def _size_fault(size: str) -> str | None:
-    try:
-        good = math.isfinite(parse_size_bytes(size)) and parse_size_bytes(size) >= 1
-        return None if good else f"cache={size}: must be above 0"
-    except ValueError as error:
-        return f"cache={size}: {error}"

@@ -1,23 +1,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from itertools import accumulate
-from typing import Any
+from typing import Annotated, Any
 
 from torch import nn
 
 from testbed.core.costs.low_rank import WeightLayer
 from testbed.core.errors import InputError
-from testbed.core.kinds import shown
-from testbed.core.parameters import number, raise_all, whole
+from testbed.core.kinds import Kind, Number
+from testbed.core.parameters import Count
 from testbed.worker.interfaces.transform import Transform
 from testbed.worker.methods.low_rank.adapters import adapt, merged
 from testbed.worker.methods.low_rank.factorization import Factorised, weight_layers
 from testbed.worker.methods.low_rank.low_rank_transform import parameters
 
-Names = Sequence[str | int] | None
+
+@dataclass(frozen=True)
+class _Names(Kind):
+    """Lists of names of layers or parameters, or patterns of such names."""
+
+    type_text = "a list of names, as [head]"
+
+    def allows(self, value: object) -> bool:
+        # layers of an nn.Sequential have numbers for names, which a command line reads as such
+        return bool(
+            isinstance(value, list | tuple) and value and all(type(name) in (str, int) and name != "" for name in value)
+        )
+
+
+Names = Annotated[Sequence[str | int], _Names()]
 
 
 class LoRA(Transform):
@@ -33,13 +47,13 @@ class LoRA(Transform):
     workload may begin with it.
 
     Args:
-        rank: of all adapters (r).
-        alpha: times 1/rank what an adapter adds; so it need not be sought again with the rank.
-        layers: names of linear maps and convolutions, or patterns such as "blocks.*.attend"; a name stands for all
+        rank: Rank of all adapters (r).
+        alpha: Times 1/rank the factor of what an adapter adds; so it need not be sought again with the rank.
+        layers: Names of linear maps and convolutions, or patterns such as "blocks.*.attend"; a name stands for all
             inside too. None: all of them. Adapters need the module of a layer, so that weights which
             `nn.MultiheadAttention` keeps as one tensor cannot have any; nor can convolutions in groups, weights that
             two layers share, and layers that so many elements would not make smaller.
-        train: names or patterns of parameters that are trained themselves, such as those of the last layer ("head")
+        train: Names or patterns of parameters that are trained themselves, such as those of the last layer ("head")
             or all biases ("*.bias"). A layer whose weight is among them has no adapter.
 
     Raises:
@@ -48,13 +62,14 @@ class LoRA(Transform):
 
     changes_at_once = True
 
-    def __init__(self, *, rank: int = 8, alpha: float = 8.0, layers: Names = None, train: Names = None) -> None:
-        raise_all(
-            whole("rank", rank, 1),
-            number("alpha", alpha, above=0, below=1e6),
-            _names_fault("layers", layers),
-            _names_fault("train", train),
-        )
+    def __init__(
+        self,
+        *,
+        rank: Count = 8,
+        alpha: Annotated[float, Number(above=0, below=1e6)] = 8.0,
+        layers: Names | None = None,
+        train: Names | None = None,
+    ) -> None:
         self.rank, self.alpha = rank, alpha
         self.layers = None if layers is None else [str(name) for name in layers]
         self.train = [str(name) for name in train or ()]
@@ -135,12 +150,3 @@ def _unmatched(key: str, patterns: Sequence[str], names: Sequence[str]) -> Itera
     for pattern in patterns:
         if not any(_any_matches([pattern], name) for name in names):
             yield f"transform.{key}: the model has no {pattern}; it has: {', '.join(names) or 'none'}"
-
-
-def _names_fault(key: str, given: object) -> str | None:
-    # layers of an nn.Sequential have numbers for names, which a command line reads as such
-    if given is None:
-        return None
-    if isinstance(given, list | tuple) and given and all(type(name) in (str, int) and name != "" for name in given):
-        return None
-    return f"{key}={shown(given)}: must be a list of names, as [head], or null"

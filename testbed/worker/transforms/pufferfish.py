@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from torch import nn
 
 from testbed.core.costs.low_rank import LowRankPlan, WeightLayer, make_plan, ratio_rank
-from testbed.core.parameters import flag, fraction, raise_all, share, whole
+from testbed.core.parameters import Count, CountOrZero, Flag, Fraction, Share
 from testbed.worker.interfaces.transform import TransformContext
 from testbed.worker.methods.low_rank.low_rank_transform import LowRankTransform
 
@@ -23,15 +23,15 @@ class Pufferfish(LowRankTransform):
     From parameters and the plan alone, so that ranks need not tell each other anything.
 
     Args:
-        ratio: of each layer's full rank, rounded down.
-        keep_first: so many first linear maps and convolutions stay full.
-        warm_up_share: of the run's steps, at full rank.
-        warm_up_steps: in place of it.
-        rewarm_steps: over which the learning rate rises again from nothing after the switch.
-        compress_after: whether gradients are compressed after the switch too. Powerfish is compressor=powersgd with
+        ratio: Rank of the factors, as a share of each layer's full rank, rounded down.
+        keep_first: First linear maps and convolutions that stay full.
+        warm_up_share: Share of the run's steps at full rank.
+        warm_up_steps: Steps at full rank; null: by `warm_up_share`.
+        rewarm_steps: Steps over which the learning rate rises again from nothing after the switch.
+        compress_after: Gradients are compressed after the switch too. Powerfish is compressor=powersgd with
             this false.
-        extra_norm: batch normalisation between the factors of a convolution. Its running means are of a rank's own
-            samples, and nobody averages them: evaluation has those of rank 0.
+        extra_norm: Batch normalisation between the factors of a convolution. Its running means are of a rank's own
+            samples and are not averaged: evaluation has those of rank 0.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -40,23 +40,14 @@ class Pufferfish(LowRankTransform):
     def __init__(
         self,
         *,
-        ratio: float = 0.25,
-        keep_first: int = 1,
-        warm_up_share: float = 0.25,
-        warm_up_steps: int | None = None,
-        rewarm_steps: int = 0,
-        compress_after: bool = True,
-        extra_norm: bool = False,
+        ratio: Share = 0.25,
+        keep_first: CountOrZero = 1,
+        warm_up_share: Fraction = 0.25,
+        warm_up_steps: Count | None = None,
+        rewarm_steps: CountOrZero = 0,
+        compress_after: Flag = True,
+        extra_norm: Flag = False,
     ) -> None:
-        raise_all(
-            share("ratio", ratio),
-            whole("keep_first", keep_first, 0),
-            fraction("warm_up_share", warm_up_share),
-            None if warm_up_steps is None else whole("warm_up_steps", warm_up_steps, 1),
-            whole("rewarm_steps", rewarm_steps, 0),
-            flag("compress_after", compress_after),
-            flag("extra_norm", extra_norm),
-        )
         super().__init__(rewarm_steps=rewarm_steps, extra_norm=extra_norm)
         self.ratio, self.keep_first, self.compresses_after = ratio, keep_first, compress_after
         self.warm_up_share, self.warm_up_steps = warm_up_share, warm_up_steps

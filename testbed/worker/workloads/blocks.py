@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from testbed.core.parameters import fraction, number, raise_all
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
-from testbed.worker.interfaces.partition import Partition
+from testbed.core.parameters import Fraction, LearningRate
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.workload import Metric
 
 NODES, CLASSES, FEATURES, HOPS = 6000, 8, 32, 2
@@ -50,8 +50,8 @@ class Blocks(NumberedWorkload):
     reached after 55 to 60 steps. A step takes 0.24 ms for 32 samples on one core, an evaluation 0.8 ms.
 
     Args:
-        learning_rate: of SGD.
-        momentum: of SGD, from 0 to below 1.
+        learning_rate: Learning rate of SGD.
+        momentum: Momentum of SGD.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -62,13 +62,8 @@ class Blocks(NumberedWorkload):
     has_sample_losses = True
 
     def __init__(
-        self, *, learning_rate: float = 0.02, momentum: float = 0.9, partition: Partition | None = None
+        self, *, learning_rate: LearningRate = 0.02, momentum: Fraction = 0.9, partition: AnyPartition | None = None
     ) -> None:
-        raise_all(
-            number("learning_rate", learning_rate, above=0, below=10),
-            fraction("momentum", momentum),
-            partition_fault(partition),
-        )
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.partition = partition

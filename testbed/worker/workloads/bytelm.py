@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from testbed.core.parameters import choice, fraction, number, raise_all, whole
+from testbed.core.kinds import Choice, ListOf, Whole
+from testbed.core.parameters import Fraction, LearningRate
 from testbed.worker.data.library_corpus import CONTEXT, corpus, corpus_faults, library, sequences
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
-from testbed.worker.interfaces.partition import Partition
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.pieces import Piece, Sharing
 
@@ -22,6 +24,11 @@ _DEVIATION = 0.08
 _EVALUATED, _EVALUATED_AT_ONCE = 512, 32
 """Sequences."""
 OPTIMIZERS = ("adamw", "sgd")
+
+
+_WIDENINGS = ListOf(
+    Whole(1, _MAX_WIDENING), f"a list of whole numbers, one for each of 1 to {_MAX_BLOCKS} blocks", 1, _MAX_BLOCKS
+)
 
 
 class Bytelm(NumberedWorkload):
@@ -38,11 +45,10 @@ class Bytelm(NumberedWorkload):
     and between 200 and 250 steps. A step takes 54 ms for 16 sequences on one core, an evaluation 0.6 s.
 
     Args:
-        learning_rate: of the optimizer.
-        optimizer: adamw or sgd, the latter with Nesterov momentum.
-        momentum: of SGD, from 0 to below 1; AdamW has its own.
-        widening: of each block of another model: how many times as wide as its 128 the inner layer is; unlike ones make
-            an uneven model.
+        learning_rate: Learning rate of the optimizer.
+        optimizer: Optimizer; SGD has Nesterov momentum.
+        momentum: Momentum of SGD; AdamW has its own.
+        widening: Width of the inner layer of each block, in multiples of 128; different ones make an uneven model.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -56,19 +62,12 @@ class Bytelm(NumberedWorkload):
     def __init__(
         self,
         *,
-        learning_rate: float = 0.002,
-        optimizer: str = "adamw",
-        momentum: float = 0.9,
-        partition: Partition | None = None,
-        widening: Sequence[int] = WIDENING,
+        learning_rate: LearningRate = 0.002,
+        optimizer: Annotated[str, Choice(OPTIMIZERS)] = "adamw",
+        momentum: Fraction = 0.9,
+        partition: AnyPartition | None = None,
+        widening: Annotated[Sequence[int], _WIDENINGS] = WIDENING,
     ) -> None:
-        raise_all(
-            number("learning_rate", learning_rate, above=0, below=10),
-            choice("optimizer", optimizer, OPTIMIZERS),
-            fraction("momentum", momentum),
-            partition_fault(partition),
-            *_widening_faults(widening),
-        )
         self.learning_rate = learning_rate
         self.optimizer_name = optimizer
         self.momentum = momentum
@@ -218,9 +217,3 @@ class _Embeddings(nn.Module):
 def _embedded(text: Tensor, of_bytes: nn.Embedding, of_positions: nn.Embedding) -> Tensor:
     embedded: Tensor = of_bytes(text) + of_positions(torch.arange(text.shape[1], device=text.device))
     return embedded
-
-
-def _widening_faults(widening: object) -> list[str | None]:
-    if not isinstance(widening, Sequence) or isinstance(widening, str) or not 1 <= len(widening) <= _MAX_BLOCKS:
-        return [f"widening={widening!r}: must be a list of whole numbers, one for each of 1 to {_MAX_BLOCKS} blocks"]
-    return [whole(f"widening[{block}]", times, 1, _MAX_WIDENING) for block, times in enumerate(widening)]

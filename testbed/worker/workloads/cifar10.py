@@ -4,15 +4,17 @@ import functools
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import InputError
-from testbed.core.parameters import fraction, number, raise_all
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
-from testbed.worker.interfaces.partition import Partition
+from testbed.core.kinds import PathOf
+from testbed.core.parameters import Fraction, LearningRate
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.workload import Metric
 
 TRAIN_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
@@ -44,10 +46,10 @@ class Cifar10(NumberedWorkload):
     images, an evaluation 6 s for 10,000. The target, 0.75, is a guess: no training on these images has been measured.
 
     Args:
-        path: the folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.
-        learning_rate: of SGD.
-        momentum: of SGD, from 0 to below 1.
-        weight_decay: of SGD, from 0 to below 1.
+        path: The folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.
+        learning_rate: Learning rate of SGD.
+        momentum: Momentum of SGD.
+        weight_decay: Weight decay of SGD.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -60,20 +62,12 @@ class Cifar10(NumberedWorkload):
     def __init__(
         self,
         *,
-        path: str,
-        learning_rate: float = 0.1,
-        momentum: float = 0.9,
-        weight_decay: float = 1e-4,
-        partition: Partition | None = None,
+        path: Annotated[str, PathOf("the folder of CIFAR-10's binary files")],
+        learning_rate: LearningRate = 0.1,
+        momentum: Fraction = 0.9,
+        weight_decay: Fraction = 1e-4,
+        partition: AnyPartition | None = None,
     ) -> None:
-        absolute = isinstance(path, str) and Path(path).is_absolute()
-        raise_all(
-            None if absolute else f"path={path}: must be the absolute path of the folder of CIFAR-10's binary files",
-            number("learning_rate", learning_rate, above=0, below=10),
-            fraction("momentum", momentum),
-            fraction("weight_decay", weight_decay),
-            partition_fault(partition),
-        )
         self.path = Path(path)
         self.learning_rate = learning_rate
         self.momentum = momentum

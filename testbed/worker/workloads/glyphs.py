@@ -6,10 +6,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from testbed.core.parameters import fraction, number, raise_all
+from testbed.core.parameters import Fraction, LearningRate
 from testbed.worker.data.glyph_images import CHARACTERS, TRAIN_IMAGES, font_faults, glyph_images
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
-from testbed.worker.interfaces.partition import Partition
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.pieces import Piece, pieces_of
 
@@ -32,8 +32,8 @@ class Glyphs(NumberedWorkload):
     next to nothing.
 
     Args:
-        learning_rate: of SGD.
-        momentum: of SGD, from 0 to below 1.
+        learning_rate: Learning rate of SGD.
+        momentum: Momentum of SGD.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -45,13 +45,8 @@ class Glyphs(NumberedWorkload):
     has_pieces = True
 
     def __init__(
-        self, *, learning_rate: float = 0.02, momentum: float = 0.9, partition: Partition | None = None
+        self, *, learning_rate: LearningRate = 0.02, momentum: Fraction = 0.9, partition: AnyPartition | None = None
     ) -> None:
-        raise_all(
-            number("learning_rate", learning_rate, above=0, below=10),
-            fraction("momentum", momentum),
-            partition_fault(partition),
-        )
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.partition = partition

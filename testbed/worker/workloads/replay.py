@@ -4,13 +4,15 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
-from testbed.core.models.catalogue import Layer, Model, find_model
+from testbed.core.kinds import Choice, Number
+from testbed.core.models.catalogue import MODEL_NAMES, Layer, Model, find_model
 from testbed.core.models.scaled import scaled
+from testbed.core.parameters import Count
 from testbed.worker.data.gradient_pool import ALIGNMENT, BAND_NUMEL, DENSE, RECTIFIED, SPARSE_ROWS, gradient_pool
 from testbed.worker.interfaces.workload import Workload
 
@@ -42,10 +44,10 @@ class Replay(Workload):
     they are independent of each other over ranks and steps, and have no low rank.
 
     Args:
-        model: a name of core.models.
-        tokens: of a sequence, for language models; None takes the model's own.
-        scale: S: all tensors are S times smaller, where the links are too; see core.spec.scale.
-        epoch_samples: what counts as an epoch.
+        model: Model whose layers are replayed.
+        tokens: Length of a sequence, for language models; null: the model's own.
+        scale: Factor by which all tensors are smaller, and the links too.
+        epoch_samples: Samples that count as an epoch.
 
     Raises:
         ValueError: the model is unknown, or a parameter is out of its range.
@@ -55,19 +57,14 @@ class Replay(Workload):
     computes = False
 
     def __init__(
-        self, *, model: str, tokens: int | None = None, scale: float = 1, epoch_samples: int = 1_000_000
+        self,
+        *,
+        model: Annotated[str, Choice(MODEL_NAMES)],
+        tokens: Count | None = None,
+        scale: Annotated[float, Number(least=1, below=1e6)] = 1,
+        epoch_samples: Count = 1_000_000,
     ) -> None:
-        faults = []
-        if isinstance(scale, bool) or not isinstance(scale, int | float) or not 1 <= scale < 1e6:
-            faults.append(f"scale={scale}: must be from 1 to below 1e6")
-        if isinstance(epoch_samples, bool) or not isinstance(epoch_samples, int) or epoch_samples < 1:
-            faults.append(f"epoch_samples={epoch_samples}: must be a whole number, at least 1")
-        try:
-            self.table: Model = find_model(model, tokens)
-        except ValueError as error:
-            faults.append(str(error))
-        if faults:
-            raise ValueError("\n".join(faults))
+        self.table: Model = find_model(model, tokens)
         self.layers: tuple[Layer, ...] = scaled(self.table, scale)
         """What is sent, in the order of forward; FLOPs are the unscaled model's."""
         self._samples = epoch_samples

@@ -5,12 +5,13 @@ import functools
 import torch
 from torch import Tensor
 
+from testbed.core.parameters import Flag, Fraction, LearningRate
 from testbed.worker.data.library_corpus import corpus_faults, library
 from testbed.worker.data.pretrained import source_encoder
-from testbed.worker.data.pretrained.fine_tuned import FineTuned
+from testbed.worker.data.pretrained.fine_tuned import FineTuned, Optimizer
 from testbed.worker.data.pretrained.source_encoder import HIDDEN, LENGTH
 from testbed.worker.data.pretrained.weights import State
-from testbed.worker.interfaces.partition import Partition
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.chain import Chain
 
@@ -28,9 +29,6 @@ class TinyBert(FineTuned):
     training has seen; the most frequent keyword is 22 % of them. Point releases of Python differ, and so do the
     weights: the hash of both goes into the spec. No dropout, no augmentation.
 
-    Args:
-        learning_rate, optimizer, momentum, pretrained: as of `FineTuned`.
-
     Raises:
         ValueError: a parameter is out of its range.
     """
@@ -40,11 +38,11 @@ class TinyBert(FineTuned):
     def __init__(
         self,
         *,
-        learning_rate: float = 0.0005,
-        optimizer: str = "adamw",
-        momentum: float = 0.9,
-        pretrained: bool = True,
-        partition: Partition | None = None,
+        learning_rate: LearningRate = 0.0005,
+        optimizer: Optimizer = "adamw",
+        momentum: Fraction = 0.9,
+        pretrained: Flag = True,
+        partition: AnyPartition | None = None,
     ) -> None:
         super().__init__(
             learning_rate=learning_rate,

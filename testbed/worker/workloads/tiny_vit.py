@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import functools
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from testbed.core.parameters import whole
+from testbed.core.kinds import Whole
+from testbed.core.parameters import Flag, Fraction, LearningRate
 from testbed.worker.data.glyph_images import font_faults, glyph_images
 from testbed.worker.data.pretrained import glyph_encoder
-from testbed.worker.data.pretrained.fine_tuned import FineTuned, Labelled
+from testbed.worker.data.pretrained.fine_tuned import FineTuned, Labelled, Optimizer
 from testbed.worker.data.pretrained.weights import State
-from testbed.worker.interfaces.partition import Partition
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.chain import Chain
 
@@ -29,9 +31,7 @@ class TinyVit(FineTuned):
     those of `glyphs`. No dropout, and no augmentation unless it is asked for.
 
     Args:
-        augment: pixels, by which an image is moved at most, along both axes, drawn anew each time it is trained on; 0:
-            none is moved.
-        learning_rate, optimizer, momentum, pretrained: as of `FineTuned`.
+        augment: Pixels by which an image is moved at most, along both axes, drawn again each time it is trained on.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -42,12 +42,12 @@ class TinyVit(FineTuned):
     def __init__(
         self,
         *,
-        learning_rate: float = 0.0005,
-        optimizer: str = "adamw",
-        momentum: float = 0.9,
-        pretrained: bool = True,
-        augment: int = 0,
-        partition: Partition | None = None,
+        learning_rate: LearningRate = 0.0005,
+        optimizer: Optimizer = "adamw",
+        momentum: Fraction = 0.9,
+        pretrained: Flag = True,
+        augment: Annotated[int, Whole(0, _MAX_SHIFT, unit="pixels")] = 0,
+        partition: AnyPartition | None = None,
     ) -> None:
         super().__init__(
             learning_rate=learning_rate,
@@ -55,7 +55,6 @@ class TinyVit(FineTuned):
             momentum=momentum,
             pretrained=pretrained,
             partition=partition,
-            faults=[whole("augment", augment, 0, _MAX_SHIFT)],
         )
         self.augment = augment
 
