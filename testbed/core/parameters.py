@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from testbed.core.kinds import Choice, Kind, Number, PowerOfTwo, Settings, TrueOrFalse, Whole
+from testbed.core.kinds import Choice, Kind, Number, PowerOfTwo, TrueOrFalse, Whole
 from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_size_bytes, parse_time_s
 
 
@@ -102,14 +102,6 @@ def share(name: str, value: object) -> str | None:
 
 def fraction(name: str, value: object, *, null: bool = False) -> str | None:
     return fault(kind_in(Fraction), name, value, null=null)
-
-
-def learning_rate(value: object) -> str | None:
-    return fault(kind_in(LearningRate), "learning_rate", value, null=True)
-
-
-def settings(name: str, value: object) -> str | None:
-    return fault(Settings(), name, value, null=True)
 
 
 def flag(name: str, value: object) -> str | None:

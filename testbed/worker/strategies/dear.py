@@ -2,18 +2,21 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
 from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.feedback import with_feedback
+from testbed.core.kinds import Choice
+from testbed.core.parameters import Count, Positive, Size
 from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.device.layer_pace import LayerPace
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload
 from testbed.worker.reduction.buckets import Bucket
-from testbed.worker.reduction.data_parallel import BucketedStrategy
+from testbed.worker.reduction.data_parallel import BucketedStrategy, Fusion
 from testbed.worker.reduction.halved_reducer import HALVES, HalvedReducer
 
 
@@ -35,16 +38,10 @@ class DeAR(BucketedStrategy):
     Cost: the bytes of a ring's all-reduce, twice its messages' start-up at worst; 4 bytes a parameter for the buckets.
 
     Args:
-        bucket_size: text with a unit. Larger buckets pay the latency of a link less often, smaller ones overlap more.
-        fusion: which gradients share a bucket, in the order of backward. size: as many as fit `bucket_size`.
-            first_small: likewise, but the first is 25 times smaller. one: all. layers: those of one layer. mg_wfbp: by
-            the times of layers and links (Shi et al., INFOCOM 2019). tuned: by size, which is searched during the run,
-            in ten trials of six steps, and again when the network changes.
-        collective: whose halves: ring, two_shot, or, so that the WAN carries a tensor once for each region,
-            hierarchical or hierarchical_two_shot: sums inside regions and the reduce-scatter of their leaders overlap
-            backward, the leaders' all-gather and what they pass on inside the next forward.
-        accumulate: micro-batches of one step; the same gradient in less memory.
-        clip_norm: the longest that the mean gradient may be (2-norm over all parameters); None leaves it as it is. Its
+        collective: Algorithm whose halves are used. With the hierarchical ones the WAN carries a tensor once for each
+            region: sums inside regions and the reduce-scatter of their leaders overlap backward, the leaders'
+            all-gather and what they pass on inside the next forward.
+        clip_norm: Norm (2-norm over all parameters) that a longer mean gradient is scaled down to; null leaves it. The
             norm is known when all first halves are through; a compressor's sum is then not put off at all.
 
     Raises:
@@ -56,17 +53,16 @@ class DeAR(BucketedStrategy):
     def __init__(
         self,
         *,
-        bucket_size: str = "4 MiB",
-        fusion: str = "size",
-        collective: str = "ring",
-        accumulate: int = 1,
-        clip_norm: float | None = None,
+        bucket_size: Size = "4 MiB",
+        fusion: Fusion = "size",
+        collective: Annotated[str, Choice(HALVES)] = "ring",
+        accumulate: Count = 1,
+        clip_norm: Positive | None = None,
     ) -> None:
         super().__init__(
             bucket_size=bucket_size,
             fusion=fusion,
             collective=collective,
-            collectives=HALVES,
             accumulate=accumulate,
             clip_norm=clip_norm,
         )

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -9,7 +9,8 @@ from torch import Tensor
 from compressors.base.compressor import Compressor, Context, Layout
 from testbed.core.costs.collective import ranks_of_regions
 from testbed.core.device.profile import Collective
-from testbed.core.parameters import choice, number, raise_all, whole
+from testbed.core.kinds import Choice, Number
+from testbed.core.parameters import Count
 from testbed.core.spec.topology import Topology
 from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
@@ -45,22 +46,21 @@ class Gossip(Strategy):
     Cost: of each worker one payload to each neighbour every `local_steps` steps; with a compressor 8 bytes a parameter.
 
     Args:
-        graph: of `testbed.worker.methods.gossip.mixing_matrix`: "ring", "complete", "exponential" or "regions".
-        local_steps: from one exchange to the next.
-        consensus_step_size: gamma, how far to go towards the neighbours; None: see `default_step_size`.
+        graph: Graph of neighbours, of `testbed.worker.methods.gossip.mixing_matrix`.
+        local_steps: Steps from one exchange to the next.
+        consensus_step_size: How far to go towards the neighbours (gamma); null: see `default_step_size`.
 
     Raises:
         ValueError: a parameter is not one of these.
     """
 
     def __init__(
-        self, *, graph: str = mixing_matrix.RING, local_steps: int = 1, consensus_step_size: float | None = None
+        self,
+        *,
+        graph: Annotated[str, Choice(mixing_matrix.GRAPHS)] = mixing_matrix.RING,
+        local_steps: Count = 1,
+        consensus_step_size: Annotated[float, Number(above=0, most=1)] | None = None,
     ) -> None:
-        raise_all(
-            choice("graph", graph, mixing_matrix.GRAPHS),
-            whole("local_steps", local_steps, 1),
-            number("consensus_step_size", consensus_step_size, above=0, most=1, null=True),
-        )
         self.graph, self.local_steps, self.consensus_step_size = graph, local_steps, consensus_step_size
         self.cycle_steps = local_steps
         self._notes: list[dict[str, Any]] = []

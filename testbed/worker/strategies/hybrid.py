@@ -1,23 +1,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.feedback import with_feedback
 from testbed.core.costs.collective import ranks_of_regions
-from testbed.core.parallelism.plan import Plan
-from testbed.core.parameters import choice, raise_all
+from testbed.core.kinds import Choice
+from testbed.core.parallelism.comparison import WAYS as PLANS
+from testbed.core.parallelism.plan import SCHEDULES, Plan
+from testbed.core.parameters import Count, Size, raise_all
 from testbed.core.spec.topology import Topology
 from testbed.core.units import parse_size_bytes
 from testbed.worker.communication.collectives.algorithm_selection import routes_of
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
-from testbed.worker.methods.pipeline.boundary import codec
+from testbed.worker.methods.pipeline.boundary import ActivationCodec, codec
+from testbed.worker.methods.pipeline.elastic import WAYS as ELASTIC
 from testbed.worker.methods.pipeline.elastic import Elastic
 from testbed.worker.methods.pipeline.model_gather import hand_over
-from testbed.worker.methods.pipeline.plan_request import PipelineRequest
+from testbed.worker.methods.pipeline.plan_request import FirstPieces, PipelineRequest, PlacementRequest
 from testbed.worker.methods.pipeline.rank import (
     COLLECTIVES,
     PipelineRank,
@@ -28,7 +31,6 @@ from testbed.worker.methods.pipeline.rank import (
 from testbed.worker.methods.planner.request import PlanRequest
 from testbed.worker.model import pieces as chains
 from testbed.worker.model.pieces import Piece
-from testbed.worker.reduction.data_parallel import size_fault
 
 
 class Hybrid(Strategy):
@@ -51,22 +53,24 @@ class Hybrid(Strategy):
     Cost: of a boundary 4 bytes an activation each way, for each shard; of a ring the gradients of a stage.
 
     Args:
-        pp, dp, tp: how often each; dp=null: as often as there are ranks for.
-        micro_batch: samples; null: the batch of one rank, so that a replica has pp x tp micro-batches.
-        cuts: the first piece of each stage; null: even by blocks, and by parameters where the model has none.
-        placement: "across": pipelines cross regions, replicas of a stage share one; "inside": the reverse; or the
-            ranks, of position 0 first, of its replica 0 first.
-        schedule: gpipe, 1f1b or interleaved, the latter with several stages a position, 2 without cuts.
-        activations: what activations and their gradients go through between stages: a name of a compressor, at its
-            defaults, or one given as `{_target_: …}`. Nothing makes up for what it leaves out.
-        bucket_size: text with a unit.
-        plan: auto, amp, megatron, dt_fm or data_parallel: pp, dp, tp, micro_batch, cuts and placement are not given but
-            chosen before the first step, from the model's pieces and from links as probed (docs/plans.md).
-        plan_place: of auto and amp, which of their plans; 1 is the best.
-        memory: of each device, as text with a unit; plans that need more are not chosen, but by amp.
-        elastic: pipe or data: the pipeline gets shorter as `transform=freeze` freezes layers, and ranks that are left
+        pp: Positions of a pipeline, each with stages of the model.
+        dp: Replicas of the pipeline; null: as many as there are ranks for.
+        tp: Ranks that share each layer.
+        micro_batch: Samples of a micro-batch; null: the batch of one rank, so that a replica has pp x tp micro-batches.
+        cuts: The first piece of each stage; null: even by blocks, and by parameters where the model has none.
+        placement: across: pipelines cross regions, replicas of a stage share one; inside: the reverse; or the ranks, of
+            position 0 first, of its replica 0 first.
+        schedule: Order of micro-batches; interleaved has several stages a position, 2 without cuts.
+        activations: Compressor of activations and their gradients between stages, by its name, at its defaults, or
+            given as `{_target_: …}`. Nothing makes up for what it leaves out.
+        bucket_size: Size of a bucket of gradients.
+        plan: Search by which pp, dp, tp, micro_batch, cuts and placement are chosen before the first step, from the
+            model's pieces and from links as probed (docs/plans.md); null: they are given.
+        plan_place: Place of the plan among those of auto or amp; 1 is the best.
+        memory: Memory of each device; plans that need more are not chosen, but by amp.
+        elastic: The pipeline gets shorter as `transform=freeze` freezes layers, and ranks that are left
             over wait, or make more pipelines (`testbed.worker.methods.pipeline.elastic`); null: the plan stays.
-        collective: what averages gradients: ring, two_shot, hierarchical or hierarchical_two_shot.
+        collective: Algorithm that averages gradients.
 
     Raises:
         ValueError: a parameter is not one of these.
@@ -77,47 +81,39 @@ class Hybrid(Strategy):
     def __init__(
         self,
         *,
-        pp: int = 2,
-        dp: int | None = None,
-        tp: int = 1,
-        micro_batch: int | None = None,
-        cuts: Sequence[int] | None = None,
-        placement: str | Sequence[int] = "across",
-        schedule: str = "1f1b",
-        activations: str | Compressor = "none",
-        bucket_size: str = "4 MiB",
-        collective: str = "ring",
-        plan: str | None = None,
-        plan_place: int = 1,
-        memory: str | None = None,
-        elastic: str | None = None,
+        pp: Count = 2,
+        dp: Count | None = None,
+        tp: Count = 1,
+        micro_batch: Count | None = None,
+        cuts: FirstPieces | None = None,
+        placement: PlacementRequest = "across",
+        schedule: Annotated[str, Choice(SCHEDULES)] = "1f1b",
+        activations: Annotated[str | Compressor, ActivationCodec()] = "none",
+        bucket_size: Size = "4 MiB",
+        collective: Annotated[str, Choice(COLLECTIVES)] = "ring",
+        plan: Annotated[str, Choice(PLANS)] | None = None,
+        plan_place: Count = 1,
+        memory: Size | None = None,
+        elastic: Annotated[str, Choice(ELASTIC)] | None = None,
     ) -> None:
-        def asked() -> PipelineRequest:
-            return PipelineRequest(
-                pp=pp, dp=dp, tp=tp, micro_batch=micro_batch, cuts=cuts, placement=placement, schedule=schedule
-            )
-
-        def plan_request() -> PlanRequest:
-            return PlanRequest(way=plan, place=plan_place, memory=memory)
-
+        self.asked = PipelineRequest(
+            pp=pp, dp=dp, tp=tp, micro_batch=micro_batch, cuts=cuts, placement=placement, schedule=schedule
+        )
         given = {"pp": pp, "dp": dp, "tp": tp, "micro_batch": micro_batch, "cuts": cuts, "placement": placement}
 
-        def stretching() -> Elastic | None:
-            return None if elastic is None else Elastic(elastic, asked())
+        def chosen() -> PlanRequest:
+            return PlanRequest(way=plan, place=plan_place, memory=memory)
 
-        unasked = _faults_of(asked)
+        def stretching() -> Elastic | None:
+            return None if elastic is None else Elastic(elastic, self.asked)
+
         raise_all(
-            *unasked,
-            *([] if unasked else _faults_of(stretching)),
+            *_faults_of(stretching),
             None if elastic is None or plan is None else f"elastic={elastic}: plan={plan} chooses once; leave out one",
-            *(wrong := _faults_of(plan_request)),
-            *([] if wrong else plan_request().given_faults(given)),
-            *_faults_of(lambda: codec(activations)),
-            size_fault(bucket_size),
-            choice("collective", collective, COLLECTIVES),
+            *(wrong := _faults_of(chosen)),
+            *([] if wrong else chosen().given_faults(given)),
         )
-        self.asked, self.plan_request, self.activations = asked(), plan_request(), codec(activations)
-        self.elastic = stretching()
+        self.plan_request, self.elastic, self.activations = chosen(), stretching(), codec(activations)
         self.bucket_bytes, self.collective = parse_size_bytes(bucket_size), collective
         self._regions: list[list[int]] = []
         self._rank: PipelineRank | WaitingRank | None = None

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -11,8 +11,9 @@ from compressors.base.compressor import Compressor, Context, Layout
 from compressors.none import Uncompressed
 from testbed.core.costs.kfac_variants import FUSIONS, VARIANTS, Settings
 from testbed.core.device.factored_layer import CHOLESKY, FORMS
-from testbed.core.parameters import choice, number, share, whole
-from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives
+from testbed.core.kinds import Choice
+from testbed.core.parameters import Count, Positive, Share, Size, raise_all, whole
+from testbed.worker.communication.collectives.algorithm_selection import CollectiveName, Collectives
 from testbed.worker.device.layer_pace import LayerPace
 from testbed.worker.interfaces.strategy import Beside, StepStats, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Modelled, Workload
@@ -22,10 +23,11 @@ from testbed.worker.methods.kfac.exchange import Nowhere, Sums, ToAll, ToOwners,
 from testbed.worker.methods.kfac.replayed_curvature import ReplayedCurvature
 from testbed.worker.methods.kfac.second_order import SecondOrder
 from testbed.worker.reduction.buckets import Bucket
-from testbed.worker.reduction.data_parallel import BucketedStrategy, size_fault
+from testbed.worker.reduction.data_parallel import BucketedStrategy, Fusion
 from testbed.worker.reduction.reducer import Reducer
 
 COMPRESS = ("gradients", "factors", "all")
+RESULTS = tuple(dict.fromkeys(results for variant in VARIANTS.values() for results in variant.results))
 
 
 class KFAC(BucketedStrategy):
@@ -53,20 +55,19 @@ class KFAC(BucketedStrategy):
     Args:
         variant: d: every worker inverts all. mpd: owners in turn. spd: factors travel while they are computed, owners
             by load, small inverses by everyone. pad: factors travel to their owner alone. dp: they do not travel.
-        results: what owners send back: inverses, once per `inverse_every`, or preconditioned gradients, each step.
-            None: what the variant is known for; `pad` alone has the choice.
-        inverse: "cholesky" of the damped factors, or "eigen", which damps their Kronecker product.
-        damping: lambda.
-        decay: of a new factor's weight in its moving average.
-        kl_clip: kappa, the most that a step of plain SGD may change what the model says: momentum, decay and Adam
-            make other steps of it. None: no limit.
-        factor_every: steps from one taking of factors to the next.
-        inverse_every: likewise of inverses; a multiple of it.
-        factor_fusion: which factors travel together: one, layers (no fusion), size, mg_wfbp; None: one after backward,
+        results: What owners send back: inverses, once per `inverse_every`, or preconditioned gradients, each step.
+            null: what the variant is known for; `pad` alone has the choice.
+        inverse: Decomposition: cholesky, of the damped factors, or eigen, which damps their Kronecker product.
+        damping: Damping (lambda).
+        decay: Weight of a new factor in its moving average.
+        kl_clip: Largest change (kappa) that a step of plain SGD may make in the model's output; with momentum, decay or
+            Adam the step is another. null: no limit.
+        factor_every: Steps from one taking of factors to the next.
+        inverse_every: Steps from one inversion to the next, a multiple of `factor_every`.
+        factor_fusion: Factors that travel together: one, layers (no fusion), size, mg_wfbp; null: one after backward,
             mg_wfbp while they are computed. Never factors of different owners.
-        factor_group_size: text with a unit, for "size".
-        compress: what passes through the compressor: gradients, factors, or all; what owners send back does not.
-        bucket_size, fusion, collective, accumulate: of gradients, as with `ddp`; the collective carries factors too.
+        factor_group_size: Size of a group of factors, with factor_fusion=size.
+        compress: What passes through the compressor: gradients, factors, or all; what owners send back does not.
 
     Raises:
         ValueError: a parameter is not one of these.
@@ -76,42 +77,29 @@ class KFAC(BucketedStrategy):
     def __init__(
         self,
         *,
-        variant: str = "spd",
-        results: str | None = None,
-        inverse: str = CHOLESKY,
-        damping: float = 0.03,
-        decay: float = 0.95,
-        kl_clip: float | None = 0.001,
-        factor_every: int = 1,
-        inverse_every: int = 1,
-        factor_fusion: str | None = None,
-        factor_group_size: str = "25 MiB",
-        compress: str = "gradients",
-        bucket_size: str = "4 MiB",
-        fusion: str = "size",
-        collective: str = "gloo",
-        accumulate: int = 1,
+        variant: Annotated[str, Choice(VARIANTS)] = "spd",
+        results: Annotated[str, Choice(RESULTS)] | None = None,
+        inverse: Annotated[str, Choice(FORMS)] = CHOLESKY,
+        damping: Positive = 0.03,
+        decay: Share = 0.95,
+        kl_clip: Positive | None = 0.001,
+        factor_every: Count = 1,
+        inverse_every: Count = 1,
+        factor_fusion: Annotated[str, Choice(FUSIONS)] | None = None,
+        factor_group_size: Size = "25 MiB",
+        compress: Annotated[str, Choice(COMPRESS)] = "gradients",
+        bucket_size: Size = "4 MiB",
+        fusion: Fusion = "size",
+        collective: CollectiveName = "gloo",
+        accumulate: Count = 1,
     ) -> None:
+        raise_all(_results_fault(variant, results), whole("inverse_every", inverse_every, 1, multiple_of=factor_every))
         super().__init__(
             bucket_size=bucket_size,
             fusion=fusion,
             collective=collective,
-            collectives=COLLECTIVES,
             accumulate=accumulate,
             clip_norm=None,
-            faults=(
-                choice("variant", variant, VARIANTS),
-                _results_fault(variant, results),
-                choice("inverse", inverse, FORMS),
-                number("damping", damping, above=0, below=float("inf")),
-                share("decay", decay),
-                number("kl_clip", kl_clip, above=0, below=float("inf"), null=True),
-                whole("factor_every", factor_every, 1),
-                _every_fault(factor_every, inverse_every),
-                None if factor_fusion is None else choice("factor_fusion", factor_fusion, FUSIONS),
-                size_fault(factor_group_size, "factor_group_size"),
-                choice("compress", compress, COMPRESS),
-            ),
         )
         self._way, self._name = VARIANTS[variant], "dkfac" if variant == "d" else f"{variant}_kfac"
         self.compress, self._numerics = compress, (inverse, damping, decay, kl_clip)
@@ -230,13 +218,7 @@ class KFAC(BucketedStrategy):
         return self._reducer.context(layout, step=0)
 
 
-def _results_fault(variant: str, results: str | None) -> str | None:
-    if results is None or variant not in VARIANTS or results in VARIANTS[variant].results:
+def _results_fault(variant: str, results: Annotated[str, Choice(RESULTS)] | None) -> str | None:
+    if results is None or results in VARIANTS[variant].results:
         return None
     return f"results={results}: variant {variant} sends back {' or '.join(VARIANTS[variant].results)}"
-
-
-def _every_fault(factor_every: object, inverse_every: object) -> str | None:
-    if isinstance(factor_every, bool) or not isinstance(factor_every, int) or factor_every < 1:
-        return whole("inverse_every", inverse_every, 1)
-    return whole("inverse_every", inverse_every, 1, multiple_of=factor_every)

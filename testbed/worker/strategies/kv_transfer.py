@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 from compressors.base.compressor import Compressor
 from compressors.base.payload import PayloadError
-from testbed.core.parameters import raise_all, whole
+from testbed.core.kinds import Choice, Number
+from testbed.core.parameters import Count, CountOrZero, Flag
 from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
 from testbed.worker.methods.kv_transfer.cache.store import LocalLink
@@ -16,7 +17,9 @@ from testbed.worker.methods.kv_transfer.model.texts import Sample, Texts, TextWo
 from testbed.worker.methods.kv_transfer.model.transformer import KVTransformer
 from testbed.worker.methods.kv_transfer.record import dense_bytes, quality_note, text_note, work_of
 from testbed.worker.methods.kv_transfer.roles import Keeper, LineLink, decode_near, next_request
-from testbed.worker.methods.kv_transfer.selection.methods import Method
+from testbed.worker.methods.kv_transfer.selection.low_dimension import REACHES
+from testbed.worker.methods.kv_transfer.selection.methods import CODECS, SELECTORS, Method
+from testbed.worker.methods.kv_transfer.selection.selector import Block
 
 
 class KVTransfer(Strategy):
@@ -41,16 +44,21 @@ class KVTransfer(Strategy):
     the far side takes to answer, this processor takes. Neither rank goes on without the other.
 
     Args:
-        selector: dense, once, recent, sparq, quest, loki, infinigen or shadowkv.
-        codec: of what is fetched: fp16, fp32, int8, int4, and, of whole caches, kivi4, kivi2 or cachegen.
-        compared: texts that are held against exact attention in the end.
-        recent, sinks, block: positions that are near, and how many leave together; see `Selector`.
-        budget: positions that are fetched of each head, at most; of quest pages, of shadowkv chunks.
-        components, compensate: of sparq.
-        page: of quest.
-        rank: of loki, infinigen and shadowkv.
-        alpha, reach: of infinigen.
-        chunk, outliers: of shadowkv.
+        selector: Way of choosing what is fetched.
+        codec: Codec of what is fetched; kivi4, kivi2 and cachegen are of whole caches (dense, once).
+        compared: Texts that are compared with exact attention at the end.
+        recent: Last positions, which are near; null, here and below: the selector's default.
+        sinks: First positions, which are near.
+        block: Positions that leave the window together.
+        budget: Most positions that are fetched of each head; of quest pages, of shadowkv chunks.
+        components: Components of each key that are fetched (sparq).
+        compensate: Let the mean value stand for what is not fetched (sparq).
+        page: Positions of a page (quest).
+        rank: Dimensions in which keys are near (loki, infinigen, shadowkv).
+        alpha: Distance below the highest score up to which positions are fetched (infinigen).
+        reach: Layers that are asked for at once: the next, or all (infinigen).
+        chunk: Positions of a chunk (shadowkv).
+        outliers: Chunks that are near as a whole (shadowkv).
 
     Raises:
         ValueError: a parameter is not one of these, or not the selector's; all of them.
@@ -62,21 +70,21 @@ class KVTransfer(Strategy):
     def __init__(
         self,
         *,
-        selector: str = "dense",
-        codec: str = "fp16",
-        compared: int = 4,
-        recent: int | None = None,
-        sinks: int | None = None,
-        block: int | None = None,
-        budget: int | None = None,
-        components: int | None = None,
-        compensate: bool | None = None,
-        page: int | None = None,
-        rank: int | None = None,
-        alpha: float | None = None,
-        reach: str | None = None,
-        chunk: int | None = None,
-        outliers: int | None = None,
+        selector: Annotated[str, Choice(SELECTORS)] = "dense",
+        codec: Annotated[str, Choice(CODECS)] = "fp16",
+        compared: CountOrZero = 4,
+        recent: Count | None = None,
+        sinks: CountOrZero | None = None,
+        block: Block | None = None,
+        budget: Count | None = None,
+        components: Count | None = None,
+        compensate: Flag | None = None,
+        page: Block | None = None,
+        rank: Count | None = None,
+        alpha: Annotated[float, Number(above=0, most=1e6, unit="nats")] | None = None,
+        reach: Annotated[str, Choice(REACHES)] | None = None,
+        chunk: Block | None = None,
+        outliers: CountOrZero | None = None,
     ) -> None:
         given: dict[str, Any] = {
             "recent": recent,
@@ -87,12 +95,7 @@ class KVTransfer(Strategy):
         }
         given |= {"compensate": compensate, "page": page, "rank": rank, "alpha": alpha, "reach": reach}
         given |= {"chunk": chunk, "outliers": outliers}
-        faults = [whole("compared", compared, 0)]
-        try:
-            self.method = Method(selector, codec, given)
-        except ValueError as error:
-            faults += str(error).splitlines()
-        raise_all(*faults)
+        self.method = Method(selector, codec, given)
         self.compared = compared
         self._texts = 0
         self._notes: list[dict[str, Any]] = []

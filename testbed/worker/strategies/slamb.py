@@ -2,18 +2,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from typing import Annotated
 
 import torch
 
 from compressors.base.compressor import Compressor, Context, Exchange, Layout
 from compressors.base.feedback import with_feedback
 from testbed.core.device.profile import MOMENTS_SHARE, Collective
-from testbed.core.parameters import choice, number, raise_all, share, whole
-from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives, routes_of
+from testbed.core.kinds import Number
+from testbed.core.parameters import Count, Fraction, LearningRate, Share
+from testbed.worker.communication.collectives.algorithm_selection import (
+    CollectiveName,
+    Collectives,
+    routes_of,
+)
 from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
-from testbed.worker.methods.optimizers.lamb import LambRule
+from testbed.worker.methods.optimizers.lamb import LambRule, MostRatio
 from testbed.worker.methods.optimizers.sparse_momenta import SparseMomenta
 from testbed.worker.reduction.buckets import Buckets
 from testbed.worker.reduction.reducer import Reducer
@@ -57,16 +63,18 @@ class SLAMB(Strategy):
     1/sync_every; 13 bytes a parameter. Of a replay, which has nothing to update, the same bytes.
 
     Args:
-        density: the part of the momenta that is sent in each step; what is not 1 over a whole number is rounded up to
+        density: Share of the momenta that is sent in each step; what is not 1 over a whole number is rounded up to
             one that is.
-        sync_every: steps from one average of the parameters to the next (H).
-        learning_rate: the relative size of a layer's step; None takes that of the workload's optimizer.
-        beta1, beta2: what moments keep of themselves in a step.
-        beta3: likewise freshness.
-        epsilon: beside the root of the second moment.
-        weight_decay: lambda; of tensors of more than one dimension.
-        least_ratio, most_ratio: bounds of both trust ratios; 1 is between them.
-        collective: what carries momenta and parameters.
+        sync_every: Steps from one average of the parameters to the next (H).
+        learning_rate: Relative size of a layer's step; null: that of the workload's optimizer.
+        beta1: Share of the first moment that is kept in a step.
+        beta2: Share of the second moment that is kept in a step; above the square of beta1.
+        beta3: Share of freshness that is kept in a step.
+        epsilon: Added to the root of the second moment.
+        weight_decay: Weight decay (lambda) of tensors of more than one dimension.
+        least_ratio: Lower bound of both trust ratios.
+        most_ratio: Upper bound of both trust ratios.
+        collective: Algorithm that carries momenta and parameters.
 
     Raises:
         ValueError: a parameter is not one of these.
@@ -77,17 +85,17 @@ class SLAMB(Strategy):
     def __init__(
         self,
         *,
-        density: float = 0.1,
-        sync_every: int = 50,
-        learning_rate: float | None = None,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        beta3: float = 0.99,
-        epsilon: float = 1e-6,
-        weight_decay: float = 0.01,
-        least_ratio: float = 0.01,
-        most_ratio: float = 1000.0,
-        collective: str = "gloo",
+        density: Annotated[float, Number(least=MIN_DENSITY, most=1)] = 0.1,
+        sync_every: Count = 50,
+        learning_rate: LearningRate | None = None,
+        beta1: Fraction = 0.9,
+        beta2: Fraction = 0.999,
+        beta3: Share = 0.99,
+        epsilon: Share = 1e-6,
+        weight_decay: Fraction = 0.01,
+        least_ratio: Share = 0.01,
+        most_ratio: MostRatio = 1000.0,
+        collective: CollectiveName = "gloo",
     ) -> None:
         self.rule = LambRule(
             learning_rate=learning_rate,
@@ -97,13 +105,6 @@ class SLAMB(Strategy):
             weight_decay=weight_decay,
             least_ratio=least_ratio,
             most_ratio=most_ratio,
-        )
-        raise_all(
-            number("density", density, least=MIN_DENSITY, most=1),
-            whole("sync_every", sync_every, 1),
-            share("beta3", beta3),
-            *self.rule.faults(),
-            choice("collective", collective, COLLECTIVES),
         )
         self.turns = int(1 / density + 1e-9)
         self.sync_every, self.beta3, self.collective = sync_every, beta3, collective

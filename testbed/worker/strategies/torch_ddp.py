@@ -8,6 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from compressors.base.compressor import Compressor
 from compressors.none import Uncompressed
+from testbed.core.parameters import Size
 from testbed.core.units import parse_size_bytes
 from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
@@ -26,19 +27,14 @@ class TorchDDP(Strategy):
     fails the run, which names the rank and the link that is down.
 
     Args:
-        bucket_size: text with a unit, given to torch in MiB.
+        bucket_size: Size of a bucket of gradients, given to torch in MiB.
 
     Raises:
         ValueError: bucket_size is not a size above 0.
     """
 
-    def __init__(self, *, bucket_size: str = "4 MiB") -> None:
-        try:
-            self.bucket_size_bytes = parse_size_bytes(bucket_size)
-        except ValueError as error:
-            raise ValueError(f"bucket_size={bucket_size}: {error}") from error
-        if self.bucket_size_bytes < 1:
-            raise ValueError(f"bucket_size={bucket_size}: must be above 0")
+    def __init__(self, *, bucket_size: Size = "4 MiB") -> None:
+        self.bucket_size_bytes = parse_size_bytes(bucket_size)
 
     def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         if not isinstance(compressor, Uncompressed) or compressor.uses_feedback:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, Exchange, Route
 from testbed.core.costs import collective
+from testbed.core.kinds import Choice
 from testbed.core.spec.topology import Topology
 from testbed.worker.communication.collectives import hierarchical, ring, two_shot
 from testbed.worker.communication.communicator import Communicator
@@ -31,6 +33,7 @@ def all_to_all(peers: Peers, payloads: Sequence[Tensor], sizes: Sequence[int]) -
 
 
 COLLECTIVES = (*collective.ALGORITHMS, "auto")
+CollectiveName = Annotated[str, Choice(COLLECTIVES)]
 
 
 def routes_of(contexts: Iterable[Context]) -> list[str]:

@@ -308,3 +308,19 @@ def test_a_server_that_is_to_crash_must_leave_its_state_and_join_again() -> None
     again = Change(t_s=3, kind="crash", node=node)
     (fault,) = faults((crash, join, again), checkpoint=True)
     assert "crashes at 3 s, and no join event" in fault
+
+
+def test_a_fault_within_a_part_does_not_hide_those_of_its_other_parameters() -> None:
+    inner = {"_target_": "compressors.topk.TopK", "density": 4}
+    with pytest.raises(InputError) as caught:
+        build("compressor", Part("zstd", "compressors.zstd.Zstd", {"inner": inner, "level": 30}), Compressor)
+    assert caught.value.faults == (
+        "compressor.inner.density=4: must be in (0, 1]",
+        "compressor.level=30: must be a whole number, at least 1 and at most 19",
+    )
+    with pytest.raises(InputError) as caught:
+        build("device", Part("paced", "testbed.core.device.Paced", {"codec_speedup": 0}), object)
+    assert caught.value.faults == (
+        "device.step_s: paced needs a value",
+        "device.codec_speedup=0: must be above 0 and below 1e+06",
+    )

@@ -76,14 +76,17 @@ def test_a_strategy_and_its_configuration_know_the_parameters_of_all_selectors()
 
 
 def test_all_that_is_wrong_with_a_method_is_told_at_once() -> None:
-    with pytest.raises(ValueError, match="compared") as caught:
+    with pytest.raises(
+        ValueError, match=r"(?s)compared=-1: .*\nbudget=0: must be a whole number, at least 1, or null$"
+    ):
         KVTransfer(selector="sparq", codec="kivi4", compared=-1, rank=8, budget=0, components=4)
+    with pytest.raises(ValueError, match="rank=8") as caught:
+        KVTransfer(selector="sparq", codec="kivi4", rank=8, components=4, sinks=33)
     lines = str(caught.value).splitlines()
-    assert len(lines) == 4
-    assert lines[0].startswith("compared=-1: ")
-    assert lines[1].startswith("rank=8: not known to selector=sparq, which has: components, budget, compensate, ")
-    assert lines[2].startswith("budget=0: must be a whole number, at least 1")
-    assert lines[3].startswith("codec=kivi4: carries whole caches") and "use fp16, fp32, int8, int4" in lines[3]
+    assert len(lines) == 3
+    assert lines[0].startswith("rank=8: not known to selector=sparq, which has: components, budget, compensate, ")
+    assert lines[1].startswith("sinks=33: must be a whole number, at least 0 and at most 32")
+    assert lines[2].startswith("codec=kivi4: carries whole caches") and "use fp16, fp32, int8, int4" in lines[2]
     with pytest.raises(ValueError, match=r"(?s)selector=some: unknown; known: dense.*codec=gzip: unknown; known: fp16"):
         KVTransfer(selector="some", codec="gzip", rank=8)
     with pytest.raises(ValueError, match="budget=3: not known to selector=once, which has: none"):

@@ -100,8 +100,10 @@ def test_servers_of_regions_are_refused_where_there_is_nothing_to_serve_and_besi
     for network in (lan.build(workers=4), two_regions.build(workers=3)):
         with pytest.raises(InputError, match=r"region_servers=true: no region but that of rank 0 has two workers"):
             build_parts(_in_regions(network))
-    with pytest.raises(ValueError, match=r"(?s)decoders=-1.*region_servers=True gate: a gate learns nothing"):
-        ParameterServer(region_servers=True, gate=True, decoders=-1)
+    with pytest.raises(
+        ValueError, match=r"(?s)region_servers=True gate: a gate learns.*region_servers=True checkpoint"
+    ):
+        ParameterServer(region_servers=True, gate=True, checkpoint=True)
     assert not ParameterServer(gate=True).region_servers
     with pytest.raises(RunError, match="it was not told where ranks are"):
         ParameterServer(region_servers=True).part(1, 4)
