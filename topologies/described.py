@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
 
 from testbed.core.errors import InputError
+from testbed.core.kinds import Kind
+from testbed.core.parameters import Count, Rate
 from testbed.core.spec.link_profile import MIN_RATE_BIT_S, LinkProfile
 from testbed.core.spec.topology import Link, Topology, symmetric
-from topologies.parameters import Impairments, Parameters
+from topologies.parameters import Cap, Impairments, Name, Parameters
 from topologies.parts import LAN_RATE, access_links, nodes_in
 
 _PROFILE = ("rate", *Impairments.__annotations__, "flow_rate", "source")
@@ -18,15 +21,31 @@ _LINK = ("name", "a", "b", "rtt", *_PROFILE, "forward", "backward")
 _DIRECTION = ("delay", *_PROFILE)
 
 
+@dataclass(frozen=True)
+class _RegionsOrWorkers(Kind):
+    type_text = "list of names, or workers by name"
+
+    def allows(self, value: object) -> bool:
+        return isinstance(value, list | dict)
+
+
+@dataclass(frozen=True)
+class _Links(Kind):
+    type_text = "list of links"
+
+    def allows(self, value: object) -> bool:
+        return isinstance(value, list)
+
+
 def build(
     *,
-    name: str = "described",
-    workers: int = 4,
-    regions: list[str] | dict[str, int],
-    links: list[Any],
-    rate: str = "",
-    lan_rate: str = LAN_RATE,
-    source: str = "",
+    name: Name = "described",
+    workers: Count = 4,
+    regions: Annotated[list[str] | dict[str, int], _RegionsOrWorkers()],
+    links: Annotated[list[Any], _Links()],
+    rate: Cap = "",
+    lan_rate: Rate = LAN_RATE,
+    source: Name = "",
 ) -> Topology:
     """Regions and WAN links as a user lists them.
 
@@ -35,9 +54,12 @@ def build(
     and `backward` may hold any of these again for one direction, with `delay`, one way, in place of `rtt`.
 
     Args:
-        regions: names, over which workers are spread in blocks; or workers of each, where 0 makes it a router alone.
-        rate: no WAN link carries more than this; empty: as each link says.
-        source: of the links that name none.
+        regions: Names of the regions, over which workers are spread in blocks; or the workers of each, where 0 makes it
+            a router alone.
+        links: WAN links.
+        rate: Most that any WAN link carries; empty: as each link says.
+        lan_rate: Rate of every worker's own link, each way.
+        source: Source of the links that name none.
 
     Raises:
         InputError: with every fault at once, each with its key.

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from testbed.core.parameters import Count, Rate
 from testbed.core.spec.topology import Topology
-from topologies.parameters import Parameters
+from topologies.parameters import Name, Parameters
 from topologies.parts import LAN_RATE, assemble
 
 
-def build(*, name: str = "lan", workers: int = 4, region: str = "local", lan_rate: str = LAN_RATE) -> Topology:
+def build(*, name: Name = "lan", workers: Count = 4, region: Name = "local", lan_rate: Rate = LAN_RATE) -> Topology:
     """One region with an access link for each worker; the baseline without a WAN.
+
+    Args:
+        region: Name of the region.
+        lan_rate: Rate of every worker's own link, each way.
 
     Raises:
         InputError: with every fault at once.

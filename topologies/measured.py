@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
 
+from testbed.core.kinds import Choice
+from testbed.core.parameters import Count, Rate
 from testbed.core.spec.topology import Link, Topology, symmetric
 from testbed.core.units import format_rate
 from topologies.matrices import MATRICES, Matrix
-from topologies.parameters import Impairments, Parameters, with_impairments
+from topologies.parameters import Cap, Impairments, Name, Names, Parameters, with_impairments
 from topologies.parts import LAN_RATE, assemble, every_pair
 
 CAP_BIT_S = 1e10
@@ -17,12 +19,12 @@ CAP_BIT_S = 1e10
 
 def build(
     *,
-    matrix: str,
-    name: str = "",
-    workers: int = 10,
-    regions: tuple[str, ...] | list[str] = (),
-    rate: str = "",
-    lan_rate: str = LAN_RATE,
+    matrix: Annotated[str, Choice(MATRICES)],
+    name: Name = "",
+    workers: Count = 10,
+    regions: Names = (),
+    rate: Cap = "",
+    lan_rate: Rate = LAN_RATE,
     **impairments: Unpack[Impairments],
 ) -> Topology:
     """A full mesh of the regions of a measured matrix.
@@ -33,9 +35,10 @@ def build(
     with theirs needs the same.
 
     Args:
-        matrix: one of `topologies.matrices.MATRICES`.
-        regions: some of the matrix's, in the order in which workers fill them; empty: all.
-        rate: no WAN link carries more than this; empty: as measured. A matrix without rates needs it.
+        matrix: Measured figures of `topologies.matrices`.
+        regions: Regions of the matrix, in the order in which workers fill them; empty: all.
+        rate: Most that any WAN link carries; empty: as measured. A matrix without rates needs it.
+        lan_rate: Rate of every worker's own link, each way.
 
     Raises:
         InputError: with every fault at once.

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
 
 from testbed.core.errors import InputError
-from testbed.core.spec.link_profile import MIN_RATE_BIT_S
+from testbed.core.kinds import Choice, Kind, ListOf, Text
+from testbed.core.parameters import Duration, NotNegative, Rate, Ratio, kind_in
+from testbed.core.spec.link_profile import JITTER_DISTRIBUTIONS, MIN_RATE_BIT_S
 from testbed.core.spec.topology import symmetric, workers_per_region
 from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_size_bytes, parse_time_s
 
@@ -18,24 +21,62 @@ PACKET_BYTES = 1514
 _MULTIPLE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(BDP|packets?)\s*")
 
 
+@dataclass(frozen=True)
+class _Queue(Kind):
+    """Text that `parse_queue_bytes` reads."""
+
+    type_text = "queue as text"
+    values_text = "such as 1 BDP, 1000 packets (of 1514 bytes) or 256 kB"
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        try:
+            parse_queue_bytes(str(value), 1e9, 1.0)
+        except ValueError as error:
+            yield f"{name}: {error}"
+
+
+@dataclass(frozen=True)
+class _OrEmpty(Kind):
+    """Values of another kind, or an empty text."""
+
+    kind: Kind
+
+    @property
+    def type_text(self) -> str:
+        return self.kind.type_text
+
+    values_text = "or empty"
+
+    def allows(self, value: object) -> bool:
+        return value == "" or self.kind.allows(value)
+
+
+Cap = Annotated[str, _OrEmpty(kind_in(Rate))]
+Name = Annotated[str, Text()]
+Names = Annotated[tuple[str, ...] | list[str], ListOf(Text(), "a list of names")]
+
+
 class Impairments(TypedDict, total=False):
     """What a WAN link does to packets besides delaying them: the same parameters in every family, each way."""
 
-    jitter: str
-    """Spread around the one-way delay, as text with a unit; at most the delay."""
-    jitter_distribution: str
-    """uniform (half its width), normal or pareto (the standard deviation)."""
-    loss: str
-    """Mean share of lost packets; a ratio or a percentage."""
-    loss_burst_packets: float
-    """Mean length of a bad state (Gilbert-Elliott); 0: losses are independent."""
-    bad_loss: str
-    good_loss: str
-    duplicate: str
-    reorder: str
+    jitter: Duration
+    """Spread around the one-way delay; at most the delay."""
+    jitter_distribution: Annotated[str, Choice(JITTER_DISTRIBUTIONS)]
+    """Distribution of the jitter: of uniform it is half the width, of the others the standard deviation."""
+    loss: Ratio
+    """Mean share of lost packets."""
+    loss_burst_packets: NotNegative
+    """Mean length of a bad state, in packets (Gilbert-Elliott); 0: losses are independent."""
+    bad_loss: Ratio
+    """Share of lost packets in a bad state."""
+    good_loss: Ratio
+    """Share of lost packets in a good state."""
+    duplicate: Ratio
+    """Share of packets that come twice."""
+    reorder: Ratio
     """Share of packets that overtake all others."""
-    queue: str
-    """In front of the rate limit: "1 BDP" (of the link itself), "1000 packets" of 1514 bytes, or "256 kB"."""
+    queue: Annotated[str, _Queue()]
+    """Queue in front of the rate limit; BDP is the bandwidth-delay product of the link itself."""
 
 
 _FIELDS = {

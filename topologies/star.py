@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from testbed.core.parameters import Count, Duration, Rate
 from testbed.core.spec.topology import Topology
-from topologies.parameters import Impairments, Parameters
+from topologies.parameters import Impairments, Name, Names, Parameters
 from topologies.parts import ASSUMED, LAN_RATE, alike, assemble
 
 
 def build(
     *,
-    name: str = "star",
-    workers: int = 4,
-    regions: tuple[str, ...] | list[str] = (),
-    centre: str = "exchange",
-    rate: str = "200 Mbit/s",
-    rtt: str = "40 ms",
-    lan_rate: str = LAN_RATE,
-    source: str = ASSUMED,
+    name: Name = "star",
+    workers: Count = 4,
+    regions: Names = (),
+    centre: Name = "exchange",
+    rate: Rate = "200 Mbit/s",
+    rtt: Duration = "40 ms",
+    lan_rate: Rate = LAN_RATE,
+    source: Name = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
     """Each site has one WAN link, its uplink, to a router without workers: all that a site sends shares its uplink.
@@ -26,10 +27,12 @@ def build(
     Where regions are data centres of which one is in the middle and trains too, `hub_and_spoke` is the family.
 
     Args:
-        regions: the sites; empty: each worker is a site of its own.
-        centre: the router in the middle.
-        rate: of each uplink, each way.
-        rtt: of each uplink, both ways together: two sites are twice that apart.
+        regions: Names of the sites; empty: each worker is a site of its own.
+        centre: Name of the router in the middle.
+        rate: Rate of each uplink, each way.
+        rtt: Round trip of each uplink: two sites are twice that apart.
+        lan_rate: Rate of every worker's own link, each way.
+        source: Source of the figures.
 
     Raises:
         InputError: with every fault at once.
