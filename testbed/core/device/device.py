@@ -7,23 +7,19 @@ import copy
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from testbed.core.declaration import Declared
+from testbed.core.device.kinds import Speedup, StepSeconds, WorkGrowth, WorkSeconds
 from testbed.core.device.profile import LayerTimes, Profile, WorkTimes, read_profile
 from testbed.core.errors import InputError
-from testbed.core.kinds import Kind, Number, PathOf, shown
+from testbed.core.kinds import PathOf
 from testbed.core.units import parse_time_s
 
 FORWARD_SHARE = 1 / 3
 """Of a training step: backward computes the gradients of inputs and of parameters, twice the work of forward."""
-
-
-_ABOVE_0 = Number(above=0, below=1e6)
-Speedup = Annotated[float, _ABOVE_0]
 
 
 class Device(Declared, ABC):
@@ -85,41 +81,6 @@ class Native(Device):
         return after
 
 
-@dataclass(frozen=True)
-class _Seconds(Kind):
-    """Seconds, as a number or as text with a unit."""
-
-    type_text = "seconds, or time as text with a unit"
-    values_text = _ABOVE_0.values_text
-
-    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
-        if isinstance(value, str):
-            try:
-                value = parse_time_s(value)
-            except ValueError as error:
-                yield f"{name}={shown(value)}: {error}"
-                return
-        yield from _ABOVE_0.faults(name, value, null=null)
-
-
-@dataclass(frozen=True)
-class _ByKind(Kind):
-    """A value for each kind of a strategy's own work."""
-
-    kind: Kind
-
-    @property
-    def type_text(self) -> str:
-        return f"{self.kind.type_text}, by kind of work"
-
-    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
-        if isinstance(value, Mapping):
-            for kind, one in value.items():
-                yield from self.kind.faults(f"{name}.{kind}", one)
-        elif not (null and value is None):
-            yield self.refusal(name, value, null=null)
-
-
 class Paced(Device):
     """An accelerator of which one number is known: a step's forward and backward last `step_s`, split over the layers
     by their FLOPs, backward twice forward. An assumption, and marked as such.
@@ -138,10 +99,10 @@ class Paced(Device):
     def __init__(
         self,
         *,
-        step_s: Annotated[float | str, _Seconds()],
+        step_s: StepSeconds,
         codec_speedup: Speedup = 1.0,
-        work_s: Annotated[Mapping[str, float], _ByKind(_Seconds())] | None = None,
-        growth: Annotated[Mapping[str, float], _ByKind(_ABOVE_0)] | None = None,
+        work_s: WorkSeconds | None = None,
+        growth: WorkGrowth | None = None,
     ) -> None:
         self.step_s, self.codec_speedup = _seconds(step_s), float(codec_speedup)
         self.work_s = {kind: _seconds(seconds) for kind, seconds in (work_s or {}).items()}

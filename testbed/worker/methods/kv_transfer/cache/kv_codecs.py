@@ -23,6 +23,9 @@ Part = Literal["keys", "values"]
 Along = Literal["position", "channel"]
 Bits = Annotated[int, Choice((2, 4, 8))]
 Group = Annotated[int, Whole(2)]
+AlongChoice = Annotated[Along, Choice(("position", "channel"))]
+AnchorStep = Annotated[float, Number(least=1e-3, most=10)]
+ZstdLevel = Annotated[int, Whole(1, 19)]
 _Array = TypeVar("_Array", bound=np.generic)
 
 
@@ -93,13 +96,7 @@ class Uniform(KVCodec):
         group: numbers in a group; None: all of a position, or of a channel.
     """
 
-    def __init__(
-        self,
-        *,
-        bits: Bits = 8,
-        along: Annotated[Along, Choice(("position", "channel"))] = "position",
-        group: Group | None = None,
-    ) -> None:
+    def __init__(self, *, bits: Bits = 8, along: AlongChoice = "position", group: Group | None = None) -> None:
         self.bits, self.along, self.group = bits, along, group
 
     @property
@@ -225,13 +222,7 @@ class CacheGen(KVCodec):
         level: of zstd.
     """
 
-    def __init__(
-        self,
-        *,
-        group: Group = 10,
-        step: Annotated[float, Number(least=1e-3, most=10)] = 0.5,
-        level: Annotated[int, Whole(1, 19)] = 9,
-    ) -> None:
+    def __init__(self, *, group: Group = 10, step: AnchorStep = 0.5, level: ZstdLevel = 9) -> None:
         self.group, self.step, self.level = group, step, level
         self._anchors = Uniform(bits=8, along="channel")
 
