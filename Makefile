@@ -104,8 +104,11 @@ lint: setup ## Style, types, import contracts, and what must not be in the tree
 	$(BIN)/mypy; \
 	$(BIN)/lint-imports; \
 	$(BIN)/python scripts/check_files.py; \
+	$(BIN)/python scripts/check_docstrings.py; \
 	$(BIN)/python scripts/metrics_doc.py --check; \
 	$(BIN)/python scripts/compressors_doc.py --check; \
+	$(BIN)/python scripts/events_doc.py --check; \
+	$(BIN)/python scripts/parameters_doc.py --check; \
 	$(BIN)/python -m dashboards.generate --check; \
 	for script in scripts/*.sh tests/netem/*.sh .ci/run; do bash -n $$script; done
 

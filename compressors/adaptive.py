@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route, Traits, choose_route
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Rounds, Route, Traits, choose_route
 from compressors.base.feedback import with_feedback
-from testbed.core.parameters import inner_feedback, number, shown
+from testbed.core.kinds import Kind, Number, shown
+from testbed.core.parameters import inner_feedback, number
 
 _KEYS = ("compressor", "codec_s_element")
 
@@ -19,48 +20,64 @@ class _Candidate:
     codec_s_element: float = 0.0
 
 
+@dataclass(frozen=True)
+class _Candidates(Kind):
+    """Lists of compressors, of which any may be picked in a step."""
+
+    type_text = "list of candidates"
+    values_text = "each with compressor, and perhaps codec_s_element (s)"
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+            yield f"{name}={shown(value)}: must be a list of one at least"
+            return
+        found = [fault for index, given in enumerate(value) for fault in _faults(f"{name}[{index}]", given) if fault]
+        yield from found or _mixed_faults(name, [given["compressor"] for given in value])
+
+
 class Adaptive(Compressor):
     """Pick a compressor for each bucket by its size and by the links: the least lossy one that is fast enough.
 
-    Of no paper of its own. Costs as in Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005: a bucket of n elements takes
+    No paper describes it. Costs as in Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005: a bucket of n elements takes
     messages * alpha + bytes a rank sends * beta + n * codec seconds. Candidates are in the order of what they lose, the
     best first; the first that takes at most `within` times as long as the fastest is picked. So on a fast link, or for
     a small bucket that is all latency, gradients go as they are; the slower the link, the further down the list.
 
     Alpha and beta are those of the context: what the topology says at first, then what exchanges took, which the
     runtime measures and all ranks agree on, so that all pick the same in the same step. Where nothing is known of
-    links, bytes alone count. What codecs take is not measured in the run: `codec_s_element` says it.
-    Residuals are of the whole, by feedback around it, and stay owed when another candidate is picked.
-    Biased, fixed in size and refusing what is not finite as its candidates are.
-    Wire: that of the candidate; which one is not sent. `sent_bytes` is for the links of the last step.
-    Keeps what each candidate keeps, under its number. The links measured are not kept: a resumed run measures anew.
+    links, bytes alone count. Seconds of codecs are not measured in the run: `codec_s_element` gives them.
+    Residuals belong to the whole, by feedback around it, and stay owed when another candidate is picked.
+    It is biased, fixed in size, and refuses NaN and infinity as its candidates do.
+    Wire: that of the candidate, whose number is not sent. `sent_bytes` is for the links of the last step.
+    Keeps the state of each candidate, under its number. Measured links are not kept: a resumed run measures again.
 
     Args:
-        candidates: a list of `{compressor: {_target_: …}, codec_s_element: …}`, the least lossy first; the seconds an
-            element takes to be encoded and decoded, 0 if missing. Their own feedback must be auto.
-        within: how many times as long as the fastest the picked one may take, at least 1.
+        candidates: Candidates, the least lossy first: `{compressor: {_target_: …}, codec_s_element: …}`, with the
+            seconds of encoding and decoding an element, 0 if missing. Their own feedback must be auto.
+        within: Longest time of the picked one, in times of the fastest.
 
     Raises:
-        ValueError: there is no candidate, one is no compressor, takes over the optimizer, keeps or is harmed by
+        ValueError: There is no candidate, one is no compressor, takes over the optimizer, keeps or is harmed by
             residuals where others need them, or a number is out of its range.
     """
 
-    wants_link = True
+    needs_link_stats = True
 
     def __init__(
-        self, *, candidates: Sequence[Mapping[str, Any]], within: float = 1.5, feedback: str | bool = "auto"
+        self,
+        *,
+        candidates: Annotated[Sequence[Mapping[str, Any]], _Candidates()],
+        within: Annotated[float, Number(least=1, below=1e6)] = 1.5,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[*_candidates_faults(candidates), number("within", within, least=1, below=1e6)],
-        )
+        super().__init__(feedback=feedback)
         self.candidates = [_Candidate(**given) for given in candidates]
         self.within = within
         self.traits = _traits([candidate.compressor.traits for candidate in self.candidates])
         self._links = 0.0, 0.0
 
     def pick(self, layout: Layout, world_size: int, step: int, alpha_s: float, beta_s_byte: float) -> int:
-        """The number of the candidate for a bucket, as a function of what all ranks know."""
+        """Return the number of the candidate for a bucket, a function of values that all ranks know."""
         ranks = max(2, world_size)  # alone, as of two
         known = bool(alpha_s or beta_s_byte)
         seconds = []
@@ -111,7 +128,7 @@ class Adaptive(Compressor):
 
 
 def _messages(traits: Traits, route: Route, world_size: int) -> int:
-    """After one another, in a reduction by the algorithms of `compressors.base.alpha_beta`."""
+    """Return the number of messages after one another, by the algorithms of `compressors.base.alpha_beta`."""
     after = world_size - 1
     asks = 1 if traits.fixed_size else 2  # for sizes first
     if route is Route.REDUCE_SUM:
@@ -124,13 +141,13 @@ def _messages(traits: Traits, route: Route, world_size: int) -> int:
 
 
 def _traits(traits: Sequence[Traits]) -> Traits:
-    """What all candidates promise."""
+    """Return the promises that all candidates keep."""
     worlds = [trait.max_world for trait in traits if trait.max_world is not None]
     contractions = [trait.contraction for trait in traits if trait.contraction is not None]
     kinds = [trait.feedback for trait in traits]
     return Traits(
         own_rounds=True,
-        most_rounds=lambda world_size: max(trait.rounds_among(world_size) for trait in traits),
+        max_rounds=lambda world_size: max(trait.rounds_among(world_size) for trait in traits),
         point_to_point=False,
         fixed_size=all(trait.fixed_size for trait in traits),
         max_world=min(worlds, default=None),
@@ -139,14 +156,6 @@ def _traits(traits: Sequence[Traits]) -> Traits:
         contraction=min(contractions) if len(contractions) == len(traits) else None,
         feedback=next((kind for kind in ("required", "recommended", "harmful") if kind in kinds), "none"),
     )
-
-
-def _candidates_faults(candidates: object) -> Iterator[str]:
-    if not isinstance(candidates, Sequence) or isinstance(candidates, str) or not candidates:
-        yield f"candidates={shown(candidates)}: must be a list of one at least"
-        return
-    faults = [f for index, given in enumerate(candidates) for f in _faults(f"candidates[{index}]", given) if f]
-    yield from faults or _mixed_faults([given["compressor"] for given in candidates])
 
 
 def _faults(key: str, given: object) -> Iterator[str | None]:
@@ -167,7 +176,7 @@ def _faults(key: str, given: object) -> Iterator[str | None]:
         yield f"{key}.compressor={name}: keeps residuals of its own, which would be left behind when another is picked"
 
 
-def _mixed_faults(compressors: Sequence[Compressor]) -> Iterator[str]:
+def _mixed_faults(key: str, compressors: Sequence[Compressor]) -> Iterator[str]:
     kinds = [compressor.traits.feedback for compressor in compressors]
     needs = next((type(c).__name__ for c, kind in zip(compressors, kinds, strict=True) if kind == "required"), None)
     needs = needs or next(
@@ -176,4 +185,4 @@ def _mixed_faults(compressors: Sequence[Compressor]) -> Iterator[str]:
     for index, (compressor, kind) in enumerate(zip(compressors, kinds, strict=True)):
         if kind == "harmful" and needs is not None:
             name = type(compressor).__name__
-            yield f"candidates[{index}].compressor={name}: is harmed by the feedback that {needs} needs"
+            yield f"{key}[{index}].compressor={name}: is harmed by the feedback that {needs} needs"

@@ -5,11 +5,11 @@ import math
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import PayloadError, from_bytes, require_bytes, to_bytes
 from compressors.parts.selection import at_least
 from compressors.parts.sparse import kept_of, require_ascending, require_indices, scatter
-from testbed.core.parameters import share
+from testbed.core.parameters import Share
 
 _SAMPLES = 1 << 16
 """Entries from which thresholds are found."""
@@ -25,26 +25,26 @@ class AdaQ(Compressor):
     more than 65536 entries are those of a sample of as many, so that 1 % are kept within 5 % nearly always; residuals
     are kept by `ErrorFeedback`.
 
-    Of positive entries the share `density` is kept, one at least, and of negative ones too; equals of the smallest kept
-    one all are, zeros never. Biased; not linear, so payloads are gathered, or averaged in two shots, which encodes
-    twice: bounds are of one encoding. |x - C(x)|^2 <= |x|^2. Use with error feedback. NaN and infinity always are kept,
-    and make a mean of that.
+    A share `density` of the positive entries is kept, one at least, and the same share of the negative ones. Entries
+    equal to the smallest kept one are all kept, zeros never. Biased; not linear, so payloads are gathered, or averaged
+    in two shots, which encodes twice: bounds are of one encoding. |x - C(x)|^2 <= |x|^2. Use with error feedback. NaN
+    and infinity are always kept, and their mean is NaN or infinity.
     Wire: two means float32 and two counts int32, of positive and of negative entries; then the indices of the positive
     ones, int32, ascending, and those of the negative ones; 16 + 4 k bytes.
     Keeps no state.
 
     Args:
-        density: kept / all entries of either sign, above 0 up to 1.
+        density: Kept / all entries of either sign.
 
     Raises:
         ValueError: density is not in (0, 1], or a bucket has more than 2**31 - 1 entries.
     """
 
-    sends_some = True
+    is_sparse = True
     traits = Traits(fixed_size=False, feedback="required", contraction=0.0)
 
-    def __init__(self, *, density: float = 0.01, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[share("density", density)])
+    def __init__(self, *, density: Share = 0.01, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.density = density
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
@@ -81,7 +81,7 @@ class AdaQ(Compressor):
         scatter(out, indices, values, add, scale)
 
     def _thresholds(self, tensor: Tensor, context: Context) -> tuple[float, float]:
-        """(what positive entries must reach, what negative ones must)."""
+        """Return (the least positive entry to keep, the least magnitude of a negative one)."""
         # odd, since rows of matrices mostly have even lengths; one, where all entries are not much more
         stride = tensor.numel() // _SAMPLES | 1 if tensor.numel() >= 2 * _SAMPLES else 1
         offset = context.random("sample", shared=False).integer(stride)
@@ -89,7 +89,7 @@ class AdaQ(Compressor):
         return self._threshold(sample), -self._threshold(sample.neg())
 
     def _threshold(self, sample: Tensor) -> float:
-        """The smallest of the largest positive entries; where there are none, any positive entry counts."""
+        """Return the smallest of the largest positive entries; if there are none, any positive entry counts."""
         positive = sample[(sample > 0) & (sample < math.inf)]
         if not len(positive):
             return torch.finfo(torch.float32).smallest_normal

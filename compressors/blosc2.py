@@ -1,21 +1,22 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import put
 from compressors.parts import codec_process
 from compressors.parts.frame import HEADER_BYTES, ZERO, pack, pack_smaller
-from testbed.core.parameters import choice, whole
+from testbed.core.kinds import Choice, Whole
 
 _PLANNED = 0.87
 """Bytes after / before, for zstd and the byte shuffle on values of heavy tails, measured."""
 _ROOM = 4096
 _LARGEST_BYTES = 2**31 - 64
-"""Of what the library takes at a time."""
+"""Largest input of the library, in bytes."""
 CODECS = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
 SHUFFLES = {"none": 0, "byte": 1, "bit": 2}
 
@@ -34,10 +35,9 @@ class Blosc2(Compressor):
     Keeps no state. The codec works in a helper process (`codec_process`), with one thread.
 
     Args:
-        codec: one of blosclz, lz4, lz4hc, zlib, zstd. All but zlib and zstd find nothing in gradients: they have no
-            entropy code of their own.
-        shuffle: none, byte or bit.
-        level: 1 to 9; higher than 1 is slower and no shorter, measured.
+        codec: Codec. All but zlib and zstd find nothing in gradients: they have no entropy code of their own.
+        shuffle: Unit by which values are put together by significance.
+        level: Level of the codec; higher than 1 is slower and no shorter, measured.
 
     Raises:
         ValueError: a parameter is none of these, or a bucket has more than 2 GiB.
@@ -47,16 +47,18 @@ class Blosc2(Compressor):
     traits = Traits(fixed_size=False, unbiased=True, contraction=1.0)
 
     def __init__(
-        self, *, codec: str = "zstd", shuffle: str = "byte", level: int = 1, feedback: str | bool = "auto"
+        self,
+        *,
+        codec: Annotated[str, Choice(CODECS)] = "zstd",
+        shuffle: Annotated[str, Choice(SHUFFLES)] = "byte",
+        level: Annotated[int, Whole(1, 9)] = 1,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[choice("codec", codec, CODECS), choice("shuffle", shuffle, SHUFFLES), whole("level", level, 1, 9)],
-        )
+        super().__init__(feedback=feedback)
         self.codec, self.shuffle, self.level = codec, shuffle, level
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
-        """For planning only. Bodies are never above the raw size."""
+        """Return an estimate for planning. Bodies are never above the raw size."""
         return HEADER_BYTES + math.ceil(_PLANNED * 4 * layout.numel)
 
     def encode(self, tensor: Tensor, context: Context) -> Tensor:

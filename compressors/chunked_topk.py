@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks
-from compressors.base.compressor import Context, Layout, Traits
+from compressors.base.compressor import Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import PayloadError, from_bytes, require_size, to_bytes
 from compressors.parts.packing import Packer, packed_bytes
 from compressors.parts.selection import first_largest, magnitudes
 from compressors.parts.sparse import Sparsifier, kept_of, require_ascending, require_indices, scatter
-from testbed.core.parameters import share, whole
+from testbed.core.kinds import Whole
+from testbed.core.parameters import Share
 
 _LARGEST_CHUNK = 1 << 16
 
@@ -20,29 +23,33 @@ class ChunkedTopK(Sparsifier):
     Sarfi, Therien, Lidin, Belilovsky, "Communication Efficient LLM Pre-training with SparseLoCo", 2025,
     arXiv:2508.15706 (chunks of 4096); Peng, Quesnelle, Kingma, "DeMo: Decoupled Momentum Optimization", 2024,
     arXiv:2411.19870 (recalled).
-    Differs from the papers: of gradients as they are, neither quantised nor transformed; chunks are stretches of a
+    Differs from the papers: gradients are sent as they are, neither quantised nor transformed; chunks are ranges of a
     bucket, not blocks of its matrices; residuals are kept by `ErrorFeedback`, without decay.
 
     Biased; not linear, so payloads are gathered, or averaged in two shots, which encodes twice: bounds are of one
-    encoding. |x - C(x)|^2 <= (1 - k/c) |x|^2 with chunks of c. Use with error feedback. Of equal magnitudes the first
-    go; NaN counts as larger than infinity.
+    encoding. |x - C(x)|^2 <= (1 - k/c) |x|^2 with chunks of c. Use with error feedback. Among equal magnitudes
+    the first ones go; NaN counts as larger than infinity.
     Wire: values (K,) float32, then places within chunks, ascending in each: their low 8 bits (K,) uint8, then the
     others, packed to 1, 2, 4 or 8 bits, or 0 up to chunks of 256. K is ceil(density * c) for each chunk, the last by
     its own length. 5.5 K bytes with chunks of 4096.
     Keeps no state.
 
     Args:
-        density: sent / all entries of a chunk, above 0 up to 1.
-        chunk: entries that compete, 2 to 65536.
+        density: Sent / all entries of a chunk.
+        chunk: Entries that compete with one another.
 
     Raises:
         ValueError: a parameter is out of its range, or a bucket has more than 2**31 - 1 entries.
     """
 
-    def __init__(self, *, density: float = 0.01, chunk: int = 4096, feedback: str | bool = "auto") -> None:
-        super().__init__(
-            feedback=feedback, faults=[share("density", density), whole("chunk", chunk, 2, _LARGEST_CHUNK)]
-        )
+    def __init__(
+        self,
+        *,
+        density: Share = 0.01,
+        chunk: Annotated[int, Whole(2, _LARGEST_CHUNK)] = 4096,
+        feedback: FeedbackMode = "auto",
+    ) -> None:
+        super().__init__(feedback=feedback)
         self.density, self.chunk = density, chunk
         self.traits = Traits(feedback="required", contraction=density)
         wide = max(0, (chunk - 1).bit_length() - 8)
@@ -99,7 +106,7 @@ class ChunkedTopK(Sparsifier):
 
 
 def _largest_of_rows(rows: Tensor, k: int) -> Tensor:
-    """(rows, k) int64, ascending: the k largest of each row, of equals the first ones."""
+    """Return (rows, k) int64, ascending: the k largest of each row, among equals the first ones."""
     length = rows.shape[1]
     if k == length:
         return torch.arange(length, device=rows.device).expand(rows.shape).contiguous()

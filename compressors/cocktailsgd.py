@@ -5,16 +5,16 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import PayloadError, from_bytes, require_finite, require_size, to_bytes
 from compressors.parts.packing import Packer, packed_bytes
 from compressors.parts.sampling import sample
 from compressors.parts.selection import largest
 from compressors.parts.sparse import kept_of, scatter
-from testbed.core.parameters import share
+from testbed.core.parameters import Share
 
 _LEVELS = 8
-"""Of magnitude, in three bits beside a sign."""
+"""Levels of magnitude: three bits, next to one for the sign."""
 _WIDEST = 4.0 ** (_LEVELS - 1)
 """Largest / smallest level: two that follow each other are at most four times apart, so that the nearer one, by ratio,
 is never further from a magnitude than zero is."""
@@ -25,30 +25,30 @@ class CocktailSGD(Compressor):
 
     Wang et al., "CocktailSGD: Fine-tuning Foundation Models over 500Mbps Networks", ICML 2023, PMLR 202.
     Differs from the paper: among all ranks, not through parameter servers; the sample has one entry of each of as many
-    stretches of the bucket; the drawn entries that are kept are marked in a bitmap; rounding is to nearest.
+    equal ranges of the bucket; the drawn entries that are kept are marked in a bitmap; rounding is to nearest.
 
     Biased; not linear, so payloads are gathered, or averaged in two shots, which encodes twice: bounds are of one
-    encoding. Which entries are drawn follows from a seed all ranks share and costs nothing; |x - C(x)|^2 <= |x|^2.
-    Levels follow each other by a constant ratio from the smallest to the largest kept magnitude: what is kept of a
-    residual has a long tail, of which even steps would send the largest few alone. Use with error feedback.
+    encoding. The drawn entries follow from a seed that all ranks share, which costs nothing; |x - C(x)|^2 <= |x|^2.
+    Levels follow each other by a constant ratio from the smallest to the largest kept magnitude: kept entries of a
+    residual have a long tail, of which even steps would send the largest few alone. Use with error feedback.
     Wire: smallest and largest level (2,) float32, then a bit for each of the m drawn entries, then k codes of 4 bits;
     8 + ceil(m / 8) + ceil(k / 2) bytes with m = ceil(drawn * n) and k = ceil(density * m).
     Keeps no state.
 
     Args:
-        drawn: drawn / all entries, above 0 up to 1.
-        density: kept / drawn entries, above 0 up to 1.
+        drawn: Drawn / all entries.
+        density: Kept / drawn entries.
 
     Raises:
         ValueError: a share is not in (0, 1].
         NonFiniteError: a bucket holds NaN or infinity, which might not be drawn.
     """
 
-    sends_some = True
+    is_sparse = True
     traits = Traits(feedback="required", contraction=0.0)
 
-    def __init__(self, *, drawn: float = 0.4, density: float = 0.05, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[share("drawn", drawn), share("density", density)])
+    def __init__(self, *, drawn: Share = 0.4, density: Share = 0.05, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.drawn, self.density = drawn, density
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
@@ -90,7 +90,7 @@ class CocktailSGD(Compressor):
 
 
 def _ends(magnitudes: Tensor) -> Tensor:
-    """(2,) float32, in the processor's memory: the smallest and the largest level."""
+    """Return (2,) float32, in the CPU's memory: the smallest and the largest level."""
     if not len(magnitudes):
         return torch.zeros(2)
     smallest, largest = (end.cpu() for end in magnitudes.aminmax())

@@ -3,20 +3,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import CHUNK, chunks
-from compressors.base.compressor import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.compressor import Compressor, Context, Exchange, FeedbackMode, Layout, Rounds, Route, Traits
 from compressors.base.payload import require_finite
 from compressors.parts.selection import largest
 from compressors.parts.sparse import kept_of
-from testbed.core.parameters import choice, number, share
+from testbed.core.kinds import Choice, Number
+from testbed.core.parameters import Share
 
 _MAX_HASHED_CHUNKS = 512
-"""Stretches of 256 KiB: 128 MiB at most."""
+"""Slices of 256 KiB whose hashes are kept: 128 MiB at most."""
 
 
 class CountSketch(Compressor):
@@ -25,48 +26,41 @@ class CountSketch(Compressor):
     Rothchild, Panda, Ullah, Ivkin et al., "FetchSGD: Communication-Efficient Federated Learning with Sketching", ICML
     2020, arXiv:2007.07682, Algorithm 1; the sketch is Charikar, Chen, Farach-Colton, "Finding Frequent Items in Data
     Streams", 2002. Each entry is added, with a random sign, to one column of every row; its estimate is the median over
-    rows. The k largest estimates are applied, and their columns cleared in a sketch that keeps what has not been
-    applied yet; line 14 of the algorithm, as two public implementations quote the paper on it.
+    rows. The k largest estimates are applied, and their columns cleared in a sketch that keeps everything not yet
+    applied; line 14 of the algorithm, as two public implementations quote the paper on it.
     Differs from the paper: momentum is the optimizer's, not kept in the sketch; the paper's clients are the ranks.
 
-    Linear up to the sum, which is in float32; what comes out of it is no mean of what went in, and what shares a column
-    with an applied entry is lost. A row's estimate is off by about the norm of all that is kept / sqrt(columns).
-    Biased; not point to point. Keeps what is not sent in the sketch, so other feedback is refused.
+    Linear up to the sum, which is in float32. The output is not the mean of the gradients, and entries that share a
+    column with an applied one are lost. Biased; not point to point. The sketch keeps unsent entries, so other feedback
+    is refused.
     Wire: sketch (rows, columns) float32, summed; 4 * rows * columns bytes with columns = ceil(width * k) and
     k = ceil(density * n).
-    A row's estimate is off by about the norm of all that is not applied yet / sqrt(columns), here called noise. Applied
+    A row's estimate is off by about the norm of everything not yet applied / sqrt(columns), here called noise. Applied
     all the same, it made `glyphs` diverge up to a width of 20; with `significance` that learns slowly instead.
-    Keeps one sketch per bucket, the same on every rank; in other buckets it begins anew. Remembers which columns the
-    entries of small buckets have, 4 bytes for each row and parameter.
+    Keeps one sketch per bucket, the same on every rank; in other buckets it starts from zero. Remembers the columns of
+    the entries of small buckets, 4 bytes for each row and parameter.
 
     Args:
-        density: applied / all entries in a step, above 0 up to 1.
-        rows: of the sketch, odd.
-        width: columns of the sketch / k.
+        density: Applied / all entries in a step.
+        rows: Rows of the sketch.
+        width: Columns of the sketch / k.
 
     Raises:
         ValueError: a parameter is out of its range.
         NonFiniteError: a bucket holds NaN or infinity, which would stay in the sketch for ever.
     """
 
-    traits = Traits(own_rounds=True, most_rounds=1, point_to_point=False, averages=False, feedback="builtin")
+    traits = Traits(own_rounds=True, max_rounds=1, point_to_point=False, averages=False, feedback="builtin")
 
     def __init__(
         self,
         *,
-        density: float = 0.01,
-        rows: int = 3,
-        width: float = 10.0,
-        feedback: str | bool = "auto",
+        density: Share = 0.01,
+        rows: Annotated[int, Choice(range(1, 16, 2))] = 3,
+        width: Annotated[float, Number(least=1, most=1000)] = 10.0,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[
-                share("density", density),
-                choice("rows", rows, range(1, 16, 2)),
-                number("width", width, least=1, most=1000),
-            ],
-        )
+        super().__init__(feedback=feedback)
         self.density, self.rows, self.width = density, rows, width
         self._sketches: dict[str, Tensor] = {}
         self._hashed: dict[tuple[object, ...], Tensor] = {}
@@ -131,7 +125,7 @@ class CountSketch(Compressor):
     def _pieces(
         self, row: int, numel: int, columns: int, device: torch.device, context: Context
     ) -> Iterator[tuple[int, Tensor]]:
-        """(where it begins, hashes of a stretch), over the whole bucket."""
+        """Yield (first entry, hashes) of one range after another, over the whole bucket."""
         for start in range(0, numel, CHUNK):
             yield start, self._hashes(row, slice(start, min(start + CHUNK, numel)), columns, device, context)
 

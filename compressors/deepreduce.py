@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.compressor import Context, FeedbackMode, Layout
 from compressors.base.payload import PayloadError
 from compressors.base.streams import Stream
 from compressors.base.wrapper import Around
@@ -18,12 +19,26 @@ from compressors.parts.deepreduce_fits import FitDExp, FitPoly
 from compressors.parts.deepreduce_index import Bitmap, EliasFano, Huffman, IndexCodec, Raw, Rice
 from compressors.parts.deepreduce_values import QSGD, Deflate, RawValues, ValueCodec
 from compressors.parts.sparse import Sparsifier, require_indices, scatter
-from testbed.core.parameters import MAX_BLOCK, choice, inner_feedback, number, whole
+from testbed.core.kinds import Choice, Number, Part, Whole
+from testbed.core.parameters import MAX_BLOCK, inner_feedback
 
 INDEX_CODECS = ("raw", "bitmap", "rice", "elias_fano", "huffman", "bloom")
 VALUE_CODECS = ("raw", "deflate", "qsgd", "fit_poly", "fit_dexp")
 _TAG = "deepred"
 _HEADER = struct.Struct("<BBII")
+
+
+@dataclass(frozen=True)
+class _Inner(Part):
+    """Sparse compressors whose payloads are gathered."""
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        yield from super().faults(name, value, null=null)
+        if isinstance(value, Sparsifier):
+            if value.traits.own_rounds or value.traits.sum_dtype is not None or not value.traits.point_to_point:
+                yield f"{name}={type(value).__name__}: must gather its payloads, which this one's rounds or sums do not"
+            elif fault := inner_feedback(f"{name}.feedback", value.feedback, "DeepReduce"):
+                yield fault
 
 
 class DeepReduce(Around):
@@ -34,59 +49,48 @@ class DeepReduce(Around):
     Differs from the paper: Rice and Elias-Fano codes of indices, which beat its Bloom filter at every density; small
     tensors are coded too (leave them out with `policy`); for the rest see each codec.
 
-    What of a bucket arrives is what `inner` chose, but for what the codec of values loses. Not linear, so payloads are
-    gathered, or averaged in two shots, which encodes twice. Biased as `inner` is, and more by fit_poly and fit_dexp;
-    qsgd is unbiased given what was chosen. With index=bloom, values at false positives are those of the tensor itself,
-    and policies p1 and p2 leave out some that were chosen. NaN is passed on; fit_poly and fit_dexp refuse it.
+    The entries that arrive are those that `inner` chose, but for losses of the codec of values. Not linear, so payloads
+    are gathered, or averaged in two shots, which encodes twice. Biased as `inner` is, and more by fit_poly and
+    fit_dexp; qsgd is unbiased given the chosen entries. With index=bloom, values at false positives are those of the
+    tensor itself, and policies p1 and p2 leave out some that were chosen. NaN is passed on; fit_poly and fit_dexp
+    refuse it.
     Wire: a frame of 28 bytes; codec of indices, codec of values, uint8 each; k, bytes of coded indices, uint32 each;
     indices; values. With index=rice and value=raw about 38 + k (1.5 + log2(n / k) + 32) / 8 bytes.
     The frame alone if all chosen values are 0.
-    Keeps what `inner` keeps.
+    Keeps the state of `inner`.
 
     Args:
-        inner: the sparse compressor, given as `{_target_: …}`; its own feedback must be auto, since this one's counts.
-        index: raw (32 bits an index), bitmap (n / k), rice (gaps), elias_fano, huffman (of the size of gaps), bloom.
-        value: raw (32 bits a value), deflate, qsgd (about 8), fit_poly, fit_dexp (ceil(log2 k) each, for the order).
-        policy: of bloom: p0, p1 or p2; see there.
-        false_positive_rate: of bloom, from 1e-6 to below 1; the best for p0 and raw values is k / (15.4 (n - k)).
-        levels: of qsgd, 1 to 127.
-        bucket_size: of qsgd, values that share a norm, at least 8.
-        segments: of fit_poly, stretches for each sign.
+        inner: Sparse compressor; its own feedback must be auto, since this one's counts.
+        index: Codec of indices: raw (32 bits an index), bitmap (n / k), rice (gaps), elias_fano, huffman (of the size
+            of gaps), bloom.
+        value: Codec of values: raw (32 bits a value), deflate, qsgd (about 8), fit_poly, fit_dexp (ceil(log2 k) each,
+            for the order).
+        policy: Rule of index=bloom for false positives; see `compressors/parts/deepreduce_bloom.py`.
+        false_positive_rate: Rate of index=bloom; the best for p0 and raw values is k / (15.4 (n - k)).
+        levels: Levels of value=qsgd.
+        bucket_size: Values that share a norm with value=qsgd.
+        segments: Segments for each sign with value=fit_poly.
 
     Raises:
         ValueError: a parameter is out of its range, or `inner` is no sparse compressor of one exchange.
     """
 
-    sends_some = True
+    is_sparse = True
 
     def __init__(
         self,
         *,
-        inner: Compressor,
-        index: str = "rice",
-        value: str = "raw",
-        policy: str = "p0",
-        false_positive_rate: float = 0.001,
-        levels: int = 127,
-        bucket_size: int = 512,
-        segments: int = 8,
-        feedback: str | bool = "auto",
+        inner: Annotated[Sparsifier, _Inner(Sparsifier, "a compressor that sends chosen entries, as topk")],
+        index: Annotated[str, Choice(INDEX_CODECS)] = "rice",
+        value: Annotated[str, Choice(VALUE_CODECS)] = "raw",
+        policy: Annotated[str, Choice(POLICIES)] = "p0",
+        false_positive_rate: Annotated[float, Number(least=1e-6, below=1)] = 0.001,
+        levels: Annotated[int, Whole(1, 127)] = 127,
+        bucket_size: Annotated[int, Whole(8, MAX_BLOCK)] = 512,
+        segments: Annotated[int, Whole(1, 1000)] = 8,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            inner,
-            feedback=feedback,
-            faults=[
-                *_inner_faults(inner),
-                choice("index", index, INDEX_CODECS),
-                choice("value", value, VALUE_CODECS),
-                choice("policy", policy, POLICIES),
-                whole("levels", levels, 1, 127),
-                whole("bucket_size", bucket_size, 8, MAX_BLOCK),
-                whole("segments", segments, 1, 1000),
-                number("false_positive_rate", false_positive_rate, least=1e-6, below=1),
-            ],
-        )
-        assert isinstance(inner, Sparsifier)
+        super().__init__(inner, feedback=feedback)
         self.inner: Sparsifier = inner
         self._index = _index_codec(index, policy, false_positive_rate)
         self._value = _value_codec(value, levels, bucket_size, segments)
@@ -104,7 +108,7 @@ class DeepReduce(Around):
             unbiased=unbiased,
             feedback=inner.feedback if unbiased else biased_feedback,
         )
-        self.usual_feedback = self.inner.usual_feedback  # type: ignore[misc]
+        self.default_feedback = self.inner.default_feedback  # type: ignore[misc]
         self.momentum = getattr(self.inner, "momentum", None)
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
@@ -156,7 +160,7 @@ class DeepReduce(Around):
 
 
 def _filled(tensor: Tensor, carried: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values of the entries that are sent: as chosen where they were, else those of the tensor."""
+    """Return the values of the sent entries: as chosen if they were, otherwise those of the tensor."""
     filled = tensor[torch.from_numpy(carried).to(tensor.device)].float().cpu().numpy()
     places = np.minimum(np.searchsorted(indices, carried), len(indices) - 1)
     were = indices[places] == carried
@@ -190,12 +194,3 @@ def _value_codec(name: str, levels: int, bucket_size: int, segments: int) -> Val
         "fit_dexp": FitDExp(),
     }
     return codecs[name]
-
-
-def _inner_faults(inner: object) -> Iterator[str | None]:
-    if not isinstance(inner, Sparsifier):
-        yield f"inner={type(inner).__name__}: must be a compressor that sends chosen entries, as topk"
-    elif inner.traits.own_rounds or inner.traits.sum_dtype is not None or not inner.traits.point_to_point:
-        yield f"inner={type(inner).__name__}: must gather its payloads, which this one's rounds or sums do not"
-    else:
-        yield inner_feedback("inner.feedback", inner.feedback, "DeepReduce")

@@ -2,32 +2,33 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks
-from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route, Traits
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Rounds, Route, Traits
 from compressors.base.memory import Memory, moved
 from compressors.base.payload import PayloadError, from_bytes, put, require_size, to_bytes
 from compressors.base.routes import ROUTES, route_sent_bytes
 from compressors.parts.optimizers import plain_sgd
-from testbed.core import parameters
+from testbed.core.kinds import Number, Whole
+from testbed.core.parameters import LearningRate, raise_all, whole
 
 _MAX_CHUNK = 256
 """Positions in a chunk are one byte."""
 
 
 class DeMo(Compressor):
-    """Send of each rank's own momentum what changes fastest: the largest components of a cosine transform.
+    """Send the components of each rank's own momentum that change fastest: the largest ones of a cosine transform.
 
     Peng, Quesnelle, Kingma, "DeMo: Decoupled Momentum Optimization", arXiv:2411.19870, Algorithm 1. Momentum stays on
     its rank, m = decay * m + g; of every chunk of m the `kept` largest components of its discrete cosine transform are
     sent and taken out of m; the optimizer steps by the sign of the mean of what was sent.
-    Differs from the paper: chunks are stretches of the flat bucket, not squares of a matrix.
+    Differs from the paper: chunks are ranges of the flat bucket, not squares of a matrix.
 
-    Biased; not linear, so payloads are gathered. What comes out is a sign, no mean. Takes the optimizer's place: SGD
+    Biased; not linear, so payloads are gathered. The output is a sign, no mean. Takes the optimizer's place: SGD
     without momentum, whose weight decay stays.
     NaN and infinity count as large, and spread over their chunk as NaN.
     Wire: components (c, kept) float32, then their positions (c, kept) uint8, with c = ceil(n / chunk_size);
@@ -35,10 +36,10 @@ class DeMo(Compressor):
     Keeps one float32 tensor per bucket, the momentum; 4 bytes per parameter.
 
     Args:
-        chunk_size: entries transformed together, 2 to 256.
-        kept: components sent of each chunk, 1 to chunk_size.
-        decay: of the momentum, above 0 and below 1.
-        learning_rate: of the signs; None takes the optimizer's.
+        chunk_size: Entries transformed together.
+        kept: Components sent of each chunk, at most chunk_size.
+        decay: Share of the momentum that is kept from step to step.
+        learning_rate: Distance of a step of 1; null: the optimizer's learning rate.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -47,26 +48,18 @@ class DeMo(Compressor):
     def __init__(
         self,
         *,
-        chunk_size: int = 64,
-        kept: int = 8,
-        decay: float = 0.999,
-        learning_rate: float | None = 0.001,
-        feedback: str | bool = "auto",
+        chunk_size: Annotated[int, Whole(2, _MAX_CHUNK)] = 64,
+        kept: Annotated[int, Whole(1, _MAX_CHUNK)] = 8,
+        decay: Annotated[float, Number(above=0, below=1)] = 0.999,
+        learning_rate: LearningRate | None = 0.001,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        chunk_fault = parameters.whole("chunk_size", chunk_size, 2, _MAX_CHUNK)
-        super().__init__(
-            feedback=feedback,
-            faults=[
-                chunk_fault,
-                parameters.whole("kept", kept, 1, _MAX_CHUNK if chunk_fault else chunk_size),
-                parameters.number("decay", decay, above=0, below=1),
-                parameters.learning_rate(learning_rate),
-            ],
-        )
+        raise_all(whole("kept", kept, 1, chunk_size))
+        super().__init__(feedback=feedback)
         self.chunk_size, self.per_chunk, self.decay, self.learning_rate = chunk_size, kept, decay, learning_rate
         self.traits = Traits(
             own_rounds=True,
-            most_rounds=1,
+            max_rounds=1,
             averages=False,
             # The transform keeps lengths, and the largest of its components are kept.
             contraction=min(kept / chunk_size, 1 - 1e-6),  # and it rounds
@@ -136,7 +129,7 @@ class DeMo(Compressor):
 
 @functools.cache
 def _cosines(size: int) -> Tensor:
-    """(size, size): the orthonormal transform DCT-II; its transpose is the way back."""
+    """Return (size, size): the orthonormal transform DCT-II; its transpose is the inverse."""
     frequency = torch.arange(size, dtype=torch.float64).unsqueeze(1)
     position = torch.arange(size, dtype=torch.float64).unsqueeze(0)
     matrix = torch.cos(math.pi / size * (position + 0.5) * frequency) * math.sqrt(2 / size)

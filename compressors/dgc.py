@@ -4,10 +4,10 @@ import math
 
 from torch import Tensor
 
-from compressors.base.compressor import Context, Traits
+from compressors.base.compressor import Context, FeedbackMode, Traits
 from compressors.parts.selection import at_least, first_largest, rank_magnitude, sample_magnitudes
 from compressors.parts.sparse import Sparsifier, kept_of
-from testbed.core.parameters import fraction, share, shown, whole
+from testbed.core.parameters import CountOrZero, Fraction, Share
 
 _STAGES = 5
 """Densities of the paper's schedule, the last one included: 25 %, 6.25 %, 1.5625 %, 0.4 %, 0.1 %."""
@@ -32,42 +32,37 @@ class DGC(Sparsifier):
     Keeps no state.
 
     Args:
-        density: sent / all entries after the warm-up, above 0 up to 1.
-        sample: of a bucket, above 0 up to 1; more of small ones, so that about 100 of them are above the threshold.
-        warmup_steps: over which the density falls in four equal stages of density**(1/5), density**(2/5), ...; 0: none.
-            In short runs they are nearly all that is sent: in one of 80 steps 2 % of the entries on average.
-        momentum: of `MomentumFeedback`; None takes it from the optimizer.
+        density: Sent / all entries after the warm-up.
+        sample: Sampled share of a bucket; more in small ones, so that about 100 sampled entries are above the
+            threshold.
+        warmup_steps: Steps over which the density falls in four equal stages of density**(1/5), density**(2/5), ...;
+            0: none. In short runs they are nearly all that is sent: in one of 80 steps 2 % of the entries on average.
+        momentum: Factor of `MomentumFeedback`; null: the optimizer's.
 
     Raises:
         ValueError: a parameter is out of its range, momentum is given without momentum-corrected feedback, or a bucket
             has more than 2**31 - 1 entries.
     """
 
-    usual_feedback = "momentum"
+    default_feedback = "momentum"
 
     def __init__(
         self,
         *,
-        density: float = 0.001,
-        sample: float = 0.01,
-        warmup_steps: int = 20,
-        momentum: float | None = None,
-        feedback: str | bool = "auto",
+        density: Share = 0.001,
+        sample: Share = 0.01,
+        warmup_steps: CountOrZero = 20,
+        momentum: Fraction | None = None,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        faults = [
-            share("density", density),
-            share("sample", sample),
-            whole("warmup_steps", warmup_steps, 0),
-            fraction("momentum", momentum, null=True),
-        ]
         if momentum is not None and feedback in (False, "off", "plain", "ef21"):
-            faults.append(f"momentum={shown(momentum)}: has no meaning with feedback={feedback or 'off'}")
-        super().__init__(feedback=feedback, faults=faults)
+            raise ValueError(f"momentum={momentum}: has no meaning with feedback={feedback or 'off'}")
+        super().__init__(feedback=feedback)
         self.traits = Traits(fixed_size=False, feedback="required", contraction=0.0)
         self.density, self.sample, self.warmup_steps, self.momentum = density, sample, warmup_steps, momentum
 
     def density_at(self, step: int) -> float:
-        """Of the warm-up, or the last one."""
+        """Return the density in a step: that of its stage of the warm-up, or the last one."""
         if step >= self.warmup_steps:
             return self.density
         stage = step * (_STAGES - 1) // self.warmup_steps

@@ -4,19 +4,21 @@ import functools
 import itertools
 import math
 from statistics import NormalDist
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.chunks import CHUNK
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import from_bytes, put, require_size, to_bytes
-from compressors.parts.hadamard import Rotation, block_fault
+from compressors.parts.hadamard import Rotation
 from compressors.parts.packing import Packer, packed_bytes
 from compressors.parts.stochastic import norms, sums
-from testbed.core.parameters import choice
+from testbed.core.kinds import Choice, PowerOfTwo
 
 _CELLS = 4096
-"""Of a table that tells the nearest centroid, so that no value is compared with each."""
+"""Cells of a table from values to the nearest centroid, so that no value is compared with each."""
 _REACH = 4.0
 """Standard deviations on either side that the table spans."""
 _MIN_WIDTH = 16
@@ -26,19 +28,18 @@ _TINY = 1e-30
 
 
 class EDEN(Compressor):
-    """Rotate blocks at random, quantise what is then nearly normal with the best levels for that, and scale the result
-    so that it is right on average.
+    """Rotate blocks at random, quantise the nearly normal result with the best levels, scale it to be unbiased.
 
     Vargaftik, Ben Basat, Portnoy, Mendelson, Ben-Itzhak, Mitzenmacher, "EDEN: Communication-Efficient and Robust
     Distributed Mean Estimation for Federated Learning", ICML 2022, arXiv:2108.08842, Algorithm 1; with 1 bit it is
     "DRIVE: One-bit Distributed Mean Estimation", NeurIPS 2021, arXiv:2105.08339, with its unbiased scale.
     Differs from the paper: blocks of `block_size` have a rotation and a scale each, the tensor as a whole does not; the
-    rotation is two rounds of random signs and a Hadamard transform (see `Rotation`), drawn anew by each rank in each
-    step; whole bits only, no random subsets; levels are found from a table of 4096 cells.
+    rotation is two rounds of random signs and a Hadamard transform (see `Rotation`), drawn again by each rank in each
+    step; whole bits only, no random subsets; levels are found by a table of 4096 cells.
 
     Unbiased for a uniform rotation, which this one comes close to in blocks of 16 and more; smaller tensors go as they
-    are. Not linear, so payloads are gathered or, with 4 bits alone, averaged in two shots, which encodes twice: what
-    the second encoding loses is the same on all ranks, and does not average out over them. One encoding loses 57 % of
+    are. Not linear, so payloads are gathered or, with 4 bits alone, averaged in two shots, which encodes twice: the
+    loss of the second encoding is the same on all ranks, and does not average out over them. One encoding loses 57 % of
     the energy with 1 bit, 13 % with 2, 1 % with 4, whatever the distribution of x; error feedback is refused, since
     errors average out over ranks and steps. A block that holds NaN or infinity decodes to NaN, as does one whose norm
     leaves float32; one whose norm is below 1e-30 is sent as zeros.
@@ -48,16 +49,21 @@ class EDEN(Compressor):
     Keeps no state.
 
     Args:
-        bits: of each rotated value: 1, 2 or 4.
-        block_size: entries that are rotated together, a power of two from 16 to 65536.
+        bits: Bits of each rotated value.
+        block_size: Entries that are rotated together.
 
     Raises:
-        ValueError: for each parameter that is none of these.
+        ValueError: A parameter is none of these; all of them at once.
     """
 
-    def __init__(self, *, bits: int = 4, block_size: int = 1024, feedback: str | bool = "auto") -> None:
-        faults = [choice("bits", bits, (1, 2, 4)), block_fault(block_size, least=_MIN_WIDTH)]
-        super().__init__(feedback=feedback, faults=faults)
+    def __init__(
+        self,
+        *,
+        bits: Annotated[int, Choice((1, 2, 4))] = 4,
+        block_size: Annotated[int, PowerOfTwo(_MIN_WIDTH, CHUNK)] = 1024,
+        feedback: FeedbackMode = "auto",
+    ) -> None:
+        super().__init__(feedback=feedback)
         self.bits, self.block_size = bits, block_size
         # In two shots the noise of the second encoding is the same on all ranks: 13 % of the energy is too much there.
         self.traits = Traits(unbiased=True, feedback="harmful", chunkable=bits == 4)
@@ -110,7 +116,7 @@ class EDEN(Compressor):
             put(out[group.entries], rotation.inverse(rotated, group, scales[group.blocks]), add, scale)
 
     def _scales(self, lengths: Tensor, products: Tensor, rotation: Rotation) -> Tensor:
-        """|x|^2 / <R x, q>, found from the products of normalised values and levels; 0 for a block of zeros."""
+        """Return |x|^2 / <R x, q>, from the products of normalised values and levels; 0 for a block of zeros."""
         scales = (lengths * (math.sqrt(rotation.width) / sums(products))).float()
         return torch.where(lengths < _TINY, 0.0, scales)
 
@@ -125,7 +131,7 @@ class EDEN(Compressor):
 
 @functools.cache
 def centroids(bits: int) -> list[float]:
-    """The 2^bits levels that quantise a normal value with the least mean squared error, ascending.
+    """Return the 2^bits levels that quantise a normal value with the least mean squared error, ascending.
 
     Lloyd's method, from quantiles: each level the mean of what lies nearest to it. Max, "Quantizing for Minimum
     Distortion", 1960, tabulates them.
@@ -148,7 +154,7 @@ def centroids(bits: int) -> list[float]:
 
 @functools.cache
 def _tables(bits: int) -> tuple[Tensor, Tensor]:
-    """(code, level) of each cell."""
+    """Return (code, level) of each cell."""
     levels = torch.tensor(centroids(bits))
     middles = (torch.arange(_CELLS) + 0.5 - _CELLS / 2) * (2 * _REACH / _CELLS)
     codes = (middles[:, None] - levels).abs().argmin(dim=1)

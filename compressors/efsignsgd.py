@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Traits
-from compressors.parts.block_signs import BlockSigns, block_size_fault
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
+from compressors.parts.block_signs import BlockSigns, BlockSize
 
 
 class EFSignSGD(Compressor):
@@ -15,22 +15,23 @@ class EFSignSGD(Compressor):
     that the optimizer stays as it is; residuals are kept by `ErrorFeedback`.
 
     Biased; not linear, so payloads are gathered, or averaged in two shots, which encodes twice: bounds are of one
-    encoding. Needs error feedback. With n = block_size, of each block
-    |x - C(x)|^2 = (1 - |x|_1^2 / (n |x|^2)) |x|^2, which is (1 - 1/n) |x|^2 at most, and 1 - 2/pi of it for Gaussian
-    values. Zero counts as above zero. NaN and infinity show in the whole block; magnitudes above 3.4e38 / n may do so.
+    encoding. Needs error feedback. With n = block_size, each block has
+    |x - C(x)|^2 = (1 - |x|_1^2 / (n |x|^2)) |x|^2, which is (1 - 1/n) |x|^2 at most, and (1 - 2/pi) |x|^2 for
+    Gaussian values. Zero counts as above zero. NaN and infinity show in the whole block; magnitudes above 3.4e38 / n
+    may do so.
     Wire: scales (ceil(n / block_size),) float32, then signs (ceil(n / 8),) packed;
     4 ceil(n / block_size) + ceil(n / 8) bytes. The last bits of a scale may differ between kinds of device.
     Keeps no state.
 
     Args:
-        block_size: values that share a scale.
+        block_size: Values that share a scale.
 
     Raises:
         ValueError: block_size is not a multiple of 8, or above 2**20.
     """
 
-    def __init__(self, *, block_size: int = 1024, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[block_size_fault(block_size)])
+    def __init__(self, *, block_size: BlockSize = 1024, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.block_size = block_size
         self._signs = BlockSigns(block_size)
         self.traits = Traits(feedback="required", contraction=0.999 / block_size)

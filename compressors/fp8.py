@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Traits
-from compressors.parts.blockwise import Blockwise, contraction_of, look_up
-from testbed.core.parameters import choice
+from compressors.base.compressor import FeedbackMode, Traits
+from compressors.parts.blockwise import BlockSize, Blockwise, contraction_of, look_up
+from testbed.core.kinds import Choice
 
 _FORMATS = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 
@@ -26,15 +28,21 @@ class Float8(Blockwise):
     Keeps no state.
 
     Args:
-        format: e4m3, of 3 bits of mantissa and up to 448, or e5m2, of 2 and up to 57344.
-        block_size: values that share a scale.
+        format: Number type: e4m3, with 3 bits of mantissa and values up to 448, or e5m2, with 2 bits and up to 57344.
+        block_size: Values that share a scale.
 
     Raises:
         ValueError: format is unknown, or block_size is not a whole number from 8 to 2**20.
     """
 
-    def __init__(self, *, format: str = "e4m3", block_size: int = 128, feedback: str | bool = "auto") -> None:
-        super().__init__(block_size=block_size, feedback=feedback, faults=[choice("format", format, _FORMATS)])
+    def __init__(
+        self,
+        *,
+        format: Annotated[str, Choice(_FORMATS)] = "e4m3",
+        block_size: BlockSize = 128,
+        feedback: FeedbackMode = "auto",
+    ) -> None:
+        super().__init__(block_size=block_size, feedback=feedback)
         self.format, self._dtype = format, _FORMATS[format]
         self.top = torch.finfo(self._dtype).max
         # On the processor a table is read several times faster than torch converts.

@@ -3,11 +3,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.compressor import Compressor, Context, Exchange, FeedbackMode, Layout, Rounds, Route, Traits
 from compressors.base.payload import PayloadError, from_bytes, require_size, to_bytes
 from compressors.parts.selection import first_largest, largest
 from compressors.parts.sparse import kept_of, require_ascending, require_indices, scatter
-from testbed.core.parameters import share
+from testbed.core.parameters import Share
 
 
 class GlobalTopK(Compressor):
@@ -15,9 +15,9 @@ class GlobalTopK(Compressor):
 
     Shi, Wang, Chu, Tang et al., "A Distributed Synchronous SGD Algorithm with Global Top-k Sparsification for Low
     Bandwidth Networks", ICDCS 2019, arXiv:1901.04359, Algorithms 2 and 3.
-    Differs from the paper: what a meeting drops is kept as residual by the rank that drops it, so that nothing is lost;
-    in the paper a rank takes its entries for sent if they are among the final k, though others may have been dropped
-    with them on the way.
+    Differs from the paper: entries that a meeting drops are kept as residual by the rank that drops them, so that
+    nothing is lost; in the paper a rank takes its entries for sent if they are among the final k, though others may
+    have been dropped with them in between.
 
     Biased; not linear; not point to point. Use with error feedback. NaN counts as large.
     Wire: values (k,) float32, then indices (k,) int32, ascending, along each edge of a binomial tree, up and down;
@@ -25,27 +25,27 @@ class GlobalTopK(Compressor):
     Keeps no state.
 
     Args:
-        density: kept / all entries, above 0 up to 1.
+        density: Kept / all entries.
 
     Raises:
         ValueError: density is not in (0, 1], or a bucket has more than 2**31 - 1 entries.
     """
 
-    sends_some = True
+    is_sparse = True
     traits = Traits(
         own_rounds=True,
-        most_rounds=lambda world_size: 2 * len(_strides(world_size)),
+        max_rounds=lambda world_size: 2 * len(_strides(world_size)),
         point_to_point=False,
         feedback="required",
         contraction=0.0,
     )
 
-    def __init__(self, *, density: float = 0.01, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[share("density", density)])
+    def __init__(self, *, density: Share = 0.01, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.density = density
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
-        """Of one message."""
+        """Return the bytes of one message."""
         return 8 * kept_of(self.density, layout.numel)
 
     def sent_bytes(self, layout: Layout, world_size: int, route: Route, *, step: int = 0) -> int:
@@ -109,7 +109,7 @@ def _between(
     device: torch.device,
     last: bool,
 ) -> Exchange:
-    """One level of the tree: most pairs of ranks have nothing to say."""
+    """Return the exchange of one level of the tree: most pairs of ranks have nothing to send."""
     empty = torch.empty(0, dtype=torch.uint8, device=device)
     data = [empty] * world_size
     if message is not None:
@@ -129,7 +129,7 @@ def _read(payload: Tensor, k: int, numel: int) -> tuple[Tensor, Tensor]:
 def _merge(
     ours: Tensor, values: Tensor, theirs: Tensor, more: Tensor, k: int, error: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The k largest sums, in order; what is dropped stays with us."""
+    """Return the k largest sums, in order; dropped ones stay with this rank."""
     indices, places = torch.cat([ours, theirs]).unique(return_inverse=True)
     sums = torch.zeros(len(indices), device=values.device).index_add_(0, places, torch.cat([values, more]))
     if len(indices) < k:

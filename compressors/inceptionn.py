@@ -1,31 +1,32 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks, root_mean_square
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import PayloadError, from_bytes, put, require_bytes, to_bytes
 from compressors.parts.packing import Packer, packed_bytes
-from testbed.core.parameters import number
+from testbed.core.kinds import Number
 
 _EXPECTED_BITS = 10
-"""Of a value, for choosing the route: a tag and 8 bits."""
+"""Bits of a value for choosing the route: a tag and 8 bits."""
 _MAX_POWERS = 15
-"""Powers of two from the error bound to the unit: 16 bits then suffice for what is below the unit."""
+"""Powers of two from the error bound to the unit: 16 bits then suffice for values below the unit."""
 _ABOVE = 4
 """Powers of two from the root mean square to the unit, or about; few gradients are above 16 times theirs."""
 _MIN_BOUND = 2.0**-100
 """A bucket whose error bound is below this is sent as it is."""
 _RAW = -128
-"""In place of the error bound's power of two: no value is coded."""
+"""Mark instead of the error bound's power of two: no value is coded."""
 _FINEST = 2.0 ** (_ABOVE - _MAX_POWERS)
 """The least error bound."""
 _KINDS = (torch.int8, torch.int16, torch.float32)
 _BYTES = (0, 1, 2, 4)
-"""That a value takes, by its tag."""
+"""Bytes of a value, by its tag."""
 
 
 class Inceptionn(Compressor):
@@ -33,17 +34,17 @@ class Inceptionn(Compressor):
 
     Li et al., "A Network-Centric Hardware/Algorithm Co-Design to Accelerate Distributed Training of Deep Neural
     Networks", MICRO 2018, doi:10.1109/MICRO.2018.00023 (INCEPTIONN). The classes follow GRACE's description of it, as
-    the paper was not at hand; how 8 bits are used is our own.
+    the paper was not at hand; the use of 8 bits is Longhaul's.
     The bound b is `error_bound` times the root mean square of the bucket, rounded down to a power of two. With
     E = ceil(log2(16 / error_bound)), h = ceil(E / 2) and the unit u = 2**E b, a magnitude below b is not sent; one
     below 2**-h u is, in 8 bits, as a multiple of 2**-(h + 7) u; one below u in 16 bits, as a multiple of 2**-15 u; a
     larger one as it is. Multiples are rounded toward zero.
-    Differs from GRACE, where the unit is 1 whatever the gradients, so that most of small ones are never sent, and where
-    8 bits are the upper ones of the 16, which leaves next to nothing of what is so small.
+    Differs from GRACE, where the unit is 1 whatever the gradients, so that most small ones are never sent, and where 8
+    bits are the upper ones of the 16, which leaves next to nothing of values so small.
 
     Biased (rounding toward zero); not linear, so payloads are gathered, or averaged in two shots, which encodes twice.
     In one encoding the error of a value is below b, and never more than the value; |x - C(x)|^2 <= error_bound^2 |x|^2,
-    of normal values 3 % at most with a bound of 0.5. A bucket that holds NaN or infinity, or whose bound is below
+    for normal values 3 % at most with a bound of 0.5. A bucket that holds NaN or infinity, or whose bound is below
     2**-100, is sent as it is.
     Wire: the power of b int8, -128 where all values are sent as they are; tags (n,) of 2 bits in four planes (0 to 3:
     0, 8, 16, 32 bits), then the values of each class in their order: (i,) int8, (j,) int16, (k,) float32;
@@ -52,14 +53,16 @@ class Inceptionn(Compressor):
     Keeps no state.
 
     Args:
-        error_bound: relative to the root mean square of the bucket.
+        error_bound: Error bound / root mean square of the bucket.
 
     Raises:
         ValueError: error_bound is below 2**-11, or not below 1.
     """
 
-    def __init__(self, *, error_bound: float = 0.25, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[number("error_bound", error_bound, least=_FINEST, below=1)])
+    def __init__(
+        self, *, error_bound: Annotated[float, Number(least=_FINEST, below=1)] = 0.25, feedback: FeedbackMode = "auto"
+    ) -> None:
+        super().__init__(feedback=feedback)
         self.error_bound = error_bound
         self._unit = _ABOVE + 1 - math.frexp(error_bound)[1]  # E
         self._half = -(-self._unit // 2)  # h
@@ -117,22 +120,22 @@ class Inceptionn(Compressor):
             put(out[piece], values, add, scale)
 
     def _power(self, rms: float) -> int:
-        """Of the error bound: the largest power of two that is not above it."""
+        """Return the error bound's power of two: the largest one that is not above it."""
         bound = self.error_bound * rms
         whole = not bound < math.inf or 0 < bound < _MIN_BOUND  # or NaN
         return _RAW if whole else math.frexp(bound)[1] - 1
 
     def _table(self, power: int) -> Tensor:
-        """(256,) uint8: the tag of each exponent that float32 has."""
+        """Return (256,) uint8: the tag of each exponent that float32 has."""
         starts = torch.tensor([power, power + self._unit - self._half, power + self._unit])
         tags = torch.bucketize(torch.arange(256) - 127, starts, right=True)
         return (tags if power != _RAW else tags.fill_(3)).to(torch.uint8)
 
     def _units(self, power: int) -> tuple[float, float, float]:
-        """What values of each class are multiples of."""
+        """Return the numbers that values of each class are multiples of."""
         return 2.0 ** (power + self._unit - self._half - 7), 2.0 ** (power + self._unit - _MAX_POWERS), 1.0
 
 
 def _counts(tags: Tensor) -> Tensor:
-    """(4,) int64, on the processor: how many there are of each tag."""
+    """Return (4,) int64, on the CPU: the number of values of each tag."""
     return torch.bincount(tags, minlength=4).cpu()

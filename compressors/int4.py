@@ -3,8 +3,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Traits
-from compressors.parts.blockwise import Blockwise, contraction_of
+from compressors.base.compressor import FeedbackMode, Traits
+from compressors.parts.blockwise import BlockSize, Blockwise, contraction_of
 
 
 class Int4(Blockwise):
@@ -19,13 +19,13 @@ class Int4(Blockwise):
     twice: bounds are of one encoding. The error of a value is, but for rounding in float32, at most 1/14 of its block's
     largest magnitude; a block with nothing above 8.3e-38 is sent as zeros. A block that holds NaN or infinity decodes
     to NaN.
-    Wire: scales float32, then codes in two planes: byte i has that of value i in its lower half and that of value
-    ceil(n / 2) + i in its upper half, each plus 8; 4 (ceil(ceil(n / 2) / block_size) + ceil(floor(n / 2) /
+    Wire: scales float32, then codes in two planes: byte i has the code of value i in its lower half and that of
+    value ceil(n / 2) + i in its upper half, each plus 8; 4 (ceil(ceil(n / 2) / block_size) + ceil(floor(n / 2) /
     block_size)) + ceil(n / 2) bytes.
     Keeps no state.
 
     Args:
-        block_size: values that share a scale, of one plane.
+        block_size: Values of one plane that share a scale.
 
     Raises:
         ValueError: block_size is not a whole number from 8 to 2**20.
@@ -34,7 +34,7 @@ class Int4(Blockwise):
     bits = 4
     top = 7.0
 
-    def __init__(self, *, block_size: int = 64, feedback: str | bool = "auto") -> None:
+    def __init__(self, *, block_size: BlockSize = 64, feedback: FeedbackMode = "auto") -> None:
         super().__init__(block_size=block_size, feedback=feedback)
         self.traits = Traits(contraction=contraction_of(range(-7, 8), block_size))
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Traits
-from compressors.parts.blockwise import Blockwise
+from compressors.base.compressor import FeedbackMode, Traits
+from compressors.parts.blockwise import BlockSize, Blockwise
 
 
 class Int8(Blockwise):
@@ -23,7 +23,7 @@ class Int8(Blockwise):
     Keeps no state.
 
     Args:
-        block_size: values that share a scale.
+        block_size: Values that share a scale.
 
     Raises:
         ValueError: block_size is not a whole number from 8 to 2**20.
@@ -31,7 +31,7 @@ class Int8(Blockwise):
 
     top = 127.0
 
-    def __init__(self, *, block_size: int = 256, feedback: str | bool = "auto") -> None:
+    def __init__(self, *, block_size: BlockSize = 256, feedback: FeedbackMode = "auto") -> None:
         super().__init__(block_size=block_size, feedback=feedback)
         # Each error is at most 1/254 of its block's largest magnitude.
         self.traits = Traits(contraction=max(0.0, 1 - block_size / 254**2 * 1.001))

@@ -2,22 +2,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks
-from compressors.base.compressor import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.compressor import Compressor, Context, Exchange, FeedbackMode, Layout, Rounds, Route, Traits
 from compressors.base.payload import NonFiniteError
-from testbed.core.parameters import choice, fraction
+from testbed.core.kinds import Choice
+from testbed.core.parameters import Fraction
 
 _LARGEST = {"int8": 2**7 - 1, "int32": 2**31 - 1}
-"""What a sum may come to."""
+"""Largest sum, by number type."""
 _EXACT = 2**22
-"""Up to here float32 holds an integer and a fraction to round it by."""
+"""Largest magnitude at which float32 holds an integer and a fraction to round it by."""
 _FIRST = 2**15
-"""Steps from zero to the largest value where no scale is known yet, if there is room for so many."""
+"""Steps from zero to the largest value while no scale is known, if there is room for that many."""
 _TINY = 1e-30
 """A largest value below this is taken for zero."""
 
@@ -39,25 +40,27 @@ class IntSGD(Compressor):
     with n. Raises on NaN and infinity: in the first step on all ranks, later on the rank that has them.
     Wire: in a step whose scale is not known the largest magnitude, float32; codes (n,) of `dtype`, summed;
     n bytes for int8.
-    Keeps r for each bucket, one number, equal on all ranks. In other buckets it begins anew.
+    Keeps r for each bucket, one number, equal on all ranks. In other buckets it starts again.
 
     Args:
-        dtype: of the sum: int8, for up to 127 ranks, or int32.
-        beta: share of r that is kept from step to step, from 0 to below 1.
+        dtype: Number type of the sum: int8, for up to 127 ranks, or int32.
+        beta: Share of r that is kept from step to step.
 
     Raises:
-        ValueError: for each parameter that is none of these.
+        ValueError: A parameter is none of these; all of them at once.
     """
 
-    def __init__(self, *, dtype: str = "int8", beta: float = 0.9, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[choice("dtype", dtype, _LARGEST), fraction("beta", beta)])
+    def __init__(
+        self, *, dtype: Annotated[str, Choice(_LARGEST)] = "int8", beta: Fraction = 0.9, feedback: FeedbackMode = "auto"
+    ) -> None:
+        super().__init__(feedback=feedback)
         self.beta = beta
         self._largest = _LARGEST[dtype]
         self._dtype = torch.int8 if dtype == "int8" else torch.int32
         self._energies: dict[str, float] = {}
         self.traits = Traits(
             own_rounds=True,
-            most_rounds=2,
+            max_rounds=2,
             point_to_point=False,
             fixed_size=False,
             max_world=self._largest if dtype == "int8" else self._largest // _FIRST,
@@ -66,7 +69,7 @@ class IntSGD(Compressor):
         )
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
-        """Of a first step at step 0, of any other later on."""
+        """Return the bytes of a first step at step 0, of any other step later on."""
         return layout.numel * self._dtype.itemsize + 4 * (context.step == 0)
 
     def sent_bytes(self, layout: Layout, world_size: int, route: Route, *, step: int = 0) -> int:
@@ -98,7 +101,7 @@ class IntSGD(Compressor):
         return min(room, _FIRST) / peak if peak > _TINY else 1.0
 
     def _integers(self, tensor: Tensor, context: Context, alpha: float, room: int) -> Iterator[tuple[slice, Tensor]]:
-        """What each stretch is rounded to, float32, to be changed as one likes."""
+        """Yield the integers of each slice, float32, which the caller may change."""
         stream = context.random("rounding", shared=False)
         for piece in chunks(tensor):
             values = tensor[piece].float()
@@ -119,14 +122,14 @@ class IntSGD(Compressor):
 
 
 def _known_alpha(energy: float, numel: int, world_size: int) -> float | None:
-    """None where the past tells nothing."""
+    """Return alpha, or None if it is not known from earlier steps."""
     if not energy > _TINY**2 * numel:
         return None
     return math.sqrt(numel / (2 * world_size * energy))
 
 
 def _energy(integers: Tensor) -> int:
-    """The sum of squares, exact: the same on every rank, in whatever order its threads or its device add."""
+    """Return the exact sum of squares: the same on every rank, in whatever order its threads or its device add."""
     if integers.dtype is torch.int8:  # squares are at most 2**14, and float64 has the sum of 2**39 of them
         return int(integers.double().square_().sum())
     high, low = (integers >> 16).long(), integers.bitwise_and(0xFFFF).long()
@@ -135,7 +138,7 @@ def _energy(integers: Tensor) -> int:
 
 
 def _peak(tensor: Tensor) -> Tensor:
-    """(1,) float32: the largest magnitude; infinite for NaN, which would not survive a maximum."""
+    """Return (1,) float32: the largest magnitude; infinite for NaN, which would not survive a maximum."""
     if not tensor.numel():
         return tensor.new_zeros(1, dtype=torch.float32)
     low, high = torch.aminmax(tensor)

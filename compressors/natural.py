@@ -10,7 +10,7 @@ from compressors.parts.packing import SignBits, packed_bytes
 
 _MAGNITUDE = 0x7FFFFFFF
 _INFINITY = 0x7F800000
-"""As the bits of a float32."""
+"""Bits of an infinite float32."""
 
 
 class Natural(Compressor):
@@ -20,10 +20,10 @@ class Natural(Compressor):
     190:129-141, arXiv:1905.10988, definition of C_nat; 9 bits a value, as there for float32.
     Differs from the paper: rounding has 16 random bits, so that expectations are off by at most 2**-17 of a value.
 
-    Unbiased; not linear, so payloads are gathered, or averaged in two shots, which encodes twice; what the second
-    encoding loses is the same on all ranks, and does not average out over them. The variance of one encoding is at most
-    1/8 of a value's square; powers of two and zero are exact. Below 1.18e-38 the lower of the two is zero; above 1.7e38
-    the upper one is infinity. NaN and infinity become infinity.
+    Unbiased; not linear, so payloads are gathered, or averaged in two shots, which encodes twice; the loss of the
+    second encoding is the same on all ranks, and does not average out over them. The variance of one encoding is at
+    most 1/8 of a value's square; powers of two and zero are exact. Below 1.18e-38 the lower of the two is zero; above
+    1.7e38 the upper one is infinity. NaN and infinity become infinity.
     Wire: exponents (n,) uint8, with float32's bias, 0 for zero; then signs (n,), 1 bit each, of values 8 i to
     8 i + 7 in byte i from the lowest bit up; n + ceil(n / 8) bytes.
     Keeps no state.
@@ -62,10 +62,10 @@ class Natural(Compressor):
 
 
 def _bytes(piece: slice) -> slice:
-    """Of packed signs, those of `piece`, which begins at a whole byte."""
+    """Return where the packed signs of `piece` are, which begins at a whole byte."""
     return slice(piece.start // 8, -(-piece.stop // 8))
 
 
 def _most(tensor: Tensor) -> int:
-    """The largest of its chunks."""
+    """Return the number of elements of the largest chunk."""
     return min(tensor.numel(), CHUNK) if tensor.device.type == "cpu" else tensor.numel()

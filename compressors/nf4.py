@@ -6,11 +6,11 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Traits
-from compressors.parts.blockwise import Blockwise, contraction_of, look_up
+from compressors.base.compressor import FeedbackMode, Traits
+from compressors.parts.blockwise import BlockSize, Blockwise, contraction_of, look_up
 
 _CELLS = 1 << 11
-"""Of the table that finds codes, for each unit of a value over its scale."""
+"""Cells of the table that finds codes, for each unit of a value over its scale."""
 
 
 class NormalFloat4(Blockwise):
@@ -19,19 +19,19 @@ class NormalFloat4(Blockwise):
     Dettmers, Pagnoni, Holtzman, Zettlemoyer, "QLoRA: Efficient Finetuning of Quantized LLMs", NeurIPS 2023,
     arXiv:2305.14314, section 3 (NormalFloat).
     Differs from the paper: scales are float32, not quantised again. Levels are computed, as the authors' library does
-    (recalled): 8 quantiles from one half to 1 - (1/30 + 1/32) / 2, 7 likewise below, and zero, over the largest.
+    (recalled): 8 quantiles from one half to 1 - (1/30 + 1/32) / 2, 7 in the same way below, and zero, over the largest.
 
     Biased (deterministic rounding, to the nearest level but for values within 2**-12 of the middle between two, in
     units of the scale); not linear, so payloads are gathered, or averaged in two shots, which encodes twice: bounds are
     of one encoding. The error of a value is at most 0.153 of its block's largest magnitude. A block with nothing above
     1.17e-38 is sent as zeros; one that holds NaN or infinity decodes to NaN.
-    Wire: scales float32, then codes, from the lowest level up, in two planes: byte i has that of value i in its lower
-    half and that of value ceil(n / 2) + i in its upper half; 4 (ceil(ceil(n / 2) / block_size) + ceil(floor(n / 2) /
-    block_size)) + ceil(n / 2) bytes.
+    Wire: scales float32, then codes, from the lowest level up, in two planes: byte i has the code of value i in its
+    lower half and that of value ceil(n / 2) + i in its upper half; 4 (ceil(ceil(n / 2) / block_size) + ceil(floor(n /
+    2) / block_size)) + ceil(n / 2) bytes.
     Keeps no state.
 
     Args:
-        block_size: values that share a scale, of one plane.
+        block_size: Values of one plane that share a scale.
 
     Raises:
         ValueError: block_size is not a whole number from 8 to 2**20.
@@ -39,7 +39,7 @@ class NormalFloat4(Blockwise):
 
     bits = 4
 
-    def __init__(self, *, block_size: int = 64, feedback: str | bool = "auto") -> None:
+    def __init__(self, *, block_size: BlockSize = 64, feedback: FeedbackMode = "auto") -> None:
         super().__init__(block_size=block_size, feedback=feedback)
         self._levels, self._codes = _tables()
         contraction = contraction_of(self._levels.tolist(), block_size, slack=0.5 / _CELLS)
@@ -55,7 +55,7 @@ class NormalFloat4(Blockwise):
 
 @cache
 def _tables() -> tuple[Tensor, Tensor]:
-    """(levels (16,) float32, ascending; code of each cell (2 _CELLS + 3,) uint8)."""
+    """Return (levels (16,) float32, ascending; code of each cell (2 _CELLS + 3,) uint8)."""
     largest = 1 - (1 / 30 + 1 / 32) / 2
     above = [NormalDist().inv_cdf(0.5 + (largest - 0.5) * index / 8) for index in range(1, 9)]
     below = [-NormalDist().inv_cdf(0.5 + (largest - 0.5) * index / 7) for index in range(7, 0, -1)]

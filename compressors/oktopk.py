@@ -8,20 +8,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.compressor import Compressor, Context, Exchange, FeedbackMode, Layout, Rounds, Route, Traits
 from compressors.base.payload import PayloadError, from_bytes, require_bytes, require_finite, to_bytes
 from compressors.base.routes import SIZE_BYTES
 from compressors.parts.selection import at_least, first_largest, largest
 from compressors.parts.sparse import kept_of, require_ascending, require_indices
-from testbed.core.parameters import share, whole
+from testbed.core.parameters import Count, Share
 
 _SLACK = 2.0
-"""A threshold that keeps so many times more or fewer entries than it should is found anew."""
+"""Factor by which a threshold may keep more or fewer entries than it should before it is found again."""
 
 
 @dataclass
 class _Plan:
-    """What stays the same between two estimations."""
+    """Thresholds and boundaries that stay the same between two estimations."""
 
     boundaries: Tensor
     """(world_size + 1,) int64: where the region of each rank begins, and the end."""
@@ -30,7 +30,7 @@ class _Plan:
     all: float
     """Threshold on sums."""
     is_stale: bool = False
-    """That threshold kept half or twice as much as it should; all ranks saw so."""
+    """True if `all` kept half or twice as much as it should, which all ranks saw."""
 
 
 class OkTopK(Compressor):
@@ -41,32 +41,33 @@ class OkTopK(Compressor):
     steps and used again in between.
     Differs from the paper: sums are gathered as they lie, without the step that balances them among ranks first; when
     thresholds are found, each rank hands on the largest of its sums, twice its fair share, of which the k largest are
-    applied; a threshold that has come to keep half or twice as much as it should is found anew, on a rank's own entries
-    at once, on sums in the next step; sums that are dropped stay with their owner as residual, so that nothing is lost.
+    applied; a threshold that has come to keep half or twice as much as it should is found again, on a rank's own
+    entries at once, on sums in the next step; sums that are dropped stay with their owner as residual, so that nothing
+    is lost.
 
     Biased; not linear; not point to point. Use with error feedback.
     Wire: to each owner values (k_r,) float32, then indices (k_r,) int32, ascending, of its region; then sums and
-    indices of about k entries in all likewise, padded to the longest. With k = ceil(density * n) about
+    indices of about k entries in all, in the same form, padded to the longest. With k = ceil(density * n) about
     3 (world_size - 1) * 8k bytes of all ranks, up to twice that; every `reestimate` steps one more exchange of
     4 world_size bytes, summed.
     Keeps thresholds and boundaries of each bucket.
 
     Args:
-        density: kept / all entries, above 0 up to 1.
-        reestimate: steps.
+        density: Kept / all entries.
+        reestimate: Steps from one estimation of thresholds and boundaries to the next.
 
     Raises:
         ValueError: a parameter is out of its range, or a bucket has more than 2**31 - 1 entries.
-        NonFiniteError: a bucket holds NaN or infinity, of which no threshold can be had.
+        NonFiniteError: A bucket holds NaN or infinity, for which there is no threshold.
     """
 
-    sends_some = True
+    is_sparse = True
     traits = Traits(
-        own_rounds=True, most_rounds=3, point_to_point=False, fixed_size=False, feedback="required", contraction=0.0
+        own_rounds=True, max_rounds=3, point_to_point=False, fixed_size=False, feedback="required", contraction=0.0
     )
 
-    def __init__(self, *, density: float = 0.01, reestimate: int = 32, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[share("density", density), whole("reestimate", reestimate, 1)])
+    def __init__(self, *, density: Share = 0.01, reestimate: Count = 32, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.density, self.reestimate = density, reestimate
         self._plans: dict[str, _Plan] = {}
 
@@ -129,7 +130,7 @@ class OkTopK(Compressor):
         out: Tensor,
         error: Tensor | None,
     ) -> None:
-        """Leave the mean in `out`. In an estimation more than k sums have come, of which everyone finds the same k."""
+        """Leave the mean in `out`. In an estimation more than k sums arrive, of which all ranks find the same k."""
         bounds = plan.boundaries.tolist()
         parts = [_unpack(p, a, b) for p, a, b in zip(gathered, bounds[:-1], bounds[1:], strict=True)]
         sums, places = torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
@@ -154,7 +155,7 @@ class OkTopK(Compressor):
 
 
 def _select(tensor: Tensor, k: int, threshold: float | None, context: Context) -> tuple[Tensor, Tensor, float]:
-    """(indices, values, threshold used): what reaches the threshold, or the k largest where that has gone astray."""
+    """Return (indices, values, threshold used): entries that reach it, or the k largest where it is far off."""
     if threshold is not None and threshold > 0:
         indices, values = at_least(tensor, threshold)
         if k / _SLACK <= len(indices) <= k * _SLACK:
@@ -164,7 +165,7 @@ def _select(tensor: Tensor, k: int, threshold: float | None, context: Context) -
 
 
 def _balanced_ends(indices: Tensor, numel: int, world_size: int) -> Tensor:
-    """(world_size,) float32: ends of stretches, in parts of the bucket, that hold equally many of `indices`."""
+    """Return (world_size,) float32: ends of ranges, in parts of the bucket, that hold equally many of `indices`."""
     if not len(indices):
         return torch.ones(world_size, device=indices.device)
     shares = torch.arange(1, world_size + 1, device=indices.device) * len(indices)
@@ -174,7 +175,7 @@ def _balanced_ends(indices: Tensor, numel: int, world_size: int) -> Tensor:
 
 
 def _boundaries(total: Tensor, numel: int, world_size: int) -> Tensor:
-    """The mean of what all ranks propose."""
+    """Return the mean of the boundaries that all ranks propose."""
     ends = (total.double() / world_size * numel).round().long().clamp_(0, numel)
     ends[-1] = numel
     return torch.cat([ends.new_zeros(1), ends.cummax(dim=0).values])
@@ -185,7 +186,7 @@ def _pack(values: Tensor, indices: Tensor) -> Tensor:
 
 
 def _unpack(payload: Tensor, start: int, end: int) -> tuple[Tensor, Tensor]:
-    """(values, indices) that must lie in a region."""
+    """Return (values, indices) of a payload, whose indices must lie in a region."""
     require_bytes(payload)
     k, rest = divmod(len(payload), 8)
     if rest or k > end - start:

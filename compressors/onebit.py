@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Traits
-from compressors.parts.block_signs import BlockSigns, block_size_fault
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
+from compressors.parts.block_signs import BlockSigns, BlockSize
 
 
 class OneBit(Compressor):
@@ -23,14 +23,14 @@ class OneBit(Compressor):
     Keeps no state.
 
     Args:
-        block_size: values that share two means.
+        block_size: Values that share two means.
 
     Raises:
         ValueError: block_size is not a multiple of 8, or above 2**20.
     """
 
-    def __init__(self, *, block_size: int = 1024, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[block_size_fault(block_size)])
+    def __init__(self, *, block_size: BlockSize = 1024, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.block_size = block_size
         self._signs = BlockSigns(block_size, means=2)
         self.traits = Traits(feedback="required", contraction=0.999 / block_size)

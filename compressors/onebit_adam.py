@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from compressors.base.compressor import Context, Exchange, Layout, Rounds, Route
-from compressors.parts.adam import CompressedAdam, dense_copy, dense_sent_bytes
-from testbed.core.parameters import whole
+from compressors.base.compressor import Context, Exchange, FeedbackMode, Layout, Rounds, Route
+from compressors.parts.adam import CompressedAdam
+from compressors.parts.block_signs import BlockSize
+from compressors.parts.dense import dense_copy, dense_sent_bytes
+from testbed.core.parameters import Count, Fraction, LearningRate, Share
 
 
 class OneBitAdam(CompressedAdam):
@@ -12,13 +14,13 @@ class OneBitAdam(CompressedAdam):
 
     Tang, Gan, Awan, Rajbhandari, Li, Lian, Liu, Zhang, He, "1-bit Adam: Communication Efficient Large-Scale Training
     with Adam's Convergence Speed", ICML 2021, arXiv:2102.02888, Algorithm 1. With m the momentum all ranks share: each
-    rank sends C(b1 m + (1 - b1) g + r), C being sign times mean magnitude and r what C lost before; the mean of what
-    all sent goes out as C(mean + q), with q what that lost before, and is the new m.
+    rank sends C(b1 m + (1 - b1) g + r), C being sign times mean magnitude and r what C lost before; the mean of these
+    goes out as C(mean + q), with q what that lost before, and is the new m.
     Differs from the paper: values share a magnitude by blocks; biases are corrected, that of v as it was when frozen;
     the root of a frozen v has a floor; weight decay, of the workload's optimizer, is decoupled; no server averages,
     each rank does so for one part.
 
-    What comes out is Adam's direction m / (sqrt(v) + eps), not a mean; the optimizer becomes plain SGD. Residuals are
+    The output is Adam's direction m / (sqrt(v) + eps), not a mean; the optimizer becomes plain SGD. Residuals are
     kept here, so error feedback is refused. Not point to point. NaN and infinity show.
     Wire: in the warm-up gradients, (n,) float32, summed. Then signs and scales of blocks, 4 ceil(n / block_size) +
     ceil(n / 8) bytes, gathered among two ranks, in two shots among more. Scales may differ in their last bits between
@@ -27,15 +29,15 @@ class OneBitAdam(CompressedAdam):
     their parameters.
 
     Args:
-        warm_up_steps: steps of Adam with gradients sent as they are. The paper has 15 to 25 % of all steps, until v is
+        warm_up_steps: Steps of Adam with gradients sent as they are. The paper has 15 to 25 % of all steps, until v is
             stable. They are most of what a short run sends: in one of 80 steps 27 % of what would be sent without
             compression.
-        learning_rate: of Adam; None keeps the workload's.
-        beta1: of m.
-        beta2: of v.
-        eps: in the denominator.
-        floor: least root of v once it is frozen, in means over its tensor.
-        block_size: values that share a magnitude.
+        learning_rate: Adam's learning rate; null: the workload's.
+        beta1: Share of m that is kept from step to step.
+        beta2: Share of v that is kept from step to step.
+        eps: Term added to the denominator.
+        floor: Least root of v once it is frozen, in means over its tensor.
+        block_size: Values that share a magnitude.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -44,14 +46,14 @@ class OneBitAdam(CompressedAdam):
     def __init__(
         self,
         *,
-        warm_up_steps: int = 20,
-        learning_rate: float | None = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-8,
-        floor: float = 0.1,
-        block_size: int = 1024,
-        feedback: str | bool = "auto",
+        warm_up_steps: Count = 20,
+        learning_rate: LearningRate | None = 0.001,
+        beta1: Fraction = 0.9,
+        beta2: Fraction = 0.999,
+        eps: Share = 1e-8,
+        floor: Share = 0.1,
+        block_size: BlockSize = 1024,
+        feedback: FeedbackMode = "auto",
     ) -> None:
         super().__init__(
             learning_rate=learning_rate,
@@ -61,7 +63,6 @@ class OneBitAdam(CompressedAdam):
             floor=floor,
             block_size=block_size,
             feedback=feedback,
-            faults=[whole("warm_up_steps", warm_up_steps, 1)],
         )
         self.warm_up_steps = warm_up_steps
 

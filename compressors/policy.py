@@ -3,15 +3,16 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route, Traits, choose_route
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Rounds, Route, Traits, choose_route
 from compressors.base.feedback import ErrorFeedback, with_feedback
 from compressors.parts.merging import in_lockstep
-from testbed.core.parameters import shown, whole
+from testbed.core.kinds import Kind, shown
+from testbed.core.parameters import whole
 
 _LIMITS = ("min_numel", "max_numel", "min_dims", "max_dims")
 _KEYS = ("names", *_LIMITS, "compressor")
@@ -19,7 +20,7 @@ _KEYS = ("names", *_LIMITS, "compressor")
 
 @dataclass(frozen=True)
 class _Rule:
-    """Which tensors a compressor is for, and what says so in the configuration."""
+    """Conditions on tensors, the compressor that they choose, and the key of the rule in the configuration."""
 
     key: str
     compressor: Compressor
@@ -47,25 +48,53 @@ class _Rule:
         return not self.names or any(fnmatch.fnmatchcase(str(name), pattern) for pattern in self.names)
 
 
+@dataclass(frozen=True)
+class _ForTensors(Kind):
+    """Compressors that leave the optimizer alone."""
+
+    type_text = "a compressor, given as {_target_: …}"
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        if not isinstance(value, Compressor):
+            yield f"{name}={shown(value)}: must be {self.type_text}"
+        elif (owns := with_feedback(value).traits.owns) != "nothing":
+            yield f"{name}={type(value).__name__}: takes over the optimizer's {owns}, which belongs to all parameters"
+
+
+@dataclass(frozen=True)
+class _Rules(Kind):
+    """Lists of rules, the first of which that matches counts."""
+
+    type_text = "list of rules"
+    values_text = f"each with compressor, and perhaps {', '.join(_KEYS[:-1])}"
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            yield f"{name}={shown(value)}: must be a list"
+            return
+        for index, rule in enumerate(value):
+            yield from filter(None, _rule_faults(f"{name}[{index}]", rule))
+
+
 class Policy(Compressor):
     """Give each tensor of a bucket to a compressor by its name and size: the first rule that matches.
 
-    Of no paper of its own: users leave norms and biases as they are, and send matrices through what `otherwise` says.
+    No paper describes it: users leave norms and biases as they are, and send matrices through what `otherwise` says.
 
     The tensors of one compressor in a bucket are a smaller bucket of their own. Their exchanges take place side by
     side: those that ask for the same kind of sum, or for payloads of known and equal sizes, go as one collective.
     Each compressor has feedback by its own traits and parameter, kept here; so there is none around the whole, and
     `feedback=off` turns all of it off. None may take over the optimizer's momentum, which belongs to all parameters.
-    Biased, linear, fixed in size as those it is made of.
+    It is biased, linear and fixed in size as its compressors are.
     Wire: that of each compressor over its tensors. The routes of those that gather are for the links of the run, so
     `sent_bytes` knows them from the first step on.
-    Keeps what each of them keeps, under the number of its rule, and feedback with it.
+    Keeps the state of each compressor, under the number of its rule, and feedback with it.
 
     Args:
-        rules: a list of `{names: …, min_numel: …, max_numel: …, min_dims: …, max_dims: …, compressor: {_target_: …}}`;
-            all but the compressor may be missing. `names` is a pattern as in a shell, or a list of them; limits are
+        rules: Rules `{names: …, min_numel: …, max_numel: …, min_dims: …, max_dims: …, compressor: {_target_: …}}`; all
+            but the compressor may be missing. `names` is a pattern as in a shell, or a list of them; limits are
             inclusive, in elements and dimensions.
-        otherwise: the compressor of all other tensors.
+        otherwise: Compressor of all other tensors.
 
     Raises:
         ValueError: a rule has other keys, a limit is not a whole number from 0 up, or what is given is no compressor,
@@ -73,15 +102,19 @@ class Policy(Compressor):
     """
 
     def __init__(
-        self, *, otherwise: Compressor, rules: Sequence[Mapping[str, Any]] = (), feedback: str | bool = "auto"
+        self,
+        *,
+        otherwise: Annotated[Compressor, _ForTensors()],
+        rules: Annotated[Sequence[Mapping[str, Any]], _Rules()] = (),
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(feedback=feedback, faults=[*_rules_faults(rules), *_compressor_faults("otherwise", otherwise)])
+        super().__init__(feedback=feedback)
         self.rules = [_rule(f"rules[{index}]", rule) for index, rule in enumerate(rules)]
         self.rules.append(_Rule("otherwise", otherwise))
         given = [rule.compressor for rule in self.rules]
         self.compressors = given if self.feedback == "off" else [with_feedback(compressor) for compressor in given]
         self.traits = _traits(given, self.compressors)
-        self.wants_link = any(compressor.wants_link for compressor in given)
+        self.needs_link_stats = any(compressor.needs_link_stats for compressor in given)
         self._links = 0.0, 0.0
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
@@ -111,10 +144,10 @@ class Policy(Compressor):
             started.append(group.rounds(own))
         yield from in_lockstep(started)
 
-    def faults(self, world_size: int) -> Iterator[str]:
-        yield from super().faults(world_size)
+    def validate(self, world_size: int) -> Iterator[str]:
+        yield from super().validate(world_size)
         for rule in self.rules:
-            for line in rule.compressor.faults(world_size):
+            for line in rule.compressor.validate(world_size):
                 if not line.startswith("workers="):  # said above for all of them
                     yield f"{rule.key}.{'' if rule.key == 'otherwise' else 'compressor.'}{line}"
 
@@ -135,7 +168,7 @@ class Policy(Compressor):
         }
 
     def _groups(self, layout: Layout) -> list[tuple[int, Layout, list[slice]]]:
-        """(the compressor's number, its part of the bucket, where that lies), of those that have some."""
+        """Return (number of the compressor, its part of the bucket, where that lies) for those that have tensors."""
         found: dict[int, list[int]] = {}
         for place, (shape, numel) in enumerate(zip(layout.shapes, layout.numels, strict=True)):
             name = layout.names[place] if layout.names else None
@@ -158,7 +191,7 @@ class Policy(Compressor):
 
 
 class _Group:
-    """The tensors of one compressor in a bucket: where they lie together a view of it, else copied out and in."""
+    """The tensors of one compressor in a bucket: a view if they lie together, otherwise copied out and in."""
 
     def __init__(
         self, codec: Compressor, places: list[slice], tensor: Tensor, out: Tensor, error: Tensor | None
@@ -194,7 +227,7 @@ class _Group:
 
 
 def _with_error(codec: Compressor, tensor: Tensor, context: Context, out: Tensor, error: Tensor | None) -> Rounds:
-    """Rounds whose error is what was not contributed, also where that is kept: by how much the residual grew."""
+    """Yield rounds whose error is the uncontributed part, also if it is kept: by how much the residual grew."""
     if error is None or not isinstance(codec, ErrorFeedback):
         yield from codec.rounds(tensor, context, out=out, error=error)
         return
@@ -207,7 +240,7 @@ def _with_error(codec: Compressor, tensor: Tensor, context: Context, out: Tensor
 
 
 def _stretches(places: list[slice]) -> list[slice]:
-    """Neighbours joined."""
+    """Return ranges with neighbours joined."""
     joined = [places[0]]
     for place in places[1:]:
         if place.start == joined[-1].stop:
@@ -218,7 +251,7 @@ def _stretches(places: list[slice]) -> list[slice]:
 
 
 def _traits(given: Sequence[Compressor], used: Sequence[Compressor]) -> Traits:
-    """What all of them promise, alone and with the feedback they have."""
+    """Return the promises that all of them keep, alone and with the feedback they have."""
     traits = [compressor.traits for compressor in given]
     keeps = any(compressor is not inner for compressor, inner in zip(used, given, strict=True))
     kinds = {trait.feedback for trait in traits}
@@ -226,7 +259,7 @@ def _traits(given: Sequence[Compressor], used: Sequence[Compressor]) -> Traits:
     contractions = [trait.contraction for trait in traits if trait.contraction is not None]
     return Traits(
         own_rounds=True,
-        most_rounds=lambda world_size: sum(trait.rounds_among(world_size) for trait in traits),
+        max_rounds=lambda world_size: sum(trait.rounds_among(world_size) for trait in traits),
         point_to_point=False,
         fixed_size=all(trait.fixed_size for trait in traits),
         max_world=min(worlds, default=None),
@@ -247,14 +280,6 @@ def _rule(key: str, given: Mapping[str, Any]) -> _Rule:
     return _Rule(key, names=(names,) if isinstance(names, str) else tuple(names), **fields)
 
 
-def _rules_faults(rules: object) -> Iterator[str | None]:
-    if not isinstance(rules, Sequence) or isinstance(rules, str):
-        yield f"rules={shown(rules)}: must be a list"
-        return
-    for index, rule in enumerate(rules):
-        yield from _rule_faults(f"rules[{index}]", rule)
-
-
 def _rule_faults(key: str, rule: object) -> Iterator[str | None]:
     if not isinstance(rule, Mapping):
         yield f"{key}={shown(rule)}: must have a compressor, and may have {', '.join(_KEYS[:-1])}"
@@ -267,11 +292,4 @@ def _rule_faults(key: str, rule: object) -> Iterator[str | None]:
     names = rule.get("names", ())
     if not isinstance(names, str) and not (isinstance(names, Sequence) and all(isinstance(n, str) for n in names)):
         yield f"{key}.names={shown(names)}: must be a pattern, or a list of them"
-    yield from _compressor_faults(f"{key}.compressor", rule.get("compressor"))
-
-
-def _compressor_faults(key: str, compressor: object) -> Iterator[str]:
-    if not isinstance(compressor, Compressor):
-        yield f"{key}={shown(compressor)}: must be a compressor, given as {{_target_: …}}"
-    elif (owns := with_feedback(compressor).traits.owns) != "nothing":
-        yield f"{key}={type(compressor).__name__}: takes over the optimizer's {owns}, which belongs to all parameters"
+    yield from _ForTensors().faults(f"{key}.compressor", rule.get("compressor"))

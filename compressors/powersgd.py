@@ -3,8 +3,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Context, Exchange, Layout, Rounds, Route, Traits
+from compressors.base.compressor import Context, Exchange, FeedbackMode, Layout, Rounds, Route, Traits
+from compressors.parts.dense import dense_copy, dense_sent_bytes
 from compressors.parts.low_rank import LowRank, flat, orthonormalise, unflat
+from testbed.core.parameters import Count, CountOrZero
 
 
 class PowerSGD(LowRank):
@@ -19,30 +21,45 @@ class PowerSGD(LowRank):
     Biased; two exchanges, each summed in float32; not point to point. Use with error feedback. |x - C(x)| <= |x|, and
     no less can be promised: a matrix may lie across all that Q spans. NaN spreads over its matrix.
     Wire: P (r, n) of each matrix and the rest as is, summed; then Q (r, m) of each, summed;
-    4 * (r * (n + m) summed over matrices + rest) bytes. The last bits of factors may differ between kinds of device.
+    4 * (r * (n + m) summed over matrices + rest) bytes. Before `start_step` the bucket, summed; 4 bytes an element. The
+    last bits of factors may differ between kinds of device.
     Keeps Q of each matrix from step to step; the first is drawn from a seed all ranks share. Equal on all ranks; in
     other buckets it follows its parameter.
 
     Args:
-        rank: r, columns of P and Q.
+        rank: Number r of columns of P and Q.
+        start_step: First step that is compressed, counted from 0. Each bucket of an earlier step is summed as it is, in
+            float32, and no residual grows. 2 is what torch's powersgd_hook calls start_powerSGD_iter=2.
 
     Raises:
-        ValueError: rank is not a whole number from 1 up.
+        ValueError: rank is not a whole number from 1 up, or start_step is not one from 0 up.
     """
 
-    traits = Traits(own_rounds=True, most_rounds=2, point_to_point=False, feedback="required", contraction=0.0)
+    traits = Traits(own_rounds=True, max_rounds=2, point_to_point=False, feedback="required", contraction=0.0)
 
-    def __init__(self, *, rank: int = 4, feedback: str | bool = "auto") -> None:
+    def __init__(self, *, rank: Count = 4, start_step: CountOrZero = 0, feedback: FeedbackMode = "auto") -> None:
         super().__init__(rank=rank, feedback=feedback)
+        self.start_step = start_step
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
-        """Of both exchanges together."""
-        return 4 * sum(self.numels(layout))
+        """Return the bytes of both exchanges together, or of the whole bucket before `start_step`."""
+        return 4 * layout.numel if context.step < self.start_step else 4 * sum(self.numels(layout))
 
     def sent_bytes(self, layout: Layout, world_size: int, route: Route, *, step: int = 0) -> int:
+        if step < self.start_step:
+            return dense_sent_bytes(layout, world_size)
         return 2 * (world_size - 1) * 4 * sum(self.numels(layout))
 
     def rounds(self, tensor: Tensor, context: Context, *, out: Tensor, error: Tensor | None = None) -> Rounds:
+        if context.step >= self.start_step:
+            yield from self._compressed(tensor, context, out, error)
+            return
+        (total,) = yield Exchange(kind="all_reduce", data=[dense_copy(tensor)])
+        torch.mul(total, 1 / context.world_size, out=out)
+        if error is not None:
+            error.zero_()
+
+    def _compressed(self, tensor: Tensor, context: Context, out: Tensor, error: Tensor | None) -> Rounds:
         layout, world_size = context.layout, context.world_size
         matrices, rest = self.views(tensor.contiguous(), layout)
         keys = self.keys(context, "q")

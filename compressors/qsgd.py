@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from compressors.base.compressor import Traits
-from compressors.parts.stochastic import RandomLevels, norms
+from compressors.base.compressor import FeedbackMode, Traits
+from compressors.parts.stochastic import BucketSize, Levels, RandomLevels, norms
 
 
 class QSGD(RandomLevels):
@@ -14,7 +14,7 @@ class QSGD(RandomLevels):
     Differs from the paper: codes have a fixed width, no Elias coding; a sign and a level are one code.
 
     Unbiased; not linear, so payloads are gathered or, where the bound below is at most a tenth of |x|^2, averaged in
-    two shots, which encodes twice: what the second encoding loses is the same on all ranks, and does not average out
+    two shots, which encodes twice: the loss of the second encoding is the same on all ranks, and does not average out
     over them. In one encoding an error is less than the bucket's norm / levels, and E|x - C(x)|^2 <= bucket_size /
     (4 levels^2) |x|^2. No error feedback: residuals of an unbiased rounding only add up.
     A bucket that holds NaN or infinity decodes to NaN, one whose norm is beyond float32 to NaN or infinity; one whose
@@ -24,14 +24,14 @@ class QSGD(RandomLevels):
     Keeps no state.
 
     Args:
-        levels: s, steps from zero to the norm, 1 to 127.
-        bucket_size: values that share a norm.
+        levels: Number s of steps from zero to the norm.
+        bucket_size: Values that share a norm.
 
     Raises:
         ValueError: levels is not a whole number from 1 to 127, or bucket_size not one from 8 to 2**20.
     """
 
-    def __init__(self, *, levels: int = 127, bucket_size: int = 512, feedback: str | bool = "auto") -> None:
+    def __init__(self, *, levels: Levels = 127, bucket_size: BucketSize = 512, feedback: FeedbackMode = "auto") -> None:
         super().__init__(levels=levels, bucket_size=bucket_size, feedback=feedback)
         # A value between two levels is off by a variance of at most a quarter of their distance squared.
         kept = 1 - 1.001 * bucket_size / (4 * levels**2)

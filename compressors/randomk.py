@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks
-from compressors.base.compressor import Context, Layout, Traits
+from compressors.base.compressor import Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import from_bytes, require_size, to_bytes
 from compressors.parts.sampling import sample
 from compressors.parts.sparse import Sparsifier, kept_of, require_indices, scatter
-from testbed.core.parameters import flag, share
+from testbed.core.parameters import Flag, Share
 
 
 class RandomK(Sparsifier):
@@ -18,7 +18,7 @@ class RandomK(Sparsifier):
     2018, arXiv:1710.09854 (random dropping, scaled); Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS
     2018, arXiv:1809.07599 (rand-k, unscaled, with error feedback).
     Differs from the papers: every entry is as likely as any other, and all ranks draw alike; k is fixed. One entry is
-    drawn from each of k equal stretches of the bucket, which begin at a drawn place, so neighbours rarely go together.
+    drawn from each of k equal ranges of the bucket, which begin at a drawn place, so neighbours rarely go together.
 
     Linear: payloads are summed in float32. Unscaled it is biased, |x - C(x)|^2 = (1 - k/n) |x|^2 in expectation: use
     with error feedback. Scaled by n/k it is unbiased, with (n/k - 1) |x|^2 of noise, and feedback is harmful. A bucket
@@ -27,16 +27,16 @@ class RandomK(Sparsifier):
     Keeps no state.
 
     Args:
-        density: sent / all entries, above 0 up to 1.
-        scaled: multiply what is sent by n/k.
+        density: Sent / all entries.
+        scaled: Sent values are multiplied by n/k.
 
     Raises:
         ValueError: density is not in (0, 1], scaled is neither true nor false, or a bucket has more than 2**31 - 1
             entries.
     """
 
-    def __init__(self, *, density: float = 0.3, scaled: bool = False, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[share("density", density), flag("scaled", scaled)])
+    def __init__(self, *, density: Share = 0.3, scaled: Flag = False, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.density, self.scaled = density, scaled
         if scaled:
             self.traits = Traits(sum_dtype=torch.float32, unbiased=True, feedback="harmful")
@@ -69,7 +69,7 @@ class RandomK(Sparsifier):
         scatter(out, indices, from_bytes(payload, torch.float32), add, scale)
 
     def _drawn(self, numel: int, context: Context, device: torch.device) -> Tensor:
-        """(k,) int64, ascending; each entry is among them with probability k / n."""
+        """Return (k,) int64, ascending; each entry is among them with probability k / n."""
         k = self.kept(numel, context)
         if not k:
             return torch.empty(0, dtype=torch.int64, device=device)
@@ -82,7 +82,7 @@ class RandomK(Sparsifier):
 
 
 def all_finite(tensor: Tensor) -> bool:
-    """Whether no entry is NaN or infinite, by sums first, since those are cheap."""
+    """Return True if no entry is NaN or infinite, by sums first, since those are cheap."""
     for part in chunks(tensor):
         piece = tensor[part]
         if not bool(piece.sum().isfinite()) and not bool(piece.isfinite().all()):

@@ -1,22 +1,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Context, Traits
+from compressors.base.compressor import Context, FeedbackMode, Traits
 from compressors.parts.selection import at_least_one, sample_magnitudes
 from compressors.parts.sparse import Sparsifier, kept_of
-from testbed.core.parameters import choice, share, whole
+from testbed.core.kinds import Choice, Whole
+from testbed.core.parameters import Share
 
 DISTRIBUTIONS = ("exponential", "gamma", "pareto")
 _FIRST = 0.25
 """Share that the first of several stages leaves."""
 _SAMPLES = 1 << 18
 _EVERY, _OFF = 5, 0.2
-"""Stages are thought over after so many encodings, if the count was off by more than this share."""
+"""Encodings after which the number of stages may change, and the share by which the count must then be off."""
 
 
 class SIDCo(Sparsifier):
@@ -40,9 +41,9 @@ class SIDCo(Sparsifier):
     Keeps of each bucket the number of stages, which begins with one, and how far off the last counts were.
 
     Args:
-        density: sent / all entries, above 0 up to 1.
-        distribution: exponential, gamma or pareto, of magnitudes.
-        stages: number of fits; 0 adapts it to the counts that are found.
+        density: Sent / all entries.
+        distribution: Distribution of magnitudes that is fitted.
+        stages: Number of fits; 0 adapts it to the counts that are found.
 
     Raises:
         ValueError: a parameter is out of its range, or a bucket has more than 2**31 - 1 entries.
@@ -51,19 +52,12 @@ class SIDCo(Sparsifier):
     def __init__(
         self,
         *,
-        density: float = 0.01,
-        distribution: str = "exponential",
-        stages: int = 0,
-        feedback: str | bool = "auto",
+        density: Share = 0.01,
+        distribution: Annotated[str, Choice(DISTRIBUTIONS)] = "exponential",
+        stages: Annotated[int, Whole(0, 64)] = 0,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[
-                share("density", density),
-                choice("distribution", distribution, DISTRIBUTIONS),
-                whole("stages", stages, 0, 64),
-            ],
-        )
+        super().__init__(feedback=feedback)
         self.density, self.distribution, self.stages = density, distribution, stages
         self.traits = Traits(fixed_size=False, feedback="required", contraction=0.0)
         self._most_stages = max(1, math.ceil(-math.log2(density))) if density < _FIRST else 1
@@ -83,7 +77,7 @@ class SIDCo(Sparsifier):
         return indices, values
 
     def threshold_of(self, magnitudes: Tensor, stages: int) -> float:
-        """What a share `density` of such `magnitudes`, float64, exceeds; infinite where there are NaN or infinity."""
+        """Return what a share `density` of `magnitudes`, float64, exceeds; infinite if there are NaN or infinity."""
         left = self.density
         threshold = 0.0
         for stage in range(stages):
@@ -120,7 +114,7 @@ class SIDCo(Sparsifier):
 
 
 def _exceeded(magnitudes: Tensor, share: float, form: str) -> float:
-    """What `share` of a distribution exceeds that has the moments of `magnitudes`."""
+    """Return what a share of a distribution exceeds that has the moments of `magnitudes`."""
     mean = float(magnitudes.mean())
     if form == "exponential" or not mean:
         return -mean * math.log(share)
@@ -135,7 +129,7 @@ def _exceeded(magnitudes: Tensor, share: float, form: str) -> float:
 
 
 def _gamma_exceeded(magnitudes: Tensor, mean: float, share: float) -> float:
-    """The paper's closed form, which is for shapes up to 1, so larger ones count as 1; zeros have no logarithm."""
+    """Return the paper's closed form for shapes up to 1; larger ones count as 1, and zeros have no logarithm."""
     s = math.log(mean) - float(magnitudes[magnitudes > 0].log().mean())
     shape = min(1.0, (3 - s + math.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)) if s > 1e-9 else 1.0
     return -mean / shape * (math.log(share) + math.lgamma(shape))

@@ -3,10 +3,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Context, Traits
+from compressors.base.compressor import Context, FeedbackMode, Traits
 from compressors.parts.optimizers import plain_sgd
 from compressors.parts.votes import MajorityVote, decode_votes, encode_votes
-from testbed.core import parameters
+from testbed.core.parameters import LearningRate
 
 
 class SignSGD(MajorityVote):
@@ -18,14 +18,14 @@ class SignSGD(MajorityVote):
     Differs from the papers: no server counts the votes, each rank counts those of one part; zeros and ties count as
     above and below zero by turns, from one position to the next and from one step to the next.
 
-    What comes out is 1 or -1, or zeros where all ranks have zeros alone: not the mean, and of no magnitude, so error
+    The output is 1 or -1, or zeros where all ranks have zeros alone: not the mean, and without magnitude, so error
     feedback is refused. The optimizer becomes plain SGD. NaN and infinity are refused by name.
     Wire: 1 if there are votes, else 0, uint8; then signs (ceil(n / 8),) packed; 1 + ceil(n / 8) bytes, gathered among
     two ranks, in two shots among more.
     Keeps no state.
 
     Args:
-        learning_rate: how far each parameter moves in a step; None keeps the workload's, which is meant for gradients
+        learning_rate: Distance that each parameter moves in a step; null: the workload's, which is meant for gradients
             and mostly far too large.
 
     Raises:
@@ -33,10 +33,10 @@ class SignSGD(MajorityVote):
         NonFiniteError: a gradient holds NaN or infinity.
     """
 
-    traits = Traits(own_rounds=True, most_rounds=2, averages=False, feedback="harmful", owns="optimizer")
+    traits = Traits(own_rounds=True, max_rounds=2, averages=False, feedback="harmful", owns="optimizer")
 
-    def __init__(self, *, learning_rate: float | None = 0.0003, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[parameters.learning_rate(learning_rate)])
+    def __init__(self, *, learning_rate: LearningRate | None = 0.0003, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.learning_rate = learning_rate
 
     def ballot(self, tensor: Tensor, context: Context) -> Tensor:

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Context, Layout, Traits
+from compressors.base.compressor import Context, FeedbackMode, Layout, Traits
 from compressors.base.memory import Memory, moved
 from compressors.parts.optimizers import plain_sgd
 from compressors.parts.votes import MajorityVote
-from testbed.core import parameters
+from testbed.core.parameters import Fraction, LearningRate
 
 
 class Signum(MajorityVote):
@@ -22,16 +22,16 @@ class Signum(MajorityVote):
     Differs from the papers: no server counts the votes, each rank counts those of one part; zeros and ties count as
     above and below zero by turns, from one position to the next and from one step to the next.
 
-    Each rank votes with u = m u + (1 - m) g of its own gradients. What comes out is 1 or -1, or zeros where all ranks
-    have zeros alone: not the mean, and of no magnitude, so error feedback is refused. The optimizer becomes plain SGD.
+    Each rank votes with u = m u + (1 - m) g of its own gradients. The output is 1 or -1, or zeros where all ranks have
+    zeros alone: not the mean, and without magnitude, so error feedback is refused. The optimizer becomes plain SGD.
     Not point to point. NaN and infinity are refused by name.
     Wire: 1 if there are votes, else 0, uint8; then signs (ceil(n / 8),) packed; 1 + ceil(n / 8) bytes, gathered among
     two ranks, in two shots among more.
     Keeps the momentum of this rank, 4 bytes a parameter. In other buckets momenta follow their parameters.
 
     Args:
-        momentum: m; None takes that of the workload's SGD.
-        learning_rate: how far each parameter moves in a step; None keeps the workload's, which is meant for gradients
+        momentum: Factor m; null: that of the workload's SGD.
+        learning_rate: Distance that each parameter moves in a step; null: the workload's, which is meant for gradients
             and mostly far too large.
 
     Raises:
@@ -41,7 +41,7 @@ class Signum(MajorityVote):
 
     traits = Traits(
         own_rounds=True,
-        most_rounds=2,
+        max_rounds=2,
         point_to_point=False,
         averages=False,
         feedback="harmful",
@@ -49,12 +49,13 @@ class Signum(MajorityVote):
     )
 
     def __init__(
-        self, *, momentum: float | None = 0.9, learning_rate: float | None = 0.0005, feedback: str | bool = "auto"
+        self,
+        *,
+        momentum: Fraction | None = 0.9,
+        learning_rate: LearningRate | None = 0.0005,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[parameters.fraction("momentum", momentum, null=True), parameters.learning_rate(learning_rate)],
-        )
+        super().__init__(feedback=feedback)
         self.momentum, self.learning_rate = momentum, learning_rate
         self._momenta = Memory()
 

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import Packer, packed_bytes
-from testbed.core.parameters import choice
+from testbed.core.kinds import Choice
 
 _BUCKETS = (2, 4, 16, 64, 128, 256)
 _SAMPLES = 1 << 14
@@ -17,8 +19,7 @@ _HALF = 1 << 15
 
 
 class SketchML(Compressor):
-    """Sort values into buckets that hold about equally many, and send for each value its bucket, for each bucket its
-    mean.
+    """Sort values into about equally full buckets, and send the bucket of each value and the mean of each bucket.
 
     Jiang, Fu, Yang, Cui, "SketchML: Accelerating Distributed Machine Learning with Data Sketches", SIGMOD 2018,
     section 3.2 (quantile-bucket quantification); the form for dense gradients is that of GRACE, Xu et al., ICDCS 2021.
@@ -36,14 +37,14 @@ class SketchML(Compressor):
     Keeps no state.
 
     Args:
-        buckets: q: 2, 4, 16, 64, 128 or 256.
+        buckets: Number q of buckets of values.
 
     Raises:
-        ValueError: buckets is none of these.
+        ValueError: The number of buckets is none of these.
     """
 
-    def __init__(self, *, buckets: int = 256, feedback: str | bool = "auto") -> None:
-        super().__init__(feedback=feedback, faults=[choice("buckets", buckets, _BUCKETS)])
+    def __init__(self, *, buckets: Annotated[int, Choice(_BUCKETS)] = 256, feedback: FeedbackMode = "auto") -> None:
+        super().__init__(feedback=feedback)
         self.buckets = buckets
         self._bits = {2: 1, 4: 2, 16: 4}.get(buckets, 8)
         # With 4 buckets a normal tensor loses 12 % of its energy, with 16 about 2 %.
@@ -96,10 +97,10 @@ class SketchML(Compressor):
 
 
 def _keys(values: Tensor) -> Tensor:
-    """(n,) int64, 0 to 65535: the upper half of each float32, contiguous, with its sign bit turned round."""
+    """Return (n,) int64, 0 to 65535: the upper half of each float32, contiguous, with its sign bit inverted."""
     return values.view(torch.int32).bitwise_right_shift(16).to(torch.int64).add_(_HALF)
 
 
 def _ranked(keys: Tensor) -> Tensor:
-    """In the order of the values: of the negative ones, those of largest magnitude come first."""
+    """Return keys in the order of the values: negative ones of largest magnitude come first."""
     return torch.where(keys < _HALF, _HALF - 1 - keys, keys)

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import put
 from compressors.parts import codec_process
 from compressors.parts.frame import HEADER_BYTES, ZERO, finite_root_mean_square, pack, pack_smaller
-from testbed.core.parameters import choice, number
+from testbed.core.kinds import Choice, Number
 
 _LIGHTER = 2 / 3
 """Bits of gradients / bits of Laplacian values: their tails are heavier. Measured 0.48 to 0.75 on `digits`."""
@@ -33,9 +34,8 @@ class SZ3(Compressor):
     Keeps no state. The codec works in a helper process (`codec_process`).
 
     Args:
-        error_bound: absolute bound / root mean square of the bucket.
-        algorithm: predictor, one of lorenzo_reg, interp_lorenzo, interp, nopred. Gradients have no smooth order, so
-            nopred loses nothing and is the fastest.
+        error_bound: Absolute bound / root mean square of the bucket.
+        algorithm: Predictor. Gradients have no smooth order, so nopred loses nothing and is the fastest.
 
     Raises:
         ValueError: error_bound is not above 0, or the algorithm is unknown.
@@ -43,14 +43,14 @@ class SZ3(Compressor):
         CodecProcessError: the helper process cannot work.
     """
 
-    def __init__(self, *, error_bound: float = 1.0, algorithm: str = "nopred", feedback: str | bool = "auto") -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[
-                number("error_bound", error_bound, above=0, below=1e6),
-                choice("algorithm", algorithm, ALGORITHMS),
-            ],
-        )
+    def __init__(
+        self,
+        *,
+        error_bound: Annotated[float, Number(above=0, below=1e6)] = 1.0,
+        algorithm: Annotated[str, Choice(ALGORITHMS)] = "nopred",
+        feedback: FeedbackMode = "auto",
+    ) -> None:
+        super().__init__(feedback=feedback)
         self.error_bound = error_bound
         self.algorithm = algorithm
         # Each error is at most the bound, so their mean square is at most error_bound^2 of that of the values.
@@ -62,7 +62,7 @@ class SZ3(Compressor):
         )
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
-        """For planning only. Bodies are never above the raw size."""
+        """Return an estimate for planning. Bodies are never above the raw size."""
         bits = min(32.0, _LIGHTER * _laplacian_bits(self.error_bound))
         return HEADER_BYTES + math.ceil(layout.numel * bits / 8)
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Traits
-from compressors.parts.stochastic import RandomLevels, sums
-from testbed.core.parameters import number
+from compressors.base.compressor import FeedbackMode, Traits
+from compressors.parts.stochastic import BucketSize, RandomLevels, sums
+from testbed.core.kinds import Number
 
 
 class TernGrad(RandomLevels):
@@ -25,22 +27,21 @@ class TernGrad(RandomLevels):
     Keeps no state.
 
     Args:
-        bucket_size: values that share a scale.
-        clip_sigmas: c: magnitudes beyond c times the bucket's root mean square count as that; None: no clipping.
+        bucket_size: Values that share a scale.
+        clip_sigmas: Limit c: magnitudes beyond c times the bucket's root mean square count as that; null: no clipping.
 
     Raises:
         ValueError: bucket_size is not a whole number from 8 to 2**20, or clip_sigmas neither None nor from 1 to 1e6.
     """
 
     def __init__(
-        self, *, bucket_size: int = 512, clip_sigmas: float | None = None, feedback: str | bool = "auto"
+        self,
+        *,
+        bucket_size: BucketSize = 512,
+        clip_sigmas: Annotated[float, Number(least=1, below=1e6)] | None = None,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            levels=1,
-            bucket_size=bucket_size,
-            feedback=feedback,
-            faults=[number("clip_sigmas", clip_sigmas, least=1, below=1e6, null=True)],
-        )
+        super().__init__(levels=1, bucket_size=bucket_size, feedback=feedback)
         self.clip_sigmas = clip_sigmas
         self.clips = clip_sigmas is not None
         # In two shots the noise of the second encoding is the same on all ranks, and does not average out over them.

@@ -2,21 +2,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import NormalDist
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Exchange, Feedback, Layout, Rounds, Route, Traits
-from compressors.parts.hadamard import Group, Rotation, block_fault
+from compressors.base.compressor import (
+    Compressor,
+    Context,
+    Exchange,
+    Feedback,
+    FeedbackMode,
+    Layout,
+    Rounds,
+    Route,
+    Traits,
+)
+from compressors.parts.hadamard import Group, Rotation, RotationWidth
 from compressors.parts.stochastic import norms
-from testbed.core.parameters import choice, number, whole
+from testbed.core.kinds import Choice, Number, Whole
+from testbed.core.parameters import raise_all, whole
 
 _LARGEST = {"uint8": 2**8 - 1, "int32": 2**31 - 1}
-"""What a sum may come to."""
+"""Largest sum, by number type."""
 _TINY = 1e-30
 """A range below this is taken for zero."""
 _FEW_LEVELS = 10
-"""Below this, what rounding loses is more than 5 % of a normal tensor."""
+"""Least number of levels at which rounding loses no more than 5 % of a normal tensor's energy."""
 
 
 class THC(Compressor):
@@ -26,55 +38,48 @@ class THC(Compressor):
     Homomorphic Compression", NSDI 2024, arXiv:2302.08545: the uniform variant; its p = 1/32 and the truncated range are
     recalled.
     Differs from the paper: no parameter server and so no table of non-uniform levels that a server looks up. Integers
-    are summed in an all-reduce, and what travels there both ways is the type of the sum, a byte at least, not 4 bits:
+    are summed in an all-reduce, in which the type of the sum travels both ways, a byte at least, not 4 bits:
     as many `levels` as the world leaves room for (255 / ranks) cost no more than 15. Blocks of `block_size` are rotated
     (see `Rotation`) and have a range each. Residuals are not kept unless asked for: rounding with 15 levels loses about
     2 % of the energy.
 
     A range is the largest magnitude among ranks, but no more than `truncated` leaves of a normal value of the largest
-    norm. Each value is rounded at random to one of `levels` + 1 equal steps. Biased by what is cut off at the range,
-    unbiased if `truncated` is 0. Two exchanges, the second summed in integers, which never overflow up to the largest
-    world; not point to point. A block that holds NaN or infinity on any rank comes out as NaN.
+    norm. Each value is rounded at random to one of `levels` + 1 equal steps. Biased by values that are cut off at the
+    range, unbiased if `truncated` is 0. Two exchanges, the second summed in integers, which never overflow up to the
+    largest world; not point to point. A block that holds NaN or infinity on any rank comes out as NaN.
     Wire: ranges (blocks,) float32, of which the maximum is taken; then codes (blocks * width,) of `dtype`, summed; with
     n entries width = min(block_size, the next power of two to n), blocks = ceil(n / width); 4 blocks + blocks width
     bytes for uint8.
     Keeps no state.
 
     Args:
-        levels: steps of a range; 15 take 4 bits before they are summed.
-        truncated: p, the share of normal values beyond the range; 0: none.
-        block_size: entries that are rotated together, a power of two from 8 to 65536.
-        dtype: of the sum: uint8, for up to 255 / levels ranks, or int32.
+        levels: Steps of a range, at most 255 with uint8; 15 take 4 bits before they are summed.
+        truncated: Share p of normal values beyond the range; 0: none.
+        block_size: Entries that are rotated together.
+        dtype: Number type of the sum: uint8, for up to 255 / levels ranks, or int32.
 
     Raises:
-        ValueError: for each parameter that is none of these.
+        ValueError: A parameter is none of these; all of them at once.
     """
 
     def __init__(
         self,
         *,
-        levels: int = 15,
-        truncated: float = 1 / 32,
-        block_size: int = 1024,
-        dtype: str = "uint8",
-        feedback: str | bool = "auto",
+        levels: Annotated[int, Whole(1, 65535)] = 15,
+        truncated: Annotated[float, Number(least=0, most=0.5)] = 1 / 32,
+        block_size: RotationWidth = 1024,
+        dtype: Annotated[str, Choice(_LARGEST)] = "uint8",
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[
-                whole("levels", levels, 1, 255 if dtype == "uint8" else 65535),
-                number("truncated", truncated, least=0, most=0.5),
-                block_fault(block_size),
-                choice("dtype", dtype, _LARGEST),
-            ],
-        )
+        raise_all(whole("levels", levels, 1, 255 if dtype == "uint8" else 65535))
+        super().__init__(feedback=feedback)
         self.levels, self.truncated, self.block_size = levels, truncated, block_size
         self._dtype = torch.uint8 if dtype == "uint8" else torch.int32
         self._reach = NormalDist().inv_cdf(1 - truncated / 2) if truncated else float("inf")
         biased: Feedback = "none" if levels >= _FEW_LEVELS else "recommended"
         self.traits = Traits(
             own_rounds=True,
-            most_rounds=2,
+            max_rounds=2,
             point_to_point=False,
             max_world=_LARGEST[dtype] // levels,
             unbiased=not truncated,
@@ -82,7 +87,7 @@ class THC(Compressor):
         )
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
-        """Of both exchanges together."""
+        """Return the bytes of both exchanges together."""
         width, blocks = Rotation.sizes(layout.numel, self.block_size)
         return blocks * (4 + width * self._dtype.itemsize)
 
@@ -112,7 +117,7 @@ class THC(Compressor):
             out[group.entries].copy_(values)
 
     def _range(self, values: Tensor, width: int) -> Tensor:
-        """(sets, lanes); infinite where a block holds what is not finite: NaN would not survive a maximum."""
+        """Return (sets, lanes); infinite where a block holds NaN or infinity: NaN would not survive a maximum."""
         largest = values.abs().amax(dim=1)
         if self.truncated:
             largest = torch.minimum(largest, norms(values).mul_(self._reach / width**0.5))
@@ -133,7 +138,7 @@ class THC(Compressor):
     def _restored(
         self, total: Tensor, ranges: Tensor, rotation: Rotation, count: int
     ) -> Iterator[tuple[Group, Tensor]]:
-        """The entries of each group, given the sum of the codes of `count` ranks, divided by that."""
+        """Yield the entries of each group, given the sum of the codes of `count` ranks, divided by that."""
         steps = torch.where(ranges.isfinite(), 2 * ranges / (self.levels * count), torch.nan)
         middle = self.levels * count / 2
         for group in rotation.groups():

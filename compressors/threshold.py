@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 from torch import Tensor
 
 from compressors.base.chunks import root_mean_square
-from compressors.base.compressor import Context, Traits
+from compressors.base.compressor import Context, FeedbackMode, Traits
 from compressors.parts.selection import at_least, at_least_one
 from compressors.parts.sparse import Sparsifier
-from testbed.core.parameters import flag, number
+from testbed.core.kinds import Number
+from testbed.core.parameters import Flag
 
 _PLANNED = 0.01
-"""Share of a bucket that is planned for where a threshold alone does not tell."""
+"""Share of a bucket that is planned for if the threshold is absolute."""
 
 
 class Threshold(Sparsifier):
@@ -30,24 +32,27 @@ class Threshold(Sparsifier):
     Keeps no state.
 
     Args:
-        threshold: above 0; in units of the gradient, or of its root mean square if relative.
-        relative: to the root mean square of the bucket.
+        threshold: Least magnitude that is sent, in units of the gradient, or of its root mean square if relative.
+        relative: The threshold is a multiple of the root mean square of the bucket.
 
     Raises:
         ValueError: threshold is not above 0 and below 1e38, relative is neither true nor false, or a bucket has more
             than 2**31 - 1 entries.
     """
 
-    def __init__(self, *, threshold: float = 3.0, relative: bool = True, feedback: str | bool = "auto") -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[number("threshold", threshold, above=0, below=1e38), flag("relative", relative)],
-        )
+    def __init__(
+        self,
+        *,
+        threshold: Annotated[float, Number(above=0, below=1e38)] = 3.0,
+        relative: Flag = True,
+        feedback: FeedbackMode = "auto",
+    ) -> None:
+        super().__init__(feedback=feedback)
         self.threshold, self.relative = threshold, relative
         self.traits = Traits(fixed_size=False, feedback="required", contraction=0.0)
 
     def kept(self, numel: int, context: Context) -> int:
-        """What a Laplacian would have above a relative threshold; 1 % for an absolute one."""
+        """Return the expected share: that of a Laplacian above a relative threshold; 1 % for an absolute one."""
         share = math.exp(-math.sqrt(2) * self.threshold) if self.relative else _PLANNED
         return min(numel, max(1, math.ceil(share * numel)))
 

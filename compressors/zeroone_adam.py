@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
 from torch import Tensor
 
-from compressors.base.compressor import Context, Exchange, Layout, Rounds, Route
+from compressors.base.compressor import Context, Exchange, FeedbackMode, Layout, Rounds, Route
 from compressors.base.memory import Memory
-from compressors.parts.adam import CompressedAdam, dense_copy, dense_sent_bytes
-from testbed.core.parameters import power_of_two, whole
+from compressors.parts.adam import CompressedAdam
+from compressors.parts.block_signs import BlockSize
+from compressors.parts.dense import dense_copy, dense_sent_bytes
+from testbed.core.kinds import PowerOfTwo
+from testbed.core.parameters import Count, Fraction, LearningRate, Share
 
 
 class ZeroOneAdam(CompressedAdam):
@@ -18,14 +22,14 @@ class ZeroOneAdam(CompressedAdam):
     doubles after each `variance_renewals` of them, and no more from step `freeze_step` on; from there momenta are
     averaged in steps whose distance doubles after each `interval_steps` steps, up to `longest_interval`.
     Differs from the paper: parameters are the same on all ranks after every step, so between two averages nothing
-    moves: what the steps between would have moved it by is added up and made at once, of gradients that were all taken
-    at one point. Where gradients are sent as they are, their mean serves m too, and no signs are sent. Further, values
-    share a magnitude by blocks; biases are corrected; the root of v has a floor once signs are sent; weight decay, of
-    the workload's optimizer, is decoupled and goes on between averages.
+    moves: the movements of these steps are added up and made at once, from gradients that were all taken at one point.
+    Where gradients are sent as they are, their mean serves m too, and no signs are sent. Further, values share a
+    magnitude by blocks; biases are corrected; the root of v has a floor once signs are sent; weight decay, of the
+    workload's optimizer, is decoupled and goes on between averages.
 
     With u the sum over the steps since the last average of m = b1 m + (1 - b1) g of this rank, and k their number: u is
-    averaged by signs with residuals on both sides, then m = u / k, and what comes out is u / (sqrt(v) + eps), not a
-    mean. In the steps between zeros come out, and nothing is sent. The optimizer becomes plain SGD.
+    averaged by signs with residuals on both sides, then m = u / k, and the output is u / (sqrt(v) + eps), not a mean.
+    In the steps between the output is zeros, and nothing is sent. The optimizer becomes plain SGD.
     Residuals are kept here, so error feedback is refused. Not point to point. NaN and infinity show, where they come
     between averages, in the next one.
     Wire: where the variance is renewed gradients, (n,) float32, summed; where momenta are averaged signs and scales of
@@ -35,18 +39,19 @@ class ZeroOneAdam(CompressedAdam):
     follow their parameters.
 
     Args:
-        variance_renewals: kappa of the paper.
-        freeze_step: from which on the variance stays, and averages may be skipped. Up to there 45 of 100 steps send
-            gradients as they are, most of what a short run sends: 52 % of what would be sent without compression in one
-            of 80 steps, 13 % in one of 400. Too early, it diverges: frozen at 40, one of three trainings of glyphs did.
-        interval_steps: after which averages become half as frequent.
-        longest_interval: H of the paper, steps from one average to the next, a power of two.
-        learning_rate: of Adam; None keeps the workload's.
-        beta1: of m.
-        beta2: of v.
-        eps: in the denominator.
-        floor: least root of v once signs were sent, in means over its tensor.
-        block_size: values that share a magnitude.
+        variance_renewals: Renewals of the variance before their distance doubles: kappa of the paper.
+        freeze_step: Step from which on the variance stays, and averages may be skipped. Up to there 45 of 100 steps
+            send gradients as they are, most of what a short run sends: 52 % of what would be sent without compression
+            in one of 80 steps, 13 % in one of 400. Too early, it diverges: frozen at 40, one of three trainings of
+            glyphs did.
+        interval_steps: Steps after which averages become half as frequent.
+        longest_interval: Most steps from one average to the next: H of the paper.
+        learning_rate: Adam's learning rate; null: the workload's.
+        beta1: Share of m that is kept from step to step.
+        beta2: Share of v that is kept from step to step.
+        eps: Term added to the denominator.
+        floor: Least root of v once signs were sent, in means over its tensor.
+        block_size: Values that share a magnitude.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -55,17 +60,17 @@ class ZeroOneAdam(CompressedAdam):
     def __init__(
         self,
         *,
-        variance_renewals: int = 16,
-        freeze_step: int = 100,
-        interval_steps: int = 32,
-        longest_interval: int = 4,
-        learning_rate: float | None = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-8,
-        floor: float = 0.1,
-        block_size: int = 1024,
-        feedback: str | bool = "auto",
+        variance_renewals: Count = 16,
+        freeze_step: Count = 100,
+        interval_steps: Count = 32,
+        longest_interval: Annotated[int, PowerOfTwo(1)] = 4,
+        learning_rate: LearningRate | None = 0.001,
+        beta1: Fraction = 0.9,
+        beta2: Fraction = 0.999,
+        eps: Share = 1e-8,
+        floor: Share = 0.1,
+        block_size: BlockSize = 1024,
+        feedback: FeedbackMode = "auto",
     ) -> None:
         super().__init__(
             learning_rate=learning_rate,
@@ -75,30 +80,24 @@ class ZeroOneAdam(CompressedAdam):
             floor=floor,
             block_size=block_size,
             feedback=feedback,
-            faults=[
-                whole("variance_renewals", variance_renewals, 1),
-                whole("freeze_step", freeze_step, 1),
-                whole("interval_steps", interval_steps, 1),
-                power_of_two("longest_interval", longest_interval, 1),
-            ],
         )
         self.variance_renewals, self.freeze_step = variance_renewals, freeze_step
         self.interval_steps, self.longest_interval = interval_steps, longest_interval
         self.sums = Memory()
 
     def renews(self, step: int) -> bool:
-        """Whether the variance is renewed in this step."""
+        """Return True if the variance is renewed in this step."""
         distance, first = _segment(step, self.variance_renewals)
         return step < self.freeze_step and (step - first) % distance == 0
 
     def renewals(self, step: int) -> int:
-        """Up to `step`, with it."""
+        """Return the number of renewals up to `step`, with it."""
         last = min(step, self.freeze_step - 1)
         distance, first = _segment(last, self.variance_renewals)
         return self.variance_renewals * (distance.bit_length() - 1) + (last - first) // distance + 1
 
     def averaged(self, step: int) -> int:
-        """How many steps, with this one, momenta are averaged over; 0: they are not yet."""
+        """Return the number of steps, with this one, that momenta are averaged over; 0: not in this step."""
         since = step - self.freeze_step
         if since < 0:
             return 1
@@ -149,6 +148,6 @@ class ZeroOneAdam(CompressedAdam):
 
 
 def _segment(step: int, renewals: int) -> tuple[int, int]:
-    """(distance of renewals, first step with it): `renewals` of them 1 apart, then as many 2 apart, and so on."""
+    """Return (distance of renewals, first step with it): `renewals` of them 1 apart, then as many 2 apart, ..."""
     distance = 2 ** ((step // renewals + 1).bit_length() - 1)
     return distance, renewals * (distance - 1)

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import PayloadError, from_bytes, put
 from compressors.parts import codec_process
 from compressors.parts.frame import CODED, HEADER_BYTES, RAW, ZERO, finite_root_mean_square, pack, pack_smaller, unpack
-from testbed.core.parameters import choice, number, whole
+from testbed.core.kinds import Choice, Number, Whole
 
 _BLOCK = 4
 """Values that share an exponent, in one dimension."""
@@ -34,16 +35,15 @@ class ZFP(Compressor):
     most are off by a quarter of it or less. A bucket whose tolerance is below 1e-27 is sent raw; with precision and
     rate, a block with nothing above 2^-97 (6e-30) decodes to noise of that size.
     Wire: frame (28 bytes, `frame`), then a zfp stream with its own header, of float32. With rate always that, in
-    8 ceil((96 + ceil(n / 4) 4 rate) / 64) bytes; otherwise its size depends on the values, and a bucket of zeros is
-    nothing, one that is shorter as raw float32 is that.
+    8 ceil((96 + ceil(n / 4) 4 rate) / 64) bytes; otherwise its size depends on the values: nothing for a bucket of
+    zeros, raw float32 where that is shorter.
     Keeps no state. The codec works in a helper process (`codec_process`).
 
     Args:
-        mode: which of the three that follow is used: accuracy, precision or rate.
-        error_bound: tolerance / root mean square of the bucket.
-        precision: bit planes kept of each block, 4 to 32.
-        rate: bits of each value, 6 to 32, a multiple of 0.25. A block's exponent takes 9 of its 4 rate bits: below 6
-            more is lost than sent.
+        mode: Parameter that is used: accuracy (error_bound), precision or rate.
+        error_bound: Tolerance / root mean square of the bucket.
+        precision: Bit planes kept of each block.
+        rate: Bits of each value. A block's exponent takes 9 of its 4 rate bits: below 6 more is lost than sent.
 
     Raises:
         ValueError: a parameter is none of these.
@@ -54,24 +54,13 @@ class ZFP(Compressor):
     def __init__(
         self,
         *,
-        mode: str = "accuracy",
-        error_bound: float = 0.3,
-        precision: int = 8,
-        rate: float = 8.0,
-        feedback: str | bool = "auto",
+        mode: Annotated[str, Choice(MODES)] = "accuracy",
+        error_bound: Annotated[float, Number(above=0, below=1e6)] = 0.3,
+        precision: Annotated[int, Whole(4, 32)] = 8,
+        rate: Annotated[float, Number(least=6, most=32, multiple_of=0.25, unit="bits")] = 8.0,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        rate_fault = number("rate", rate, least=6, most=32)
-        if rate_fault is None and 4 * rate % 1:
-            rate_fault = f"rate={rate}: must be a multiple of 0.25"
-        super().__init__(
-            feedback=feedback,
-            faults=[
-                choice("mode", mode, MODES),
-                number("error_bound", error_bound, above=0, below=1e6),
-                whole("precision", precision, 4, 32),
-                rate_fault,
-            ],
-        )
+        super().__init__(feedback=feedback)
         self.mode, self.error_bound, self.precision, self.rate = mode, error_bound, precision, float(rate)
         promised = 1 - error_bound**2 if mode == "accuracy" else 0.0
         loses = {"accuracy": error_bound > 1, "precision": precision < 6, "rate": rate < 7}[mode]
@@ -82,7 +71,7 @@ class ZFP(Compressor):
         )
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
-        """Exact with rate, else for planning: bodies are never above the raw size."""
+        """Return the exact size with rate, otherwise an estimate for planning: bodies are never above the raw size."""
         if self.mode == "rate":
             return HEADER_BYTES + self._stream_bytes(layout.numel)
         # Bits of a value as measured on normal and on heavy-tailed values, the mean of both.

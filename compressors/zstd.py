@@ -2,23 +2,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout
 from compressors.base.payload import PayloadError, to_bytes
 from compressors.base.wrapper import Around
 from compressors.parts import codec_process
 from compressors.parts.frame import HEADER_BYTES, RAW, ZERO, pack, pack_smaller, unpack
-from testbed.core.parameters import choice, inner_feedback, shown, whole
+from testbed.core.kinds import Choice, Part, Whole
+from testbed.core.parameters import inner_feedback
 
 _PLANNED = 0.85
 """Bytes after / before. Measured: 0.87 for float32 of heavy tails with shuffle 4, 0.59 to 0.93 for int8."""
 _ROOM = 1 << 17
-"""Bytes a stream may have beyond its values before it is given up."""
+"""Bytes that a stream may have beyond its values before it is given up."""
 LEVELS = range(1, 20)
 SHUFFLES = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class _Inner(Part):
+    """Compressors whose payloads have a fixed size."""
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        yield from super().faults(name, value, null=null)
+        if isinstance(value, Compressor):
+            traits = value.traits
+            if traits.own_rounds or not (traits.fixed_size and traits.point_to_point) or traits.owns != "nothing":
+                yield f"{name}={type(value).__name__}: must have payloads of a fixed size, which all ranks gather"
+            if fault := inner_feedback(f"{name}.feedback", value.feedback, "Zstd"):
+                yield fault
 
 
 class Zstd(Around):
@@ -35,9 +51,9 @@ class Zstd(Around):
     Keeps no state of its own. The codec works in a helper process (`codec_process`).
 
     Args:
-        inner: compressor whose payloads have a fixed size; its own feedback must be auto, since this one's counts.
-        level: 1 to 19. Float32 has little but entropy to gain from, so 1 is shorter than 3 and faster, measured.
-        shuffle: size in bytes of a value in the payload of `inner`; 1: leave bytes where they are. 4 gains 9% on
+        inner: Compressor whose payloads have a fixed size; its own feedback must be auto, since this one's counts.
+        level: Level of zstd. Float32 has little but entropy to gain from, so 1 is shorter than 3 and faster, measured.
+        shuffle: Size in bytes of a value in the payload of `inner`; 1: leave bytes where they are. 4 gains 9% on
             float32.
 
     Raises:
@@ -45,21 +61,20 @@ class Zstd(Around):
         CodecProcessError: the helper process cannot work.
     """
 
-    def __init__(self, *, inner: Compressor, level: int = 1, shuffle: int = 1, feedback: str | bool = "auto") -> None:
-        super().__init__(
-            inner,
-            feedback=feedback,
-            faults=[
-                *_inner_faults(inner),
-                whole("level", level, LEVELS[0], LEVELS[-1]),
-                choice("shuffle", shuffle, SHUFFLES),
-            ],
-        )
+    def __init__(
+        self,
+        *,
+        inner: Annotated[Compressor, _Inner(Compressor, "a compressor")],
+        level: Annotated[int, Whole(LEVELS[0], LEVELS[-1])] = 1,
+        shuffle: Annotated[int, Choice(SHUFFLES)] = 1,
+        feedback: FeedbackMode = "auto",
+    ) -> None:
+        super().__init__(inner, feedback=feedback)
         self.level, self.shuffle = level, shuffle
         self.traits = replace(inner.traits, sum_dtype=None, verbatim=False, max_world=None, fixed_size=False)
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
-        """For planning only. Bodies are never above the size of the payload of `inner`."""
+        """Return an estimate for planning. Bodies are never above the size of the payload of `inner`."""
         return HEADER_BYTES + math.ceil(_PLANNED * self.inner.payload_bytes(layout, context))
 
     def encode(self, tensor: Tensor, context: Context) -> Tensor:
@@ -81,13 +96,3 @@ class Zstd(Around):
         if len(raw) != size:
             raise PayloadError(f"zstd payload: carries {len(raw)} bytes of {type(self.inner).__name__}, not {size}")
         self.inner.decode(raw.to(payload.device), out, context, add=add, scale=scale)
-
-
-def _inner_faults(inner: object) -> Iterator[str | None]:
-    if not isinstance(inner, Compressor):
-        yield f"inner={shown(inner)}: must be a compressor"
-        return
-    traits = inner.traits
-    if traits.own_rounds or not (traits.fixed_size and traits.point_to_point) or traits.owns != "nothing":
-        yield f"inner={type(inner).__name__}: must have payloads of a fixed size, which all ranks gather"
-    yield inner_feedback("inner.feedback", inner.feedback, "Zstd")

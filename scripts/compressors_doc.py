@@ -1,4 +1,4 @@
-"""Writes the catalogue and the exemptions in docs/compressors.md from the compressors; `make bench` does so too.
+"""Writes the catalogue in docs/compressors.md from the compressors; `make bench` does so too.
 
 `--check` refuses a page that says what is not so; that it lacks a member, as after one was added, is no fault.
 """
@@ -16,7 +16,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from compressors.base.compressor import Compressor
 from experiments.common.page import between
 from testbed.worker.laws.cases import catalogue
-from testbed.worker.laws.cases.registry import EXEMPT
 from testbed.worker.plugins import compressor_catalogue
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "compressors.md"
@@ -64,10 +63,7 @@ def _promises(codec: Compressor) -> str:
 def page() -> str:
     heads = ("name", "what it does", "paper", "route", "promises", "feedback")
     lines = ["| " + " | ".join(row) + " |" for row in (heads, ("---",) * len(heads), *rows())]
-    text = between(PAGE.read_text(), "catalogue", "\n".join(lines))
-    named = {compressor_catalogue.part(name).target: name for name in compressor_catalogue.names()}
-    exempt = [f"* `{named[target]}` from `{law}`: {reason}" for (target, law), reason in sorted(EXEMPT.items())]
-    return between(text, "exemptions", "\n".join(["Exempt:", "", *exempt] if exempt else ["Nobody is exempt."]))
+    return between(PAGE.read_text(), "catalogue", "\n".join(lines))
 
 
 def main() -> int:

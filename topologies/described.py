@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
 
 from testbed.core.errors import InputError
+from testbed.core.kinds import Kind
+from testbed.core.parameters import Count, Rate
 from testbed.core.spec.link_profile import MIN_RATE_BIT_S, LinkProfile
 from testbed.core.spec.topology import Link, Topology, symmetric
-from topologies.parameters import Impairments, Parameters
+from topologies.parameters import Cap, Impairments, Name, Parameters
 from topologies.parts import LAN_RATE, access_links, nodes_in
 
 _PROFILE = ("rate", *Impairments.__annotations__, "flow_rate", "source")
@@ -18,29 +21,48 @@ _LINK = ("name", "a", "b", "rtt", *_PROFILE, "forward", "backward")
 _DIRECTION = ("delay", *_PROFILE)
 
 
+@dataclass(frozen=True)
+class _RegionsOrWorkers(Kind):
+    type_text = "list of names, or workers by name"
+
+    def allows(self, value: object) -> bool:
+        return isinstance(value, list | dict)
+
+
+@dataclass(frozen=True)
+class _Links(Kind):
+    type_text = "list of links"
+
+    def allows(self, value: object) -> bool:
+        return isinstance(value, list)
+
+
 def build(
     *,
-    name: str = "described",
-    workers: int = 4,
-    regions: list[str] | dict[str, int],
-    links: list[Any],
-    rate: str = "",
-    lan_rate: str = LAN_RATE,
-    source: str = "",
+    name: Name = "described",
+    workers: Count = 4,
+    regions: Annotated[list[str] | dict[str, int], _RegionsOrWorkers()],
+    links: Annotated[list[Any], _Links()],
+    rate: Cap = "",
+    lan_rate: Rate = LAN_RATE,
+    source: Name = "",
 ) -> Topology:
-    """Regions and WAN links as a user lists them.
+    """Return the network of regions and WAN links that a user lists.
 
-    A link is a mapping: `a` and `b`, the regions it joins; `rate`, each way; `rtt`, both ways together; and as it likes
+    A link is a mapping: `a` and `b`, the regions it joins; `rate`, each way; `rtt`, both ways together; and optionally
     `name`, `flow_rate`, `source` and the parameters of `topologies.parameters.Impairments`. `forward` (from a to b)
-    and `backward` may hold any of these again for one direction, with `delay`, one way, in place of `rtt`.
+    and `backward` may hold any of these again for one direction, with `delay`, one way, instead of `rtt`.
 
     Args:
-        regions: names, over which workers are spread in blocks; or workers of each, where 0 makes it a router alone.
-        rate: no WAN link carries more than this; empty: as each link says.
-        source: of the links that name none.
+        regions: Names of the regions, over which workers are spread in blocks; or numbers of workers by name, where 0
+            makes a router.
+        links: WAN links.
+        rate: Highest rate of a WAN link; empty: as each link says.
+        lan_rate: Rate of every worker's access link, each way.
+        source: Source of the figures of links that name none.
 
     Raises:
-        InputError: with every fault at once, each with its key.
+        InputError: A parameter is wrong; every error at once, each with its key.
     """
     read = Parameters()
     cap_bit_s = read.cap(rate)
@@ -63,7 +85,7 @@ def build(
 
 
 def _counts(read: Parameters, name: str, regions: list[str] | dict[str, int], workers: int) -> dict[str, int]:
-    """Workers of each region."""
+    """Return the number of workers of each region."""
     if not isinstance(regions, dict):
         return read.placed(workers, read.regions(regions))
     counts: dict[str, int] = {}
@@ -83,7 +105,7 @@ def _counts(read: Parameters, name: str, regions: list[str] | dict[str, int], wo
 def _link(
     read: Parameters, where: str, link: Any, regions: Iterable[str], source: str, cap_bit_s: float | None
 ) -> Link | None:
-    """The link, or None where it could not be one."""
+    """Return the link, or None if its values make none."""
     if not isinstance(link, Mapping):
         read.add([f"{where}: must hold {', '.join(_LINK[:3])}, rate and rtt, found {link!r}"])
         return None
@@ -124,7 +146,7 @@ def _profile(
     rtt_s: float,
     cap_bit_s: float | None,
 ) -> LinkProfile:
-    """One direction: what the link says, and over it what is said of this way alone."""
+    """Return the profile of one direction: values of the link, replaced by those of this direction."""
     both = {key: link[key] for key in _PROFILE if key in link and key not in own}
     source = str(own.get("source") or both.get("source") or "").strip()
     if "rate" in own:
@@ -143,7 +165,7 @@ def _profile(
 
 
 def _way(read: Parameters, where: str, way: str, link: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of one direction alone."""
+    """Return the values that are given for one direction alone."""
     found = link.get(way)
     if found is None:
         return {}
@@ -155,7 +177,7 @@ def _way(read: Parameters, where: str, way: str, link: Mapping[str, Any]) -> dic
 
 
 def _ends(read: Parameters, where: str, link: Mapping[str, Any], regions: Iterable[str]) -> tuple[str, str]:
-    """Both regions; "" for one that is none."""
+    """Return both regions; "" for an unknown one."""
     known = list(regions)
     a, b = (str(link.get(key, "")) for key in ("a", "b"))
     for key, end in (("a", a), ("b", b)):

@@ -1,33 +1,37 @@
-"""Regions of which every two are joined by a WAN link of their own."""
+"""Regions with a WAN link between every two of them."""
 
 from __future__ import annotations
 
 from typing import Unpack
 
+from testbed.core.parameters import Count, Duration, Rate
 from testbed.core.spec.topology import Topology
-from topologies.parameters import Impairments, Parameters
+from topologies.parameters import Impairments, Name, Names, Parameters
 from topologies.parts import ASSUMED, LAN_RATE, alike, assemble, every_pair
 
 
 def build(
     *,
-    name: str = "full_mesh",
-    workers: int = 4,
-    regions: tuple[str, ...] | list[str] = ("north", "east", "south", "west"),
-    rate: str = "200 Mbit/s",
-    rtt: str = "80 ms",
-    lan_rate: str = LAN_RATE,
-    source: str = ASSUMED,
+    name: Name = "full_mesh",
+    workers: Count = 4,
+    regions: Names = ("north", "east", "south", "west"),
+    rate: Rate = "200 Mbit/s",
+    rtt: Duration = "80 ms",
+    lan_rate: Rate = LAN_RATE,
+    source: Name = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
-    """A WAN link between every two regions, all alike; no path passes through a third region.
+    """Return a network with a WAN link between every two regions, all alike; no path passes a third region.
 
     Args:
-        rate: of each WAN link, each way.
-        rtt: of each WAN link, both ways together.
+        regions: Names of the regions.
+        rate: Rate of each WAN link, each way.
+        rtt: Round trip of each WAN link.
+        lan_rate: Rate of every worker's access link, each way.
+        source: Source of the figures.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: A parameter is wrong; every error at once.
     """
     read = Parameters()
     wan = read.wan(rate, rtt, source, impairments)

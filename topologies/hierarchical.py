@@ -1,11 +1,12 @@
-"""Regions below continents, continents joined by a backbone."""
+"""Regions of continents, which a backbone joins."""
 
 from __future__ import annotations
 
 from typing import Unpack
 
+from testbed.core.parameters import Count, Duration, Rate
 from testbed.core.spec.topology import Topology
-from topologies.parameters import Impairments, Parameters
+from topologies.parameters import Impairments, Name, Names, Parameters
 from topologies.parts import ASSUMED, LAN_RATE, alike, assemble, every_pair
 
 _REGIONS = ("america/oregon", "america/virginia", "europe/dublin", "europe/frankfurt")
@@ -13,30 +14,32 @@ _REGIONS = ("america/oregon", "america/virginia", "europe/dublin", "europe/frank
 
 def build(
     *,
-    name: str = "hierarchical",
-    workers: int = 4,
-    regions: tuple[str, ...] | list[str] = _REGIONS,
-    rate: str = "500 Mbit/s",
-    rtt: str = "20 ms",
-    backbone_rate: str = "200 Mbit/s",
-    backbone_rtt: str = "80 ms",
-    lan_rate: str = LAN_RATE,
-    source: str = ASSUMED,
+    name: Name = "hierarchical",
+    workers: Count = 4,
+    regions: Names = _REGIONS,
+    rate: Rate = "500 Mbit/s",
+    rtt: Duration = "20 ms",
+    backbone_rate: Rate = "200 Mbit/s",
+    backbone_rtt: Duration = "80 ms",
+    lan_rate: Rate = LAN_RATE,
+    source: Name = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
-    """A WAN link from each region to its continent's exchange, and one between every two exchanges.
+    """Return a network with a WAN link from each region to its continent's exchange and between every two exchanges.
 
-    An exchange is a router without workers. All that a continent sends to another shares one backbone link.
+    An exchange is a router without workers. All traffic from one continent to another shares one backbone link.
 
     Args:
-        regions: each as continent/region.
-        rate: of the links from regions to exchanges, each way.
-        rtt: of these, both ways together; two regions of a continent are twice that apart.
-        backbone_rate: of the links between exchanges, each way.
-        backbone_rtt: of these, both ways together.
+        regions: Names of the regions, each as continent/region.
+        rate: Rate of the links from regions to exchanges, each way.
+        rtt: Round trip of these links; two regions of a continent are twice that apart.
+        backbone_rate: Rate of the links between exchanges, each way.
+        backbone_rtt: Round trip of these links.
+        lan_rate: Rate of every worker's access link, each way.
+        source: Source of the figures.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: A parameter is wrong; every error at once.
     """
     read = Parameters()
     regional = read.wan(rate, rtt, source, impairments)

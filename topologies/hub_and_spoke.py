@@ -1,37 +1,40 @@
-"""Regions around one that is in the middle."""
+"""Regions around a region in the middle."""
 
 from __future__ import annotations
 
 from typing import Unpack
 
+from testbed.core.parameters import Count, Duration, Rate
 from testbed.core.spec.topology import Topology
-from topologies.parameters import Impairments, Parameters
+from topologies.parameters import Impairments, Name, Names, Parameters
 from topologies.parts import ASSUMED, LAN_RATE, alike, assemble
 
 
 def build(
     *,
-    name: str = "hub_and_spoke",
-    workers: int = 4,
-    regions: tuple[str, ...] | list[str] = ("hub", "north", "east", "west"),
-    rate: str = "200 Mbit/s",
-    rtt: str = "40 ms",
-    lan_rate: str = LAN_RATE,
-    source: str = ASSUMED,
+    name: Name = "hub_and_spoke",
+    workers: Count = 4,
+    regions: Names = ("hub", "north", "east", "west"),
+    rate: Rate = "200 Mbit/s",
+    rtt: Duration = "40 ms",
+    lan_rate: Rate = LAN_RATE,
+    source: Name = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
-    """A WAN link from the first region, the hub, to each other one; the hub has workers like the others.
+    """Return a network with a WAN link from the first region, the hub, to each other one; the hub has workers too.
 
-    The hub's workers reach every region in one link, and traffic between two others passes the hub. A star's centre,
-    against that, is a router alone, and its links are the uplinks of sites.
+    The hub's workers reach every region in one link, and traffic between two others passes the hub. In `star` the
+    centre is a router alone, and its links are the uplinks of sites.
 
     Args:
-        regions: the hub first.
-        rate: of each WAN link, each way.
-        rtt: of each WAN link, both ways together.
+        regions: Names of the regions, the hub first.
+        rate: Rate of each WAN link, each way.
+        rtt: Round trip of each WAN link.
+        lan_rate: Rate of every worker's access link, each way.
+        source: Source of the figures.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: A parameter is wrong; every error at once.
     """
     read = Parameters()
     wan = read.wan(rate, rtt, source, impairments)

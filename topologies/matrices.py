@@ -1,6 +1,6 @@
-"""Measured figures between regions, as data: who measured what, when, how, under which licence.
+"""Measured figures between regions, as data: by whom, when, how and under which licence.
 
-A figure of one TCP flow, or of few, tells of the windows of the hosts as much as of the link. It goes into
+A figure of one TCP flow, or of few, depends on the windows of the hosts as much as on the link. It goes into
 `flow_gbit_s`, never by itself into `capacity_gbit_s`; where it serves as a capacity all the same, `capacity` says so
 and why. A round trip has no direction: where both ends measured one, the mean of the two is taken.
 """
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where figures come from."""
+    """Source of figures."""
 
     name: str
     url: str
     date: str
-    """When they were measured, or the latest day on which they can have been."""
+    """Date of the measurement, or the latest day on which it can have been."""
     method: str
-    """With the number of flows."""
+    """Method of the measurement, with the number of flows."""
     licence: str
 
     @property
@@ -29,7 +29,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Pair:
-    """What was measured between two regions."""
+    """Figures that were measured between two regions."""
 
     rtt_ms: float
     capacity_gbit_s: float | None = None
@@ -38,14 +38,14 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """Regions, a figure or more for every two of them."""
+    """Regions, with a figure or more for every two of them."""
 
     regions: tuple[str, ...]
     pairs: dict[tuple[str, str], Pair]
     origin: Origin
-    """Of round trips, and of the figures of single flows."""
+    """Source of round trips, and of the figures of single flows."""
     capacity: str
-    """What the capacity is and where it comes from, as the end of a source."""
+    """Words at the end of a source: meaning of the capacity, and where it comes from."""
 
     def pair(self, a: str, b: str) -> Pair:
         return self.pairs[a, b] if (a, b) in self.pairs else self.pairs[b, a]
@@ -82,13 +82,13 @@ IBM = Origin(
 
 
 def _rows(text: str) -> dict[tuple[str, str], tuple[float, ...]]:
-    """Lines of two regions and numbers."""
+    """Return numbers by pair of regions, from lines of two regions and numbers."""
     split = [line.split() for line in text.strip().splitlines()]
     return {(a, b): tuple(map(float, numbers)) for a, b, *numbers in split}
 
 
 def _square(text: str) -> tuple[tuple[str, ...], dict[tuple[str, str], float]]:
-    """Lines of a region and its figure to each region in the order of the lines; "-" to itself."""
+    """Return (regions, figure by pair) from lines of a region and its figure to each one in order; "-" to itself."""
     rows = {line.split()[0]: line.split()[1:] for line in text.strip().splitlines()}
     regions = tuple(rows)
     cells = {(a, b): cell for a in regions for b, cell in zip(regions, rows[a], strict=True)}

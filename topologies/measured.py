@@ -1,44 +1,47 @@
-"""Regions of a cloud with measured figures, every two joined by a link of their own."""
+"""Regions of a cloud with measured figures, and a link between every two of them."""
 
 from __future__ import annotations
 
 import difflib
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
 
+from testbed.core.kinds import Choice
+from testbed.core.parameters import Count, Rate
 from testbed.core.spec.topology import Link, Topology, symmetric
 from testbed.core.units import format_rate
 from topologies.matrices import MATRICES, Matrix
-from topologies.parameters import Impairments, Parameters, with_impairments
+from topologies.parameters import Cap, Impairments, Name, Names, Parameters, with_impairments
 from topologies.parts import LAN_RATE, assemble, every_pair
 
 CAP_BIT_S = 1e10
-"""Of a link that was measured faster, or not at all."""
+"""Rate of a link that was measured as faster, or not at all."""
 
 
 def build(
     *,
-    matrix: str,
-    name: str = "",
-    workers: int = 10,
-    regions: tuple[str, ...] | list[str] = (),
-    rate: str = "",
-    lan_rate: str = LAN_RATE,
+    matrix: Annotated[str, Choice(MATRICES)],
+    name: Name = "",
+    workers: Count = 10,
+    regions: Names = (),
+    rate: Cap = "",
+    lan_rate: Rate = LAN_RATE,
     **impairments: Unpack[Impairments],
 ) -> Topology:
-    """A full mesh of the regions of a measured matrix.
+    """Return a full mesh of the regions of a measured matrix.
 
-    A link's capacity is what many flows together reached, or, where nobody measured that, what its source says was
-    assumed; the figure of a single flow is kept beside it (`flow_rate_bit_s`) and limits nothing. The exception are the
-    dtfm topologies: DT-FM emulated links of the capacity that few flows had reached, and a run that is to be compared
-    with theirs needs the same.
+    A link's capacity is the rate that many flows reached together, or, if nobody measured it, the one that its source
+    says was assumed. The figure of a single flow is kept as `flow_rate_bit_s` and limits nothing. The dtfm topologies
+    are the exception: DT-FM emulated links of the capacity that few flows had reached, and a run that is compared with
+    theirs needs the same.
 
     Args:
-        matrix: one of `topologies.matrices.MATRICES`.
-        regions: some of the matrix's, in the order in which workers fill them; empty: all.
-        rate: no WAN link carries more than this; empty: as measured. A matrix without rates needs it.
+        matrix: Name of a matrix in `topologies.matrices`.
+        regions: Regions of the matrix, in the order in which workers fill them; empty: all.
+        rate: Highest rate of a WAN link; empty: as measured. A matrix without rates needs it.
+        lan_rate: Rate of every worker's access link, each way.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: A parameter is wrong; every error at once.
     """
     read = Parameters()
     if matrix not in MATRICES:
@@ -54,7 +57,7 @@ def build(
 
 
 def _places(read: Parameters, regions: tuple[str, ...] | list[str], figures: Matrix) -> tuple[str, ...]:
-    """The known ones among `regions`."""
+    """Return the known ones among `regions`."""
     asked = read.regions(regions)
     for region in asked:
         if region not in figures.regions:
@@ -82,7 +85,7 @@ def _link(read: Parameters, figures: Matrix, a: str, b: str, cap_bit_s: float | 
 
 
 def _capacity(figures: Matrix, measured_gbit_s: float | None, cap_bit_s: float | None) -> tuple[float, str]:
-    """Bits per second, and the words for it."""
+    """Return (bits per second, words for it)."""
     if measured_gbit_s is None:
         return cap_bit_s or CAP_BIT_S, "assumed: given as topo.rate, nothing measured"
     measured_bit_s = measured_gbit_s * 1e9

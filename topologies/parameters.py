@@ -1,41 +1,82 @@
-"""A topology's parameters: text with units in, base units out, and every fault kept until all have been read."""
+"""Parameters of topologies: text with units in, base units out, and every error kept until all have been read."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
 
 from testbed.core.errors import InputError
-from testbed.core.spec.link_profile import MIN_RATE_BIT_S
+from testbed.core.kinds import Choice, Kind, ListOf, Text
+from testbed.core.parameters import Duration, NotNegative, Rate, Ratio, kind_in
+from testbed.core.spec.link_profile import JITTER_DISTRIBUTIONS, MIN_RATE_BIT_S
 from testbed.core.spec.topology import symmetric, workers_per_region
 from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_size_bytes, parse_time_s
 
 PACKET_BYTES = 1514
-"""An Ethernet frame of 1500 bytes of payload, without its checksum: what a queue counts."""
+"""Bytes of an Ethernet frame of 1500 bytes of payload, without its checksum: the unit in which a queue counts."""
 
 _MULTIPLE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(BDP|packets?)\s*")
 
 
-class Impairments(TypedDict, total=False):
-    """What a WAN link does to packets besides delaying them: the same parameters in every family, each way."""
+@dataclass(frozen=True)
+class _Queue(Kind):
+    """Text that `parse_queue_bytes` reads."""
 
-    jitter: str
-    """Spread around the one-way delay, as text with a unit; at most the delay."""
-    jitter_distribution: str
-    """uniform (half its width), normal or pareto (the standard deviation)."""
-    loss: str
-    """Mean share of lost packets; a ratio or a percentage."""
-    loss_burst_packets: float
-    """Mean length of a bad state (Gilbert-Elliott); 0: losses are independent."""
-    bad_loss: str
-    good_loss: str
-    duplicate: str
-    reorder: str
+    type_text = "queue as text"
+    values_text = "such as 1 BDP, 1000 packets (of 1514 bytes) or 256 kB"
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        try:
+            parse_queue_bytes(str(value), 1e9, 1.0)
+        except ValueError as error:
+            yield f"{name}: {error}"
+
+
+@dataclass(frozen=True)
+class _OrEmpty(Kind):
+    """Values of another kind, or an empty text."""
+
+    kind: Kind
+
+    @property
+    def type_text(self) -> str:
+        return self.kind.type_text
+
+    values_text = "or empty"
+
+    def allows(self, value: object) -> bool:
+        return value == "" or self.kind.allows(value)
+
+
+Cap = Annotated[str, _OrEmpty(kind_in(Rate))]
+Name = Annotated[str, Text()]
+Names = Annotated[tuple[str, ...] | list[str], ListOf(Text(), "a list of names")]
+
+
+class Impairments(TypedDict, total=False):
+    """Effects of a WAN link on packets apart from delay: the same parameters in every family, each way."""
+
+    jitter: Duration
+    """Spread around the one-way delay; at most the delay."""
+    jitter_distribution: Annotated[str, Choice(JITTER_DISTRIBUTIONS)]
+    """Distribution of the delay: of uniform, jitter is half the width; of the others, the standard deviation."""
+    loss: Ratio
+    """Mean share of lost packets."""
+    loss_burst_packets: NotNegative
+    """Mean length of a bad state, in packets (Gilbert-Elliott); 0: losses are independent."""
+    bad_loss: Ratio
+    """Share of lost packets in a bad state."""
+    good_loss: Ratio
+    """Share of lost packets in a good state."""
+    duplicate: Ratio
+    """Share of packets that arrive twice."""
+    reorder: Ratio
     """Share of packets that overtake all others."""
-    queue: str
-    """In front of the rate limit: "1 BDP" (of the link itself), "1000 packets" of 1514 bytes, or "256 kB"."""
+    queue: Annotated[str, _Queue()]
+    """Queue in front of the rate limit; BDP is the bandwidth-delay product of the link itself."""
 
 
 _FIELDS = {
@@ -48,18 +89,20 @@ _FIELDS = {
 
 
 class Parameters:
-    """Reads values; what cannot be read is kept in `faults`, and something harmless stands in for it."""
+    """Reader of values. It keeps errors in `faults`, and returns a harmless value for one that cannot be read."""
 
     def __init__(self, *faults: str) -> None:
         self.faults: list[str] = list(faults)
 
     def add(self, faults: Iterable[str]) -> None:
-        """A network of many links says the same thing of each; once is enough."""
+        """Keep errors, each once: a network of many links has the same ones for each."""
         self.faults += [fault for fault in faults if fault not in self.faults]
 
     def raise_faults(self) -> None:
-        """Raises:
-        InputError: with every fault found so far.
+        """Raise if there is an error.
+
+        Raises:
+            InputError: There are errors; all that were found so far.
         """
         if self.faults:
             raise InputError(*self.faults)
@@ -68,7 +111,7 @@ class Parameters:
         return self._read(key, value, parse_rate_bit_s, MIN_RATE_BIT_S)
 
     def cap(self, rate: str) -> float | None:
-        """What no WAN link may exceed; None where nothing readable was given."""
+        """Return the highest rate of a WAN link in bits per second, or None if no readable one was given."""
         before = len(self.faults)
         cap_bit_s = self.rate("topo.rate", rate) if rate else None
         return cap_bit_s if len(self.faults) == before else None
@@ -90,7 +133,7 @@ class Parameters:
             return stand_in
 
     def impairments(self, values: Impairments, rate_bit_s: float, rtt_s: float, where: str = "topo") -> dict[str, Any]:
-        """As fields of `LinkProfile`; those not given are left to it."""
+        """Return fields of `LinkProfile`; it has defaults for those that are not given."""
         given: dict[str, Any] = dict(values)
         fields: dict[str, Any] = {
             field: self.ratio(f"{where}.{key}", given[key]) for key, field in _FIELDS.items() if key in given
@@ -108,10 +151,10 @@ class Parameters:
         return fields
 
     def wan(self, rate: str, rtt: str, source: str, values: Impairments, *, prefix: str = "") -> dict[str, Any]:
-        """The parameters of WAN links that are all alike, for `symmetric`; out-of-range ones are reported once.
+        """Return the parameters of WAN links that are all alike, for `symmetric`; errors are reported once.
 
         Args:
-            prefix: of the keys of rate and round trip.
+            prefix: Beginning of the keys of rate and round trip.
         """
         rate_bit_s = self.rate(f"topo.{prefix}rate", rate)
         rtt_s = self.time(f"topo.{prefix}rtt", rtt)
@@ -131,14 +174,14 @@ class Parameters:
         return rate_bit_s
 
     def regions(self, regions: Sequence[str], *, key: str = "topo.regions") -> tuple[str, ...]:
-        """At least one, each once."""
+        """Return the regions, at least one and each once."""
         names = tuple(str(region) for region in regions)
         if not names or len(set(names)) != len(names):
             self.add([f"{key}={list(names)}: must be one name or more, all different"])
         return names
 
     def placed(self, workers: int, regions: Sequence[str]) -> dict[str, int]:
-        """Workers of each region, in blocks."""
+        """Return the number of workers of each region, in blocks."""
         try:
             return dict(zip(regions, workers_per_region(workers, len(regions)), strict=True))
         except ValueError as error:
@@ -148,19 +191,19 @@ class Parameters:
 
 
 def with_impairments(source: str, values: Impairments) -> str:
-    """The source of a rate and a round trip, which says nothing of what else was asked for."""
+    """Return the source of a rate and a round trip, with words for impairments, which it does not cover."""
     asked = ", ".join(f"{key}={value}" for key, value in values.items())
     return f"{source}; as asked: {asked}" if asked else source
 
 
 def parse_queue_bytes(text: str | int | float, rate_bit_s: float, rtt_s: float) -> int:
-    """Bytes of a queue; 0 is one bandwidth-delay product as the shaper knows it, at least four bursts.
+    """Return the bytes of a queue; 0 is one bandwidth-delay product as the shaper knows it, at least four bursts.
 
     >>> parse_queue_bytes("2.5 BDP", 100e6, 0.080), parse_queue_bytes("1000 packets", 0, 0)
     (2500000, 1514000)
 
     Raises:
-        ValueError: it cannot be read, or is empty.
+        ValueError: The text cannot be read, or is empty.
     """
     match = _MULTIPLE.fullmatch(str(text))
     if match is None:

@@ -1,4 +1,4 @@
-"""What families of networks are made of: nodes in regions, access links, WAN links."""
+"""Parts of networks that families share: nodes in regions, access links, WAN links."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from topologies.parameters import Parameters
 
 ASSUMED = "assumed: round figures, made up as an example"
 LAN_RATE = "2.5 Gbit/s"
-"""Two cores can carry it."""
+"""Default rate of access links, which two cores can carry."""
 
 
 def nodes_in(workers: Mapping[str, int]) -> tuple[Node, ...]:
-    """The nodes of each region, so many as `workers` says."""
+    """Return the nodes of each region, as many as `workers` says."""
     return tuple(
         Node(name=f"{region}-{index}", region=region) for region, count in workers.items() for index in range(count)
     )
 
 
 def access_links(nodes: Iterable[Node], rate_bit_s: float) -> tuple[Link, ...]:
-    """One link from each node to its region; its delay is what the kernel's own path takes."""
+    """Return one link from each node to its region; its delay is that of the kernel's own path."""
     source = f"assumed: a {format_rate(rate_bit_s)} network card; no delay added"
     return tuple(
         symmetric(
@@ -40,7 +40,7 @@ def access_links(nodes: Iterable[Node], rate_bit_s: float) -> tuple[Link, ...]:
 
 
 def alike(pairs: Iterable[tuple[str, str]], profile: Mapping[str, Any]) -> tuple[Link, ...]:
-    """WAN links between `pairs` of regions, all with the same profile."""
+    """Return WAN links between `pairs` of regions, all with the same profile."""
     return tuple(symmetric(f"{a}-{b}", a, b, wan=True, **profile) for a, b in pairs)
 
 
@@ -56,14 +56,14 @@ def assemble(
     lan_rate: str,
     transit: Iterable[str] = (),
 ) -> Topology:
-    """The topology, if nothing that `read` has seen is at fault.
+    """Return the topology, if `read` has found no error.
 
     Args:
-        workers: of each region that has any.
-        transit: regions that only pass packets on.
+        workers: Number of workers of each region that has any.
+        transit: Regions that only pass packets on.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: A parameter is wrong; every error at once.
     """
     lan_rate_bit_s = read.lan_rate(lan_rate)
     read.raise_faults()

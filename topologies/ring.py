@@ -4,32 +4,36 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from testbed.core.parameters import Count, Duration, Rate
 from testbed.core.spec.topology import Topology
-from topologies.parameters import Impairments, Parameters
+from topologies.parameters import Impairments, Name, Names, Parameters
 from topologies.parts import ASSUMED, LAN_RATE, alike, assemble
 
 
 def build(
     *,
-    name: str = "ring",
-    workers: int = 4,
-    regions: tuple[str, ...] | list[str] = ("north", "east", "south", "west"),
-    rate: str = "200 Mbit/s",
-    rtt: str = "40 ms",
-    lan_rate: str = LAN_RATE,
-    source: str = ASSUMED,
+    name: Name = "ring",
+    workers: Count = 4,
+    regions: Names = ("north", "east", "south", "west"),
+    rate: Rate = "200 Mbit/s",
+    rtt: Duration = "40 ms",
+    lan_rate: Rate = LAN_RATE,
+    source: Name = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
-    """A WAN link from each region to the next, the last to the first, all alike.
+    """Return a network with a WAN link from each region to the next, the last to the first, all alike.
 
     A path to a far region passes through those between, the shorter way round. Two regions have one link.
 
     Args:
-        rate: of each WAN link, each way.
-        rtt: of each WAN link, both ways together.
+        regions: Names of the regions.
+        rate: Rate of each WAN link, each way.
+        rtt: Round trip of each WAN link.
+        lan_rate: Rate of every worker's access link, each way.
+        source: Source of the figures.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: A parameter is wrong; every error at once.
     """
     read = Parameters()
     wan = read.wan(rate, rtt, source, impairments)

@@ -4,35 +4,39 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from testbed.core.parameters import Count, Duration, Rate
 from testbed.core.spec.topology import Topology
-from topologies.parameters import Impairments, Parameters
+from topologies.parameters import Impairments, Name, Names, Parameters
 from topologies.parts import ASSUMED, LAN_RATE, alike, assemble
 
 
 def build(
     *,
-    name: str = "star",
-    workers: int = 4,
-    regions: tuple[str, ...] | list[str] = (),
-    centre: str = "exchange",
-    rate: str = "200 Mbit/s",
-    rtt: str = "40 ms",
-    lan_rate: str = LAN_RATE,
-    source: str = ASSUMED,
+    name: Name = "star",
+    workers: Count = 4,
+    regions: Names = (),
+    centre: Name = "exchange",
+    rate: Rate = "200 Mbit/s",
+    rtt: Duration = "40 ms",
+    lan_rate: Rate = LAN_RATE,
+    source: Name = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
-    """Each site has one WAN link, its uplink, to a router without workers: all that a site sends shares its uplink.
+    """Return a network in which each site has one WAN link, its uplink, to a router without workers.
 
-    Where regions are data centres of which one is in the middle and trains too, `hub_and_spoke` is the family.
+    All traffic of a site shares its uplink. If regions are data centres of which one is in the middle and trains too,
+    `hub_and_spoke` is the family.
 
     Args:
-        regions: the sites; empty: each worker is a site of its own.
-        centre: the router in the middle.
-        rate: of each uplink, each way.
-        rtt: of each uplink, both ways together: two sites are twice that apart.
+        regions: Names of the sites; empty: each worker is a site.
+        centre: Name of the router in the middle.
+        rate: Rate of each uplink, each way.
+        rtt: Round trip of each uplink; two sites are twice that apart.
+        lan_rate: Rate of every worker's access link, each way.
+        source: Source of the figures.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: A parameter is wrong; every error at once.
     """
     read = Parameters()
     wan = read.wan(rate, rtt, source, impairments)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from testbed.core.parameters import Count, Duration, Rate
 from testbed.core.spec.topology import Topology
 from topologies.matrices import DTFM
-from topologies.parameters import Impairments, Parameters
+from topologies.parameters import Impairments, Name, Names, Parameters
 from topologies.parts import LAN_RATE, alike, assemble
 
 SOURCE = (
@@ -17,25 +18,26 @@ SOURCE = (
 
 def build(
     *,
-    name: str = "two_regions",
-    workers: int = 4,
-    regions: tuple[str, ...] | list[str] = ("oregon", "virginia"),
-    rate: str = "1 Gbit/s",
-    rtt: str = "67 ms",
-    lan_rate: str = LAN_RATE,
-    source: str = SOURCE,
+    name: Name = "two_regions",
+    workers: Count = 4,
+    regions: Names = ("oregon", "virginia"),
+    rate: Rate = "1 Gbit/s",
+    rtt: Duration = "67 ms",
+    lan_rate: Rate = LAN_RATE,
+    source: Name = SOURCE,
     **impairments: Unpack[Impairments],
 ) -> Topology:
-    """Two regions, workers spread over them in blocks, one WAN link, an access link for each worker.
+    """Return two regions with one WAN link, workers in blocks, and an access link for each worker.
 
     Args:
-        workers: in all, at least one a region.
-        rate: of the WAN link, each way, as text with a unit.
-        rtt: of the WAN link, both ways together, as text with a unit.
-        lan_rate: of every worker's access link, each way.
+        regions: Names of the regions; each has at least one worker.
+        rate: Rate of the WAN link, each way.
+        rtt: Round trip of the WAN link.
+        lan_rate: Rate of every worker's access link, each way.
+        source: Source of the figures.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: A parameter is wrong; every error at once.
 
     >>> build(workers=4).wan_links[0].forward.delay_s
     0.0335

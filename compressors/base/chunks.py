@@ -1,4 +1,4 @@
-"""Large tensors in pieces that stay in a core's cache, so that a codec of many passes reads memory once."""
+"""Large tensors as slices that stay in a core's cache, so that a codec of many passes reads memory once."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 CHUNK = 1 << 16
-"""Elements: 256 KiB of float32, a quarter of a usual second-level cache."""
+"""Elements of a slice: 256 KiB of float32, a quarter of a usual second-level cache."""
 
 _STRETCH = 512
 _SAFE = 1e-15
-"""A norm above it and below its reciprocal is of squares that float32 holds, but for some that do not count."""
+"""Least norm whose squares float32 holds, but for some that do not count; the largest is its reciprocal."""
 
 
 def chunks(tensor: Tensor, multiple: int = 1) -> Iterator[slice]:
-    """Slices that cover a 1-D tensor in order; each but the last is a multiple of `multiple` long.
+    """Yield slices that cover a 1-D tensor in order; the length of each but the last is a multiple of `multiple`.
 
-    On an accelerator one slice covers all: its kernels are worth starting for large pieces only.
+    On an accelerator one slice covers all: its kernels are worth starting for large tensors only.
     """
     numel = tensor.numel()
     size = max(CHUNK // multiple, 1) * multiple if tensor.device.type == "cpu" else max(numel, 1)
@@ -28,10 +28,10 @@ def chunks(tensor: Tensor, multiple: int = 1) -> Iterator[slice]:
 
 
 def root_mean_square(tensor: Tensor) -> float:
-    """Of a 1-D tensor, NaN or infinite where an entry is.
+    """Return the root of the mean square of a 1-D tensor; NaN or infinity if an entry is.
 
-    Norms of stretches of 512 in float32, which leaves their squares' sum in float64 right to nine digits, at a quarter
-    of the time; all in float64 where squares could leave float32.
+    Norms are taken of 512 entries at a time, in float32. Their squares' sum in float64 is then right to nine digits, in
+    a quarter of the time. Where squares could leave float32, all is done in float64.
     """
     if tensor.dtype == torch.float64:
         tensor = tensor.float()

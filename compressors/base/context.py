@@ -1,4 +1,4 @@
-"""What a compressor is told, what it asks for, and what it promises."""
+"""Values that pass between a compressor and the runtime: contexts in, exchanges out, and the traits it promises."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import enum
 import hashlib
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from compressors.base.streams import Stream
+from testbed.core.renaming import tell_renamed
 
 Feedback = Literal["none", "recommended", "required", "harmful", "builtin"]
 
 
 class Route(enum.Enum):
-    """How one bucket becomes the same mean on every rank."""
+    """Ways in which one bucket becomes the same mean on every rank."""
 
     REDUCE_SUM = "reduce_sum"
     """Payloads are summed on their way (all_reduce)."""
@@ -32,58 +33,67 @@ class Route(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """What a compressor promises; the law book holds it to each line."""
+    """Promises of a compressor. The conformance tests check each of them."""
 
     sum_dtype: torch.dtype | None = None
-    """Linear: payloads may be summed as tensors of this dtype, and the sum decodes to the sum of what they carry."""
+    """Number type of a linear compressor; None: not linear. Payloads may be summed as tensors of this type, and the sum
+    decodes to the sum of the encoded tensors."""
     verbatim: bool = False
-    """The payload is the tensor's own float32 bytes, so that summing it in place saves two copies of a bucket."""
+    """True if the payload is the tensor's own float32 bytes. Summing in place then saves two copies of a bucket."""
     max_world: int | None = None
-    """Ranks that can be summed without overflow; None: any number."""
+    """Largest number of ranks that can be summed without overflow; None: any number."""
     fixed_size: bool = True
-    """`payload_bytes` is exact, and the same on every rank."""
+    """True if `payload_bytes` is exact, and the same on every rank."""
     chunkable: bool = True
-    """Any stretch of a bucket can be encoded alone, so TWO_SHOT is possible."""
+    """True if any part of a bucket can be encoded alone, so that TWO_SHOT is possible."""
     own_rounds: bool = False
-    """`rounds` is overridden, and `sent_bytes` with it."""
-    most_rounds: int | Callable[[int], int] | None = None
-    """Exchanges of its own rounds in one step at most, or a function of the number of ranks; None where they are not
-    its own. `rounds_among` answers for all."""
+    """True if `rounds` is overridden, and `sent_bytes` with it."""
+    max_rounds: int | Callable[[int], int] | None = None
+    """Largest number of exchanges in one step of its own rounds, or a function of the number of ranks. None: it has no
+    rounds of its own; `rounds_among` answers for all compressors."""
     point_to_point: bool = True
-    """`encode` and `decode` work without other ranks; if not, there are neither, and `rounds` is all there is."""
+    """True if `encode` and `decode` work without other ranks. False: they raise, and `rounds` is the only way."""
     averages: bool = True
-    """What comes out is the mean over ranks of what they contributed; False: it is something else, as a vote is."""
+    """True if the output is the mean over ranks of their contributions. False: it is another value, such as a vote."""
     unbiased: bool = False
-    """The expectation of what is decoded, over seeds, is what was encoded."""
+    """True if the expectation over seeds of the decoded tensor is the encoded one."""
     contraction: float | None = None
-    """d: |x - C(x)|^2 <= (1 - d) |x|^2 for every x, in expectation over seeds; None: no such promise. Lossless: 1."""
+    """Largest d with |x - C(x)|^2 <= (1 - d) |x|^2 for every x, in expectation over seeds. None: no promise.
+    Lossless: 1."""
     feedback: Feedback = "none"
-    """What error feedback does for it. required, recommended: `feedback="auto"` gives it. none: it changes little.
-    harmful: residuals are noise that has no mean to make up for, or what comes out is a vote that pays none back; it is
-    refused. builtin: it keeps its own."""
+    """Effect of error feedback on this compressor. required, recommended: `feedback="auto"` gives it. none: it changes
+    little. harmful: it is refused, since residuals are noise without a mean to make up for, or since the output is a
+    vote that pays none back. builtin: the compressor keeps residuals itself."""
     owns: Literal["nothing", "momentum", "optimizer"] = "nothing"
-    """What of the optimizer it takes over in `adopt`."""
+    """Part of the optimizer that `adopt` takes over."""
+    most_rounds: InitVar[int | Callable[[int], int] | None] = None
+    """Old name of `max_rounds`."""
+
+    def __post_init__(self, most_rounds: int | Callable[[int], int] | None) -> None:
+        if most_rounds is not None:
+            tell_renamed("Traits", "most_rounds is max_rounds now", stacklevel=3)
+            object.__setattr__(self, "max_rounds", most_rounds)
 
     @property
     def owned(self) -> str:
-        """The same, as messages say it."""
+        """Words for `owns` in messages."""
         return "the optimizer's momentum" if self.owns == "momentum" else f"the {self.owns}"
 
     def rounds_among(self, world_size: int) -> int:
-        """Exchanges in one step at most; where a size has to be asked for, that is one more."""
-        if self.most_rounds is None:
+        """Return the largest number of exchanges in one step; a question for sizes counts as one."""
+        if self.max_rounds is None:
             return 1 if self.sum_dtype is not None else 2
-        return self.most_rounds(world_size) if callable(self.most_rounds) else self.most_rounds
+        return self.max_rounds(world_size) if callable(self.max_rounds) else self.max_rounds
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A bucket: the tensors that lie in it one after another. Known to all ranks, so it never travels."""
+    """Shapes of the tensors that lie one after another in a bucket. All ranks know it, so it never travels."""
 
     shapes: tuple[tuple[int, ...], ...]
     bucket: int = 0
     names: tuple[str, ...] = ()
-    """Of the parameters, one a shape; empty where they are not known."""
+    """Names of the parameters, one for each shape; empty if they are not known."""
 
     @property
     def numel(self) -> int:
@@ -96,37 +106,40 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Where and when an encoding takes place; all but `rank` and `part` is equal on all ranks."""
+    """Place and time of one encoding. Every field but `rank` and `part` is equal on all ranks."""
 
     layout: Layout
     route: Route | None
-    """None: point to point."""
+    """Way to the mean. None: point to point."""
     seed: int
     step: int
     rank: int
-    """Who encodes, also where another rank decodes."""
+    """Rank that encodes, also where another one decodes."""
     world_size: int
     part: int = 0
-    """Which stretch of the bucket, under TWO_SHOT."""
+    """Number of the part of the bucket, under TWO_SHOT. Parts that are encoded a second time, as means, count from
+    world_size on."""
     stream: str = ""
-    """Tells apart the streams a bucket is sent in, such as one for each receiver: each has its own residual."""
+    """Name of the stream that a bucket is sent in, such as one for each receiver. Each stream has its own residual."""
     alpha_s: float = 0.0
-    """Seconds a message takes on the slowest hop, as far as is known."""
+    """Seconds of a message on the slowest hop, as far as is known."""
     beta_s_byte: float = 0.0
-    """Seconds each byte takes there."""
+    """Seconds of a byte on the slowest hop."""
 
     def random(self, purpose: str, *, shared: bool) -> Stream:
-        """Random numbers that depend on all but route and shapes, and on the rank unless `shared`; the same on every
-        kind of device."""
+        """Return random numbers for one purpose, the same on every kind of device.
+
+        They depend on seed, step, bucket, part, stream and purpose, and on the rank unless `shared`.
+        """
         return Stream(self._key(purpose, shared))
 
     def generator(self, purpose: str, *, shared: bool) -> torch.Generator:
-        """A fresh generator of torch's, for what `random` does not offer; of the processor, so draw there."""
+        """Return a fresh torch generator of the CPU, keyed as `random` is, for numbers that `random` does not offer."""
         return torch.Generator().manual_seed(self._key(purpose, shared) >> 1)
 
     @property
     def state_key(self) -> str:
-        """Under which to keep what goes from one step of this bucket, part and stream to the next."""
+        """Key of state that a compressor keeps from step to step for this bucket, part and stream."""
         return f"{self.layout.bucket}/{self.part}/{self.stream}"
 
     def _key(self, purpose: str, shared: bool) -> int:
@@ -136,7 +149,7 @@ class Context:
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """One collective a compressor asks for. It is resumed with a list of tensors.
+    """One collective that a compressor asks for. The compressor is resumed with a list of tensors.
 
     all_reduce   one tensor, in the dtype in which it is summed; may be changed -> one tensor
     all_gather   one payload -> one payload of each rank
@@ -147,9 +160,9 @@ class Exchange:
     data: Sequence[Tensor]
     op: Literal["sum", "max"] = "sum"
     sizes: Sequence[int] | None = None
-    """Bytes of the payload to come from each rank, where known beforehand; otherwise the runtime asks."""
+    """Bytes of the payload that comes from each rank. None: they are not known beforehand, and the runtime asks."""
     then: Literal["compress", "decompress"] = "decompress"
-    """The phase to which the work after this exchange belongs."""
+    """Phase that the work after this exchange counts for."""
 
 
 Rounds = Generator[Exchange, list[Tensor], None]

@@ -1,4 +1,4 @@
-"""Error feedback, once, around any compressor: plain, EF21, and corrected for momentum."""
+"""Error feedback around any compressor: plain, EF21, and corrected for momentum."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Remembering(Wrapper):
 
 
 class ErrorFeedback(_Remembering):
-    """Keep what was not sent, and add it to what is sent next.
+    """Keep the part of a gradient that was not sent, and add it to the next one.
 
     Seide, Fu, Droppo, Li, Yu, "1-Bit Stochastic Gradient Descent", Interspeech 2014; analysed by Karimireddy, Rebjock,
     Stich, Jaggi, "Error Feedback Fixes SignSGD", ICML 2019, arXiv:1901.09847, Algorithm 2 (without the learning rate:
@@ -66,26 +66,26 @@ class ErrorFeedback(_Remembering):
             error.zero_()  # all of it is kept here
 
     def residual(self, bucket: int, stream: str = "") -> Tensor | None:
-        """What this rank has not sent yet; None before the first reduction."""
+        """Return what this rank has not sent yet: (n,) float32. None before the first reduction."""
         return self._memories["residuals"].get(bucket, stream)
 
 
 class MomentumFeedback(_Remembering):
-    """Error feedback for gradients that an optimizer would give momentum: velocities are kept back, not gradients.
+    """Keep back velocities, not gradients: error feedback where an optimizer would apply momentum.
 
     Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018, arXiv:1712.01887, section 3.2, Algorithm 4
-    (momentum correction and factor masking). Velocity u = m u + g; what is kept v grows by u, and is sent; where
-    something was sent, u begins anew. With Nesterov's momentum v grows by m u + g.
-    Differs from the paper: under TWO_SHOT the rank that averages a part also takes what its second encoding changed for
-    sent.
+    (momentum correction and factor masking). Velocity u = m u + g; the residual v grows by u, and is sent; where
+    something was sent, u is set to 0. With Nesterov's momentum v grows by m u + g.
+    Differs from the paper: under TWO_SHOT the rank that averages a part counts entries that its second encoding changed
+    as sent.
 
-    With an inner compressor that loses nothing, the same as momentum in the optimizer but for the masking, which then
-    clears every velocity; so it is meant for sparse ones.
+    With an inner compressor that loses nothing, it equals momentum in the optimizer but for the masking, which then
+    clears every velocity; so it is meant for sparse compressors.
     Takes the momentum out of the optimizer, which must be SGD.
     Keeps two float32 tensors per bucket and stream; 8 bytes per parameter.
 
     Args:
-        momentum: m; None takes the optimizer's.
+        momentum: Factor m; None takes the optimizer's.
     """
 
     def __init__(self, inner: Compressor, momentum: float | None = None) -> None:
@@ -125,7 +125,7 @@ class MomentumFeedback(_Remembering):
 
 
 class EF21(_Remembering):
-    """Send what has changed since the last estimate, and move the estimate by what was sent.
+    """Send the difference to an estimate of the gradient, and move the estimate by what was sent.
 
     Richtarik, Sokolov, Fatkhullin, "EF21: A New, Simpler, Theoretically Better, and Practically Faster Error Feedback",
     NeurIPS 2021, arXiv:2106.05203, Algorithm 2, from an estimate of zero.
@@ -157,7 +157,7 @@ class EF21(_Remembering):
 
 
 def with_feedback(compressor: Compressor) -> Compressor:
-    """`compressor`, wrapped if its `feedback` parameter and its traits ask for it."""
+    """Return `compressor`, in a wrapper if its `feedback` parameter and its traits ask for one."""
     kind = compressor.feedback_kind
     if kind == "plain":
         return ErrorFeedback(compressor)
@@ -169,10 +169,13 @@ def with_feedback(compressor: Compressor) -> Compressor:
 
 
 def take_momentum(optimizer: torch.optim.Optimizer, name: str) -> tuple[float, bool]:
-    """Take the momentum out of an SGD optimizer: (its factor, whether it is Nesterov's).
+    """Take the momentum out of an SGD optimizer, in place. Weight decay is raised to act as strongly in the long run.
+
+    Returns:
+        (factor, is_nesterov): The momentum that it had, and whether it was Nesterov's.
 
     Raises:
-        ValueError: it is no SGD, or has dampening, or groups with different momentum.
+        ValueError: It is no SGD, or has dampening, or groups with different momentum.
     """
     if not isinstance(optimizer, torch.optim.SGD):
         found = type(optimizer).__name__

@@ -1,4 +1,4 @@
-"""Tensors a compressor keeps from step to step: one of each kind for a bucket, part and stream."""
+"""Tensors that a compressor keeps from step to step: one of each kind for a bucket, part and stream."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from compressors.base.compressor import Context, Layout
 
 
 class Memory:
-    """One float32 tensor as large as the bucket for each key, zeros at first."""
+    """One float32 tensor as large as the bucket for each `Context.state_key`, zeros at first."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Tensor] = {}
 
     def of(self, tensor: Tensor, context: Context) -> Tensor:
-        """What is kept for the bucket of `tensor`, to be changed in place.
+        """Return the tensor that is kept for the bucket of `tensor`, to be changed in place.
 
         Raises:
-            ValueError: what is kept is of another size, as after buckets were laid anew.
+            ValueError: The kept tensor has another size, as after buckets were laid out again.
         """
         kept = self._kept.get(context.state_key)
         if kept is None:
@@ -32,20 +32,28 @@ class Memory:
         return kept
 
     def get(self, bucket: int, stream: str = "") -> Tensor | None:
+        """Return the tensor that is kept for a whole bucket, or None before its first step."""
         return self._kept.get(f"{bucket}/0/{stream}")
 
     def state_dict(self) -> dict[str, Tensor]:
+        """Return copies of all tensors, by `Context.state_key`."""
         return {key: kept.clone() for key, kept in self._kept.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Take over copies of all tensors of `state`, instead of the present ones."""
         self._kept = {key: kept.clone() for key, kept in state.items()}
 
 
 def moved(state: dict[str, Tensor], old: Sequence[Layout], new: Sequence[Layout]) -> dict[str, Tensor]:
-    """What was kept for each parameter, by its name, in other buckets; parameters that are new start from zero.
+    """Return the state of a memory for the same parameters in other buckets; new parameters start from zero.
+
+    Args:
+        state: Tensors by `Context.state_key`, in the buckets of `old`.
+        old: Layouts of buckets before, with names of parameters.
+        new: Layouts of buckets from now on, with names of parameters.
 
     Raises:
-        ValueError: a layout has no names, or something was kept for a stretch of a bucket, which has no name.
+        ValueError: A layout has no names, or a tensor was kept for a part of a bucket, which has no name.
     """
     if any(len(layout.names) != len(layout.shapes) for layout in [*old, *new]):
         raise ValueError("what was kept can be moved to other buckets only where layouts have the names of parameters")

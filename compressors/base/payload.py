@@ -1,4 +1,4 @@
-"""Payloads are bytes: how tensors become them, and how wrong ones are refused."""
+"""Payloads as bytes: conversions from and to tensors, and errors for wrong ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PointToPointError(TypeError):
 
 
 def to_bytes(tensor: Tensor) -> Tensor:
-    """The bytes of a tensor, as 1-D uint8; a view where the tensor is contiguous."""
+    """Return the bytes of a tensor as 1-D uint8: a view if the tensor is contiguous, otherwise a copy."""
     flat = tensor.contiguous().view(-1)
     if flat.numel() == 1:  # contiguous at any stride, as torch has it
         flat = flat.as_strided((1,), (1,))
@@ -30,24 +30,27 @@ def to_bytes(tensor: Tensor) -> Tensor:
 
 
 def from_bytes(payload: Tensor, dtype: torch.dtype) -> Tensor:
-    """The opposite of `to_bytes`. A stretch of a payload need not be aligned; then it is copied."""
+    """Return `payload` as 1-D of `dtype`: a view, or a copy if its bytes are not aligned for that type."""
     if payload.storage_offset() % dtype.itemsize:
         payload = payload.clone()
     return payload.view(dtype)
 
 
 def require_finite(tensor: Tensor, name: str) -> None:
-    """Refuse what a compressor cannot carry or might overlook.
+    """Refuse a tensor with NaN or infinity, which a compressor cannot carry or might overlook.
 
     Raises:
-        NonFiniteError: the tensor holds NaN or infinity.
+        NonFiniteError: The tensor holds NaN or infinity.
     """
     if tensor.numel() and not all(bool(end.isfinite()) for end in tensor.aminmax()):
         raise NonFiniteError(f"{name}: the bucket holds NaN or infinity; the training has diverged")
 
 
 def put(out: Tensor, value: Tensor, add: bool, scale: float) -> None:
-    """The end of every `decode`; `out` may have fewer bits than `value`, which is scaled before it is rounded."""
+    """Write `scale` times `value` into `out`, or add it; every `decode` ends with it.
+
+    `out` may have fewer bits than `value`, which is scaled before it is rounded.
+    """
     if add:
         out.add_(value, alpha=scale)
     elif scale == 1.0:
@@ -57,13 +60,21 @@ def put(out: Tensor, value: Tensor, add: bool, scale: float) -> None:
 
 
 def require_bytes(payload: Tensor) -> None:
-    """Refuse what is no payload at all."""
+    """Refuse a tensor that is no payload.
+
+    Raises:
+        PayloadError: It is not 1-D uint8.
+    """
     if payload.dtype != torch.uint8 or payload.dim() != 1:
         raise PayloadError(f"a payload is a 1-D uint8 tensor, found {payload.dim()}-D {payload.dtype}")
 
 
 def require_size(payload: Tensor, size_bytes: int, name: str, numel: int) -> None:
-    """Refuse a payload whose size cannot be right."""
+    """Refuse a payload that has not `size_bytes` bytes, as the one of `name` for `numel` elements has.
+
+    Raises:
+        PayloadError: It is not 1-D uint8, or has another size.
+    """
     require_bytes(payload)
     if len(payload) != size_bytes:
         raise PayloadError(f"{name} payload for {numel} elements: expected {size_bytes} bytes, found {len(payload)}")

@@ -1,38 +1,88 @@
-"""The ways in which payloads of a compressor without rounds of its own become a mean, and the choice among them."""
+"""Routes: ways in which payloads of a compressor without rounds of its own become a mean, and the choice among them."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from torch import Tensor
 
 from compressors.base import alpha_beta
 from compressors.base.context import Context, Exchange, Layout, Rounds, Route, Traits
-from compressors.base.payload import from_bytes, to_bytes
+from compressors.base.payload import PointToPointError, from_bytes, to_bytes
 
 SIZE_BYTES = 8
-"""What one rank tells another where sizes are not known beforehand."""
+"""Bytes of the message with which one rank tells another the size of its payload, if it is not known beforehand."""
 
 
-class Codec(Protocol):
-    """The part of a compressor that the routes use. `Compressor` documents the methods."""
+class Codec(ABC):
+    """Base of codecs, which turn gradients into payloads and back, and leave their mean on all ranks."""
 
-    @property
-    def traits(self) -> Traits: ...
+    traits: Traits
+    """Promises of the class, or of the object where they depend on parameters; then the constructor sets them."""
 
-    def payload_bytes(self, layout: Layout, context: Context) -> int: ...
+    @abstractmethod
+    def payload_bytes(self, layout: Layout, context: Context) -> int:
+        """Return the bytes of the payload of `layout`, a bucket or a part of one, in the step of `context`.
 
-    def encode(self, tensor: Tensor, context: Context) -> Tensor: ...
+        The number is exact if `traits.fixed_size`, else an estimate by which the route is chosen. All ranks must find
+        the same one.
+        """
 
-    def decode(
-        self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0
-    ) -> None: ...
+    def encode(self, tensor: Tensor, context: Context) -> Tensor:
+        """Return the payload of `tensor`: 1-D uint8.
+
+        Args:
+            tensor: 1-D, of any float type and stride. It is not changed, and the payload shares no memory with it.
+
+        Raises:
+            NonFiniteError: The tensor holds NaN or infinity, which this compressor cannot carry.
+            PointToPointError: This compressor works among all ranks only.
+        """
+        raise PointToPointError(type(self).__name__)
+
+    def decode(self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0) -> None:
+        """Write `scale` times the values that `payload` carries into `out`, or add them.
+
+        Args:
+            payload: 1-D uint8, from `encode`, or a sum of such payloads in `traits.sum_dtype`. It is not changed.
+            out: 1-D, of any float type, with as many elements as the encoded tensor.
+            context: The one `encode` was given; for a sum of payloads, the one of any rank.
+
+        Raises:
+            PayloadError: This compressor makes no such payload for a tensor of this size.
+            PointToPointError: This compressor works among all ranks only.
+        """
+        raise PointToPointError(type(self).__name__)
+
+    def rounds(self, tensor: Tensor, context: Context, *, out: Tensor, error: Tensor | None = None) -> Rounds:
+        """Leave the mean over ranks in `out`, the same bits on every rank.
+
+        Args:
+            tensor: Gradients of this rank: 1-D float32. Changed only if `error` is the same tensor.
+            error: Filled with `tensor` minus this rank's contribution, so that the mean over ranks of contributions is
+                `out`. May be `tensor` itself, never `out`. None: nobody asks for it.
+            out: 1-D float32. May be `tensor` itself if there is no `error`.
+
+        Yields:
+            The exchanges of this step, the same ones on all ranks; there may be none. The generator is resumed with
+            the result of each.
+
+        Raises:
+            NonFiniteError: The tensor holds NaN or infinity, which this compressor cannot carry.
+            PayloadError: A peer sent bytes that cannot be decoded.
+        """
+        assert context.route in ROUTES, f"{type(self).__name__} has no rounds for {context.route}"
+        yield from ROUTES[context.route](self, tensor, context, out, error)
+
+    def sent_bytes(self, layout: Layout, world_size: int, route: Route, *, step: int = 0) -> int:
+        """Return the bytes that all ranks together send to reduce one bucket; exact if `traits.fixed_size`."""
+        return route_sent_bytes(self, layout, world_size, route, step)
 
 
 def part_layouts(layout: Layout, world_size: int) -> list[Layout]:
-    """The parts of a bucket under TWO_SHOT: equal within one."""
+    """Return the parts of a bucket under TWO_SHOT, one for each rank; their sizes differ by one element at most."""
     base, extra = divmod(layout.numel, world_size)
     return [replace(layout, shapes=((base + (rank < extra),),), names=()) for rank in range(world_size)]
 
@@ -40,7 +90,12 @@ def part_layouts(layout: Layout, world_size: int) -> list[Layout]:
 def choose_route(
     compressor: Codec, layout: Layout, world_size: int, *, alpha_s: float, beta_s_byte: float, step: int = 0
 ) -> Route:
-    """The cheapest route that `compressor.traits` allow; a function of what all ranks know, so equal on all of them."""
+    """Return the cheapest route that `compressor.traits` allow. All ranks find the same one.
+
+    Args:
+        alpha_s: Seconds of a message on the slowest hop.
+        beta_s_byte: Seconds of a byte on the slowest hop.
+    """
     traits = compressor.traits
     if traits.own_rounds:
         return Route.OWN
@@ -61,7 +116,7 @@ def choose_route(
 
 
 def route_sent_bytes(codec: Codec, layout: Layout, world_size: int, route: Route, step: int) -> int:
-    """Bytes all ranks together send to reduce one bucket by a route that is not OWN."""
+    """Return the bytes that all ranks together send to reduce one bucket by a route other than OWN."""
     context = planning(layout, world_size, step)
     size = codec.payload_bytes(layout, context)
     query = 0 if codec.traits.fixed_size else world_size * (world_size - 1) * SIZE_BYTES
@@ -75,7 +130,7 @@ def route_sent_bytes(codec: Codec, layout: Layout, world_size: int, route: Route
 
 
 def planning(layout: Layout, world_size: int, step: int) -> Context:
-    """Of rank 0 on every rank, so that all plan the same."""
+    """Return a context for planning: that of rank 0 on every rank, so that all ranks plan the same."""
     return Context(layout=layout, route=None, seed=0, step=step, rank=0, world_size=world_size)
 
 

@@ -1,4 +1,4 @@
-"""Random numbers that are a function of a key and a position: no state, and the same bits on every kind of device."""
+"""Random numbers as a function of a key and a position: without state, and with the same bits on every device."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _MASK = 2**32 - 1
 
 @dataclass(frozen=True)
 class Stream:
-    """The numbers of one key, each found from its position alone, so that any stretch can be drawn by itself.
+    """Random numbers of one key. Each follows from its position alone, so any range of positions can be drawn.
 
-    A 32-bit mixing function of the position, keyed before and within. Good for rounding, masks and sketches; not for
-    secrets. Two keys share no more than chance has it; positions go up to 2**32.
+    They come from a 32-bit mixing function of the position, keyed before and within. Good for rounding, masks and
+    sketches; not for secrets. Two keys have numbers in common by chance only; positions go up to 2**32.
     """
 
     key: int
-    """64 bits."""
+    """Key of 64 bits."""
 
     def bits(self, start: int, count: int, device: torch.device | str = "cpu") -> Tensor:
-        """(count,) int32, every bit fair: numbers `start` to `start + count - 1`."""
+        """Return numbers `start` to `start + count - 1`: (count,) int32, every bit fair."""
         low, high = _signed(self.key & _MASK), _signed(self.key >> 32)
         x = _ramp(count, device) + _signed((start * _GOLDEN + low) & _MASK)
         x.bitwise_xor_((x >> 16).bitwise_and_(0xFFFF)).mul_(_FIRST)
@@ -37,15 +37,17 @@ class Stream:
         return x.bitwise_xor_((x >> 15).bitwise_and_(0x1FFFF))
 
     def uniform(self, start: int, count: int, device: torch.device | str = "cpu") -> Tensor:
-        """(count,) float32 in [0, 1), multiples of 2**-24."""
+        """Return (count,) float32 in [0, 1), multiples of 2**-24."""
         return (self.bits(start, count, device) >> 8).bitwise_and_(0xFFFFFF).float().mul_(2.0**-24)
 
     def dither(self, start: int, count: int, device: torch.device | str = "cpu", *, above: float = 0.0) -> Tensor:
-        """(count,) float32 in (0, 1), odd multiples of 2**-17, at half the cost of `uniform`: for stochastic rounding.
+        """Return (count,) float32 in (0, 1) for stochastic rounding, at half the cost of `uniform`.
+
+        They are odd multiples of 2**-17.
 
         Args:
-            start: even.
-            above: added to each, at no cost; exact up to 127.
+            start: First position; even.
+            above: Added to each, at no cost; exact up to 127.
         """
         assert start % 2 == 0, "two numbers come of one position"
         halves = self.bits(start // 2, (count + 1) // 2, device).view(torch.int16)[:count]
@@ -54,11 +56,14 @@ class Stream:
         return torch.add(torch.tensor(0.5 + 2.0**-17 + above, device=device), drawn, alpha=2.0**-16, out=drawn)
 
     def signs(self, start: int, count: int, device: torch.device | str = "cpu") -> Tensor:
-        """(count,) float32, each 1 or -1."""
+        """Return (count,) float32, each 1 or -1."""
         return (self.bits(start, count, device) >> 31).bitwise_or_(1).float()
 
     def integer(self, below: int) -> int:
-        """One number from 0 to `below` - 1, of a second stream; nearly uniform, off by `below` / 2**62 at most."""
+        """Return one number from 0 to `below` - 1, from a second stream.
+
+        It is nearly uniform: probabilities are off by `below` / 2**62 at most.
+        """
         high, low = (int(x) & 0x7FFFFFFF for x in Stream(self.key ^ 0x5DEECE66D).bits(0, 2))
         return (high << 31 | low) % below
 

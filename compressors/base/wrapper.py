@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout, Rounds, Route
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Rounds, Route
 
 
 class Around(Compressor):
-    """Sends in its own way what `inner` gives it: what is kept from step to step is what `inner` keeps."""
+    """Base of compressors that send in their own way what `inner` encodes. State is that of `inner`."""
 
-    def __init__(self, inner: Compressor, *, feedback: str | bool = "off", faults: Iterable[str | None] = ()) -> None:
-        super().__init__(feedback=feedback, faults=faults)
+    def __init__(self, inner: Compressor, *, feedback: FeedbackMode = "off") -> None:
+        super().__init__(feedback=feedback)
         self.inner = inner
         self.traits = inner.traits
-        self.wants_link = inner.wants_link
+        self.needs_link_stats = inner.needs_link_stats
 
     def adopt(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         return self.inner.adopt(optimizer)
@@ -34,7 +34,7 @@ class Around(Compressor):
 
 
 class Wrapper(Around):
-    """Does what `inner` does; derived classes change a part of it."""
+    """Compressor that does what `inner` does; derived classes change a part of it."""
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
         return self.inner.payload_bytes(layout, context)
@@ -51,5 +51,5 @@ class Wrapper(Around):
     def sent_bytes(self, layout: Layout, world_size: int, route: Route, *, step: int = 0) -> int:
         return self.inner.sent_bytes(layout, world_size, route, step=step)
 
-    def faults(self, world_size: int) -> Iterator[str]:
-        yield from self.inner.faults(world_size)
+    def validate(self, world_size: int) -> Iterator[str]:
+        yield from self.inner.validate(world_size)

@@ -1,1 +1,1 @@
-"""What several compressors are made of; none of it is one."""
+"""Parts that several compressors share; none of them is a compressor."""

@@ -1,4 +1,4 @@
-"""What compressors have in common that are Adam themselves, and leave its direction in place of a mean."""
+"""Base of compressors that are Adam themselves, and leave its direction instead of a mean."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks
-from compressors.base.compressor import Compressor, Context, Layout, Traits
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.memory import Memory, moved
-from compressors.parts.block_signs import block_size_fault
+from compressors.parts.block_signs import BlockSize
 from compressors.parts.optimizers import plain_sgd
 from compressors.parts.sign_mean import SignMean, moved_mean
-from testbed.core import parameters
+from testbed.core.parameters import Fraction, LearningRate, Share
 
 
 class CompressedAdam(Compressor):
@@ -26,7 +26,7 @@ class CompressedAdam(Compressor):
 
     traits = Traits(
         own_rounds=True,
-        most_rounds=2,
+        max_rounds=2,
         point_to_point=False,
         averages=False,
         feedback="builtin",
@@ -36,34 +36,22 @@ class CompressedAdam(Compressor):
     def __init__(
         self,
         *,
-        learning_rate: float | None,
-        beta1: float,
-        beta2: float,
-        eps: float,
-        floor: float,
-        block_size: int,
-        feedback: str | bool,
-        faults: Sequence[str | None] = (),
+        learning_rate: LearningRate | None,
+        beta1: Fraction,
+        beta2: Fraction,
+        eps: Share,
+        floor: Share,
+        block_size: BlockSize,
+        feedback: FeedbackMode,
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[
-                parameters.learning_rate(learning_rate),
-                parameters.fraction("beta1", beta1),
-                parameters.fraction("beta2", beta2),
-                parameters.share("eps", eps),
-                parameters.share("floor", floor),
-                block_size_fault(block_size),
-                *faults,
-            ],
-        )
+        super().__init__(feedback=feedback)
         self.learning_rate, self.beta1, self.beta2, self.eps, self.floor = learning_rate, beta1, beta2, eps, floor
         self.momenta, self.variances = Memory(), Memory()
         self._means: dict[str, list[float]] = {}
         self.mean = SignMean(block_size, type(self).__name__)
 
     def add_mean(self, mean: Tensor, context: Context) -> None:
-        """A step of both moments by the mean gradient, as torch's Adam has it."""
+        """Move both moments one step by the mean gradient, as torch's Adam does."""
         self.momenta.of(mean, context).lerp_(mean, 1 - self.beta1)
         self.variances.of(mean, context).mul_(self.beta2).addcmul_(mean, mean, value=1 - self.beta2)
         self._means.pop(context.state_key, None)
@@ -72,9 +60,9 @@ class CompressedAdam(Compressor):
         """Leave the direction in `out`.
 
         Args:
-            moves: steps that momentum has taken.
-            updates: those that the variance has.
-            floored: whether momenta have gone as signs.
+            moves: Steps that momentum has taken.
+            updates: Steps that the variance has taken.
+            floored: True if momenta have gone as signs.
         """
         momentum, variance = self.momenta.of(out, context), self.variances.of(out, context)
         momentum_scale, root_scale = 1 / (1 - self.beta1**moves), (1 - self.beta2**updates) ** -0.5
@@ -89,7 +77,7 @@ class CompressedAdam(Compressor):
                 direction[piece] = torch.div(m[piece], root.add_(self.eps), out=root).mul_(momentum_scale)
 
     def _mean_roots(self, variance: Tensor, context: Context) -> list[float]:
-        """Of each tensor, kept until its variance changes."""
+        """Return the mean root of each tensor's variance, kept until it changes."""
         means = self._means.get(context.state_key)
         if means is None:
             parts = variance.split(context.layout.numels)
@@ -116,12 +104,3 @@ class CompressedAdam(Compressor):
     def _memories(self) -> Iterator[tuple[str, Memory]]:
         yield "momenta", self.momenta
         yield "variances", self.variances
-
-
-def dense_copy(tensor: Tensor) -> Tensor:
-    """In float32, for an exchange that may change it."""
-    return tensor.to(dtype=torch.float32, copy=True, memory_format=torch.contiguous_format)
-
-
-def dense_sent_bytes(layout: Layout, world_size: int) -> int:
-    return 2 * (world_size - 1) * 4 * layout.numel

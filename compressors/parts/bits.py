@@ -20,7 +20,8 @@ class BitWriter:
         self._pieces: list[NDArray[Any]] = []
 
     def put(self, bits: NDArray[Any]) -> None:
-        """
+        """Append bits.
+
         Args:
             bits: 0 or 1 each.
         """
@@ -51,10 +52,11 @@ class BitReader:
     """
 
     def __init__(self, data: Bytes, named: str) -> None:
-        """
+        """Take the bytes to be read.
+
         Args:
-            data: takes 8 times its size while it is read; how long it may be is checked before.
-            named: whose bits they are, for errors.
+            data: Bytes, which take 8 times their size while they are read; the caller has checked their length.
+            named: Name of the bits' owner, for errors.
         """
         self._bits = np.unpackbits(data, bitorder="little")
         self._next = 0

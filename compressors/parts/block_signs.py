@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -10,7 +11,10 @@ from torch import Tensor
 from compressors.base.chunks import CHUNK, chunks
 from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import SignBits, packed_bytes
-from testbed.core.parameters import MAX_BLOCK, whole
+from testbed.core.kinds import Whole
+from testbed.core.parameters import MAX_BLOCK
+
+BlockSize = Annotated[int, Whole(8, MAX_BLOCK, multiple_of=8)]
 
 
 class BlockSigns:
@@ -52,9 +56,10 @@ class BlockSigns:
         return payload
 
     def decode(self, payload: Tensor, out: Tensor, name: str, *, add: bool = False, scale: float = 1.0) -> None:
-        """
+        """Write the values of a payload into `out`, or add them.
+
         Raises:
-            PayloadError: the payload is not as long as one for a tensor of this size.
+            PayloadError: The payload is not as long as one for a tensor of this size.
         """
         numel, size = out.numel(), self.block_size
         require_size(payload, self.size_bytes(numel), name, numel)
@@ -105,7 +110,3 @@ class BlockSigns:
     def _pieces(self, tensor: Tensor) -> Iterator[slice]:
         """Of whole blocks; twice as long as usual, since there are few passes over each."""
         return chunks(tensor, max(2 * CHUNK // self.block_size, 1) * self.block_size)
-
-
-def block_size_fault(block_size: object) -> str | None:
-    return whole("block_size", block_size, 8, MAX_BLOCK, multiple_of=8)

@@ -1,25 +1,28 @@
-"""What compressors have in common that send codes of a few bits, each block of values scaled by its largest one."""
+"""Base of compressors that send codes of a few bits, each block of values scaled by its largest one."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import CHUNK, chunks
-from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout
 from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import Packer, packed_bytes
-from testbed.core.parameters import MAX_BLOCK, whole
+from testbed.core.kinds import Whole
+from testbed.core.parameters import MAX_BLOCK
 
 _LARGEST = torch.finfo(torch.float32).max
 _SMALLEST = torch.finfo(torch.float32).tiny
 """Of scales: below it the inverse may be infinite, and the scale is not exact to the last bit."""
+
+BlockSize = Annotated[int, Whole(8, MAX_BLOCK)]
 
 
 class Blockwise(Compressor):
@@ -32,12 +35,17 @@ class Blockwise(Compressor):
     """
 
     bits: ClassVar[int] = 8
-    """Of a code; 4 or 8."""
+    """Bits of a code; 4 or 8."""
     top: float = 1.0
-    """Of a value over its scale, the largest magnitude."""
+    """Largest magnitude of a value over its scale."""
 
-    def __init__(self, *, block_size: int, feedback: str | bool = "auto", faults: Iterable[str | None] = ()) -> None:
-        super().__init__(feedback=feedback, faults=[*faults, whole("block_size", block_size, 8, MAX_BLOCK)])
+    def __init__(
+        self,
+        *,
+        block_size: BlockSize,
+        feedback: FeedbackMode = "auto",
+    ) -> None:
+        super().__init__(feedback=feedback)
         self.block_size = block_size
 
     @functools.cached_property

@@ -29,10 +29,10 @@ from typing import Any
 
 _LARGEST_REQUEST = 1 << 16
 _ZFP_HEADER_BYTES, _ZFP_MAX_BYTES = 24, 6
-"""Of a stream's header, and of one value in any mode, with room."""
+"""Bytes of a stream's header, and of one value in any mode, with room."""
 
 Operation = Callable[..., int]
-"""(input, output, parameters) -> bytes written. An output that does not fit is an error."""
+"""Function (input, output, parameters) -> bytes written. An output that does not fit is an error."""
 
 
 class CodecError(ValueError):
@@ -228,7 +228,7 @@ def _die_with(lifeline: int) -> None:
 
 
 def main(connection: socket.socket, memory: int) -> None:
-    """Until the parent's end of the socket is closed."""
+    """Answer requests until the parent's end of the socket is closed."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # meant for the parent, which lets this one go when it ends
     for number in (signal.SIGPROF, signal.SIGALRM):

@@ -40,10 +40,10 @@ _KEPT_VARIABLE = "LONGHAUL_RUN"
 """By which all processes of a run are known; it is the one of the user's variables that the helper has."""
 _LARGEST_REPLY = 1 << 16
 MEMORY_BYTES, DECODE_MEMORY_FACTOR, ENCODE_MEMORY_FACTOR = 96 << 20, 6, 12
-"""What a call may map: so much, and so many times its input and output. Measured: SZ3 decodes in 2.5 times that, zstd
-encodes in 6.5 times at level 19."""
+"""Memory that a call may map: a constant, and a multiple of its input and output. Measured: SZ3 decodes in 2.5 times
+that, zstd encodes in 6.5 times at level 19."""
 DECODE_CPU_S, DECODE_CPU_S_BYTE = 5.0, 2e-7
-"""What a decoder may take: 30 times what the slowest one does, zfp with 160 MB/s, measured."""
+"""CPU seconds of a decoder at most: 30 times those of the slowest one, zfp with 160 MB/s, measured."""
 ENCODE_CPU_S, ENCODE_CPU_S_BYTE = 30.0, 5e-6
 """Encoders meet no foreign bytes, and the highest levels are slow."""
 WALL_FACTOR = 60
@@ -51,7 +51,7 @@ WALL_FACTOR = 60
 
 
 KEPT_BYTES = 128 << 20
-"""What stays allocated between calls, since new pages cost more than what is copied into them."""
+"""Memory that stays allocated between calls, since new pages cost more than copying into them."""
 
 
 class CodecProcessError(RuntimeError):
@@ -77,11 +77,11 @@ class CodecProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the helper that was started last, if it was not found dead."""
+        """Process id of the helper that was started last, if it was not found dead."""
         return self._process.pid if self._process else None
 
     def encode(self, codec: str, source: Tensor, capacity: int, /, **parameters: Any) -> Tensor:
-        """The stream of `source`, contiguous, as 1-D uint8 of at most `capacity` bytes.
+        """Return the stream of `source`, contiguous, as 1-D uint8 of at most `capacity` bytes.
 
         Raises:
             CodecProcessError: the codec failed or is not installed, or the helper cannot do its work on this machine.
@@ -94,7 +94,7 @@ class CodecProcess:
         return found
 
     def decode(self, codec: str, source: Tensor, size: int, /, **parameters: Any) -> Tensor:
-        """What the stream `source`, 1-D uint8, decodes to: exactly `size` bytes.
+        """Return the decoded bytes of the stream `source`, 1-D uint8: exactly `size` of them.
 
         Raises:
             PayloadError: the decoder refused it, died of it, or reached a limit.
@@ -270,12 +270,12 @@ def use(process: CodecProcess) -> None:
 
 
 def encode(codec: str, source: Tensor, capacity: int, /, **parameters: Any) -> Tensor:
-    """By this thread's helper, which is the process's unless it has one of its own; see `CodecProcess.encode`."""
+    """Encode by this thread's helper, or by the process's if it has none; see `CodecProcess.encode`."""
     return _current().encode(codec, source, capacity, **parameters)
 
 
 def decode(codec: str, source: Tensor, size: int, /, **parameters: Any) -> Tensor:
-    """Likewise; see `CodecProcess.decode`."""
+    """Decode by this thread's helper, or by the process's if it has none; see `CodecProcess.decode`."""
     return _current().decode(codec, source, size, **parameters)
 
 
@@ -289,7 +289,7 @@ os.register_at_fork(after_in_child=_ours.forget)
 
 
 def floats(payload: Tensor, codec: str, numel: int) -> Tensor:
-    """What a framed payload carries, float32 on the CPU: zeros, raw values, or a stream of `codec`.
+    """Return the values of a framed payload, float32 on the CPU: zeros, raw values, or a stream of `codec`.
 
     Raises:
         PayloadError: as `unpack` and `decode`.

@@ -1,4 +1,4 @@
-"""How DeepReduce sends which entries of a bucket there are. A library: no compressor is defined here."""
+"""Index codecs of DeepReduce: which entries of a bucket are sent. A library: no compressor is defined here."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from compressors.parts.bits import BitReader, BitWriter, Bytes, Integers
 
 
 class IndexCodec(ABC):
-    """Codes a set of entries, and says of which entries values are then sent."""
+    """Codec of a set of entries. It also says for which entries values are then sent."""
 
     number: ClassVar[int]
-    """Which codec it is, on the wire."""
+    """Number of the codec on the wire."""
     keeps_all: bool = True
-    """Of each entry of the set a value is sent."""
+    """True if a value is sent for each entry of the set."""
 
     @abstractmethod
     def encode(self, indices: Integers, numel: int, stream: Stream) -> tuple[Bytes, Integers]:
-        """(what goes on the wire, the entries of which values are sent, ascending).
+        """Return (bytes for the wire, ascending entries whose values are sent).
 
         Args:
-            indices: ascending, below `numel`.
-            stream: equal for sender and receiver.
+            indices: Entries, ascending, below `numel`.
+            stream: Random numbers, equal for sender and receiver.
         """
 
     @abstractmethod
     def decode(self, data: Bytes, count: int, numel: int, stream: Stream) -> Integers:
-        """The entries of which values were sent, ascending.
+        """Return the entries whose values were sent, ascending.
 
         Args:
-            count: of the set that was coded, at most `numel`.
+            count: Entries of the set that was coded, at most `numel`.
 
         Raises:
             PayloadError: `data` codes no such set.
@@ -44,10 +44,10 @@ class IndexCodec(ABC):
 
     @abstractmethod
     def bits(self, count: int, numel: int) -> float:
-        """About how many bits a set of `count` takes, if it is spread evenly."""
+        """Return about how many bits a set of `count` takes, if it is spread evenly."""
 
     def carried(self, count: int, numel: int) -> float:
-        """Of about how many entries values are sent."""
+        """Return for about how many entries values are sent."""
         return count
 
 
@@ -156,7 +156,7 @@ class Rice(_Exact):
 
 
 class EliasFano(_Exact):
-    """Of each index its b lowest bits, by planes, b = floor(log2(n / k)); of the growth of index >> b zeros and a one.
+    """The b lowest bits of each index, by planes, b = floor(log2(n / k)), and the growth of index >> b in unary.
 
     Elias, "Efficient Storage and Retrieval by Content and Address of Static Files", Journal of the ACM 21(2), 1974;
     Fano, "On the Number of Bits Required to Implement an Associative Memory", 1971. Needs no parameter.
@@ -257,7 +257,7 @@ class Huffman(_Exact):
 
 
 def entropy_bits(count: int, numel: int) -> float:
-    """What no code of sets of `count` of `numel` entries, all as likely, can go below by much: n H(k / n)."""
+    """Return n H(k / n): bits that no code of equally likely sets of `count` of `numel` entries goes far below."""
     if not 0 < count < numel:
         return 0.0
     density = count / numel
@@ -265,7 +265,7 @@ def entropy_bits(count: int, numel: int) -> float:
 
 
 def code_lengths(counts: list[int]) -> list[int]:
-    """Of a Huffman code; 0 for what does not occur, 1 for what alone does."""
+    """Return the code lengths of a Huffman code; 0 for symbols that do not occur, 1 for one that alone does."""
     heap = [(count, symbol, [symbol]) for symbol, count in enumerate(counts) if count]
     lengths = [0] * len(counts)
     for _, symbol, _ in heap:

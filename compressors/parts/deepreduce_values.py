@@ -1,4 +1,4 @@
-"""How DeepReduce sends the values of chosen entries. A library: no compressor is defined here."""
+"""Value codecs of DeepReduce: values of chosen entries. A library: no compressor is defined here."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ class ValueCodec(ABC):
     """Codes the values of entries, in the order of these."""
 
     number: ClassVar[int]
-    """Which codec it is, on the wire."""
+    """Number of the codec on the wire."""
     loses: float | None = 0.0
-    """Of the energy of values, the part that is lost at most, in expectation; None: no such promise."""
+    """Largest share of the energy of values that is lost, in expectation; None: no such promise."""
     unbiased: bool = True
 
     @abstractmethod
     def encode(self, values: Values, stream: Stream) -> Bytes:
-        """
+        """Return the bytes of `values` for the wire.
+
         Raises:
-            NonFiniteError: it cannot carry NaN or infinity, and there is some.
+            NonFiniteError: It cannot carry NaN or infinity, and there is some.
         """
 
     @abstractmethod
     def decode(self, data: Bytes, count: int) -> Values:
-        """`count` values.
+        """Return `count` values.
 
         Raises:
-            PayloadError: `data` codes no so many values.
+            PayloadError: `data` does not code that many values.
         """
 
     @abstractmethod
@@ -142,7 +143,7 @@ class QSGD(ValueCodec):
 
 
 def as_bytes(values: NDArray[Any]) -> Bytes:
-    """Of float32, little-endian."""
+    """Return the bytes of float32 values, little-endian."""
     return np.ascontiguousarray(values, dtype="<f4").view(np.uint8)
 
 

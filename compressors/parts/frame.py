@@ -21,7 +21,7 @@ from compressors.base.chunks import root_mean_square
 from compressors.base.payload import NonFiniteError, PayloadError, require_bytes, to_bytes
 
 ZERO, RAW, CODED = 0, 1, 2
-"""What a body is: nothing, for a tensor of zeros; the bytes as they would be uncoded; a stream of the codec."""
+"""Kinds of bodies: nothing, for a tensor of zeros; the bytes as they would be uncoded; a stream of the codec."""
 _HEADER = struct.Struct("<3sB8sIIII")
 HEADER_BYTES = _HEADER.size
 _MAGIC, _VERSION = b"LHF", 1
@@ -50,7 +50,7 @@ def pack(codec: str, kind: int, numel: int, body: Tensor | None = None) -> Tenso
 
 
 def pack_smaller(codec: str, numel: int, coded: Tensor, raw: Tensor) -> Tensor:
-    """Of a stream and what it encodes, the one with fewer bytes."""
+    """Return the payload of a stream or of the bytes that it encodes, whichever has fewer bytes."""
     return pack(codec, CODED, numel, coded) if coded.nbytes < raw.nbytes else pack(codec, RAW, numel, raw)
 
 
@@ -94,10 +94,10 @@ def unpack(
 
 
 def finite_root_mean_square(values: Tensor, codec: str) -> float:
-    """What the bounds of lossy codecs are relative to.
+    """Return the root mean square, to which the bounds of lossy codecs are relative.
 
     Raises:
-        NonFiniteError: there is none.
+        NonFiniteError: It is not finite.
     """
     found = root_mean_square(values)
     if not math.isfinite(found):

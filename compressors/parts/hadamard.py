@@ -5,28 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import CHUNK
 from compressors.base.streams import Stream
-from testbed.core.parameters import power_of_two
+from testbed.core.kinds import PowerOfTwo
 
 _Stage = tuple[Tensor, Tensor, Tensor, Tensor]
+
+RotationWidth = Annotated[int, PowerOfTwo(8, CHUNK)]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Some blocks that lie entangled in one stretch of a tensor."""
+    """Some blocks that lie entangled in one range of a tensor."""
 
     entries: slice
-    """Of the tensor; the last may be short, and is filled up with zeros."""
+    """Entries of the tensor; the last group may be short, and is filled up with zeros."""
     blocks: slice
     codes: slice
-    """Of all rotated entries, with those that fill up."""
+    """Places among all rotated entries, with those that fill up."""
     shape: tuple[int, int, int]
-    """(sets, width, lanes) of the rotated entries: a block is one set's column."""
+    """Shape (sets, width, lanes) of the rotated entries: a block is one set's column."""
 
 
 class Rotation:
@@ -56,7 +59,7 @@ class Rotation:
 
     @staticmethod
     def sizes(numel: int, width: int) -> tuple[int, int]:
-        """(width, blocks) of a tensor of `numel` entries."""
+        """Return (width, blocks) of a tensor of `numel` entries."""
         width = min(width, 1 << max(numel - 1, 0).bit_length())
         return width, -(-numel // width)
 
@@ -107,7 +110,7 @@ class Rotation:
         return first.view(-1)[: group.entries.stop - group.entries.start]
 
     def buffer(self, group: Group) -> Tensor:
-        """Where `inverse` likes to find what it is given: it need not copy it."""
+        """Return the tensor that `inverse` need not copy when it is given there."""
         return self._buffers(group.shape)[0]
 
     def _buffers(self, shape: tuple[int, int, int]) -> tuple[Tensor, Tensor, list[_Stage]]:
@@ -118,10 +121,6 @@ class Rotation:
             start, other = (second, first) if count % 2 else (first, second)
             self._scratch[shape] = first, start, _stages(start, other)
         return self._scratch[shape]
-
-
-def block_fault(block_size: object, least: int = 8) -> str | None:
-    return power_of_two("block_size", block_size, least, CHUNK)
 
 
 def _stages(source: Tensor, target: Tensor) -> list[_Stage]:

@@ -1,4 +1,4 @@
-"""What compressors have in common that send each value as a float of 16 bits, and sum those."""
+"""Base of compressors that send each value as a float of 16 bits, and sum those."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from compressors.base.payload import from_bytes, put, require_size
 
 
 class Halves(Compressor):
-    """Decodes values of `traits.sum_dtype`. Wire: values (n,) of that; 2n bytes."""
+    """Decoder of values of `traits.sum_dtype`. Wire: values (n,) of that type; 2n bytes."""
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
         return 2 * layout.numel

@@ -1,4 +1,4 @@
-"""What compressors have in common that send matrices as products of two thin ones."""
+"""Base of compressors that send matrices as products of two thin ones."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout
-from testbed.core.parameters import whole
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout
+from testbed.core.parameters import Count
 
 TINY = 1e-30
-"""A factor's row shorter than this is taken for zero."""
+"""Norm below which a factor's row is taken for zero."""
 
 
 class LowRank(Compressor):
-    """Matrices (n, m) of a bucket as products of two factors, which are kept and sent as rows, (r, n) and (r, m):
-    products with them are several times as fast as with columns.
+    """Base of compressors that send matrices (n, m) as products of two factors, (r, n) and (r, m).
 
-    Keeps factors by the names of parameters where layouts have them, so that they follow them into other buckets.
+    Factors are kept and sent as rows: products with them are several times as fast as with columns. They are kept by
+    the names of parameters where layouts have them, so that they follow them into other buckets.
     """
 
-    def __init__(self, *, rank: int, feedback: str | bool) -> None:
-        super().__init__(feedback=feedback, faults=[whole("rank", rank, 1)])
+    def __init__(self, *, rank: Count, feedback: FeedbackMode) -> None:
+        super().__init__(feedback=feedback)
         self.rank = rank
         self.kept: dict[str, Tensor] = {}
 
     def is_thin(self, n: int, m: int) -> bool:
-        """Whether two factors are smaller than the matrix; then both are wider than they are high."""
+        """Return True if two factors are smaller than the matrix; then both are wider than they are high."""
         return self.rank * (n + m) < n * m
 
     def numels(self, layout: Layout) -> tuple[int, int, int]:
-        """(of all P, of all Q, of what goes as it is)."""
+        """Return numbers of elements: (of all P, of all Q, of tensors that go as they are)."""
         p, q, rest = 0, 0, 0
         for n, m in map(matrix_shape, layout.shapes):
             if self.is_thin(n, m):
@@ -43,7 +43,7 @@ class LowRank(Compressor):
         return p, q, rest
 
     def views(self, flat: Tensor, layout: Layout) -> tuple[list[Tensor], list[Tensor]]:
-        """Views of the matrices in a bucket, and of the rest."""
+        """Return views of the matrices in a bucket, and of the rest."""
         matrices, rest = [], []
         for shape, piece in zip(layout.shapes, flat.split(layout.numels), strict=True):
             n, m = matrix_shape(shape)
@@ -54,15 +54,17 @@ class LowRank(Compressor):
         return matrices, rest
 
     def keys(self, context: Context, side: str) -> list[str]:
-        """Under which the factors of a bucket are kept, one for each matrix."""
+        """Return the keys of the kept factors of a bucket, one for each matrix."""
         layout = context.layout
         names = layout.names or [f"{context.state_key}/{index}" for index in range(len(layout.shapes))]
         pairs = zip(names, map(matrix_shape, layout.shapes), strict=True)
         return [f"{side}{context.stream}:{name}" for name, (n, m) in pairs if self.is_thin(n, m)]
 
     def warm(self, key: str, length: int, index: int, context: Context, device: torch.device) -> Tensor:
-        """(r, length), what was kept; rows that are zero or not finite, and all at first, are drawn, the same on all
-        ranks."""
+        """Return the kept factor, (r, length).
+
+        Rows that are zero or not finite, and all rows at first, are drawn, the same ones on all ranks.
+        """
         kept = self.kept.get(key)
         if kept is not None and kept.shape == (self.rank, length):
             lengths = kept.norm(dim=1, keepdim=True)
@@ -76,7 +78,7 @@ class LowRank(Compressor):
     def leave_error(
         self, tensor: Tensor, error: Tensor, layout: Layout, left: Sequence[Tensor], right: Sequence[Tensor]
     ) -> None:
-        """Of what this rank has, what its products of factors have not."""
+        """Fill `error` with `tensor` minus the products of this rank's factors."""
         if error is not tensor:
             error.copy_(tensor)
         matrices, rest = self.views(error, layout)
@@ -97,7 +99,7 @@ class LowRank(Compressor):
 
 
 def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-    """(n, m); a vector is one row, which never pays."""
+    """Return (n, m) of a tensor as a matrix; a vector is one row, which never pays."""
     if len(shape) < 2:
         return 1, math.prod(shape)
     return shape[0], math.prod(shape[1:])
@@ -115,6 +117,8 @@ def unflat(tensor: Tensor, shapes: Sequence[Sequence[int]]) -> Iterator[Tensor]:
 
 
 def orthonormalise(rows: Tensor) -> Tensor:
-    """(r, n): an orthonormal basis of what `rows` span, and of more where they span less than r dimensions; by
-    reflections, which no nearly parallel rows upset. Not finite if `rows` are not."""
+    """Return an orthonormal basis (r, n) of the span of `rows`, and of more if that has less than r dimensions.
+
+    It is found by reflections, which no nearly parallel rows upset. It is not finite if `rows` are not.
+    """
     return torch.linalg.qr(rows.T).Q.T

@@ -6,11 +6,12 @@ import torch
 
 
 def plain_sgd(optimizer: torch.optim.Optimizer, learning_rate: float | None) -> torch.optim.SGD:
-    """SGD without momentum over the same groups of parameters, with their weight decay, which is thus decoupled from
-    what the direction is made of.
+    """Return SGD without momentum over the same groups of parameters.
+
+    Their weight decay stays, and is thus decoupled from the direction.
 
     Args:
-        learning_rate: None keeps that of each group.
+        learning_rate: Learning rate of all groups; None keeps that of each.
     """
     groups = [
         {

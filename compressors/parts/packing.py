@@ -31,13 +31,15 @@ class Packer:
         self.size_bytes = packed_bytes(count, bits)
 
     def planes(self) -> list[slice]:
-        """Of the codes, the stretch that each plane holds; the last ones may be short or empty."""
+        """Return the range of codes that each plane holds; the last ones may be short or empty."""
         m = self.size_bytes
         return [slice(min(j * m, self.count), min((j + 1) * m, self.count)) for j in range(8 // self.bits)]
 
     def pack(self, codes: Tensor) -> Tensor:
-        """Args:
-        codes: (count,) uint8 or bool, below 2**bits.
+        """Return the packed codes: (size_bytes,) uint8.
+
+        Args:
+            codes: (count,) uint8 or bool, below 2**bits.
         """
         assert codes.dtype in (torch.uint8, torch.bool), f"codes of {codes.dtype}"
         codes = codes.view(torch.uint8)
@@ -53,7 +55,7 @@ class Packer:
         return packed
 
     def unpack(self, packed: Tensor, out: Tensor | None = None) -> Tensor:
-        """(count,) uint8, in `out` if given."""
+        """Return the codes, (count,) uint8, in `out` if given."""
         codes = torch.empty(self.count, dtype=torch.uint8, device=packed.device) if out is None else out
         mask = (1 << self.bits) - 1
         step = CHUNK if packed.device.type == "cpu" else max(self.size_bytes, 1)
@@ -84,10 +86,12 @@ class SignBits:
         self._weights, self._table = _weights(device), _table(device)
 
     def pack(self, values: Tensor, packed: Tensor, below: Tensor | float = 0.0) -> None:
-        """Args:
-        values: (n,) float32.
-        packed: (packed_bytes(n, 1),) uint8, which is filled.
-        below: 1 where a value is below this; of n values, or one.
+        """Fill `packed` with the signs of `values`.
+
+        Args:
+            values: (n,) float32.
+            packed: (packed_bytes(n, 1),) uint8.
+            below: A bit is 1 where a value is below this; of n values, or one.
         """
         count, size_bytes = values.numel(), packed.numel()
         bits = self.scratch[: 8 * size_bytes]
@@ -97,8 +101,10 @@ class SignBits:
         packed.copy_(torch.mv(bits.view(-1, 8), self._weights, out=self._bytes[:size_bytes]))
 
     def unpack(self, packed: Tensor, out: Tensor | None = None) -> Tensor:
-        """(8 * len(packed),) float32, -1 where a bit is 1, else 1; in `out`, contiguous, if given, else in scratch that
-        holds until the next call."""
+        """Return (8 * len(packed),) float32, -1 where a bit is 1, else 1.
+
+        The result is in `out`, contiguous, if given, else in scratch that holds until the next call.
+        """
         size_bytes = packed.numel()
         signs = self.scratch[: 8 * size_bytes] if out is None else out
         rows = self._rows[:size_bytes].copy_(packed)

@@ -1,4 +1,4 @@
-"""Which entries a random sample has, found anew by whoever knows the stream."""
+"""Entries of random samples, which every rank that knows the stream can find again."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from compressors.base.streams import Stream
 
 
 def strata(numel: int, count: int, device: torch.device | str = "cpu") -> Tensor:
-    """(count + 1,) int64: where each of `count` stretches of nearly equal length begins, and the end."""
+    """Return (count + 1,) int64: where each of `count` ranges of nearly equal length begins, and the end."""
     return (
         torch.arange(count + 1, dtype=torch.int64, device=device).mul_(numel).div_(max(count, 1), rounding_mode="floor")
     )
 
 
 def one_of_each(stream: Stream, starts: Tensor) -> Tensor:
-    """(count,) int64, ascending: of each stretch one entry, every one equally likely.
+    """Return (count,) int64, ascending: one entry of each range, every one equally likely.
 
-    So all are different, lie in order in memory, and no entry is drawn with any other of its stretch. An entry of a
-    stretch of length l is drawn with probability 1 / l, which is off by l / 2**32 at most.
+    So all are different, lie in order in memory, and no entry is drawn with any other of its range. An entry of a
+    range of length l is drawn with probability 1 / l, which is off by l / 2**32 at most.
     """
     lengths = starts[1:] - starts[:-1]
     drawn = stream.bits(0, len(lengths), starts.device).to(torch.int64).bitwise_and_(0xFFFFFFFF)
@@ -27,5 +27,5 @@ def one_of_each(stream: Stream, starts: Tensor) -> Tensor:
 
 
 def sample(stream: Stream, numel: int, count: int, device: torch.device | str = "cpu") -> Tensor:
-    """(count,) int64, ascending: `count` of `numel` entries, one of each of as many stretches of like length."""
+    """Return (count,) int64, ascending: `count` of `numel` entries, one of each of as many ranges of like length."""
     return one_of_each(stream, strata(numel, count, device))

@@ -1,4 +1,4 @@
-"""Which entries of a bucket are large: found in one pass, and the same ones on every kind of device."""
+"""Large entries of a bucket, found in one pass, and the same ones on every kind of device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAGNITUDE = 2**31 - 1
 
 
 def at_least(tensor: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
-    """(indices (k,) int64, ascending; values (k,) float32) of the entries whose magnitude is `threshold` at least.
+    """Return (indices (k,) int64, ascending; values (k,) float32) of entries whose magnitude is at least `threshold`.
 
     NaN and infinity always are among them, zeros never.
     """
@@ -45,7 +45,7 @@ def at_least(tensor: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
 
 
 def at_least_one(tensor: Tensor, threshold: float, context: Context) -> tuple[Tensor, Tensor]:
-    """As `at_least`; where there are none, the first of the largest entries, unless all are zeros."""
+    """Return what `at_least` does; if that is nothing, the first of the largest entries, unless all are zeros."""
     indices, values = at_least(tensor, threshold)
     if len(indices) or not tensor.numel():
         return indices, values
@@ -54,7 +54,7 @@ def at_least_one(tensor: Tensor, threshold: float, context: Context) -> tuple[Te
 
 
 def largest(tensor: Tensor, k: int, context: Context) -> tuple[Tensor, Tensor]:
-    """(indices (k,) int64, ascending; values (k,) float32) of the k entries of largest magnitude.
+    """Return (indices (k,) int64, ascending; values (k,) float32) of the k entries of largest magnitude.
 
     Exact. Of equal magnitudes the first ones; NaN counts as larger than infinity. A threshold guessed from a sample
     finds a few more than k, of which the best are taken; where it finds less, a lower one is tried.

@@ -33,7 +33,7 @@ class SignMean:
         return self._signs.size_bytes(numel)
 
     def sent_bytes(self, layout: Layout, world_size: int) -> int:
-        """By all ranks together."""
+        """Return the bytes that all ranks send together."""
         if _gathers(layout, world_size):
             return world_size * (world_size - 1) * self.size_bytes(layout.numel)
         parts = [self.size_bytes(part.numel) for part in part_layouts(layout, world_size)]
@@ -86,7 +86,7 @@ class SignMean:
 
 
 def moved_mean(state: dict[str, Any], old: Sequence[Layout], new: Sequence[Layout]) -> dict[str, Any]:
-    """For the same parameters in other buckets."""
+    """Return the state for the same parameters in other buckets."""
     return {"ours": moved(_settled(state), old, new)}
 
 

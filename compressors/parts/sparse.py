@@ -1,4 +1,4 @@
-"""What compressors have in common that send some entries of a bucket and leave out the rest."""
+"""Base of compressors that send some entries of a bucket and leave out the rest."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ MAX_NUMEL = 2**31 - 1
 
 
 class Sparsifier(Compressor):
-    """Sends the entries that `select` picks.
+    """Base of compressors that send the entries that `select` picks.
 
     Wire: values (k,) float32, then indices (k,) int32, ascending; 8k bytes. Where k is not fixed, it goes before them
     as int32; 4 + 8k bytes.
     """
 
-    sends_some = True
+    is_sparse = True
 
     @abstractmethod
     def select(self, tensor: Tensor, context: Context) -> tuple[Tensor, Tensor]:
-        """(indices (k,) int64, ascending; values (k,) float32) of `tensor`, 1-D, any float, any stride."""
+        """Return (indices (k,) int64, ascending; values (k,) float32) of `tensor`, 1-D, any float, any stride."""
 
     @abstractmethod
     def kept(self, numel: int, context: Context) -> int:
-        """k for a bucket of `numel` entries; exact if `traits.fixed_size`, else what is to be expected."""
+        """Return k for a bucket of `numel` entries; exact if `traits.fixed_size`, else the expected number."""
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
         return self._count_bytes() + 8 * self.kept(layout.numel, context)
@@ -79,18 +79,20 @@ def kept_of(density: float, numel: int) -> int:
 
 
 def require_indices(numel: int, name: str) -> None:
-    """
+    """Refuse a bucket that is too large.
+
     Raises:
-        ValueError: a bucket has more entries than int32 can count.
+        ValueError: A bucket has more entries than int32 can count.
     """
     if numel > MAX_NUMEL:
         raise ValueError(f"a bucket of {numel} entries: the indices of {name} reach {MAX_NUMEL}")
 
 
 def require_ascending(indices: Tensor, numel: int, name: str) -> None:
-    """
+    """Refuse damaged indices.
+
     Raises:
-        PayloadError: indices do not ascend strictly, or leave the bucket.
+        PayloadError: Indices do not ascend strictly, or leave the bucket.
     """
     if len(indices) and (indices[0] < 0 or indices[-1] >= numel or bool((indices[1:] <= indices[:-1]).any())):
         raise PayloadError(f"{name} payload for {numel} elements: indices do not ascend from 0 to below {numel}")

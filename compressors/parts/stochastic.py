@@ -1,27 +1,31 @@
-"""What compressors have in common that round at random to equal levels, bucket by bucket."""
+"""Base of compressors that round at random to equal levels, bucket by bucket."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from compressors.base.chunks import chunks
-from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout
 from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import WIDTHS, Packer, packed_bytes
-from testbed.core.parameters import MAX_BLOCK, whole
+from testbed.core.kinds import Whole
+from testbed.core.parameters import MAX_BLOCK
 
 _SMALLEST = 1e-36
 """A scale below this is sent as zero: its reciprocal, times levels, would not be finite."""
 
+Levels = Annotated[int, Whole(1, 127)]
+BucketSize = Annotated[int, Whole(8, MAX_BLOCK)]
+
 
 class RandomLevels(Compressor):
-    """Divides each bucket by its scale and rounds each value to one of 2 `levels` + 1 equal steps from -1 to 1, up or
-    down at random so that its expectation is the value.
+    """Base of compressors that round each value over its scale to one of 2 `levels` + 1 equal steps from -1 to 1.
 
+    Each bucket has a scale. A value is rounded up or down at random, so that its expectation is the value.
     Wire: scales (ceil(n / bucket_size),) float32, then codes (n,) of `bits` bits (see `Packer`), each `levels` more
     than its level. One code above the top is kept free: a value that rounding in float32 left a little above its
     bucket's scale is then rounded like any other.
@@ -31,21 +35,23 @@ class RandomLevels(Compressor):
     """Values may be larger than their bucket's scale, and count as equal to it."""
 
     def __init__(
-        self, *, levels: int, bucket_size: int, feedback: str | bool = "auto", faults: Iterable[str | None] = ()
+        self,
+        *,
+        levels: Levels,
+        bucket_size: BucketSize,
+        feedback: FeedbackMode = "auto",
     ) -> None:
-        super().__init__(
-            feedback=feedback,
-            faults=[whole("levels", levels, 1, 127), whole("bucket_size", bucket_size, 8, MAX_BLOCK), *faults],
-        )
+        super().__init__(feedback=feedback)
         self.levels, self.bucket_size = levels, bucket_size
         self.bits = next(width for width in WIDTHS if 2 * levels + 2 <= 2**width)
 
     @abstractmethod
     def scales(self, rows: Tensor, count: int) -> Tensor:
-        """(buckets,) float32 of `rows` (buckets, bucket_size) float32; NaN or infinity for a row that holds some.
+        """Return scales (buckets,) float32; NaN or infinity for a row that holds some.
 
         Args:
-            count: values in `rows`; zeros fill up the last one.
+            rows: (buckets, bucket_size) float32.
+            count: Number of values in `rows`; zeros fill up the last row.
         """
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:

@@ -1,4 +1,4 @@
-"""Majority votes over signs: what sign methods without a scale have in common."""
+"""Majority votes over signs, which sign methods without a scale share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MajorityVote(Compressor):
 
     @abstractmethod
     def ballot(self, tensor: Tensor, context: Context) -> Tensor:
-        """What this rank votes with the signs of; `tensor` or a tensor that is kept."""
+        """Return the tensor whose signs are this rank's votes: `tensor`, or one that is kept."""
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
         return _vote_bytes(layout.numel)
@@ -69,13 +69,14 @@ class MajorityVote(Compressor):
 
 
 def encode_votes(tensor: Tensor, turn: int, name: str, *, votes: bool | None = None) -> Tensor:
-    """
+    """Return the payload of votes: signs of `tensor`, packed.
+
     Args:
-        turn: step and position together, which decide what zeros count as.
-        votes: whether there are any; None: unless all is zero.
+        turn: Step and position together, which decide what zeros count as.
+        votes: True if there are any; None: unless all is zero.
 
     Raises:
-        NonFiniteError: the tensor holds NaN or infinity, whose votes would look like any others.
+        NonFiniteError: The tensor holds NaN or infinity, whose votes would look like any others.
     """
     payload = torch.empty(_vote_bytes(tensor.numel()), dtype=torch.uint8, device=tensor.device)
     packed, pieces = payload[1:], list(chunks(tensor, 2 * CHUNK))
@@ -99,9 +100,10 @@ def encode_votes(tensor: Tensor, turn: int, name: str, *, votes: bool | None = N
 
 
 def decode_votes(payload: Tensor, out: Tensor, name: str, *, add: bool = False, scale: float = 1.0) -> None:
-    """
+    """Write the votes of a payload into `out`, 1 or -1; zeros if it does not vote.
+
     Raises:
-        PayloadError: the payload is not as long as one for a tensor of this size, or does not say whether it votes.
+        PayloadError: The payload is not as long as one for a tensor of this size, or does not say whether it votes.
     """
     numel = out.numel()
     require_size(payload, _vote_bytes(numel), name, numel)

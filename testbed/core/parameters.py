@@ -1,37 +1,85 @@
-"""Checks of parameters: each returns one line that says what is wrong with a value, or None."""
+"""Types of parameters, checks of single values, and how faults are raised: all at once.
+
+Constructors declare their parameters by the types (`density: Share`, `rank: Annotated[int, Whole(1, 64)] | None`), and
+`testbed.core.declaration` has them checked. The functions check a value that no constructor declares: each returns one
+line that says what is wrong, or None.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TypeGuard
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from testbed.core.kinds import Choice, Kind, Number, PowerOfTwo, TrueOrFalse, Whole
+from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_size_bytes, parse_time_s
+
+
+@dataclass(frozen=True)
+class Quantity(Kind):
+    """Text with a unit, as `testbed.core.units` reads it."""
+
+    parse: Callable[[Any], float]
+    what: str
+    above_0: bool = False
+
+    @property
+    def type_text(self) -> str:
+        return f"{self.what} as text with a unit"
+
+    @property
+    def values_text(self) -> str:
+        return "above 0" if self.above_0 else ""
+
+    def allows(self, value: object) -> bool:
+        return self._fault(value) is None
+
+    def wanted(self, value: object) -> str:
+        return str(self._fault(value))
+
+    def _fault(self, value: object) -> str | None:
+        try:
+            return "must be above 0" if self.parse(value) <= 0 and self.above_0 else None
+        except ValueError as error:
+            return str(error)
+
+
+Share = Annotated[float, Number(above=0, most=1, written="in (0, 1]")]
+Fraction = Annotated[float, Number(least=0, below=1, written="in [0, 1)")]
+"""Such as what is kept of a running mean."""
+Positive = Annotated[float, Number(above=0, below=math.inf)]
+NotNegative = Annotated[float, Number(least=0, below=math.inf)]
+Seconds = Annotated[float, Number(above=0, below=math.inf, unit="s")]
+LearningRate = Annotated[float, Number(above=0, below=10)]
+Count = Annotated[int, Whole(1)]
+CountOrZero = Annotated[int, Whole(0)]
+Flag = Annotated[bool, TrueOrFalse()]
+Size = Annotated[str, Quantity(parse_size_bytes, "size", above_0=True)]
+Rate = Annotated[str, Quantity(parse_rate_bit_s, "rate")]
+Duration = Annotated[str, Quantity(parse_time_s, "time")]
+Ratio = Annotated[str, Quantity(parse_ratio, "ratio or percentage")]
 
 MAX_BLOCK = 2**20
-"""Values that share a scale: what is short is filled up to as many."""
-_MAX_INTEGER = 2**63 - 1
-"""Elements of a tensor, or steps of a run."""
-_MAX_SHOWN = 80
+"""Largest number of values that share a scale."""
 
 
 def raise_all(*faults: str | None) -> None:
-    """
+    """Raise one error for all faults.
+
     Raises:
-        ValueError: any is not None; all of them, one a line.
+        ValueError: any fault is not None; all of them, one a line.
     """
     if found := [fault for fault in faults if fault is not None]:
         raise ValueError("\n".join(found))
 
 
 def whole(name: str, value: object, least: int, most: int | None = None, *, multiple_of: int = 1) -> str | None:
-    if _is_whole(value, least, _MAX_INTEGER if most is None else most) and value % multiple_of == 0:
-        return None
-    kind = "whole number" if multiple_of == 1 else f"multiple of {multiple_of}"
-    return f"{name}={shown(value)}: must be a {kind}, {_bounds(value, least, most)}"
+    return fault(Whole(least, most, multiple_of), name, value)
 
 
 def power_of_two(name: str, value: object, least: int, most: int | None = None) -> str | None:
-    if _is_whole(value, least, _MAX_INTEGER if most is None else most) and value & (value - 1) == 0:
-        return None
-    return f"{name}={shown(value)}: must be a power of two, {_bounds(value, least, most)}"
+    return fault(PowerOfTwo(least, most), name, value)
 
 
 def number(
@@ -44,83 +92,36 @@ def number(
     most: float | None = None,
     null: bool = False,
 ) -> str | None:
-    """
-    Args:
-        above, least: one of them is given, as is one of `below` and `most`.
-        null: None will do.
-    """
-    if null and value is None:
-        return None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        over = value > above if above is not None else least is not None and value >= least
-        under = value < below if below is not None else most is not None and value <= most
-        if over and under:
-            return None
-    low = f"at least {least:g}" if above is None else f"above {above:g}"
-    high = f"at most {most:g}" if below is None else f"below {below:g}"
-    return f"{name}={shown(value)}: must be {low} and {high}{_or_null(null)}"
+    """Return what is wrong with a number. One of `above` and `least` is given, and one of `below` and `most`."""
+    return fault(Number(above=above, least=least, below=below, most=most), name, value, null=null)
 
 
 def share(name: str, value: object) -> str | None:
-    """In (0, 1]."""
-    return f"{name}={shown(value)}: must be in (0, 1]" if number(name, value, above=0, most=1) else None
+    return fault(kind_in(Share), name, value)
 
 
 def fraction(name: str, value: object, *, null: bool = False) -> str | None:
-    """In [0, 1), as what is kept of a running mean."""
-    fault = number(name, value, least=0, below=1, null=null)
-    return f"{name}={shown(value)}: must be in [0, 1){_or_null(null)}" if fault else None
-
-
-def learning_rate(value: object) -> str | None:
-    return number("learning_rate", value, above=0, below=10, null=True)
+    return fault(kind_in(Fraction), name, value, null=null)
 
 
 def flag(name: str, value: object) -> str | None:
-    return None if isinstance(value, bool) else f"{name}={shown(value)}: must be true or false"
-
-
-def settings(name: str, value: object) -> str | None:
-    """Parameters by their names, or none."""
-    if value is None or isinstance(value, Mapping):
-        return None
-    return f"{name}={shown(value)}: must be parameters by their names, or null"
+    return fault(TrueOrFalse(), name, value)
 
 
 def choice(name: str, value: object, known: Collection[object]) -> str | None:
-    """
-    Args:
-        known: texts, or whole numbers.
-    """
-    if isinstance(value, str | int) and not isinstance(value, bool) and value in known:
-        return None
-    return f"{name}={shown(value)}: unknown; known: {', '.join(map(str, known))}"
+    return fault(Choice(known), name, value)
 
 
 def inner_feedback(name: str, value: str, wrapper: str) -> str | None:
-    """Of a compressor inside another one, whose own counts."""
+    """Return what is wrong with the feedback of a compressor inside another one."""
     return None if value == "auto" else f"{name}={value}: must be auto; the feedback of {wrapper} counts"
 
 
-def shown(value: object) -> str:
-    """On one line, which is not long."""
-    try:
-        text = " ".join(str(value).split())
-    except ValueError:  # of integers of thousands of digits Python makes no text
-        return f"{type(value).__name__} too long to show"
-    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
+def fault(kind: Kind, name: str, value: object, *, null: bool = False) -> str | None:
+    """Return the first fault of `value`, or None."""
+    return next(kind.faults(name, value, null=null), None)
 
 
-def _is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def _bounds(value: object, least: int, most: int | None) -> str:
-    if most is not None:
-        return f"at least {least} and at most {most}"
-    over = isinstance(value, int) and value > _MAX_INTEGER
-    return f"at least {least}{' and below 2**63' if over else ''}"
-
-
-def _or_null(null: bool) -> str:
-    return ", or null" if null else ""
+def kind_in(declared: Any) -> Kind:
+    """Return the kind of an `Annotated` type."""
+    return next(one for one in declared.__metadata__ if isinstance(one, Kind))

@@ -192,14 +192,15 @@ def _asks_for_name(statement: ast.stmt) -> bool:
 
 
 def _closure(start: Iterable[str], graph: Graph, *, into: set[str]) -> set[str]:
-    """What `start` imports of `into`, directly or through others of `into`."""
+    """What `start` imports of `into`, directly or through others of `into`; a module loads the packages it is in."""
     found: set[str] = set()
     waiting = [target for path in start for target in graph[path]]
     while waiting:
         path = waiting.pop()
         if path in into and path not in found:
             found.add(path)
-            waiting += graph[path]
+            above = {f"{parent}/__init__.py" for parent in PurePosixPath(path).parents}
+            waiting += graph[path] | (above & graph.keys())
     return found
 
 

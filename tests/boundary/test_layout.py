@@ -25,11 +25,7 @@ from tests.boundary.layout import (
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_EXCEPTIONS = 5
-EXCEPTIONS = {
-    "testbed/core/record/events.py": "workers send plain dictionaries until they build these events themselves",
-    "testbed/core/record/fields.py": "it checks those events and notes",
-    "testbed/core/record/notes.py": "strategies send plain dictionaries until they build these notes themselves",
-}
+EXCEPTIONS: dict[str, str] = {}
 """Modules of the core that one side alone reaches, and why. Size and cycles have no exceptions."""
 FOUND_BY_NAME = {
     "experiments/benchmarks/*/declaration.py": "experiments/common/benchmark.py imports the folder's declaration",
@@ -185,6 +181,16 @@ def test_a_module_of_the_core_that_one_side_reaches_is_found(small: Path) -> Non
     assert one_sided(read_tree(small)) == {"testbed/core/errors.py", "testbed/core/units.py"}
     write(small, "compressors/topk.py", "from testbed.core import units")
     assert one_sided(read_tree(small)) == {"testbed/core/errors.py"}
+
+
+def test_a_module_that_its_package_imports_is_reached_with_any_other_of_the_package(small: Path) -> None:
+    write(small, "testbed/core/events/run.py")
+    write(small, "testbed/core/events/note.py")
+    for path in ("testbed/worker/loop.py", "testbed/orchestrator/command.py"):
+        write(small, path, "import testbed.core.errors, testbed.core.events.run")
+    assert one_sided(read_tree(small)) == {"testbed/core/events/note.py"}
+    write(small, "testbed/core/events/__init__.py", "from testbed.core.events import note")
+    assert one_sided(read_tree(small)) == set()
 
 
 def test_the_worker_and_compressors_are_one_side_and_experiments_none(small: Path) -> None:

@@ -38,7 +38,7 @@ class Sound(Compressor):
 class OwnRounds(Sound):
     """The same by an exchange of its own."""
 
-    traits = Traits(own_rounds=True, most_rounds=1, point_to_point=False, contraction=1.0, unbiased=True)
+    traits = Traits(own_rounds=True, max_rounds=1, point_to_point=False, contraction=1.0, unbiased=True)
     encode, decode = Compressor.encode, Compressor.decode
 
     def sent_bytes(self, layout: Layout, world_size: int, route: Route, *, step: int = 0) -> int:
@@ -157,7 +157,7 @@ class Overflows(Sound):
 class WrapsAround(OwnRounds):
     """Sums whole numbers that fill all of a byte, and says that three ranks can be summed."""
 
-    traits = Traits(own_rounds=True, most_rounds=1, point_to_point=False, max_world=3)
+    traits = Traits(own_rounds=True, max_rounds=1, point_to_point=False, max_world=3)
 
     def sent_bytes(self, layout: Layout, world_size: int, route: Route, *, step: int = 0) -> int:
         return 2 * (world_size - 1) * layout.numel
@@ -186,7 +186,7 @@ class Varies(Sound):
 
 
 class NoRounds(Sound):
-    traits = Traits(own_rounds=True, most_rounds=1)
+    traits = Traits(own_rounds=True, max_rounds=1)
 
 
 class PointToPointAfterAll(OwnRounds):
@@ -232,7 +232,7 @@ class AlwaysFeedback(Sound):
 class RefusesNothing(Sound):
     traits = Traits(feedback="harmful")
 
-    def faults(self, world_size: int) -> Iterator[str]:
+    def validate(self, world_size: int) -> Iterator[str]:
         return iter(())
 
 
@@ -249,14 +249,14 @@ class FlawedLater(Sound):
 
 
 class FlawedOnSlowLinks(Sound):
-    wants_link = True
+    needs_link_stats = True
 
     def decode(self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0) -> None:
         super().decode(payload, out, context, add=add, scale=scale * (1 + 0.1 * bool(context.beta_s_byte)))
 
 
 class FailsOnSlowLinks(Sound):
-    wants_link = True
+    needs_link_stats = True
 
     def changed(self, values: Tensor, context: Context) -> Tensor:
         return values * (1.0 / (not context.beta_s_byte))

@@ -168,20 +168,20 @@ def test_in_other_buckets_nothing_owed_is_lost(name: str) -> None:
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_feedback_is_refused_where_residuals_are_kept(name: str) -> None:
-    (fault,) = make(name, feedback="on").faults(4)
+    (fault,) = make(name, feedback="on").validate(4)
     assert "keeps what it does not send by a rule of its own" in fault
 
 
 def test_bad_parameters_are_named_all_at_once() -> None:
-    with pytest.raises(ValueError, match=r"^learning_rate=20: ") as caught:
+    with pytest.raises(ValueError, match=r"^freeze_step=0: ") as caught:
         make("zeroone_adam", longest_interval=3, freeze_step=0, beta1=1.0, eps=0, learning_rate=20, block_size=9)
     assert str(caught.value).splitlines() == [
+        "freeze_step=0: must be a whole number, at least 1",
+        "longest_interval=3: must be a power of two, at least 1",
         "learning_rate=20: must be above 0 and below 10, or null",
         "beta1=1.0: must be in [0, 1)",
         "eps=0: must be in (0, 1]",
         "block_size=9: must be a multiple of 8, at least 8 and at most 1048576",
-        "freeze_step=0: must be a whole number, at least 1",
-        "longest_interval=3: must be a power of two, at least 1",
     ]
     with pytest.raises(ValueError, match=r"^warm_up_steps=True: must be a whole number, at least 1$"):
         make("onebit_adam", warm_up_steps=True)

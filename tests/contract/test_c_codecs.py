@@ -130,7 +130,7 @@ def test_zfp_refuses_what_is_not_finite(mode: str, bad: float) -> None:
             lambda: Zstd(inner=Int8(), level=True, shuffle=3),
             r"(?s)^level=True: .*\nshuffle=3: unknown; known: 1, 2, 4, 8$",
         ),
-        (lambda: Zstd(inner="int8", level=0), r"^inner=int8: must be a compressor\nlevel=0: "),  # type: ignore[arg-type]
+        (lambda: Zstd(inner="int8", level=0), r"^inner=int8: must be a compressor, given as .*\nlevel=0: "),  # type: ignore[arg-type]
         (lambda: Zstd(inner=Int8(feedback="on")), r"^inner.feedback=on: must be auto; the feedback of Zstd counts$"),
         (
             lambda: Blosc2(codec="zip", shuffle="x", level=0),
@@ -138,7 +138,7 @@ def test_zfp_refuses_what_is_not_finite(mode: str, bad: float) -> None:
         ),
         (
             lambda: ZFP(mode="m", error_bound=0, precision=3, rate=6.1),
-            r"(?s)^mode=m: unknown; .*\nerror_bound=0: .*\nprecision=3: .*\nrate=6.1: must be a multiple of 0.25",
+            r"(?s)^mode=m: unknown; .*\nerror_bound=0: .*\nprecision=3: .*\nrate=6.1: must be .* a multiple of 0.25$",
         ),
         (lambda: ZFP(error_bound=math.nan, rate=math.nan), r"(?s)^error_bound=nan: .*\nrate=nan: "),
     ],

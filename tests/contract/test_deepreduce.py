@@ -239,14 +239,14 @@ def test_what_is_asked_wrongly_is_said_all_at_once() -> None:
             segments=True,
         )
     assert str(caught.value).splitlines() == [
-        "inner=Int8: must be a compressor that sends chosen entries, as topk",
+        "inner=Int8: must be a compressor that sends chosen entries, as topk, given as {_target_: …}",
         "index=zip: unknown; known: raw, bitmap, rice, elias_fano, huffman, bloom",
         "value=fit: unknown; known: raw, deflate, qsgd, fit_poly, fit_dexp",
         "policy=p3: unknown; known: p0, p1, p2",
+        "false_positive_rate=1: must be at least 1e-06 and below 1",
         "levels=128: must be a whole number, at least 1 and at most 127",
         "bucket_size=0: must be a whole number, at least 8 and at most 1048576",
         "segments=True: must be a whole number, at least 1 and at most 1000",
-        "false_positive_rate=1: must be at least 1e-06 and below 1",
     ]
     with pytest.raises(ValueError, match=r"^inner.feedback=off: must be auto"):
         DeepReduce(inner=TopK(feedback="off"))

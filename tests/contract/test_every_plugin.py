@@ -48,6 +48,27 @@ def test_it_is_built_by_its_name(asked: str) -> None:
         assert part.name == name and part.target.endswith(f".{type(getattr(parts, kind)).__name__}")
 
 
+def test_strategies_carry_compressors_but_for_two() -> None:
+    carrying = {asked: build_parts(_spec(asked)).strategy.carries_compressor for asked in _named("strategy")}
+    assert len(carrying) == 20
+    assert {asked for asked, carries in carrying.items() if not carries} == {
+        "strategy=kv_transfer",
+        "strategy=torch_ddp",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "carries"),
+    [
+        (("strategy=parameter_server", "strategy.uplink.codec=raw"), True),
+        (("strategy=parameter_server", "strategy.uplink.codec=raw", "strategy.downlink.codec=raw"), False),
+        (("strategy=fedbuff", "strategy.uplink.codec=fp16"), False),
+    ],
+)
+def test_a_server_whose_codecs_are_named_carries_no_compressor(words: tuple[str, ...], carries: bool) -> None:
+    assert build_parts(resolve([*words, "dilation=1"]).spec).strategy.carries_compressor is carries
+
+
 @pytest.mark.parametrize("asked", [one for one in _named("workload") if one not in (*WITH_FILES, *PROGRAMS)])
 def test_a_workload_has_a_batch_a_loss_and_gradients(asked: str) -> None:
     workload = build_parts(_spec(asked)).workload

@@ -12,7 +12,8 @@ from compressors.adaptive import Adaptive
 from compressors.none import Uncompressed
 from compressors.policy import Policy
 from compressors.topk import TopK
-from testbed.core.parameters import choice, flag, fraction, number, power_of_two, share, shown, whole
+from testbed.core.kinds import shown
+from testbed.core.parameters import choice, flag, fraction, number, power_of_two, share, whole
 from testbed.worker.plugins.compressor_catalogue import names, part
 from tests.contract.catalogue import make
 
@@ -75,9 +76,9 @@ def test_all_faults_are_raised_together_with_that_of_feedback(name: str) -> None
 
 @pytest.mark.parametrize("bad", [None, 5, "text", {}, 1.0, True])
 def test_lists_of_compressors_are_lists(bad: Any) -> None:
-    with pytest.raises(ValueError, match=r"^feedback=zz: .*\ncandidates=.*\nwithin=inf: "):
+    with pytest.raises(ValueError, match=r"^candidates=.*\nwithin=inf: .*\nfeedback=zz: "):
         Adaptive(candidates=bad, within=math.inf, feedback="zz")
-    with pytest.raises(ValueError, match=r"^feedback=zz: .*\nrules=.*\notherwise=None: "):
+    with pytest.raises(ValueError, match=r"^otherwise=None: .*\nrules=.*\nfeedback=zz: "):
         Policy(rules=bad, otherwise=None, feedback="zz")  # type: ignore[arg-type]
     for key in ("inner", "otherwise"):
         for name in ("zstd", "deepreduce") if key == "inner" else ("policy",):

@@ -19,7 +19,7 @@ def test_the_kind_follows_the_parameter() -> None:
     assert isinstance(with_feedback(TopK(feedback="ef21")), EF21)
     assert isinstance(with_feedback(TopK(feedback="momentum")), MomentumFeedback)
     assert with_feedback(TopK(feedback="off")).uses_feedback is False
-    assert list(make("fp16", feedback="ef21").faults(2)) == [
+    assert list(make("fp16", feedback="ef21").validate(2)) == [
         "feedback=ef21: needs a contraction, which Float16 does not promise to be"
     ]
 
@@ -80,9 +80,9 @@ def test_residuals_follow_their_parameters_into_other_buckets() -> None:
 
 
 def test_momentum_is_refused_where_every_entry_changes() -> None:
-    (fault,) = make("int8", feedback="momentum").faults(4)
+    (fault,) = make("int8", feedback="momentum").validate(4)
     assert "every velocity would begin anew" in fault
-    assert list(make("topk", feedback="momentum").faults(4)) == []
+    assert list(make("topk", feedback="momentum").validate(4)) == []
 
 
 def test_what_is_kept_of_a_bucket_of_another_size_is_not_dropped_in_silence() -> None:

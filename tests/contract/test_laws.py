@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections import Counter
 
 import pytest
 import torch
 
 from compressors.base.compressor import Compressor
 from testbed.worker.laws import judge
-from testbed.worker.laws.cases.registry import BOOK, EXEMPT, Case, Law
+from testbed.worker.laws.cases.registry import BOOK, Case, Law
 from testbed.worker.laws.cases.steps import ranks_of, take_step
 from testbed.worker.laws.cases.variants import LATER
 from tests.contract.catalogue import CASES, CONF, LAYOUT, NAMES, gradients, make
 
 LAWS = judge.laws()
-MAX_EXEMPT = 5
-"""Members."""
 MANY_TRIES = ("zeros", "unbiased", "contraction", "peers", "other-buckets", "rounds", "in-place")
 """Laws that try many sizes or seeds, half of the time of all; the others are the first tier's."""
 
@@ -43,26 +40,7 @@ def _cases() -> list[object]:
 
 @pytest.mark.parametrize(("law", "case"), _cases())
 def test_law(law: Law, case: Case) -> None:
-    if (case.target, law.name) in EXEMPT:
-        pytest.skip(f"exempt: {EXEMPT[case.target, law.name]}")
     law.check(case)
-
-
-@pytest.mark.parametrize(("target", "law"), EXEMPT)
-def test_an_exempt_member_would_break_its_law(target: str, law: str) -> None:
-    broken = []
-    for case in [one for each in CASES.values() if each.target == target for one in judge.cases_of(BOOK[law], each)]:
-        try:
-            BOOK[law].check(case)
-        except Exception as error:
-            broken.append(error)
-    assert broken, f"{target} obeys {law}: the exemption is stale"
-
-
-def test_few_are_exempt_and_of_one_law_each() -> None:
-    members = Counter(name for name, _ in EXEMPT)
-    assert len(members) <= MAX_EXEMPT and set(members.values()) <= {1}
-    assert all(len(reason.split()) > 3 for reason in EXEMPT.values())
 
 
 def test_what_comes_later_is_looked_at_too() -> None:

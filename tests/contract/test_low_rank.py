@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
 
 from compressors.base.compressor import Layout, Route
+from compressors.base.feedback import with_feedback
 from compressors.parts.low_rank import orthonormalise
 from compressors.powersgd import PowerSGD
-from tests.contract.catalogue import make
+from testbed.worker.laws import judge
+from testbed.worker.laws.cases.registry import BOOK
+from tests.contract.catalogue import CASES, make
 from tests.contract.lockstep import contexts, reduce_all
 
 MATRIX = Layout(((40, 60),))
@@ -85,6 +89,48 @@ def test_acpsgd_sends_one_factor_a_step() -> None:
         tensors = [_random(3 * step + rank, 2400) for rank in range(3)]
         _, _, sent = reduce_all(ranks, tensors, MATRIX, Route.OWN, step=step)
         assert sent == 2 * 2 * 4 * numel == ranks[0].sent_bytes(MATRIX, 3, Route.OWN, step=step)
+
+
+def test_powersgd_sends_buckets_whole_before_its_start() -> None:
+    ranks = [make("powersgd", start_step=2) for _ in range(3)]
+    for step in range(4):
+        tensors = [_random(3 * step + rank, NAMED.numel) for rank in range(3)]
+        means, errors, sent = reduce_all(ranks, tensors, NAMED, Route.OWN, step=step)
+        payload = ranks[0].payload_bytes(NAMED, contexts(NAMED, Route.OWN, 3, step=step)[0])
+        assert sent == 2 * 2 * payload == ranks[0].sent_bytes(NAMED, 3, Route.OWN, step=step)
+        is_dense = step < 2
+        assert (payload == 4 * NAMED.numel) is is_dense
+        assert torch.allclose(means[0], torch.stack(tensors).mean(dim=0), atol=1e-6) is is_dense
+        assert [bool(error.any()) for error in errors] == [not is_dense] * 3
+        assert bool(ranks[0].state_dict()) is not is_dense
+
+
+def test_powersgd_starts_late_as_if_nothing_had_been_before() -> None:
+    late = [with_feedback(make("powersgd", start_step=2)) for _ in range(2)]
+    fresh = [with_feedback(make("powersgd")) for _ in range(2)]
+    for step in range(5):
+        tensors = [_random(2 * step + rank, NAMED.numel) for rank in range(2)]
+        found, _, _ = reduce_all(late, tensors, NAMED, Route.OWN, step=step)
+        if step >= 2:
+            expected, _, _ = reduce_all(fresh, tensors, NAMED, Route.OWN, step=step)
+            assert torch.equal(found[0], expected[0])
+
+
+@pytest.mark.parametrize(
+    "law",
+    ["bytes", "rounds", "same-mean", "mean", "in-place", "seeds", "nothing-lost", "ef21", "resume", "other-buckets"],
+)
+def test_laws_hold_while_powersgd_starts(law: str) -> None:
+    case = CASES["powersgd"]
+    starting = replace(case, build=lambda **params: case.build(**{"start_step": 2, **params}))
+    (on_its_route,) = judge.cases_of(BOOK[law], starting)[:1]
+    BOOK[law].check(on_its_route)
+
+
+@pytest.mark.parametrize("start_step", [-1, 1.5, True])
+def test_the_start_of_powersgd_is_a_step(start_step: object) -> None:
+    with pytest.raises(ValueError, match=f"^start_step={start_step}: must be a whole number, at least 0$"):
+        make("powersgd", start_step=start_step)
 
 
 @pytest.mark.parametrize("name", ["powersgd", "acpsgd"])

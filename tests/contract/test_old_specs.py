@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from testbed.core.spec.redirects import ADDED
 from testbed.core.spec.run_spec import PROGRAMS, RunSpec
+from testbed.worker.plugins import compressor_catalogue
 from tests.oracles import read, resolved
 
 WORDS: dict[str, list[str]] = {
@@ -71,3 +74,20 @@ def test_every_class_that_an_old_spec_names_is_there(file: str) -> None:
     for target in targets:
         module, _, name = target.rpartition(".")
         assert isinstance(getattr(importlib.import_module(module), name), type), target
+
+
+def test_a_parameter_that_came_later_changes_no_hash_until_it_is_given() -> None:
+    recorded = read("runs/20261127T201340Z-two_regions-local_sgd-powersgd-49f8e94e/spec.json")
+    assert "start_step" not in recorded["compressor"]["params"]
+    spec = RunSpec.from_json(recorded)
+    now = dataclasses.replace(spec, compressor=compressor_catalogue.part("powersgd"))
+    assert now.compressor.params["start_step"] == 0 and now.hash == spec.hash == recorded["hash"]
+    later = dataclasses.replace(spec, compressor=compressor_catalogue.part("powersgd", {"start_step": 2}))
+    assert later.hash != spec.hash
+
+
+@pytest.mark.parametrize("target", ADDED)
+def test_a_parameter_that_came_later_has_its_default_as_before(target: str) -> None:
+    module, _, name = target.rpartition(".")
+    parameters = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+    assert {key: parameters[key].default for key in ADDED[target]} == ADDED[target]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 import pytest
 import torch
 
@@ -46,13 +49,51 @@ def test_powersgd_recovers_from_a_gradient_of_zeros() -> None:
     assert means[0].any()
 
 
+def _halves_mean(values: list[float]) -> float:
+    tensors = [torch.tensor([value]) for value in values]
+    means, _, _ = reduce_all([make("fp16")] * len(values), tensors, Layout(((1,),)), Route.REDUCE_SUM)
+    return float(means[0])
+
+
 @pytest.mark.parametrize("world_size", range(1, 17))
-def test_fp16_saturates_rather_than_overflows(world_size: int) -> None:
+def test_fp16_carries_the_mean_of_what_halves_can_hold(world_size: int) -> None:
+    for value in (65504.0, -65504.0, 40000.0, 1.0):
+        assert _halves_mean([value] * world_size) == pytest.approx(value, rel=2**-11 * world_size)
+    assert _halves_mean([65504.0] + [0.0] * (world_size - 1)) == pytest.approx(65504 / world_size, rel=2**-11)
+
+
+@pytest.mark.parametrize("world_size", range(1, 17))
+@pytest.mark.parametrize("value", [1e6, -1e6, math.inf, -math.inf])
+def test_fp16_shows_what_halves_cannot_hold(world_size: int, value: float) -> None:
+    assert _halves_mean([value] * world_size) == math.copysign(math.inf, value)
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16"])
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+def test_what_is_not_finite_on_one_rank_is_not_finite_in_the_mean(name: str, bad: float) -> None:
     layout = Layout(((2,),))
-    tensors = [torch.tensor([1e6, -1e6])] * world_size
-    means, errors, _ = reduce_all([make("fp16")] * world_size, tensors, layout, Route.REDUCE_SUM)
-    assert means[0].tolist() == pytest.approx([65504 / world_size, -65504 / world_size], rel=1e-3 * world_size)
-    assert torch.allclose(errors[0] + means[0], tensors[0])
+    tensors = [torch.tensor([1.0, 2.0]), torch.tensor([bad, 2.0]), torch.tensor([1.0, 2.0])]
+    means, _, _ = reduce_all([make(name)] * 3, tensors, layout, Route.REDUCE_SUM)
+    assert torch.equal(means[0].nan_to_num(nan=7.0), torch.tensor([bad, 2.0]).nan_to_num(nan=7.0))
+
+
+def test_fp16_loses_no_bits_of_ordinary_values_by_dividing() -> None:
+    """Its mean is, bit for bit, that of halves that were not divided, but for values near the end of their range."""
+    tensors = [_random(rank, 4000).mul(10.0 ** torch.arange(-2, 2).repeat(1000)) for rank in range(4)]
+    means, _, _ = reduce_all([make("fp16")] * 4, tensors, Layout(((4000,),)), Route.REDUCE_SUM)
+    total = tensors[0].half()
+    for tensor in tensors[1:]:
+        total = total + tensor.half()
+    small = torch.stack(tensors).abs().amin(dim=0) < 4 * 2.0**-14
+    assert small.float().mean() < 0.1
+    assert torch.equal(means[0][~small], total.float()[~small] / 4)
+
+
+def test_fp16_is_not_divided_point_to_point() -> None:
+    context = dataclasses.replace(contexts(Layout(((2,),)), None, 1)[0], world_size=8)
+    values, out, codec = torch.tensor([65504.0, 2.0**-24]), torch.zeros(2), make("fp16")
+    codec.decode(codec.encode(values, context), out, context)
+    assert torch.equal(out, values)
 
 
 @pytest.mark.parametrize("largest", [3.4028234663852886e38, 3.3e38, 1e-30, 1.5e-36, 1.4e-36, 1e-40])

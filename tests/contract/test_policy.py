@@ -173,9 +173,9 @@ def test_feedback_is_each_ones_own_and_can_be_turned_off() -> None:
     assert Policy(rules=rules, otherwise=TopK()).traits.feedback == "builtin"
     plain = Policy(rules=rules[:1], otherwise=Uncompressed()).traits
     assert plain.feedback == "none" and plain.contraction == Int8().traits.contraction
-    assert [*Policy(otherwise=Int8(feedback="on"), feedback="on").faults(2)] == []
+    assert [*Policy(otherwise=Int8(feedback="on"), feedback="on").validate(2)] == []
     harmed = Policy(rules=[{"compressor": make("qsgd", feedback="on")}], otherwise=TopK())
-    assert [line.split(":")[0] for line in harmed.faults(2)] == ["rules[0].compressor.feedback=on"]
+    assert [line.split(":")[0] for line in harmed.validate(2)] == ["rules[0].compressor.feedback=on"]
 
 
 def test_what_is_asked_wrongly_is_said_all_at_once() -> None:
@@ -190,11 +190,11 @@ def test_what_is_asked_wrongly_is_said_all_at_once() -> None:
             otherwise=None,  # type: ignore[arg-type]
         )
     assert str(caught.value).splitlines() == [
+        "otherwise=None: must be a compressor, given as {_target_: …}",
         "rules[0].max_size=3: unknown; known: names, min_numel, max_numel, min_dims, max_dims, compressor",
         "rules[0].min_numel=-1: must be a whole number, at least 0",
         "rules[1].names=[7]: must be a pattern, or a list of them",
         "rules[1].compressor=topk: must be a compressor, given as {_target_: …}",
         "rules[2]=topk: must have a compressor, and may have names, min_numel, max_numel, min_dims, max_dims",
         "rules[3].compressor=TopK: takes over the optimizer's momentum, which belongs to all parameters",
-        "otherwise=None: must be a compressor, given as {_target_: …}",
     ]

@@ -89,7 +89,7 @@ def test_thc_sums_as_many_ranks_as_it_says() -> None:
     mean, _, sent = reduced([make("thc") for _ in tensors], tensors, 0)
     assert float((mean - 1).abs().max()) < 0.3
     assert sent == 2 * 16 * (4 + 64)
-    (fault,) = codec.faults(18)
+    (fault,) = codec.validate(18)
     assert fault.startswith("workers=18: THC sums at most 17 ranks")
     assert make("thc", levels=60).traits.max_world == 4
     assert make("thc", dtype="int32").traits.max_world == (2**31 - 1) // 15

@@ -159,9 +159,9 @@ def test_a_vote_must_say_whether_it_is_one() -> None:
 
 @pytest.mark.parametrize("name", ["signsgd", "signum"])
 def test_votes_refuse_feedback_and_say_why(name: str) -> None:
-    (fault,) = make(name, feedback="on").faults(4)
+    (fault,) = make(name, feedback="on").validate(4)
     assert "is a vote without magnitude" in fault
-    assert not list(make(name).faults(4))
+    assert not list(make(name).validate(4))
 
 
 def test_votes_take_the_optimizer_and_leave_its_weight_decay() -> None:

@@ -62,7 +62,7 @@ def test_randomk_draws_every_entry_as_often_as_any_other() -> None:
 def test_randomk_is_unbiased_if_scaled_and_then_refuses_feedback() -> None:
     codec, tensor = make("randomk", density=0.25, scaled=True), normal(40)
     assert codec.traits.unbiased and codec.traits.contraction is None and not codec.uses_feedback
-    (fault,) = make("randomk", density=0.01, scaled=True, feedback="on").faults(2)
+    (fault,) = make("randomk", density=0.01, scaled=True, feedback="on").validate(2)
     assert fault.startswith("feedback=on: RandomK is unbiased")
     assert make("randomk", density=0.01).feedback_kind == "plain"
     total, draws = torch.zeros(40), 4000
@@ -264,7 +264,7 @@ def test_chunked_topk_refuses_places_that_cannot_be() -> None:
     [
         ("randomk", {"density": 0, "scaled": 2}, ["density=0: must be", "scaled=2: must be"]),
         ("threshold", {"threshold": 0.0, "relative": "no"}, ["threshold=0.0: must be", "relative=no: must be"]),
-        ("threshold", {"threshold": math.inf, "feedback": "x"}, ["feedback=x: unknown", "threshold=inf: must be"]),
+        ("threshold", {"threshold": math.inf, "feedback": "x"}, ["threshold=inf: must be", "feedback=x: unknown"]),
         (
             "dgc",
             {"density": 2, "sample": 0, "warmup_steps": -1, "momentum": 1.0},

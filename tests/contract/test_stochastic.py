@@ -122,8 +122,8 @@ def test_intsgd_scales_by_the_mean_gradients_of_the_past() -> None:
 @pytest.mark.parametrize(("dtype", "most"), [("int8", 127), ("int32", 65535)])
 def test_intsgd_says_how_many_ranks_it_can_sum(dtype: str, most: int) -> None:
     codec = make("intsgd", dtype=dtype)
-    assert not list(codec.faults(most))
-    (fault,) = codec.faults(most + 1)
+    assert not list(codec.validate(most))
+    (fault,) = codec.validate(most + 1)
     assert f"workers={most + 1}: IntSGD sums at most {most} ranks" in fault
 
 

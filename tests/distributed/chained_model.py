@@ -16,8 +16,6 @@ from tests.unit.worker import chained
 
 class ChainedModel(NumberedWorkload):
     metric = None
-    has_labels = True
-    has_pieces = True
 
     def __init__(self, *, optimizer: str = "sgd") -> None:
         self._kind = optimizer

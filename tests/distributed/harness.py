@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,10 +19,10 @@ from typing import Any
 
 import yaml
 
-from testbed.core.record.notes import checked_message
 from testbed.core.record.telemetry import Channel, Welcome
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.core.spec.topology import Topology
+from testbed.orchestrator.run.workers.messages import checked_message
 from tests.distributed.forked import Forked
 from tests.unit.worker.communication.collectives.test_collectives import topology as of_regions
 from topologies import lan, two_regions
@@ -191,7 +190,7 @@ def run(
     Args:
         on_event: sees each event as it comes; what it raises ends the conversation.
         absent: ranks that are not started.
-        python_path: where classes of others lie, beside this tree; each rank is an interpreter of its own then.
+        python_path: where classes of others lie, in addition to this tree.
         grace_s: how long workers may take to end by themselves once the conversation is over.
 
     Raises:
@@ -221,7 +220,7 @@ def run(
     return outcome
 
 
-def _start(rank: int, log: Path, socket_path: str, python_path: Path) -> subprocess.Popen[bytes] | Forked:
+def _start(rank: int, log: Path, socket_path: str, python_path: Path) -> Forked:
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": f"{ROOT}:{python_path}",
@@ -229,13 +228,8 @@ def _start(rank: int, log: Path, socket_path: str, python_path: Path) -> subproc
         "LONGHAUL_SOCKET": socket_path,
         "LONGHAUL_NODE": str(rank),
     }
-    if python_path == ROOT:
-        return Forked(
-            ROOT / "testbed" / "worker" / "__main__.py", ["run"], environment=environment, cwd=log.parent, log=log
-        )
-    command = [sys.executable, "-m", "testbed.worker", "run"]
-    with log.open("ab") as file:
-        return subprocess.Popen(command, cwd=log.parent, env=environment, stdout=file, stderr=file)
+    script = ROOT / "testbed" / "worker" / "__main__.py"
+    return Forked(script, ["run"], environment=environment, cwd=log.parent, log=log)
 
 
 def _end(workers: Workers, grace_s: float) -> list[int]:
@@ -257,7 +251,7 @@ class _Conversation:
         self.store = store
         self.channels: list[Channel] = []
         self.events: list[dict[str, Any]] = []
-        self.start: Callable[[int], subprocess.Popen[bytes] | Forked] | None = None
+        self.start: Callable[[int], Forked] | None = None
         self._known: set[int] = set()
         self._t0_s = 0.0
         self._selector = DefaultSelector()

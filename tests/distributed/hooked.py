@@ -13,9 +13,13 @@ from typing import Any
 import torch
 import torch.distributed as dist  # noqa: TID251 - it plays a user's script
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook  # noqa: TID251 - to compare
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook  # noqa: TID251
 from torch.nn.parallel import DistributedDataParallel
 
-from compressors.base.compressor import Layout, choose_route
+from compressors.base.compressor import Context, Layout, Route, choose_route
+from compressors.parts.low_rank import matrix_shape
+from compressors.powersgd import PowerSGD
 from testbed.worker import ddp_hook
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.device.clock import PhaseClock
@@ -27,6 +31,8 @@ from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import make_spec, part
 
 STEPS = 20
+START, RANK = 3, 2
+"""Of PowerSGD beside torch's: the first step that is compressed, and columns of its factors."""
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 rank, world_size = dist.get_rank(), dist.get_world_size()
@@ -211,6 +217,41 @@ def beside_strategy(name: str) -> dict[str, Any]:
     return {"strategy": sent[0], "hook": sent[1]}
 
 
+def beside_torch() -> dict[str, Any]:
+    """Losses with a hook of ours, with torch's of the same method, and with ours that starts at once."""
+
+    def losses(hook: Callable[..., Any], state: object = None) -> list[float]:
+        torch.manual_seed(7)
+        ddp = DistributedDataParallel(Net(), bucket_cap_mb=100)  # one bucket
+        ddp.register_comm_hook(state, hook)
+        return train(ddp)
+
+    options = {"matrix_approximation_rank": RANK, "start_powerSGD_iter": START, "min_compression_rate": 1}
+    return {
+        "fp16": [losses(ddp_hook("fp16")), losses(fp16_compress_hook)],
+        "powersgd": [
+            losses(hook := ddp_hook("powersgd", rank=RANK, start_step=START)),
+            losses(powersgd_of_torch, PowerSGDState(None, **options)),
+            losses(at_once := ddp_hook("powersgd", rank=RANK)),
+        ],
+        "sent": [hook.payload_bytes, at_once.payload_bytes],
+    }
+
+
+def powersgd_of_torch(state: PowerSGDState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Torch's hook, with the Q that ours draws in the first step that is compressed."""
+    if state.iter == START and not state.q_memory_dict:
+        codec, layout = PowerSGD(rank=RANK), Layout(tuple(tuple(p.shape) for p in bucket.parameters()))
+        context = Context(layout=layout, route=Route.OWN, seed=0, step=START, rank=rank, world_size=world_size)
+        shapes = [shape for shape in map(matrix_shape, layout.shapes) if codec.is_thin(*shape)]
+        drawn: dict[tuple[int, int], list[Tensor]] = {}  # torch lays matrices of one shape side by side
+        for index, (n, m) in enumerate(shapes):
+            drawn.setdefault((n, m), []).append(codec.warm("", m, index, context, torch.device("cpu")).T.reshape(-1))
+        state.q_memory_dict[0] = torch.cat([q for same in drawn.values() for q in same])
+        state.p_memory_dict[0] = torch.empty(RANK * sum(n for n, _ in shapes))
+    return powerSGD_hook(state, bucket)
+
+
 def disagree() -> str:
     ddp = model(ddp_hook("topk", density=0.1 if rank == 0 else 0.2))
     try:
@@ -232,6 +273,7 @@ def refuse() -> str:
 
 answer: dict[str, Any] = {"plain": compare_with_plain(), "disagree": disagree(), "refuse": refuse()}
 answer["compressors"] = {name: compress(name) for name in sys.argv[1:]}
+answer["torch"] = beside_torch()
 answer["strategy"] = {name: beside_strategy(name) for name in sys.argv[1:]}
 dist.barrier()
 dist.destroy_process_group()

@@ -9,8 +9,6 @@ from tests.distributed.served_model import CLASSES, PIXELS, SAMPLES, ServedModel
 
 
 class LabelledModel(ServedModel):
-    has_labels = True
-
     def model(self, seed: int) -> nn.Module:
         torch.manual_seed(seed)
         return nn.Sequential(nn.Linear(PIXELS, 40), nn.ReLU(), nn.Linear(40, CLASSES))

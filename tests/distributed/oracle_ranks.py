@@ -58,8 +58,8 @@ def _train(spec: RunSpec, comm: Communicator) -> Events:
     events: Events = []
     training = Training(spec, build_parts(spec), comm, events.append)
     training.bind()
-    events.append(training.describe())
-    events.append(training.run(time.monotonic()))
+    events.append(training.describe().to_json())
+    events.append(training.run(time.monotonic()).to_json())
     return events
 
 

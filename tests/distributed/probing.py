@@ -35,12 +35,12 @@ def measured() -> ModelProfile:
 
 
 found = probe(comm, regions, dilation=2.0)
-answer = {"probe": found.note(), "probe_bytes": comm.payload_bytes}
+answer = {"probe": found.event().to_json(), "probe_bytes": comm.payload_bytes}
 wanted = {"options": Options(), "global_batch": 2 * len(regions)}
 answer["decisions"] = []
 for way in ("auto", "data_parallel"):
     decision = decide(comm, regions, Wanted(way=way, **wanted), measured)
-    answer["decisions"].append([way, repr(decision.plan), list(decision.notes)])
+    answer["decisions"].append([way, repr(decision.plan), [event.to_json() for event in decision.events]])
 try:
     decide(comm, regions, Wanted(way="auto", memory_bytes=1, **wanted), measured)
 except RunError as error:

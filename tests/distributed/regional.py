@@ -116,7 +116,7 @@ def train() -> None:
             answer[f"losses {name} {compressor}"] = losses
             answer[f"sent {name} {compressor}"] = taken()
             answer[f"crc {name} {compressor}"] = parameters_crc32(training.model)
-            answer[f"dense {name} {compressor}"] = 6 * training.describe()["dense_bytes_step"]
+            answer[f"dense {name} {compressor}"] = 6 * training.describe().dense_bytes_step
 
 
 def die() -> None:

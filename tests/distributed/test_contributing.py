@@ -1,7 +1,8 @@
-"""The plug-ins that CONTRIBUTING.md and docs/plug-ins.md show work as they stand there, all of them in one run."""
+"""The plug-ins that CONTRIBUTING.md and docs/plug-ins.md show work as they stand there, in runs of any length."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import re
 import sys
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import Part, RunSpec
-from tests.distributed.harness import ROOT, part, run
+from testbed.worker.training.parts import build_parts
+from tests.distributed.harness import ROOT, Outcome, make_spec, part, run
 
 PAGES = ("CONTRIBUTING.md", "docs/plug-ins.md")
 KINDS = ("compressor", "strategy", "workload", "topology")
@@ -46,26 +49,40 @@ def test_a_run_of_nothing_but_the_shown_plugins(tmp_path: Path, plugins: dict[st
     usual = plugins["line"].pop("run")
     parts = {
         "workload": _part("line", plugins["line"]),
-        "compressor": _part("signs", plugins["signs"]),
         "device": part("device", "native"),
+        "batch_size": usual["batch_size"],
+        "timeout_s": 100.0,
     }
-    for strategy in (_part("now_and_then", plugins["now_and_then"]), part("strategy", "ddp")):
-        spec = RunSpec(
-            topology=topology,
-            strategy=strategy,
-            steps=usual["steps"],
-            batch_size=usual["batch_size"],
-            evaluate_every=usual["evaluate_every"],
-            timeout_s=100.0,
-            **parts,
-        )
-        (folder := tmp_path / strategy.name).mkdir()
-        outcome = run(spec, folder, python_path=tmp_path)
-        assert set(outcome.status.values()) == {0}, outcome.logs
-        losses = outcome.losses(0)
-        assert len(losses) == usual["steps"] and losses[-1] < 0.1 * losses[0]
-        assert len({done["parameters_crc32"] for done in outcome.of("done")}) == 1
-        assert sum(outcome.payloads(0)) > 0
+    for strategy, compressor in (
+        (_part("now_and_then", plugins["now_and_then"]), part("compressor", "none")),
+        (part("strategy", "ddp"), _part("signs", plugins["signs"])),
+    ):
+        for steps in (1, 7, 10, usual["steps"]):
+            evaluated = {"evaluate_every": usual["evaluate_every"], "steps": steps}
+            spec = RunSpec(topology=topology, strategy=strategy, compressor=compressor, **evaluated, **parts)
+            (folder := tmp_path / f"{strategy.name}-{steps}").mkdir()
+            _judge(run(spec, folder, python_path=tmp_path), steps, every=plugins["now_and_then"]["every"])
+
+
+def _judge(outcome: Outcome, steps: int, every: int) -> None:
+    assert set(outcome.status.values()) == {0}, outcome.logs
+    losses = outcome.losses(0)
+    assert len(losses) == steps and (steps < 40 or losses[-1] < 0.1 * losses[0])
+    ends = outcome.of("done")
+    assert len(ends) == 2 and len({done["parameters_crc32"] for done in ends}) == 1
+    assert sum(outcome.payloads(0)) + ends[0]["finish_payload_bytes"] > 0
+    for step in outcome.of("step"):
+        phase_s = {name: seconds for name, seconds in step["phase_s"].items() if name != "communicate"}
+        assert sum(phase_s.values()) <= step["step_s"] + 1e-6, "the phases of a step add up to it"
+        if step["payload_bytes"] and step["step"] % every == 0:
+            assert phase_s["exposed_communication"] > 0
+
+
+def test_a_shown_strategy_is_refused_with_a_compressor(plugins: dict[str, dict[str, Any]]) -> None:
+    spec = make_spec(compressor="topk")
+    spec = dataclasses.replace(spec, strategy=_part("now_and_then", plugins["now_and_then"]))
+    with pytest.raises(InputError, match="compressor=topk: strategy=now_and_then sends everything uncompressed"):
+        build_parts(spec)
 
 
 def _part(name: str, settings: dict[str, Any]) -> Part:

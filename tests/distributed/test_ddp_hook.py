@@ -16,6 +16,7 @@ import pytest
 
 from compressors.base.compressor import Layout, Route, choose_route
 from compressors.base.feedback import with_feedback
+from compressors.powersgd import PowerSGD
 from testbed.core.record.telemetry import Channel, Welcome
 from testbed.worker.training.parts import build_parts
 from tests.distributed.forked import Forked
@@ -105,6 +106,25 @@ def test_it_sends_as_much_as_our_own_strategy(ranks: list[dict[str, Any]]) -> No
                 assert found["hook"] == found["strategy"], name
             else:  # parameters lie in another order within the bucket
                 assert found["hook"] == pytest.approx(found["strategy"], rel=0.03), name
+
+
+def test_fp16_learns_as_with_torchs_hook(ranks: list[dict[str, Any]]) -> None:
+    for answer in ranks:
+        ours, theirs = answer["torch"]["fp16"]
+        assert ours == pytest.approx(theirs, abs=1e-4)
+
+
+def test_powersgd_learns_as_with_torchs_hook_from_the_same_start(ranks: list[dict[str, Any]]) -> None:
+    for answer in ranks:
+        ours, theirs, at_once = answer["torch"]["powersgd"]
+        assert ours == pytest.approx(theirs, abs=1e-4)
+        assert max(abs(one - other) for one, other in zip(at_once, theirs, strict=True)) > 1e-2
+    sent, at_once = (sum(answer["torch"]["sent"][place] for answer in ranks) for place in range(2))
+    world_size, layout = len(ranks), Layout(((160, 16), (160,), (160, 160), (160,), (160, 160), (160,), (4, 160), (4,)))
+    dense, compressed = (
+        PowerSGD(rank=2, start_step=start).sent_bytes(layout, world_size, Route.OWN) for start in (1, 0)
+    )
+    assert at_once == 20 * compressed and sent == 3 * dense + 17 * compressed
 
 
 def test_ranks_that_ask_for_different_things_are_told(ranks: list[dict[str, Any]]) -> None:

@@ -13,8 +13,8 @@ import torch
 
 from experiments.benchmarks.learning.lockstep_training import LockstepTraining
 from testbed.core.errors import EXIT_LEFT
-from testbed.core.record.notes import checked_message
 from testbed.core.spec.run_spec import Part
+from testbed.orchestrator.run.workers.messages import checked_message
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.transport.frames import frame_bytes
 from testbed.worker.training.parts import build_parts

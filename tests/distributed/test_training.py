@@ -12,7 +12,7 @@ import torch
 from compressors.base.compressor import Layout, Route, choose_route
 from compressors.base.feedback import with_feedback
 from experiments.benchmarks.learning.lockstep_training import LockstepTraining
-from testbed.core.record.telemetry import PHASES
+from testbed.core.record.events.run import PHASES
 from testbed.core.spec.run_spec import RunSpec
 from testbed.core.units import parse_size_bytes
 from testbed.worker.interfaces.workload import parameters_crc32

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from testbed.core.device.profile import Profile
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.interfaces.workload import parameters_crc32
+from testbed.worker.training import capabilities
 from testbed.worker.training.loop import Training
 from testbed.worker.training.parts import build_parts
 from tests.distributed.forked import Forked
@@ -75,13 +76,13 @@ def train(case: Case, comm: Communicator, folder: Path) -> dict[str, Any]:
     context.clock.restart(time.monotonic())
     for step in range(case.end):
         comm.step = step + 1
-        batch, part = None, strategy.part(comm.rank, comm.world_size)
+        batch, part = None, capabilities.part(strategy, comm.rank, comm.world_size)
         if part is not None:
             batch = parts.workload.batch(
                 step, rank=part[0], world_size=part[1], batch_size=spec.batch_size, seed=spec.seed
             )
         losses.append(strategy.step(batch, step).loss)
-    strategy.settle()
+    capabilities.sync_parameters(strategy)
     if case.finishes:
         strategy.finish()
     torch.save(_flat(context.model), _file(folder, case.name, comm.rank))
@@ -90,7 +91,7 @@ def train(case: Case, comm: Communicator, folder: Path) -> dict[str, Any]:
     return {
         "losses": losses,
         "spent_s": spent,
-        "notes": strategy.take_notes(),
+        "notes": [event.to_json() for event in training._events],
         "crc32": parameters_crc32(context.model),
         "sent": comm.payload_bytes,
     }

@@ -60,6 +60,7 @@ def measure(workload: str, arm: str, seed: int, repeat: int) -> dict[str, Any]:
     import torch
 
     from testbed.worker.communication.communicator import Communicator
+    from testbed.worker.interfaces.workload_capabilities import preload
     from testbed.worker.training.loop import Training
     from testbed.worker.training.parts import build_parts
 
@@ -67,7 +68,7 @@ def measure(workload: str, arm: str, seed: int, repeat: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     spec = _spec(workload, arm, seed)
     parts, events = build_parts(spec), list[dict[str, Any]]()
-    parts.workload.preload()
+    preload(parts.workload)
     training = Training(spec, parts, Communicator(0, 1, spec.timeout_s), events.append)
     training.bind()
     everything = training.parameters

@@ -7,7 +7,7 @@ from typing import Any
 
 from testbed.analysis.record.identity import UNKNOWN, kind_of
 from testbed.analysis.record.record import Record
-from testbed.analysis.report import changes, figures, link_tables
+from testbed.analysis.report import changes, figures, link_tables, note_tables
 from testbed.analysis.report.link_tables import shown
 from testbed.analysis.style import html_page
 from testbed.core.units import format_size, format_time
@@ -39,6 +39,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         *_far_keys(record),
         *_transforms(record),
         *_frozen(record),
+        *note_tables.sections(record),
         html_page.section("Links", *link_tables.links(record)),
         html_page.section("Measurements of the links", link_tables.measurements(record)),
         html_page.section(

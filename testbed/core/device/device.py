@@ -1,5 +1,7 @@
-"""What workers compute on, as far as time is concerned: from what this machine's processor takes to what the emulated
-device takes. Pure arithmetic on profiles, so both sides may use it."""
+"""Device models: convert compute times measured on this CPU to times on the emulated device.
+
+Pure arithmetic on profiles, so both the orchestrator and the workers may import it.
+"""
 
 from __future__ import annotations
 
@@ -9,60 +11,62 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
+from testbed.core.declaration import Declared
+from testbed.core.device.kinds import Speedup, StepSeconds, WorkGrowth, WorkSeconds
 from testbed.core.device.profile import LayerTimes, Profile, WorkTimes, read_profile
 from testbed.core.errors import InputError
+from testbed.core.kinds import PathOf
+from testbed.core.renaming import Renamed
 from testbed.core.units import parse_time_s
 
 FORWARD_SHARE = 1 / 3
-"""Of a training step: backward computes the gradients of inputs and of parameters, twice the work of forward."""
+"""Forward's share of a training step: backward computes gradients of inputs and of parameters, twice the work."""
 
 
-class Device(ABC):
-    """Constructors take keyword-only parameters and raise ValueError for each bad one."""
+class Device(Renamed, Declared, ABC):
+    """Base of devices. Constructors take keyword-only parameters and raise ValueError for each bad one."""
+
+    renamed: ClassVar[Mapping[str, str]] = {"faults": "validate"}
 
     computes: ClassVar[bool] = False
-    """Whether its times are those of really computing here."""
+    """True if phase times come from computing on this machine, not from a model or profile."""
 
-    def faults(self) -> Iterator[str]:
-        """What is wrong with it on the machine where the command was given, one line each."""
+    def validate(self) -> Iterator[str]:
+        """Yield a line for each thing that is wrong with it on the machine where the command was given."""
         yield from ()
 
     def layers(self, cpu: Profile) -> Profile:
-        """Times on this device of the layers alone, before it is known what else there is to do."""
+        """Return the layers' times on this device, before it is known what else there is to do."""
         return self.profile(cpu)
 
     @abstractmethod
     def profile(self, cpu: Profile) -> Profile:
-        """Times on this device of the training that `cpu` was measured of, on a core of this machine.
+        """Return the times on this device of the training whose times on a core of this machine are `cpu`.
 
         Raises:
-            InputError: this device cannot tell.
+            InputError: These times are not known for this device.
         """
 
     def whole_profile(self, cpu: Profile) -> Profile:
-        """With those of what its transform makes of the model.
-
-        Raises:
-            InputError: this device cannot tell.
-        """
+        """Return what `profile` does, with times of the model after its transform changed it; raises as that does."""
         then = None if cpu.switched is None else self.switched(cpu, cpu.switched)
         return dataclasses.replace(self.profile(cpu), switched=then)
 
     def switched_layers(self, before: Profile, after: Profile) -> Profile:
-        """As `layers`, of a model that has changed."""
+        """Return the layers' times on this device, as `layers` does, for a model that has changed."""
         return self.switched(before, after)
 
     @abstractmethod
     def switched(self, before: Profile, after: Profile) -> Profile:
-        """Times on this device of a model that has changed.
+        """Return the times on this device for a model that has changed.
 
         Args:
-            before, after: of both on a core of this machine.
+            before, after: Times of both models on a core of this machine.
 
         Raises:
-            InputError: this device cannot tell.
+            InputError: These times are not known for this device.
         """
 
 
@@ -79,32 +83,32 @@ class Native(Device):
 
 
 class Paced(Device):
-    """An accelerator of which one number is known: a step's forward and backward last `step_s`, split over the layers
-    by their FLOPs, backward twice forward. An assumption, and marked as such.
+    """An accelerator with a fixed step time, split over the layers by their FLOPs, backward twice forward.
+
+    An assumption, and marked as such.
 
     Args:
-        step_s: seconds, or text with a unit.
-        codec_speedup: how many times as fast as a core of this machine it compresses.
-        work_s: by kind of the strategy's own work, such as K-FAC's "factor" and "inverse": seconds that all pieces of
-            it take together, split by their FLOPs. Kinds that are not named go at the rate of the layers' FLOPs.
-        growth: by kind: b, where pieces are to share the seconds by exp(b times their size) instead.
+        step_s: Time of forward and backward of a step.
+        codec_speedup: Speed of compressing, in times of a core of this machine.
+        work_s: Seconds of the strategy's own work, such as K-FAC's "factor" and "inverse": those of all its items
+            together, split by their FLOPs. Kinds that are not named go at the rate of the layers' FLOPs.
+        growth: Exponent b: items share these seconds by exp(b times their size) instead.
 
     Raises:
-        ValueError: a parameter is not a number above 0.
+        ValueError: A parameter is not a number above 0.
     """
 
     def __init__(
         self,
         *,
-        step_s: float | str,
-        codec_speedup: float = 1.0,
-        work_s: Mapping[str, float] | None = None,
-        growth: Mapping[str, float] | None = None,
+        step_s: StepSeconds,
+        codec_speedup: Speedup = 1.0,
+        work_s: WorkSeconds | None = None,
+        growth: WorkGrowth | None = None,
     ) -> None:
-        self.step_s = _seconds("step_s", step_s)
-        self.codec_speedup = _above_zero("codec_speedup", codec_speedup)
-        self.work_s = {kind: _seconds(f"work_s.{kind}", seconds) for kind, seconds in (work_s or {}).items()}
-        self.growth = {kind: _above_zero(f"growth.{kind}", rate) for kind, rate in (growth or {}).items()}
+        self.step_s, self.codec_speedup = _seconds(step_s), float(codec_speedup)
+        self.work_s = {kind: _seconds(seconds) for kind, seconds in (work_s or {}).items()}
+        self.growth = {kind: float(rate) for kind, rate in (growth or {}).items()}
         if lacking := [kind for kind in self.growth if kind not in self.work_s]:
             raise ValueError(
                 f"growth.{lacking[0]}: says how seconds are split of which work_s.{lacking[0]} is not given"
@@ -120,14 +124,14 @@ class Paced(Device):
         return self.layers(cpu)
 
     def switched(self, before: Profile, after: Profile) -> Profile:
-        """By the FLOPs of both: an assumption, kind to factors, which are smaller matrices."""
+        """Return times by the FLOPs of both models: an assumption that favours factors, which are smaller matrices."""
         return self._fitting(before, after).profile(after)
 
     def switched_layers(self, before: Profile, after: Profile) -> Profile:
         return self._fitting(before, after).layers(after)
 
     def _fitting(self, before: Profile, after: Profile) -> Paced:
-        """The same accelerator with less to do."""
+        """Return the same accelerator with less to do."""
         flop, flop_then = (sum(layer.forward_flop for layer in one.layers) for one in (before, after))
         if not flop:
             raise InputError("device=paced: the layers have no FLOPs, so how long a changed model takes is unknown")
@@ -176,19 +180,21 @@ class Profiled(Device):
     """A device that `longhaul profile` measured.
 
     Args:
-        file: the profile, of the same workload and batch size; a relative path begins where the command was given.
-        codec_speedup: how many times as fast as a core of this machine it compresses, where the profile is of another
-            compressor, number of workers or size of buckets. None takes the processor's own times.
+        file: Profile of the same workload and batch size; a relative path begins where the command was given.
+        codec_speedup: Speed of compressing, in times of a core of this machine, where the profile is of another
+            compressor, number of workers or size of buckets; null takes the CPU's own times.
 
     Raises:
-        ValueError: a parameter is not what it should be.
+        ValueError: A parameter is not what it should be.
     """
 
-    def __init__(self, *, file: str, codec_speedup: float | None = None) -> None:
+    def __init__(
+        self, *, file: Annotated[str, PathOf("a profile", absolute=False)], codec_speedup: Speedup | None = None
+    ) -> None:
         self.file = Path(str(file))
-        self.codec_speedup = 1.0 if codec_speedup is None else _above_zero("codec_speedup", codec_speedup)
+        self.codec_speedup = 1.0 if codec_speedup is None else float(codec_speedup)
 
-    def faults(self) -> Iterator[str]:
+    def validate(self) -> Iterator[str]:
         if not self.file.is_file():
             yield f"device.file={self.file}: no such file"
 
@@ -228,14 +234,16 @@ class Profiled(Device):
 
 
 def _less(kind: str, before: Profile, after: Profile) -> float:
-    """What part of that kind of work is left, by its FLOPs."""
+    """Return the share of that kind of work that is left, by its FLOPs."""
     flop, flop_then = (sum(piece.flop for piece in one.work if piece.kind == kind) for one in (before, after))
     return flop_then / flop if flop else 1.0
 
 
 def at_flop_rate(cpu: Profile, flop_s: float) -> Profile:
-    """The profile of a device that does `flop_s` FLOPs a second, all the time: an assumption, and the least a real one
-    takes. The optimizer and the codec, which memory bounds, keep the processor's times."""
+    """Return the profile of a device that does `flop_s` FLOPs a second all the time: the least a real one takes.
+
+    An assumption. The optimizer and the codec, which memory bounds, keep the CPU's times.
+    """
     forward_s = [layer.forward_flop / flop_s for layer in cpu.layers]
     ratio = (1 - FORWARD_SHARE) / FORWARD_SHARE
     layers = tuple(
@@ -263,8 +271,8 @@ def _at_rate(piece: WorkTimes, flop_s: float) -> WorkTimes:
 
 
 def _with_backward_at_parameters(layers: tuple[LayerTimes, ...]) -> tuple[LayerTimes, ...]:
-    """What layers without parameters take in backward goes to the one before them that has some: its gradients come
-    after theirs. Before the first such layer there is nothing to wait for; it is backward's end."""
+    """Return layers in which those without parameters leave their backward time to the one before with some, whose
+    gradients come after theirs. Before the first such layer there is nothing to wait for: that is backward's end."""
     return tuple(reversed(list(_moved(reversed(layers)))))
 
 
@@ -279,16 +287,5 @@ def _moved(backwards: Iterator[LayerTimes]) -> Iterator[LayerTimes]:
             yield dataclasses.replace(layer, backward_s=0.0)
 
 
-def _seconds(name: str, value: Any) -> float:
-    if isinstance(value, str):
-        try:
-            value = parse_time_s(value)
-        except ValueError as error:
-            raise ValueError(f"{name}={value}: {error}") from error
-    return _above_zero(name, value)
-
-
-def _above_zero(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
-        raise ValueError(f"{name}={value}: must be above 0")
-    return float(value)
+def _seconds(value: float | str) -> float:
+    return parse_time_s(value) if isinstance(value, str) else float(value)

@@ -1,4 +1,4 @@
-"""Layers and Kronecker factors as K-FAC sees them: dimensions, and elements sent."""
+"""Layers and Kronecker factors of K-FAC: dimensions, and numbers of elements that are sent."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass
 ELEMENT_BYTES = 4
 CHOLESKY, EIGEN = "cholesky", "eigen"
 FORMS = (CHOLESKY, EIGEN)
-"""Of an inverse."""
+"""Forms of an inverse."""
 
 
 @dataclass(frozen=True)
 class FactoredLayer:
-    """A linear map or a convolution as K-FAC has it."""
+    """A linear map or a convolution that has Kronecker factors."""
 
     name: str
-    """Of the module."""
+    """Name of the module."""
     inputs: int
     """Dimension of "a": one more with a bias."""
     outputs: int
     """Dimension of "g"."""
     scale: float = 1.0
-    """What is sent is so many times smaller, as the links are: see core.spec.scale."""
+    """Factor by which sent tensors are smaller, as the links are: see core.spec.scale."""
 
     @property
     def gradient_elements(self) -> int:
-        """That are sent of its preconditioned gradient."""
+        """Number of elements that are sent of its preconditioned gradient."""
         return math.ceil(self.inputs * self.outputs / self.scale)
 
     def factor(self, side: str) -> Factor:
@@ -38,14 +38,14 @@ class Factor:
     """A symmetric matrix of `dimension` x `dimension`."""
 
     layer: str
-    """The module whose gradient it preconditions."""
+    """Name of the module whose gradient it preconditions."""
     side: str
-    """"a": of its inputs. "g": of the gradients of its outputs."""
+    """Side of the layer: "a" of its inputs, "g" of the gradients of its outputs."""
     dimension: int
     after_s: float = 0.0
-    """From when the factor before it in order of readiness is there to when this one is."""
+    """Seconds from the moment that the factor before it in order of readiness is there until this one is."""
     scale: float = 1.0
-    """As its layer's."""
+    """Factor of its layer by which sent tensors are smaller."""
 
     @property
     def name(self) -> str:
@@ -53,11 +53,11 @@ class Factor:
 
     @property
     def elements(self) -> int:
-        """Of its upper triangle, all that is sent of it."""
+        """Number of elements of its upper triangle, the only part that is sent."""
         return math.ceil(self.dimension * (self.dimension + 1) / 2 / self.scale)
 
     def inverse_elements(self, form: str) -> int:
-        """That are sent of its inverse: a triangle, or eigenvectors and eigenvalues."""
+        """Return the elements that are sent of its inverse: a triangle, or eigenvectors and eigenvalues."""
         if form == CHOLESKY:
             return self.elements
         return math.ceil((self.dimension**2 + self.dimension) / self.scale)

@@ -1,6 +1,6 @@
-"""How long the parts of a training step take on a device: what the virtual clock paces workers by.
+"""Times of the parts of a training step on a device, by which the virtual clock paces workers.
 
-A profile is measured on a device (`longhaul profile`, and before a run on this machine's own processor), or made by
+A profile is measured on a device (`longhaul profile`, and before a run on this machine's own CPU), or made by
 arithmetic, and then marked `assumed`. Seconds are those of one worker's step with `batch_size` samples.
 """
 
@@ -20,7 +20,7 @@ from testbed.core.spec.redirects import in_part_text
 
 SCHEMA_VERSION = 1
 MOMENTS_SHARE = 0.25
-"""Of the optimizer's time that SLAMB spends before momenta are sent; measured on an AMD EPYC: 0.24 to 0.31."""
+"""Share of the optimizer's time that SLAMB spends before momenta are sent; measured on an AMD EPYC: 0.24 to 0.31."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +29,12 @@ class LayerTimes:
 
     name: str
     parameters: int
-    """Elements."""
+    """Number of elements of its parameters."""
     forward_s: float
     backward_s: float
-    """Up to its own gradients; for layers without parameters it is part of the next one that has some."""
+    """Seconds of backward up to its own gradients; without parameters they are part of the next layer with some."""
     forward_flop: float = 0.0
-    """Of one batch, two a multiplication with addition; layers that only copy or compare have none."""
+    """FLOPs of one batch, two for a multiplication with addition; layers that only copy or compare have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,28 +50,28 @@ class Collective:
     """One collective of a step, as rank 0 sees it."""
 
     kind: str
-    """all_reduce, all_gather, all_to_all, or chain, from one rank to all or back."""
+    """Kind of collective: all_reduce, all_gather, all_to_all, or chain, from one rank to all or back."""
     size_bytes: int
-    """What one rank holds; of an all_to_all its whole input."""
+    """Bytes that one rank holds; for an all_to_all its whole input."""
     share: float = 1.0
-    """How often it is there in a step, or in a cycle where that has more, on average."""
+    """Mean number of times in a step, or in a cycle if that has several steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkTimes:
-    """A piece of what a strategy computes beside gradients and their update, such as one factor of K-FAC."""
+    """One item of a strategy's computing in addition to gradients and their update, such as a factor of K-FAC."""
 
     name: str
     kind: str
-    """What pieces of one kind have in common is how long they take for their size: "factor", "inverse" and so on."""
+    """Kind of work, such as "factor" or "inverse". Items of one kind share how their seconds depend on their size."""
     size: int
-    """Of a factor or its inverse the dimension."""
+    """Size of the item: the dimension of a factor or its inverse."""
     seconds: float
-    """Each time it is done."""
+    """Seconds each time it is done."""
     flop: float = 0.0
-    """Likewise; what it would take on a device of which only its speed is known follows from them."""
+    """FLOPs each time it is done; seconds on a device of which only the speed is known follow from them."""
     share: float = 1.0
-    """How often a rank does it in a step, on average over steps and ranks; 1 until a plan says so."""
+    """Mean number of times that a rank does it in a step, over steps and ranks; 1 until a plan says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,54 +84,56 @@ class Profile:
     batch_size: int
     layers: tuple[LayerTimes, ...]
     forward_s: float
-    """Of all layers, drawing the batch and the loss included."""
+    """Seconds of all layers in forward, with drawing the batch and the loss."""
     backward_s: float
     optimizer_s: float
     other_s: float = 0.0
-    """What a step computes outside its phases, such as zeroing gradients."""
+    """Seconds of computing outside the phases of a step, such as zeroing gradients."""
     codec: tuple[CodecTimes, ...] = ()
-    """By elements, ascending; sizes that no bucket of a step has may be among them."""
+    """Times of the codec by elements, ascending; sizes that no bucket of a step has may be among them."""
     buckets: tuple[int, ...] = ()
     """Elements of each bucket of a step, in order."""
     collectives: tuple[Collective, ...] = ()
-    """Of one step; of a whole cycle where that has more."""
+    """Collectives of one step, or of a whole cycle if that has several steps."""
     cycle_steps: int = 1
-    """So many steps have each of these buckets and collectives once, most of them none."""
+    """Number of steps in which each of these buckets and collectives comes once; most steps have none of them."""
     work: tuple[WorkTimes, ...] = ()
-    """What the strategy computes besides."""
+    """Additional computing of the strategy."""
     switched: Profile | None = None
-    """Of the same training once its transform has changed the model; None where none does."""
+    """Times of the same training after its transform has changed the model; None if no transform does."""
     factored: tuple[FactoredLayer, ...] = ()
     """The layers that second-order strategies work on, in the order of forward."""
     cpu_step_s: float = 0.0
     """CPU seconds that this machine spends on one worker's step, without communication; the device's do not count."""
     evaluate_cpu_s: float = 0.0
-    """Likewise on one evaluation, by one worker; 0 where the workload has no metric."""
+    """CPU seconds that this machine spends on one worker's evaluation; 0 if the workload has no metric."""
     assumed: bool = False
-    """Made by arithmetic, not measured."""
+    """True if the profile was made by arithmetic, not measured."""
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
     def codec_step_s(self) -> float:
-        """Of one step's compression and decompression; the mean of a cycle."""
+        """Seconds of one step's compression and decompression; the mean of a cycle."""
         rounds = range(max((len(bucket.rounds) for bucket in self.codec), default=0))
         cycle_s = sum(self.codec_s(elements, round_) for elements in self.buckets for round_ in rounds)
         return cycle_s / self.cycle_steps
 
     @property
     def work_step_s(self) -> float:
-        """Of the strategy's own work in a step; the mean over steps and ranks."""
+        """Seconds of the strategy's own work in a step; the mean over steps and ranks."""
         return sum(piece.share * piece.seconds for piece in self.work)
 
     @property
     def step_s(self) -> float:
-        """All that a step computes."""
+        """Seconds of all computing of a step."""
         phases_s = self.forward_s + self.backward_s + self.optimizer_s + self.other_s
         return phases_s + self.codec_step_s + self.work_step_s
 
     def codec_s(self, elements: int, round_: int) -> float:
-        """Seconds of round `round_` of a bucket of `elements`: as measured, in proportion between two measured sizes
-        and beyond the last; 0 where no bucket had such a round."""
+        """Return the seconds of round `round_` of a bucket of `elements`.
+
+        Between two measured sizes and beyond the last they are in proportion; 0 if no bucket had such a round.
+        """
         at = bisect.bisect_left([bucket.elements for bucket in self.codec], elements)
         known = [bucket for bucket in self.codec[max(0, at - 1) : at + 1] if round_ < len(bucket.rounds)]
         if not known:
@@ -145,7 +147,7 @@ class Profile:
         return seconds * elements / nearest.elements if elements > nearest.elements else seconds
 
     def with_codec_of(self, other: Profile, speedup: float = 1.0) -> Profile:
-        """This device's layers with the codec of another one, `speedup` times as fast."""
+        """Return this device's layers with the codec of another one, `speedup` times as fast."""
         codec = tuple(
             CodecTimes(elements=b.elements, rounds=tuple((phase, s / speedup) for phase, s in b.rounds))
             for b in other.codec
@@ -160,8 +162,11 @@ class Profile:
         )
 
     def with_model_of(self, other: Profile) -> Profile:
-        """The same training with its layers, forward and backward as another measurement has them, if they are the same
-        layers; what this machine spends on a step stays as it was found here."""
+        """Return the same training with layers, forward and backward of another measurement, if they are the same
+        layers.
+
+        CPU seconds that this machine spends on a step stay as they were found here.
+        """
         if any(self.mismatches(other)):
             return self
         then = self.switched
@@ -172,7 +177,7 @@ class Profile:
         )
 
     def mismatches(self, other: Profile) -> Iterator[str]:
-        """Why this profile's layers cannot time the training that `other` was taken from."""
+        """Yield a line for each reason why its layers cannot time the training that `other` was taken from."""
         if self.workload != other.workload:
             yield f"it is of workload {self.workload}, not {other.workload}"
         if self.batch_size != other.batch_size:
@@ -187,10 +192,10 @@ class Profile:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Profile:
-        """Read one; parts are named as they are now, so that those of older profiles compare equal.
+        """Return the profile; parts have their present names, so that those of older profiles compare equal.
 
         Raises:
-            ValueError: it is no profile, or of another version.
+            ValueError: The data are no profile, or of another version.
         """
         if not isinstance(data, dict) or data.get("schema_version") != SCHEMA_VERSION:
             found = data.get("schema_version") if isinstance(data, dict) else type(data).__name__
@@ -222,9 +227,10 @@ def _shape(profile: Profile) -> dict[str, int]:
 
 
 def read_profile(path: Path) -> Profile:
-    """
+    """Return the profile of a file.
+
     Raises:
-        InputError: it cannot be read, or is no profile.
+        InputError: The file cannot be read, or is no profile.
     """
     try:
         return Profile.from_json(json.loads(path.read_text()))

@@ -7,22 +7,9 @@
                                             <-  {"event": "busy"}, to some: all are warm, compute until told to go
                                             <-  {"event": "go", "t0_s": monotonic seconds at which step 1 starts},
                                                 or "lead_s", from now, where they share no clock
-    {"event": "model", ...}                 ->      before "warm", from rank 0
-    {"event": "start", ...}                 ->      step 1 begins
-    {"event": "step", ...} {"event": "evaluation", ...}
-    {"event": "tuning", ...}                ->      from rank 0, what a strategy has changed by itself, such as buckets
-    {"event": "plan", ...}                  ->      from rank 0, who inverts which of K-FAC's factors
-    {"event": "pipeline", ...}              ->      from rank 0, the plan of stages, replicas and shards
-    {"event": "mixing", ...}                ->      from rank 0, who exchanges with whom, where there is no server
-    {"event": "consensus", ...}             ->      how far a replica was from the mean of all in the end
-    {"event": "kv_text", ...}               ->      from rank 0, what fetching keys and values for a text took
-    {"event": "kv_quality", ...}            ->      likewise, how near to exact attention it came
-    {"event": "damping", ...}               ->      of one that was inverted with more of it than asked
-    {"event": "transform", ...}             ->      from rank 0, what became of the model's layers
-    {"event": "freeze", ...}                ->      from rank 0, how many layers no longer learn
-    {"event": "cache", ...}                 ->      what a rank found of samples that frozen layers have seen before
-    {"event": "payload", ...}               ->      from a user's script by its hook, once a backward; not timed
-    {"event": "done", "rank": 0, ...}       ->      all steps taken, all evaluations told
+    events of `core.record.events`          ->      `model` before `warm`, from rank 0; then `start`, `step`,
+                                                    `evaluation`, and what strategy and transform record
+    {"event": "done", "rank": 0, ...}       ->      all steps taken, all evaluations sent
     {"event": "leaving", "rank": 2, "message": ...} others go on without this rank, and why; it ends with status 6
     {"event": "fault", "rank": 0, "message": ...}   before a non-zero exit, where the worker can still speak
 
@@ -36,6 +23,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -47,17 +35,6 @@ STORE_IN_NODE = "/run/longhaul/store"
 """A directory that all nodes of a run share, for ranks to find each other."""
 KEPT_MODEL = "model.pt"
 """There, before rank 0 is done: the model, where it is to be kept."""
-PHASES = ("forward", "backward", "compress", "communicate", "decompress", "optimizer", "exposed_communication")
-"""Keys of `phase_s`. `communicate` is time during which a collective is under way; `exposed_communication` is the part
-of the step in which the worker did nothing but wait for one. All but `communicate`, which runs beside them, add up to
-the step: `forward` includes drawing the batch, `optimizer` all that belongs to no other phase, such as zeroing
-gradients, reading the loss, and what a strategy computes to find its update, as K-FAC's factors and their inverses.
-
-The end of a collective is noted by a thread of the worker, late by as long as another holds the interpreter's lock:
-`communicate` is too long by microseconds, but with a codec of a user's own that keeps the lock by up to one compression
-of a bucket a step."""
-
-
 PROCESSOR = "none"
 """Of `--accelerator` under `torchrun`: ranks compute on the processor."""
 
@@ -87,14 +64,20 @@ _RETRY_S = 0.2
 
 
 class Channel:
-    """One end of the socket. Reading and writing use separate buffers, so that neither loses the other's lines."""
+    """One end of the socket. Reading and writing use separate buffers, so that neither loses the other's lines.
+
+    Threads may send at once: an evaluation is told by a thread of its own.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self._pending = b""
+        self._sending = threading.Lock()
 
     def send(self, message: dict[str, Any]) -> None:
-        self.connection.sendall(json.dumps(message, allow_nan=False).encode() + b"\n")
+        line = json.dumps(message, allow_nan=False).encode() + b"\n"
+        with self._sending:
+            self.connection.sendall(line)
 
     def send_welcome(self, welcome: Welcome) -> None:
         self.send(asdict(welcome))

@@ -1,4 +1,4 @@
-"""Targets that were published under another module: read by any name they have had, hashed by the first.
+"""Plug-ins as earlier versions knew them: targets read by any name they have had, hashed by the first one.
 
 A target is "package.module.Class", as specs, YAML files and users name a plug-in. When a module whose classes users
 name moves, it gets one row in `MODULES`. Specs that hold the earlier name are then read and run, and the hash of a
@@ -30,6 +30,9 @@ MODULES = {
 """Present names by the names under which they were first published. A module that moves again keeps its row, with the
 new name in it."""
 _FIRST = {now: first for first, now in MODULES.items()}
+ADDED: dict[str, dict[str, Any]] = {"compressors.powersgd.PowerSGD": {"start_step": 0}}
+"""Parameters that a class was given after runs with it were recorded, each with the value at which it does what it did
+before. A hash leaves out a parameter that has this value, so that those runs keep theirs."""
 
 
 def present(target: str) -> str:
@@ -40,6 +43,14 @@ def present(target: str) -> str:
 def first_published(target: str) -> str:
     """Return the target under the name it was first published by."""
     return _renamed(target, _FIRST)
+
+
+def as_recorded(target: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a plug-in as a hash has them: first published targets, without what was added since."""
+    added = ADDED.get(present(target), {})
+    known = {key: value for key, value in params.items() if key not in added or value != added[key]}
+    found: dict[str, Any] = in_params(known, first_published)
+    return found
 
 
 def in_params(params: Any, rename: Callable[[str], str]) -> Any:

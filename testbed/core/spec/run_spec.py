@@ -53,9 +53,9 @@ class Part:
         object.__setattr__(self, "params", redirects.in_params(self.params, redirects.present))
 
     def first_published(self) -> dict[str, Any]:
-        """Return its data with targets by the names they were first published under, as hashes have them."""
-        first = redirects.first_published
-        return {"name": self.name, "target": first(self.target), "params": redirects.in_params(self.params, first)}
+        """Return its data as hashes have them: first published targets, without parameters that came later."""
+        params = redirects.as_recorded(self.target, self.params)
+        return {"name": self.name, "target": redirects.first_published(self.target), "params": params}
 
 
 PARTS = ("workload", "strategy", "compressor", "device", "transform")

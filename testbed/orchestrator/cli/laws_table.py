@@ -13,7 +13,7 @@ from rich.text import Text
 
 from testbed.orchestrator.terminal.progress import MISSING, spoken, spoken_size, spoken_time
 
-_STYLES = {"holds": "green", "broken": "bold red", "exempt": "yellow", "does not apply": "dim"}
+_STYLES = {"holds": "green", "broken": "bold red", "does not apply": "dim"}
 Rows = Sequence[Mapping[str, Any]]
 
 

@@ -13,6 +13,7 @@ from testbed.core.errors import (
     LonghaulError,
     RunError,
 )
+from testbed.core.record.events.run import Fault, Schedule
 from testbed.core.record.metric_samples import Totals
 from testbed.core.record.run_directory import RunDir, new_run_id, write_json
 from testbed.core.spec.run_spec import RunSpec
@@ -49,7 +50,7 @@ class ClusterOrchestration:
             self._follow()
         except LonghaulError as error:
             for fault in error.faults:
-                self._write({"event": "fault", "rank": None, "node": None, "message": fault})
+                self._write(Fault(rank=None, node=None, message=fault).to_json())
             return ("interrupted" if isinstance(error, Interrupted) else "failed"), list(error.faults)
         finally:
             self._recorder.close()
@@ -99,7 +100,7 @@ class ClusterOrchestration:
 
     def _stage(self, what: str, text: str) -> None:
         self._tell(text)
-        self._write({"event": "schedule", "what": what, "detail": text})
+        self._write(Schedule(what=what, detail=text).to_json())
 
 
 def new_run(spec: RunSpec, runs_root: Path) -> RunDir:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from testbed.core.errors import RunError
-from testbed.core.record.notes import checked_message
 from testbed.core.record.telemetry import Channel, Welcome
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.run.workers.membership import Membership
+from testbed.orchestrator.run.workers.messages import checked_message
 
 _POLL_S = 0.2
 _BLAME_S = 2.0

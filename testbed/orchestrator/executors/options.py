@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from testbed.core.errors import raise_input_faults
-from testbed.core.parameters import shown
+from testbed.core.kinds import shown
 from testbed.orchestrator.config.grammar.overrides import unknown
 
 Check = Callable[[str, object], str | None]

@@ -62,20 +62,19 @@ def read_host() -> HostTimes:
 
 
 class HostReader:
-    """Makes `host` events of the differences; the moment it is made is where counters begin."""
+    """Reads the differences of the machine's counters, which begin at the moment it is made."""
 
     def __init__(self) -> None:
         self._zero = self._before = read_host()
 
-    def event(self, interval_s: float, late_s: float) -> dict[str, Any] | None:
-        """Of the time since the last call; None if no tick of the clock lies between."""
+    def read(self, interval_s: float, late_s: float) -> dict[str, Any] | None:
+        """Return fields of the event `Host` for the time since the last call; None if no tick of the clock is in it."""
         now, before = read_host(), self._before
         total_s = now.total_s - before.total_s
         if total_s <= 0:
             return None
         self._before = now
         return {
-            "event": "host",
             "cpu_idle_ratio": (now.idle_s - before.idle_s) / total_s,
             "cpu_pressure_s": _since(now.pressure_s, self._zero.pressure_s),
             "steal_s": now.steal_s - before.steal_s,

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.core.record.events.machine import Host, Node
+from testbed.core.record.events.network import ForeignInterface, Link, Tcp
 from testbed.orchestrator.emulation.containers.docker_container import DockerContainer
 from testbed.orchestrator.emulation.containers.runc_container import Container
 from testbed.orchestrator.emulation.kernel.queue_counters import QueueCounters
@@ -172,7 +174,7 @@ class Collector:
         self._write_nodes()
         self._write_host(interval_s, late_s)
         for node, interface in self.foreign_interfaces():
-            self._write({"event": "foreign_interface", "node": node, "interface": interface})
+            self._write(ForeignInterface(node=node, interface=interface).to_json())
         self._before, self._sampled_s = counters, started_s
 
     def _windows(self) -> dict[tuple[str, str, str], tuple[float, int]]:
@@ -215,36 +217,34 @@ class Collector:
         others = self._background.wire_bytes(port.link.name, port.source) if port.link.wan else 0
         excluded = probes * PROBE_FRAME_BYTES + others + port.changes * WAKING_BYTES
         self._write(
-            {
-                "event": "link",
-                "name": port.link.name,
-                "from": port.source,
-                "to": port.target,
-                "wan": port.link.wan,
-                "wire_bytes": max(0, now.sent_bytes - zero.sent_bytes - excluded),
-                "packets": max(0, now.packets - zero.packets - probes),
-                "drops": now.drops - zero.drops,
-                "backlog_bytes": now.backlog_bytes,
-                "interval_s": interval_s,
-                "busy_s": busy[0],
-                "busy_bytes": busy[1],
-                "excluded_bytes": excluded,
-                "rate_bit_s": port.profile.rate_bit_s,
-            }
+            Link(
+                name=port.link.name,
+                from_=port.source,
+                to=port.target,
+                wan=port.link.wan,
+                wire_bytes=max(0, now.sent_bytes - zero.sent_bytes - excluded),
+                packets=max(0, now.packets - zero.packets - probes),
+                drops=now.drops - zero.drops,
+                backlog_bytes=now.backlog_bytes,
+                interval_s=interval_s,
+                busy_s=busy[0],
+                busy_bytes=busy[1],
+                excluded_bytes=excluded,
+                rate_bit_s=port.profile.rate_bit_s,
+            ).to_json()
         )
 
     def _write_connections(self) -> None:
         for node in self._next_nodes():
             connections = self._connections[node].read()
             self._write(
-                {
-                    "event": "tcp",
-                    "node": node,
-                    "rtt_s": max((c.rtt_s for c in connections), default=None),
-                    "min_rtt_s": max((c.min_rtt_s for c in connections), default=None),
-                    "retransmitted": sum(c.retransmitted for c in connections),
-                    "delivered_bytes": sum(c.delivered_bytes for c in connections),
-                }
+                Tcp(
+                    node=node,
+                    rtt_s=max((c.rtt_s for c in connections), default=None),
+                    min_rtt_s=max((c.min_rtt_s for c in connections), default=None),
+                    retransmitted=sum(c.retransmitted for c in connections),
+                    delivered_bytes=sum(c.delivered_bytes for c in connections),
+                ).to_json()
             )
 
     def _next_nodes(self) -> list[str]:
@@ -257,20 +257,19 @@ class Collector:
         for node, now in self._read_usage().items():
             zero = self._zero_usage[node]
             self._write(
-                {
-                    "event": "node",
-                    "node": node,
-                    "cpu_s": _since(now.cpu_s, zero.cpu_s),
-                    "throttled_s": _since(now.throttled_s, zero.throttled_s),
-                    "memory_bytes": now.memory_bytes,
-                }
+                Node(
+                    node=node,
+                    cpu_s=_since(now.cpu_s, zero.cpu_s),
+                    throttled_s=_since(now.throttled_s, zero.throttled_s),
+                    memory_bytes=now.memory_bytes,
+                ).to_json()
             )
 
     def _write_host(self, interval_s: float, late_s: float) -> None:
-        event = self._host.event(interval_s, late_s)
-        if event is not None:
+        found = self._host.read(interval_s, late_s)
+        if found is not None:
             observer_s = time.process_time() - self._zero_process_s
-            self._write({**event, "collector_cpu_s": time.thread_time(), "observer_cpu_s": observer_s})
+            self._write(Host(**found, collector_cpu_s=time.thread_time(), observer_cpu_s=observer_s).to_json())
 
     def close(self) -> None:
         for connections in self._connections.values():

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from testbed.core.record.events.run import PHASES
 from testbed.core.record.run_directory import RunDir
 from testbed.core.record.summary import SUMMARY_KEYS, empty_summary, summary_faults
-from testbed.core.record.telemetry import PHASES
 from testbed.core.spec.run_spec import PROGRAMS
 from testbed.orchestrator.observation.verdict.unknowns import unseeded
 

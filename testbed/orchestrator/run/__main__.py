@@ -12,7 +12,6 @@ import json
 import os
 import socket
 import sys
-import threading
 import time
 import traceback
 from pathlib import Path
@@ -25,11 +24,10 @@ from testbed.core.errors import (
     Interrupted,
     LonghaulError,
 )
-from testbed.core.record.events import NETWORK_EVENTS
+from testbed.core.record.events.run import Fault, Schedule
 from testbed.core.record.metric_samples import Totals
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.emulation.kernel.dilation import emulated
 from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
 from testbed.orchestrator.machine.limits import raise_limit
 from testbed.orchestrator.machine.rights import OF_ROOT, ROOTLESS, Rights
@@ -41,17 +39,6 @@ from testbed.orchestrator.run.orchestration import RunOrchestration
 from testbed.orchestrator.terminal.display import Display
 
 MAX_FAULT_CHARACTERS = 2000
-
-
-class Clock:
-    """Emulated seconds since the first step; events before it are held until its time is known."""
-
-    def __init__(self, dilation: float) -> None:
-        self.dilation = dilation
-        self.t0_s: float | None = None
-
-    def t_s(self, monotonic_s: float) -> float:
-        return -1.0 if self.t0_s is None else (monotonic_s - self.t0_s) / self.dilation
 
 
 class Run:
@@ -73,49 +60,19 @@ class Run:
         self._shared, self._rights, self._host_proc = shared, rights, host_proc
         self.spec = spec
         self.display = display
-        self.clock = Clock(spec.dilation)
         self.totals = Totals()
-        self.recorder = Recorder(run.events, Judge(spec), self.totals, self._show)
-        self._held: list[tuple[float, dict[str, Any]]] = []
-        self._held_lock = threading.Lock()
-        self._probes: dict[str, int] = {}
+        self.recorder = Recorder(run.events, Judge(spec), self.totals, self._show, spec.dilation)
+        self.write = self.recorder.write
         self._metrics_port = metrics.getsockname()[1]
         code_hash = str(run.read_json(run.spec)["code_hash"])
         self._exporter = Exporter(self.totals, spec, run.run_id, self.recorder.verdict, code_hash)
         self._exporter.serve(metrics)
 
-    def write(self, event: dict[str, Any]) -> None:
-        """Record an event that happens now. A worker's events bear their own time."""
-        now_s = time.monotonic()
-        if event["event"] == "rtt":
-            self._probes[event["name"]] = event["sent"]
-        if event["event"] in NETWORK_EVENTS:
-            event = emulated(event, self.clock.dilation)
-        if "t_s" in event:
-            self.recorder.write(event)
-            return
-        with self._held_lock:
-            if self.clock.t0_s is None:
-                self._held.append((now_s, event))
-                return
-            self.recorder.write({"t_s": self.clock.t_s(now_s), **event})
-
-    @staticmethod
-    def _start_unix_s(t0_s: float) -> float:
-        return time.time() - (time.monotonic() - t0_s)
-
-    def probes_sent(self, link: str) -> int:
-        return self._probes.get(link, 0)
-
     def begin(self, t0_s: float) -> float:
         """From now on there is a beginning to count from; returns it on the wall clock."""
-        with self._held_lock:
-            self.clock.t0_s = t0_s
-            self._exporter.start_unix_s = self._start_unix_s(t0_s)
-            for at_s, event in self._held:
-                self.recorder.write({"t_s": self.clock.t_s(at_s), **event})
-            self._held.clear()
-        return self._start_unix_s(t0_s)
+        self._exporter.start_unix_s = start_unix_s = time.time() - (time.monotonic() - t0_s)
+        self.recorder.begin(t0_s)
+        return start_unix_s
 
     def _show(self, event: dict[str, Any]) -> None:
         self.display.event(event)
@@ -127,14 +84,14 @@ class Run:
         with contextlib.suppress(OSError):  # the log is a help, the record is what counts
             sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
             sys.stderr.flush()
-        self.write({"event": "schedule", "what": what, "detail": text})
+        self.write(Schedule(what=what, detail=text).to_json())
 
     def perform(self) -> None:
         """Raises what went wrong, after it is recorded."""
         try:
             self.display.stage(f"run {self.run.run_id}; metrics at http://127.0.0.1:{self._metrics_port}/metrics")
             if self._rights.rootless:
-                self.write({"event": "schedule", "what": ROOTLESS, "detail": "; ".join(self._rights.lost())})
+                self.write(Schedule(what=ROOTLESS, detail="; ".join(self._rights.lost())).to_json())
             orchestration = RunOrchestration(
                 self.spec, self, shared=self._shared, rights=self._rights, host_proc=self._host_proc
             )
@@ -144,10 +101,10 @@ class Run:
             self.stage("end", "ended")
         except BaseException as error:
             for fault in faults_of(error):
-                self.write({"event": "fault", "rank": None, "node": None, "message": fault})
+                self.write(Fault(rank=None, node=None, message=fault).to_json())
             raise
         finally:
-            if self.clock.t0_s is None:
+            if not self.recorder.has_begun:
                 self.begin(time.monotonic())
             self.recorder.close()
             self._linger()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from testbed.core.record.events.network import Measurement
 from testbed.core.record.run_directory import RunDir, write_json
 from testbed.orchestrator.emulation.kernel.dilation import emulated
 from testbed.orchestrator.emulation.links.network import Network
@@ -43,7 +44,7 @@ class NetworkRecord:
             entry = self._entry(measured, port)
             if entry is not None:
                 name, source, target = port.key
-                self._write({"event": "measurement", "name": name, "from": source, "to": target, **entry})
+                self._write(Measurement(name=name, from_=source, to=target, **entry).to_json())
         self._save([self._link(port) for port in self._network.ports])
 
     def finish(self) -> None:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import Any, Protocol
 
 from testbed.core.errors import Interrupted, RunError
+from testbed.core.record.events.network import ForeignInterface
 from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config import programs
@@ -60,8 +61,6 @@ class Record(Protocol):
 
     def begin(self, t0_s: float) -> float:
         """Emulated time counts from here; returns the same moment on the wall clock."""
-
-    def probes_sent(self, link: str) -> int: ...
 
 
 class RunOrchestration:
@@ -135,7 +134,9 @@ class RunOrchestration:
             background = stack.enter_context(BackgroundTraffic(network, spec.background, spec.dilation, record.write))
             self._watched.append(lambda: background.failure)
             sandbox = self._sandbox(network)
-            workers = stack.enter_context(Workers(spec, self._program, record.run, network, sandbox, fork_server))
+            workers = stack.enter_context(
+                Workers(spec, self._program, record.run, network, sandbox, record.write, fork_server)
+            )
             record.stage("workers", f"workers: {len(workers.nodes)} containers started")
             if spec.program == "training":
                 self._until_warm(workers)
@@ -195,22 +196,17 @@ class RunOrchestration:
                 missing = ", ".join(node for node in workers.nodes if node not in warm)
                 raise RunError(f"after {START_TIMEOUT_S:.0f} s still not connected to all peers: {missing}; see logs/")
             received = workers.next_message()
-            if received is None:
-                continue
-            node, message = received
-            if message["event"] == "warm":
-                warm.add(node)
-            else:
-                self._record.write({k: v for k, v in message.items() if k != "t_s"})
+            if received is not None and received[1]["event"] == "warm":
+                warm.add(received[0])
 
     def _run(self, network: Network, prober: Prober, workers: Workers, background: BackgroundTraffic) -> None:
         spec, record = self.spec, self._record
-        collector = Collector(network, workers.containers, background, record.write, record.probes_sent)
+        collector = Collector(network, workers.containers, background, record.write, prober.probes_sent)
         schedule = Schedule(spec.events, spec.topology, spec.dilation, network, workers, record.write)
         self._watched += [lambda: collector.failure_text, lambda: str(schedule.failure) if schedule.failure else None]
         try:
             for node, interface in collector.foreign_interfaces():
-                record.write({"event": "foreign_interface", "node": node, "interface": interface})
+                record.write(ForeignInterface(node=node, interface=interface).to_json())
             if spec.program == "training":
                 self._check_congestion_control(network, collector)
             t0_s = time.monotonic() + LEAD_S + LEAD_OF_WORKER_S * spec.workers
@@ -253,9 +249,7 @@ class RunOrchestration:
         try:
             with self._record.stop.noted():
                 while not workers.all_done or self.spec.program == "hand":
-                    received = workers.next_message()
-                    if received is not None:
-                        self._record.write(received[1])
+                    workers.next_message()
                     self._raise_failures()
                     self._record.stop.heed()
         except Interrupted:

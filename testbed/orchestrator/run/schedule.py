@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from testbed.core.errors import RunError
+from testbed.core.record.events import run as events
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.schedule import Change
 from testbed.core.spec.topology import Topology
@@ -142,18 +143,17 @@ class Schedule:
         t_s = (self._now() - self._t0_s) / self._dilation
         target = next((end for end in self._ends.get(change.link or "", ()) if source and end != source), None)
         self._write(
-            {
-                "event": "change",
-                "t_s": t_s,
-                "what": change.kind,
-                "name": change.link,
-                "from": source,
-                "to": target,
-                "node": change.node,
-                "asked_s": change.t_s,
-                "late_s": t_s - change.t_s,
-                "before": {name: before for name, (before, _) in (values or {}).items()},
-                "after": {name: after for name, (_, after) in (values or {}).items()},
-                "cause": change.cause,
-            }
+            events.Change(
+                t_s=t_s,
+                what=change.kind,
+                name=change.link,
+                from_=source,
+                to=target,
+                node=change.node,
+                asked_s=change.t_s,
+                late_s=t_s - change.t_s,
+                before={name: before for name, (before, _) in (values or {}).items()},
+                after={name: after for name, (_, after) in (values or {}).items()},
+                cause=change.cause,
+            ).to_json()
         )

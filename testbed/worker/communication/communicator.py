@@ -1,8 +1,7 @@
-"""The communicator: everything a worker sends passes here, is counted, and is timed.
+"""The communicator: everything that a worker sends passes through it, is counted, and is timed.
 
-The only importer of `torch.distributed` besides its store and the strategies that are torch's own. Collectives are
-issued by one thread, in the same order on every rank (gloo gives wrong sums without an error otherwise), and progress
-in gloo's own.
+Only it, the rendezvous and the strategies that are torch's own import `torch.distributed`. One thread issues
+collectives, in one order on all ranks (otherwise gloo gives wrong sums without an error); gloo's threads carry them.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.distributed as dist
@@ -23,25 +23,22 @@ from testbed.worker.communication.rendezvous import Rendezvous
 from testbed.worker.communication.thread import CommunicationThread, Job
 from testbed.worker.communication.transport import Collective, Peers, Waitable
 from testbed.worker.device.accelerator import Accelerator
+from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 _Issue = Callable[[], dist.Work | None]
 
 
-def _nothing() -> None:
-    pass
-
-
 class _Nothing:
-    """A message without bytes: both sides know, and none is sent."""
+    """Handle of a message without bytes: both sides know its size, and nothing is sent."""
 
     def wait(self) -> None:
         pass
 
 
 class _AllRanks:
-    """The peers of one collective of our own. Its number marks its messages: none is taken for one of another."""
+    """Peers of one collective of Longhaul's. Its number marks its messages, so that no other collective takes them."""
 
     def __init__(self, comm: Communicator, channel: int, number: int) -> None:
         self.index, self.size = comm.rank, comm.world_size
@@ -60,30 +57,31 @@ class _AllRanks:
 
 
 class Communicator:
-    """Collectives among all workers of a run, over gloo; of tensors on an accelerator, over NCCL.
+    """Collectives among all workers of a run: over gloo, or over NCCL for tensors on an accelerator.
 
-    `payload_bytes` is what this rank sent of the algorithm's data. Of gloo's own collectives it is counted by the ring
-    formulas of `compressors.base.alpha_beta`, as whole bytes whose sum over ranks is exact; of ours (`submit`) it is
-    what was sent.
-    `control_bytes` is everything else. Neither counts rendezvous.
+    `payload_bytes` counts the bytes that this rank sent of the algorithm's data. For gloo's collectives they follow the
+    ring formulas of `compressors.base.alpha_beta`, as whole bytes whose sum over ranks is exact; for Longhaul's own
+    (`submit`) they are the bytes sent. `control_bytes` counts everything else. Neither counts rendezvous.
+    A collective that fails raises CollectiveError, as it starts or from the `wait` of its `Pending`.
     """
 
     networked = True
-    """Whether there are others to send to."""
+    """True if there are other ranks to send to."""
     address = ""
-    """Of rank 0, for connections besides; empty where nobody is."""
+    """IP address of rank 0, for connections apart from collectives; empty without a network."""
     is_back = False
-    """This rank has come back in mid-run, which no process group can be joined in: it has part in no collective."""
+    """True if this rank rejoined during the run. It calls no collectives: a process group cannot be joined late."""
     rendezvous: Rendezvous | None = None
     accelerator = Accelerator()
-    """Where this rank computes, and so what it sends may lie."""
+    """Device on which this rank computes; tensors that it sends may lie there."""
+    clock: PhaseClock | None = None
+    """Clock that is told of each send, and of waits, which are exposed communication; None: nobody reads one. Used in
+    its thread alone."""
 
     def __init__(self, rank: int, world_size: int, timeout_s: float) -> None:
-        self.rank = rank
-        self.world_size = world_size
-        self.timeout_s = timeout_s
+        self.rank, self.world_size, self.timeout_s = rank, world_size, timeout_s
         self.step = -1
-        """For messages; the loop sets it."""
+        """Step that error messages name, -1 before the first; the training loop sets it."""
         self.payload_bytes = 0
         self.control_bytes = 0
         self.stopwatch = Stopwatch()
@@ -104,14 +102,14 @@ class Communicator:
         store: str = "",
         accelerator: Accelerator = accelerator,
     ) -> Communicator:
-        """Meet the other ranks at a TCP store of rank 0.
+        """Meet the other ranks at a TCP store of rank 0, and return the communicator.
 
         Args:
-            store: path of a file that all ranks share, to meet at in place of it.
-            accelerator: of one kind on all ranks.
+            store: Path of a file that all ranks share, to meet at instead of a TCP store.
+            accelerator: Device of this rank; of the same kind on all ranks.
 
         Raises:
-            CollectiveError: not all ranks came within `timeout_s` wall seconds.
+            CollectiveError: Not all ranks came within `timeout_s` wall seconds.
         """
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
         comm = cls(rank, world_size, timeout_s)
@@ -127,7 +125,7 @@ class Communicator:
         return comm
 
     def close(self, *, together: bool = True) -> None:
-        """Leave, once all ranks do, unless some may have gone before."""
+        """Leave the process group, `together` with all ranks, or alone if some may have left already."""
         if together:
             self.barrier()
         if self._thread is not None:
@@ -136,7 +134,7 @@ class Communicator:
             dist.destroy_process_group()
 
     def run(self, exchange: Exchange) -> Pending:
-        """Start what a compressor asks for; its sizes must be known."""
+        """Start the collective that a compressor asks for, with known sizes; return its pending result."""
         if exchange.kind == "all_reduce":
             return self.all_reduce(exchange.data[0], op=exchange.op)
         assert exchange.sizes is not None, "the reducer asks for sizes first"
@@ -145,7 +143,7 @@ class Communicator:
         return self.all_to_all(exchange.data, exchange.sizes)
 
     def all_reduce(self, tensor: Tensor, *, op: str = "sum") -> Pending:
-        """Reduce `tensor` in place."""
+        """Start to sum `tensor` over ranks, or to take its maximum, in place; return it as pending."""
         if self.world_size == 1:
             return self._done([tensor])
         self.count(2 * (self.world_size - 1) * tensor.nbytes)
@@ -156,7 +154,7 @@ class Communicator:
         )
 
     def all_gather(self, payload: Tensor, sizes: Sequence[int]) -> Pending:
-        """Every rank's uint8 payload, of `sizes[rank]` bytes. Gloo wants equal sizes, so shorter ones are padded."""
+        """Start to gather payloads, padded to one size for gloo; return a pending (sizes[r],) uint8 of each rank r."""
         if self.world_size == 1:
             return self._done([payload])
         width = max(sizes)
@@ -173,7 +171,7 @@ class Communicator:
         )
 
     def all_to_all(self, payloads: Sequence[Tensor], sizes: Sequence[int]) -> Pending:
-        """Send `payloads[r]` to rank r, and get `sizes[r]` bytes from it."""
+        """Start to send `payloads[r]` to each rank r; return a pending (sizes[r],) uint8 from each."""
         if self.world_size == 1:
             return self._done(list(payloads))
         sent = [len(payload) for payload in payloads]
@@ -187,7 +185,7 @@ class Communicator:
         )
 
     def exchange_sizes(self, sizes: Sequence[int]) -> Pending:
-        """Tell rank r `sizes[r]`; control traffic. Gives one int64 tensor of what each rank told this one."""
+        """Start to tell each rank r `sizes[r]`; return a pending (world_size,) int64 of theirs. Control traffic."""
         ours = torch.tensor(sizes, dtype=torch.int64)
         if self.world_size == 1:
             return self._done([ours])
@@ -198,7 +196,7 @@ class Communicator:
         )
 
     def broadcast(self, tensor: Tensor, *, source: int = 0, control: bool = False) -> Pending:
-        """Overwrite `tensor` with the one of rank `source`; `control`: it is none of the algorithm's data."""
+        """Start to overwrite `tensor` with that of rank `source`; return it as pending. `control`: no payload."""
         if self.world_size == 1:
             return self._done([tensor])
         self.count((self.world_size - 1) * tensor.nbytes, control=control)
@@ -209,33 +207,34 @@ class Communicator:
         )
 
     def send(self, payload: Tensor, *, to: int) -> Pending:
-        """Gloo does not say when a message is through, so its time ends with `wait`."""
+        """Start to send `payload`; return the pending message, whose time ends with `wait`: gloo tells no other end."""
         self.charge(payload.nbytes)
         return self._message(f"send of {payload.nbytes} bytes to rank {to}", lambda: dist.isend(payload, to), list)
 
     def receive(self, payload: Tensor, *, source: int) -> Pending:
-        """Fill `payload` with what rank `source` sends."""
+        """Start to fill `payload` from rank `source`; return it as pending."""
         return self._message(f"receive from rank {source}", lambda: dist.irecv(payload, source), lambda: [payload])
 
     def submit(self, what: str, collective: Collective, *, channel: int = 0, among: tuple[int, ...] = ()) -> Pending:
-        """Start a collective of our own; all its ranks (all, or those `among` them) submit the same in the same order.
+        """Start a collective of Longhaul's own; return its pending result.
 
-        It shares gloo's connections and waits without the interpreter's lock, as gloo's collectives do.
+        Its ranks (all, or those `among` them) submit the same in one order. It shares gloo's connections, not the GIL.
         """
         if self._thread is None:
             self._thread = CommunicationThread()
         peers = _AllRanks(self, channel, self._submitted[channel, among])
         self._submitted[channel, among] += 1
+        self._mark()
         end = self.stopwatch.start()
         job = self._thread.submit(Job(lambda: collective(peers), end))
         return Pending(self, what, job, job.result, end)
 
     def peers(self, channel: int) -> Peers:
-        """All ranks, for messages of a channel to which nobody submits; from rank to rank they keep their order."""
+        """Return all ranks, for messages in a channel without collectives; they keep their order from rank to rank."""
         return _AllRanks(self, channel, 0)
 
     def barrier(self) -> None:
-        """Wait for all ranks; control traffic."""
+        """Wait for all ranks. It counts as control traffic."""
         if self.world_size == 1:
             return
         try:
@@ -244,7 +243,8 @@ class Communicator:
             raise self.error("barrier", error) from error
 
     def require_equal(self, value: int, what: str) -> None:
-        """
+        """Compare a value with that of all other ranks; `what` names it in the error.
+
         Raises:
             CollectiveError: `value` is not the same on all ranks.
         """
@@ -254,17 +254,27 @@ class Communicator:
             raise CollectiveError(f"rank {self.rank}: {what} differs from that of rank {', '.join(map(str, other))}")
 
     def count(self, all_ranks_bytes: int, *, control: bool = False) -> None:
-        """Charge this rank its part of what all ranks together send; parts are whole and add up exactly."""
+        """Count this rank's part of the bytes that all ranks send together; parts are whole and add up exactly."""
         part = (all_ranks_bytes + self.world_size - 1 - self.rank) // self.world_size
         self.control_bytes += part if control else 0
         self.charge(0 if control else part)
 
     def charge(self, sent_bytes: int) -> None:
-        """Count what this rank sent; called from two threads."""
+        """Count payload bytes that this rank sent; called from two threads."""
         with self._counting:
             self.payload_bytes += sent_bytes
 
+    def _mark(self) -> None:
+        """Tell the clock that others see now what this rank does."""
+        if self.clock is not None:
+            self.clock.mark()
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Return the phase of a wait for other ranks."""
+        return nullcontext() if self.clock is None else self.clock.phase(WAITING)
+
     def error(self, what: str, cause: BaseException) -> CollectiveError:
+        """Return the error of a collective, which names this rank, the step and the timeout."""
         where = f"in step {self.step}" if self.step >= 0 else "before the first step"
         reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
         return CollectiveError(f"rank {self.rank}: {what} failed {where} (timeout {self.timeout_s:g} s wall): {reason}")
@@ -272,7 +282,7 @@ class Communicator:
     def _collective(self, what: str, issue: _Issue, result: Callable[[], list[Tensor]]) -> Pending:
         work = self._issue(what, issue)
         if work is None:
-            return Pending(self, what, work, result, _nothing)
+            return Pending(self, what, work, result, _Nothing().wait)
         through = self.accelerator.until_through(work.wait)
         return Pending(self, what, work, result, self.stopwatch.follow(through))
 
@@ -280,10 +290,12 @@ class Communicator:
         return Pending(self, what, self._issue(what, issue), result, self.stopwatch.start())
 
     def _issue(self, what: str, issue: _Issue) -> dist.Work | None:
+        self._mark()
         try:
             return issue()
         except RuntimeError as error:
             raise self.error(what, error) from error
 
     def _done(self, tensors: list[Tensor]) -> Pending:
-        return Pending(self, "nothing", None, lambda: tensors, _nothing)
+        self._mark()
+        return Pending(self, "nothing", None, lambda: tensors, _Nothing().wait)

@@ -1,4 +1,4 @@
-"""What links turn out to cost: from what exchanges take, agreed on by all ranks."""
+"""Costs of links during the run: estimated from the time of exchanges, and agreed on by all ranks."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from compressors.base.compressor import Exchange
 from testbed.worker.communication.communicator import Communicator
 
 EVERY_STEPS = 10
-"""Between two agreements."""
+"""Steps between two agreements."""
 _UNKNOWN = 1e-3, 8e-8
-"""What is assumed of links of which nothing is known, until they are measured: a millisecond, and 100 Mb/s."""
+"""Seconds of a message and of a byte that are assumed until unknown links are measured: 1 ms, and 100 Mbit/s."""
 _GAIN = 0.5
-"""Of an error, the part that one agreement takes back."""
+"""Share of an error that one agreement takes back."""
 _KEPT = 0.95
-"""Of what is not seen to be so, the part that an agreement leaves."""
+"""Share that an agreement leaves of a deviation which the steps did not show."""
 _FARTHEST = math.log(1e6)
-"""A factor stays within this of 1, in logarithms."""
+"""Largest distance of a factor from 1, in logarithms."""
 
 
 class LinkMeter:
-    """Estimates alpha and beta, the seconds that a message and a byte take, from the time that exchanges are in flight.
+    """Estimate of alpha and beta, the seconds of a message and of a byte, from the time that exchanges are in flight.
 
-    Both are multiples of what was asked for. Each agreement moves the logarithms of the two factors, by as little as
+    Both are multiples of the target values. Each agreement moves the logarithms of the two factors, by as little as
     can be, so that they take back half of what they were wrong by in the steps since the last one (normalised least
-    mean squares: Widrow, Hoff, "Adaptive Switching Circuits", IRE WESCON 1960): what was mostly latency by them changes
-    alpha, what was mostly bytes beta. A link is known where it is used: few bytes say little of beta. What the steps
-    said nothing of comes back by a twentieth towards what was asked, so that a link which has recovered is found out.
+    mean squares: Widrow, Hoff, "Adaptive Switching Circuits", IRE WESCON 1960): mostly latency changes alpha, mostly
+    bytes change beta. A link is known where it is used: few bytes say little of beta. A factor that the steps said
+    nothing of moves by a twentieth towards its target, so that a link which has recovered is found out.
 
     The seconds are the least over ranks: the others have waited for a rank that was late. Exchanges of one round are
     taken to overlap. Seconds are emulated ones.
     """
 
     def __init__(self, asked: tuple[float, float], comm: Communicator, dilation: float) -> None:
-        """
+        """Begin with the target values.
+
         Args:
             asked: alpha_s and beta_s_byte of the topology; zeros if there is none.
         """
@@ -53,27 +54,27 @@ class LinkMeter:
 
     @property
     def link(self) -> tuple[float, float]:
-        """(alpha_s, beta_s_byte); zeros as long as nothing is known."""
+        """Estimate (alpha_s, beta_s_byte); zeros as long as nothing is known."""
         if not self.is_known:
             return 0.0, 0.0
         alpha_s, beta_s_byte = (math.exp(x) * unit for x, unit in zip(self._logarithms, self._unit_s, strict=True))
         return alpha_s, beta_s_byte
 
     def begin(self, step: int) -> None:
-        """An exchange of `step` is about to start; its first one counts."""
+        """Note that an exchange of `step` is about to start; the first one counts."""
         if not self._messages_of_round:
             self._since_s = self._comm.stopwatch.so_far_s()
         self._steps += step != self._last_step
         self._last_step = step
 
     def count(self, exchange: Exchange, round_: int) -> None:
-        """An exchange starts."""
+        """Count an exchange that starts."""
         messages, sent_bytes = _cost(exchange, self._comm.world_size)
         self._messages_of_round[round_] = max(messages, self._messages_of_round.get(round_, 0))
         self._sent_bytes += sent_bytes
 
     def end(self) -> Exchange | None:
-        """All that were started have ended. What to ask of all ranks now, if it is time."""
+        """Note that all started exchanges have ended; return the question to all ranks, if it is time for one."""
         if self._messages_of_round:
             self._seconds += (self._comm.stopwatch.so_far_s() - self._since_s) / self._dilation
             self._messages += sum(self._messages_of_round.values())
@@ -85,9 +86,10 @@ class LinkMeter:
         return Exchange(kind="all_reduce", data=[found], op="max")
 
     def learn(self, agreed: Tensor) -> None:
-        """
+        """Correct the estimate.
+
         Args:
-            agreed: what came of `end`'s exchange, the same on all ranks.
+            agreed: Result of `end`'s exchange, the same on all ranks: (3,) float32.
         """
         messages, sent_bytes, least_s = agreed[0].item(), agreed[1].item(), -agreed[2].item()
         amounts = messages * self._unit_s[0], sent_bytes * self._unit_s[1]
@@ -107,7 +109,7 @@ class LinkMeter:
 
 
 def _cost(exchange: Exchange, world_size: int) -> tuple[int, float]:
-    """(messages after one another, bytes a rank sends), by the formulas of `compressors.base.alpha_beta`."""
+    """Return (messages after one another, bytes a rank sends), by the formulas of `compressors.base.alpha_beta`."""
     if exchange.kind == "all_reduce":
         return 2 * (world_size - 1), alpha_beta.all_reduce_sent_bytes(exchange.data[0].nbytes, world_size)
     if exchange.kind == "all_gather":

@@ -1,8 +1,9 @@
-"""A collective under way, and what is raised where it fails."""
+"""Collectives in flight, and the error of one that fails."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from torch import Tensor
@@ -13,19 +14,21 @@ from testbed.worker.device.accelerator import Accelerator
 
 
 class CollectiveError(RunError):
-    """A collective failed or took too long; says on which rank, which one, in which step."""
+    """A collective failed or took too long; the message names the rank, the collective and the step."""
 
 
 class Issuer(Protocol):
-    """Whose collective it is."""
+    """Owner of a collective, which counts waits and names its errors."""
 
     accelerator: Accelerator
+
+    def waiting(self) -> AbstractContextManager[None]: ...
 
     def error(self, what: str, cause: BaseException) -> CollectiveError: ...
 
 
 class Pending:
-    """A collective under way. Its tensors must not be touched before `wait` returns."""
+    """A collective in flight. Its tensors must not be touched before `wait` returns."""
 
     def __init__(
         self,
@@ -35,25 +38,30 @@ class Pending:
         result: Callable[[], list[Tensor]],
         end: Callable[[], None],
     ) -> None:
-        """
+        """Take the handle of a collective that was started.
+
         Args:
-            what: of it, for messages.
-            work: None: it is done.
-            result: what has come of it, once it is.
-            end: is called once it is, before `result`.
+            what: Name of the collective, for messages.
+            work: Handle to wait for; None: it is done.
+            result: Function that returns the tensors, once it is done.
+            end: Function that is called once it is done, before `result`.
         """
         self._issuer, self._what, self._work, self._result, self._end = issuer, what, work, result, end
 
     def wait(self) -> list[Tensor]:
-        """
+        """Return the result, once it is there.
+
+        On the training's clock the time until then is exposed communication, whatever phase is open.
+
         Raises:
-            CollectiveError: it failed, or ran into the timeout.
+            CollectiveError: The collective failed, or ran into the timeout.
         """
-        if self._work is not None:
-            try:
-                self._work.wait()
-                self._issuer.accelerator.settle()  # NCCL's returns before anything has arrived
-            except RuntimeError as error:
-                raise self._issuer.error(self._what, error) from error
-        self._end()
+        with self._issuer.waiting():
+            if self._work is not None:
+                try:
+                    self._work.wait()
+                    self._issuer.accelerator.settle()  # NCCL's returns before anything has arrived
+                except RuntimeError as error:
+                    raise self._issuer.error(self._what, error) from error
+            self._end()
         return self._result()

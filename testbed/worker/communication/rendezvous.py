@@ -1,4 +1,7 @@
-"""Where ranks meet: a file that all nodes share, or rank 0's port. Who comes later finds what was put down there."""
+"""Rendezvous of ranks: a file that all nodes share, or rank 0's port.
+
+Ranks that come later find the values that others have put there.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,19 @@ class Rendezvous:
     """A store of a process group, which outlives the ranks that have used it.
 
     Raises:
-        RuntimeError, OSError: it cannot be reached, of torch.
+        RuntimeError, OSError: The store cannot be reached; raised by torch.
     """
 
     def __init__(self, rank: int, world_size: int, *, address: str, port: int, store: str, timeout_s: float) -> None:
-        """
+        """Open the store, and meet the other ranks.
+
         Args:
-            world_size: how many meet before anybody goes on; 0: they have met already, and nobody is waited for.
-            store: the file; empty: rank 0 has it in its memory, at `address` and `port`.
+            world_size: Number of ranks that meet before any continues; 0: they have met already.
+            store: Path of the file; empty: rank 0 has the store in its memory, at `address` and `port`.
         """
         timeout = datetime.timedelta(seconds=timeout_s)
         self.folder = Path(store).parent if store else None
-        """That all nodes share, and that outlives each of them; None: there is none."""
+        """Folder that all nodes share, and that outlives each of them; None: there is none."""
         self.place: Any
         if store:
             self.place = dist.FileStore(store, world_size or -1)  # type: ignore[attr-defined]
@@ -38,13 +42,13 @@ class Rendezvous:
             )
 
     def put(self, name: str, value: bytes) -> None:
-        """Over what is there under that name."""
+        """Store a value under a name, instead of the present one."""
         self.place.set(f"longhaul/{name}", value.hex())
 
     def get(self, name: str) -> bytes:
-        """Wait for it to be there.
+        """Wait for the value of a name, and return it.
 
         Raises:
-            RuntimeError: nobody has put it there in time, of torch.
+            RuntimeError: No rank has put it there in time; raised by torch.
         """
         return bytes.fromhex(self.place.get(f"longhaul/{name}").decode())

@@ -1,4 +1,4 @@
-"""How a process that has used gloo comes to its end unharmed."""
+"""Safe end of a process that has used gloo."""
 
 from __future__ import annotations
 

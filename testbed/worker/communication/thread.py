@@ -1,4 +1,4 @@
-"""The thread in which collectives of our own run, one after another."""
+"""The thread in which Longhaul's own collectives run, one after another."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ class Job:
         self._ended.set()
 
     def wait(self) -> None:
-        """
+        """Wait for the end of the collective.
+
         Raises:
-            RuntimeError: what gloo says.
+            RuntimeError: It failed; raised by gloo.
         """
         self._ended.wait()
         if self.error is not None:
@@ -55,7 +56,7 @@ class Job:
 
 
 class CommunicationThread:
-    """Runs jobs in the order in which they come. Once one has failed, no rank knows what others have sent: all fail."""
+    """Thread that runs jobs in order. Once one has failed, no rank knows what others have sent: all others fail."""
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()

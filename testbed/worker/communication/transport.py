@@ -1,4 +1,4 @@
-"""What the algorithms need of a network: some ranks, receives that are posted ahead, and sends."""
+"""Transport for collective algorithms: some ranks, receives that are posted ahead, and sends."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class Peers(Protocol):
 
     @property
     def index(self) -> int:
-        """Of this rank."""
+        """Index of this rank."""
 
     @property
     def size(self) -> int: ...
 
     def send(self, to: int, tensor: Tensor) -> Waitable:
-        """Start to send; `tensor` must not change before it is waited for."""
+        """Start to send; return the handle. `tensor` must not change before it is waited for."""
 
     def receive(self, source: int, tensor: Tensor) -> Waitable:
-        """Say where the next message of `source` is to go."""
+        """Start to receive the next message of `source` into `tensor`; return the handle."""
 
 
 Collective = Callable[[Peers], list[Tensor]]
-"""What one rank does in a collective, and what it gets."""
+"""Part of one rank in a collective; returns its result."""
 
 
 class Subset:
@@ -59,9 +59,10 @@ class Arrivals:
     """Messages of one source in their order; up to `AHEAD` receives are posted from the beginning."""
 
     def __init__(self, peers: Peers, source: int, targets: Iterable[Tensor]) -> None:
-        """
+        """Post the first receives.
+
         Args:
-            targets: where each message goes; taken as receives are posted, so that scratch memory can be made late.
+            targets: Tensor for each message; taken as receives are posted, so that scratch memory can be made late.
         """
         self._peers, self._source, self._targets = peers, source, iter(targets)
         self._posted: deque[tuple[Tensor, Waitable]] = deque()
@@ -93,7 +94,7 @@ def wait_all(handles: Iterable[Waitable]) -> None:
 
 
 def split(tensor: Tensor, parts: int) -> list[Tensor]:
-    """Views of `tensor`, which must be contiguous, in parts equal within one element."""
+    """Return views of `tensor`, which must be contiguous, in parts whose sizes differ by one element at most."""
     return list(tensor.view(-1).split(part_sizes(tensor.numel(), parts)))
 
 
@@ -105,10 +106,10 @@ def combine(into: Tensor, other: Tensor, op: str) -> None:
 
 
 def others(peers: Peers) -> list[int]:
-    """All but this rank, beginning with the next one, so that not all send to the same rank first."""
+    """Return all ranks but this one, beginning with the next one, so that not all send to the same rank first."""
     return [(peers.index + step) % peers.size for step in range(1, peers.size)]
 
 
 def places(payload: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-    """Room for one payload of each size, one after another in one tensor."""
+    """Return memory for one payload of each size, one after another in one tensor."""
     return list(torch.empty(sum(sizes), dtype=payload.dtype).split(list(sizes)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
-from testbed.core.parameters import number, whole
+from testbed.core.parameters import Count, Positive
 from testbed.worker.interfaces.partition import Partition
 
 T = TypeVar("T")
@@ -38,16 +38,12 @@ class Dirichlet(Partition):
     Hsu et al., arXiv:1909.06335, draw labels' shares for each client instead, and all clients' sizes are equal.
 
     Args:
-        alpha: concentration, above 0. 0.1 to 0.5 are common; 100 is close to even.
+        alpha: Concentration. 0.1 to 0.5 are common; 100 is close to even.
     """
 
-    def __init__(self, *, alpha: float = 0.3, least: int = 1) -> None:
+    def __init__(self, *, alpha: Positive = 0.3, least: Count = 1) -> None:
         self.alpha = alpha
         super().__init__(least=least)
-
-    def _faults(self, least: int) -> Iterator[str | None]:
-        yield number("alpha", self.alpha, above=0, below=math.inf)
-        yield from super()._faults(least)
 
     def _divide(self, labels: Sequence[int], clients: int, chance: random.Random) -> list[list[int]]:
         parts: list[list[int]] = [[] for _ in range(clients)]
@@ -68,16 +64,12 @@ class Shards(Partition):
     Sizes of shards differ by one at most, where the paper's are equal; within a label, the order is random.
 
     Args:
-        shards: of a client.
+        shards: Shards of one client.
     """
 
-    def __init__(self, *, shards: int = 2, least: int = 1) -> None:
+    def __init__(self, *, shards: Count = 2, least: Count = 1) -> None:
         self.shards = shards
         super().__init__(least=least)
-
-    def _faults(self, least: int) -> Iterator[str | None]:
-        yield whole("shards", self.shards, 1)
-        yield from super()._faults(least)
 
     def _divide(self, labels: Sequence[int], clients: int, chance: random.Random) -> list[list[int]]:
         by_label = sorted(_shuffled(range(len(labels)), chance), key=lambda index: labels[index])

@@ -94,7 +94,7 @@ class PhaseClock:
         return self.phase(name, self.times.codec_s(elements, round_))
 
     def work(self, name: str, share: float = 1.0) -> AbstractContextManager[None]:
-        """A piece of what a strategy computes beside gradients and their update, as `Strategy.beside` names it.
+        """A piece of what a strategy computes beside gradients and their update, as `ExtraWork` names it.
 
         Args:
             share: of it that is done now.

@@ -10,13 +10,14 @@ from torch import Tensor
 from testbed.core.errors import InputError
 from testbed.worker.interfaces.partition import Partition
 from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.interfaces.workload_capabilities import labels_of
 
 
 class Shuffle:
     """The order of samples: one permutation per epoch, joined end to end, cut into global batches.
 
     Args:
-        left: numbers of the samples there are, if they are not all those below `samples`, but as many.
+        left: Numbers of the samples, as many as `samples`, if they are not all those below it.
     """
 
     def __init__(self, samples: int, seed: int, left: Tensor | None = None) -> None:
@@ -26,7 +27,7 @@ class Shuffle:
         self._epochs: dict[int, Tensor] = {}
 
     def indices(self, step: int, *, rank: int, world_size: int, batch_size: int) -> Tensor:
-        """Samples of `rank` in global batch `step`."""
+        """Return the samples of `rank` in global batch `step`: (batch_size,) int64."""
         start = (step * world_size + rank) * batch_size
         positions = torch.arange(start, start + batch_size)
         epochs = positions // self.samples
@@ -43,27 +44,30 @@ class Shuffle:
 
 
 class NumberedWorkload(Workload):
-    """One whose training samples have numbers, from 0, and are drawn in the order of a `Shuffle`."""
+    """Base of workloads whose training samples have numbers, from 0, and are drawn in the order of a `Shuffle`.
 
-    can_hold_out = True
+    Args:
+        partition: Division of the training samples, so that each rank has samples of its own; null: all draw from all.
+    """
+
     partition: Partition | None = None
-    """By which each of several ranks has samples of its own, for good; None: all draw from all."""
+    """Division by which each of several ranks keeps samples of its own; None: all draw from all."""
     _shuffle: Shuffle | None = None
     _own: tuple[tuple[int, int, int], Shuffle] | None = None
-    """Of one rank's samples, with the seed, the rank and how many ranks there are."""
+    """Order of one rank's samples, with (seed, rank, number of ranks)."""
     _left: Tensor | None = None
-    """Numbers of those that are not held out, if some are."""
+    """Numbers of the samples that are not held out, if some are."""
 
     @abstractmethod
     def picked(self, numbers: Tensor) -> Batch:
-        """These training samples, as `evaluate` would see them."""
+        """Return training samples by their numbers, as `evaluate` would see them."""
 
     def left(self) -> Tensor:
-        """Numbers of the samples that are not held out, ascending."""
+        """Return the numbers of the samples that are not held out, ascending."""
         return torch.arange(self.samples()) if self._left is None else self._left.sort().values
 
     def numbers(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Tensor:
-        """Of the samples of `batch`."""
+        """Return the numbers of the samples of `batch`, which takes the same arguments."""
         if self.partition is not None and world_size > 1:
             return self._own_shuffle(seed, rank, world_size).indices(step, rank=0, world_size=1, batch_size=batch_size)
         if self._shuffle is None or self._shuffle.seed != seed:
@@ -79,25 +83,18 @@ class NumberedWorkload(Workload):
         return self.picked(order[:samples])
 
     def _own_shuffle(self, seed: int, rank: int, world_size: int) -> Shuffle:
-        """Of the samples that `rank` has by the partition: an epoch of its own is over when it had all of them.
+        """Return the order of the samples that `rank` has by the partition; its epoch ends when it had all of them.
 
         Raises:
-            InputError: the partition cannot divide them among so many.
+            InputError: The partition cannot divide them among that many ranks.
         """
         asked = (seed, rank, world_size)
         if self._own is None or self._own[0] != asked:
             assert self.partition is not None
             left = self.left()
             try:
-                parts = self.partition.divide(self.labels()[left].tolist(), world_size, seed)
+                parts = self.partition.divide(labels_of(self)[left].tolist(), world_size, seed)
             except ValueError as error:
                 raise InputError(*(f"workload.partition: {line}" for line in str(error).splitlines())) from error
             self._own = asked, Shuffle(len(parts[rank]), seed, left[parts[rank]])
         return self._own[1]
-
-
-def partition_fault(partition: object) -> str | None:
-    """What is wrong with one that was asked for; None: nothing is."""
-    if partition is None or isinstance(partition, Partition):
-        return None
-    return f"partition={partition!r}: must be a Partition, given as {{_target_: …}}, or null"

@@ -5,36 +5,40 @@ from __future__ import annotations
 import heapq
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Annotated
 
-from testbed.core.parameters import raise_all, whole
+from testbed.core.declaration import Declared
+from testbed.core.kinds import Part
+from testbed.core.parameters import Count, raise_all, whole
 
 
-class Partition(ABC):
-    """
+class Partition(Declared, ABC):
+    """Base of ways to divide numbered samples among clients.
+
     Args:
-        least: samples that each client has at least. Where a way of dividing leaves one with fewer, the client with the
+        least: Samples that each client has at least. Where a way of dividing leaves one with fewer, the client with the
             most gives one that is drawn at random, again and again: at most clients * least times.
 
     Raises:
-        ValueError: a parameter is out of its range; all of them, one a line.
+        ValueError: A parameter is out of its range; all of them, one a line.
     """
 
-    def __init__(self, *, least: int = 1) -> None:
-        raise_all(*self._faults(least))
+    def __init__(self, *, least: Count = 1) -> None:
         self.least = least
 
     def divide(self, labels: Sequence[int], clients: int, seed: int) -> list[list[int]]:
-        """
+        """Divide all samples among clients.
+
         Args:
-            labels: of all samples, in the order of their indices.
-            seed: the same one divides the same labels in the same way.
+            labels: Labels of all samples, in the order of their indices.
+            seed: Seed of the division; the same one divides the same labels in the same way.
 
         Returns:
-            For each client the indices of its samples, ascending. Each sample has one client.
+            The indices of each client's samples, ascending. Each sample has one client.
 
         Raises:
-            ValueError: there are too few samples for so many clients, or fewer than one client.
+            ValueError: There are too few samples for that many clients, or fewer than one client.
         """
         raise_all(whole("clients", clients, 1), whole("seed", seed, 0))
         if len(labels) < clients * self.least:
@@ -47,16 +51,13 @@ class Partition(ABC):
         _repair(parts, self.least, chance)
         return [sorted(part) for part in parts]
 
-    def _faults(self, least: int) -> Iterator[str | None]:
-        yield whole("least", least, 1)
-
     @abstractmethod
     def _divide(self, labels: Sequence[int], clients: int, chance: random.Random) -> list[list[int]]:
-        """For each client indices, in any order; some may have too few."""
+        """Return indices for each client, in any order; some clients may have too few."""
 
 
 def _repair(parts: list[list[int]], least: int, chance: random.Random) -> None:
-    """While a client has too few, somebody has more than `least`, since there are enough for all."""
+    """Move samples to clients with too few; another one then has more than `least`, since there are enough for all."""
     largest = [(-len(part), client) for client, part in enumerate(parts)]
     heapq.heapify(largest)
     for part in parts:
@@ -67,3 +68,6 @@ def _repair(parts: list[list[int]], least: int, chance: random.Random) -> None:
             given[index], given[-1] = given[-1], given[index]
             part.append(given.pop())
             heapq.heapreplace(largest, (-len(given), giver))
+
+
+AnyPartition = Annotated[Partition, Part(Partition, "a Partition")]

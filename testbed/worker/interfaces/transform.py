@@ -1,51 +1,41 @@
-"""What a transform is: it changes the model while it is trained. The loop builds anew what hangs on the model.
+"""Base class of transforms, which change the model while it is trained.
 
-In the order in which the loop calls it, on every rank:
-
-    begin(model, seed)                  before anything hangs on the model, also of models that are measured
-    bind                                before the strategy is bound
-    attach(model, optimizer)            of each optimizer that takes steps
-    rate_factor(step)                   before step `step`: what learning rates are multiplied by
-    plan_after(model, step)             after it, collective: what to change now, on all ranks or on none
-    switch(fresh model, plan, step)     then come a new optimizer, `attach`, strategy, compressor, evaluated copy
-    profile_after(profile, model)       how long what it has become takes
-    spared(batch)                       before each step: what of forward it will not do
-    take_notes                          after it
-
-Strategies put hooks on modules and parameters, which stay on what a switch leaves in place. Therefore the model that is
-switched should be a new one of the workload's with the parameters of the old one.
+The loop rebuilds everything that depends on the model. The methods by which a transform changes it are capabilities, in
+`testbed.worker.interfaces.transform_capabilities`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
+from testbed.core.declaration import Declared
 from testbed.core.device.profile import LayerTimes, Profile
+from testbed.core.record.events.base import StepEvent
+from testbed.core.renaming import Renamed, tell_renamed
 from testbed.worker.communication.communicator import Communicator
-from testbed.worker.interfaces.workload import Batch, Workload
-from testbed.worker.model.layers import layer_sizes
+from testbed.worker.interfaces.workload import Workload
 
 # Times of a model that has changed, from those of the model that it was expected to become.
 
 
 def fitted(profile: Profile, parameters: Mapping[str, int]) -> Profile:
-    """Of a model with these layers: those of `profile.switched` in proportion to their parameters, as the factors of a
-    weight take it by their rank; those that did not change after all as before.
+    """Return the times of a changed model, from those of the model that it was expected to become.
+
+    Layers take the times of `profile.switched` in proportion to their parameters, as factors of a weight do by their
+    rank. Layers that did not change after all take their former times.
 
     Args:
-        profile: with `switched`.
-        parameters: elements of each layer of the model as it is, in order.
+        profile: Times of the former model, with `switched`.
+        parameters: Elements of each layer of the changed model, by name, in order.
 
     Raises:
-        ValueError: a layer is in neither.
+        ValueError: A layer is in neither.
     """
     expected = profile.switched
     if expected is None:
@@ -80,121 +70,60 @@ def _sum(key: str, layers: tuple[LayerTimes, ...]) -> float:
     return float(sum(getattr(layer, key) for layer in layers))
 
 
-Plan = Any
-"""What `switch` takes; opaque to the loop."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class TransformContext:
-    """All a transform may use besides the model that it is given."""
+    """Everything that a transform may use, apart from the model that it is given."""
 
     model: nn.Module
-    """With initial parameters, and before anybody has put hooks on it."""
+    """Model with initial parameters, before anything has put hooks on it."""
     comm: Communicator
     steps: int
-    """Of the whole run."""
+    """Steps of the whole run."""
     epoch_steps: int | None = None
-    """Of one epoch of the data; None: the strategy has none."""
+    """Steps of one epoch of the data; None: the strategy has no epochs."""
     loss: Callable[[nn.Module], Tensor]
-    """Of some batch, by a copy of the model."""
-    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Stands around what other ranks have to do first."""
+    """Function from a copy of the model to its loss on some batch."""
+    record: Callable[[StepEvent], None] = lambda _: None
+    """Function that puts an event into the record, after the step in which it is called. A rehearsal records
+    nothing."""
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Return what stood around a wait for other ranks; waits book themselves."""
+        tell_renamed("TransformContext", "waiting() is what every wait does by itself now")
+        return self.comm.waiting()
 
 
-class Transform(ABC):
-    """Constructors take keyword-only parameters and raise ValueError for each bad one. `bind` comes once, first."""
+class Transform(Renamed, Declared):
+    """Base of all transforms, with the methods that each of them has.
+
+    Constructors take keyword-only parameters and raise ValueError with a line for each bad one. `bind` comes once,
+    before the strategy is bound.
+    """
+
+    renamed: ClassVar[Mapping[str, str]] = {"faults": "validate"}
 
     changes_the_model: ClassVar[bool] = True
-    """Whether it ever does."""
+    """True if it ever does."""
     changes_at_once: ClassVar[bool] = False
-    """Whether it does so in `begin`, and never again."""
+    """True if it does so before the run (`InitialChange`), and never again."""
     keeps_parameters: ClassVar[bool] = False
-    """Whether all parameters stay those of the workload's model, so that an optimizer goes on with what it has."""
+    """True if all parameters stay those of the workload's model, so that an optimizer continues with its state."""
     compresses_after: bool = True
-    """Whether the run's compressor is used for the changed model too; otherwise it is sent as it is."""
-
-    def faults(self, steps: int) -> Iterator[str]:
-        """What is wrong in a run of so many steps, one line each."""
-        yield from ()
-
-    def misfits(self, workload: Workload) -> Iterator[str]:
-        """Why it does not go with this workload, one line each."""
-        yield from ()
-
-    def begin(self, model: nn.Module, seed: int) -> dict[str, Any] | None:
-        """Change a model that nothing hangs on yet, in place: the same on all ranks, which tell each other nothing.
-
-        Args:
-            seed: of the run.
-
-        Returns:
-            The event for the record; None: nothing has changed.
-
-        Raises:
-            InputError: with every fault of the transform's parameters for this model.
-        """
-        return None
-
-    def bind(self, context: TransformContext) -> None:  # noqa: B027 - what changes nothing needs nothing
-        """Take the parts of this run. Collectives are allowed; all ranks bind at once."""
+    """True if the run's compressor is used for the changed model too; otherwise it is sent as it is."""
 
     @property
     def adds_to_gradients(self) -> bool:
-        """Whether it needs the optimizer to be the workload's own: it changes gradients or learning rates, or goes by
-        gradients."""
+        """True if it needs the workload's optimizer: it changes or observes gradients, or changes learning rates."""
         return False
 
-    def example(self, model: nn.Module) -> None:
-        """Give a model of initial layers those that it is expected to have in the end, for its times to be measured;
-        before `bind`."""
-        raise NotImplementedError(f"{type(self).__name__} changes no model")
+    def validate(self, steps: int) -> Iterator[str]:
+        """Yield a line for each thing that is wrong in a run of `steps` steps."""
+        yield from ()
 
-    def looks_after(self, step: int) -> bool:
-        """Whether `plan_after` is to be asked after this step, counted from 0; the same on all ranks."""
-        return False
+    def misfits(self, workload: Workload) -> Iterator[str]:
+        """Yield a line for each reason why it does not work with `workload`."""
+        yield from ()
 
-    @abstractmethod
-    def plan_after(self, model: nn.Module, step: int) -> Plan | None:
-        """Observe the model after step `step`, counted from 0, and say what to change; the same on all ranks.
-
-        Collectives are allowed, in the same steps on every rank. Between two exchanges of replicas parameters differ.
-        """
-
-    def switch(self, model: nn.Module, plan: Plan, step: int) -> dict[str, Any]:
-        """Change a model that is as after step `step`, in place; return the event for the record.
-
-        Raises:
-            CollectiveError: ranks differ in what came of it.
-        """
-        raise NotImplementedError(f"{type(self).__name__} plans no switch")
-
-    def profile_after(self, profile: Profile, model: nn.Module) -> Profile:
-        """Times of a model that it has changed.
-
-        Args:
-            profile: with `switched`, of the one that `example` makes.
-        """
-        return fitted(profile, layer_sizes(model))
-
-    def spared(self, batch: Batch) -> Mapping[str, float]:
-        """What share of the batch's samples layers will not see in this step, by name; of others all are seen."""
-        return {}
-
-    def take_notes(self) -> list[dict[str, Any]]:
-        """Events for the record since the last call, which comes after every step."""
-        return []
-
-    def kept(self, model: nn.Module) -> Mapping[str, Any]:
-        """The state of a model after the last step, as another run may begin with it."""
-        return model.state_dict()
-
-    def rate_factor(self, step: int) -> float:
-        """Of the learning rate in step `step`, counted from 0."""
-        return 1.0
-
-    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:  # noqa: B027 - most add nothing
-        """Add to gradients what `optimizer` is to see beside the loss's."""
-
-    def undecayed(self, model: nn.Module) -> list[str]:
-        """Parameters by name that ordinary weight decay must leave alone."""
-        return []
+    def bind(self, context: TransformContext) -> None:
+        """Take the parts of this run. Collectives are allowed; all ranks bind at once."""
+        return

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from testbed.worker.laws.cases.registry import BOOK, EXEMPT, Case, Law, LawBroken
+from testbed.worker.laws.cases.registry import BOOK, Case, Law, LawBroken
 from testbed.worker.laws.cases.variants import variants
 from testbed.worker.laws.properties import feedback, payloads, peers, reduction, state, traits
 
 THEMES = (reduction, traits, feedback, state, payloads, peers)
 """Imported so that the book is complete; in the order in which it is read."""
-Outcome = Literal["holds", "broken", "exempt", "does not apply"]
+Outcome = Literal["holds", "broken", "does not apply"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,4 @@ def _outcome(law: Law, case: Case) -> tuple[Outcome, str]:
         except Exception as error:
             said = (str(error).splitlines() or [""])[0]
             found.append(f"{f'{where}: ' if where else ''}{type(error).__name__}: {said}")
-    if not found:
-        return "holds", ""
-    reason = EXEMPT.get((case.target, law.name))
-    return ("broken", "; ".join(found)) if reason is None else ("exempt", reason)
+    return ("broken", "; ".join(found)) if found else ("holds", "")

@@ -7,6 +7,7 @@ import inspect
 import re
 from typing import Any
 
+from testbed.core.declaration import declaration
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import Part
 
@@ -45,6 +46,9 @@ def build(kind: str, part: Part, base: type) -> Any:
             built = target(**{name: value for name, value in params.items() if name in names})
         except (ValueError, TypeError) as error:
             faults += [prefixed(kind, line) for line in str(error).splitlines()]
+    else:  # what can be said without the constructor
+        declared = [one for one in declaration(target) if one.name in params]
+        faults += [prefixed(kind, line) for one in declared for line in one.faults(params[one.name])]
     if faults:
         raise InputError(*faults)
     return built

@@ -36,25 +36,27 @@ def _answer(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _built(spec: RunSpec, *, accelerated: bool) -> dict[str, Any]:
+    from testbed.worker.interfaces.workload_capabilities import data_hash
     from testbed.worker.model import checkpoint
     from testbed.worker.plugins.factory import prefixed
+    from testbed.worker.training import capabilities
     from testbed.worker.training.parts import build_parts, first_model, misfits
 
     parts = build_parts(spec)
     workload = parts.workload
-    faults = [*parts.device.faults(), *(prefixed("workload", fault) for fault in workload.faults())]
+    faults = [*parts.device.validate(), *(prefixed("workload", fault) for fault in workload.validate())]
     raise_input_faults([*faults, *(misfits(parts) if accelerated else ())])
     start_hash = None if spec.start_from is None else checkpoint.checksum(spec.start_from)
     model, _ = first_model(dataclasses.replace(spec, start_hash=start_hash), parts)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     if parts.transform.changes_the_model:
-        parts.transform.example(model)
+        capabilities.example(parts.transform, model)
     return {
         "parameters": parameters,
         "metric": workload.metric and dataclasses.asdict(workload.metric),
         "uses_feedback": parts.compressor.uses_feedback,
         "computes": workload.computes,
         "epoch_steps": parts.epoch_steps(spec),
-        "data_hash": workload.data_hash(),
+        "data_hash": data_hash(workload),
         "start_hash": start_hash,
     }

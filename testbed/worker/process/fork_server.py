@@ -128,13 +128,14 @@ def _import_all(spec: RunSpec) -> None:
     import torch._dynamo  # an optimizer's first step imports it, and DDP's constructor
 
     from testbed.worker.communication import communicator, shutdown
+    from testbed.worker.interfaces.workload_capabilities import preload
     from testbed.worker.model import checkpoint
     from testbed.worker.process import session
     from testbed.worker.training import loop
     from testbed.worker.training.parts import build_parts
 
     assert communicator and shutdown and loop and session
-    build_parts(spec).workload.preload()
+    preload(build_parts(spec).workload)
     if spec.start_from is not None:
         checkpoint.preload(spec.start_from, spec.start_hash)
 

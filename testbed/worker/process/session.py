@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from testbed.core.device.profile import Profile
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, Left, LonghaulError, RunError
+from testbed.core.record.events.run import Fault, Leaving
 from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, Channel, Welcome, connect
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.communication.communicator import Communicator
@@ -92,35 +93,24 @@ def live(channel: Channel, node: str, interface: str | None = None, accelerator:
     message = channel.receive()
     if message is None:
         _leave("the orchestrator closed the socket before it said welcome", EXIT_FAILED)
-    welcome, emit = Welcome(**message), _one_at_a_time(channel.send)
+    welcome, emit = Welcome(**message), channel.send
     if interface is not None:
         welcome = dataclasses.replace(welcome, interface=interface)
     try:
         _train(welcome, emit, Orders(channel), accelerator)
     except Left as error:
-        _tell(emit, {"event": "leaving", "rank": welcome.rank, "node": node, "message": str(error)})
+        _tell(emit, Leaving(rank=welcome.rank, node=node, message=str(error)).to_json())
         _leave(f"rank {welcome.rank}: {error}", error.exit_status)
     except BaseException as error:
         traceback.print_exc()
         text = str(error) if isinstance(error, LonghaulError) else f"{type(error).__name__}: {error}"
-        _tell(emit, {"event": "fault", "rank": welcome.rank, "node": node, "message": text})
+        _tell(emit, Fault(rank=welcome.rank, node=node, message=text).to_json())
         # Threads of gloo may be stuck in a collective that will never end; the ordinary way out would wait for them.
         _leave(
             f"rank {welcome.rank}: ended by a fault",
             error.exit_status if isinstance(error, LonghaulError) else EXIT_FAILED,
         )
     return EXIT_COMPLETED
-
-
-def _one_at_a_time(send: Emit) -> Emit:
-    """Evaluations are told by a thread of their own, and lines must not mix."""
-    lock = threading.Lock()
-
-    def emit(message: dict[str, Any]) -> None:
-        with lock:
-            send(message)
-
-    return emit
 
 
 def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerator | None) -> None:
@@ -131,6 +121,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     from testbed.worker.communication.communicator import Communicator
     from testbed.worker.communication.shutdown import shut_down
     from testbed.worker.model import checkpoint
+    from testbed.worker.training import capabilities
     from testbed.worker.training.loop import Training
     from testbed.worker.training.parts import build_parts
     from testbed.worker.training.warm_up import turn
@@ -155,12 +146,12 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     training = Training(spec, parts, comm, emit, profile)
     training.bind()
     if welcome.rank == 0:
-        emit(training.describe())
+        emit(training.describe().to_json())
     training.warm_up(orders.busy, orders.go, build_parts(spec).compressor, turn(welcome.store, welcome.rank))
     done = training.run(orders.t0_s)
     if spec.keeps_model and welcome.rank == 0:
-        checkpoint.keep(parts.transform.kept(training.model), Path(welcome.store).with_name(KEPT_MODEL))
-    emit(done)
+        checkpoint.keep(capabilities.kept(parts.transform, training.model), Path(welcome.store).with_name(KEPT_MODEL))
+    emit(done.to_json())
     orders.leaving = True
     comm.close(together=not training.outlived)
 

@@ -15,6 +15,7 @@ from testbed.core.device.profile import LayerTimes
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.device.accelerator import to_device
 from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.interfaces.workload_capabilities import KnownFlop
 from testbed.worker.model.layers import layer_names, layer_sizes
 
 _REST = ""
@@ -72,7 +73,10 @@ def measure_layers(
     seconds = repeat(once)
     for hook in hooks:
         hook.remove()
-    flop = workload.forward_flop(model, batch) or counted_flop(workload, model, batch)
+    if isinstance(workload, KnownFlop):
+        flop = workload.forward_flop(model, batch)
+    else:
+        flop = counted_flop(workload, model, batch)
     sizes = layer_sizes(model)
     layers = tuple(
         LayerTimes(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import tempfile
 import time
@@ -24,12 +25,14 @@ from testbed.worker.communication.communicator import Communicator
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.device.compute_times import ComputeTimes
 from testbed.worker.device.median import repeated
-from testbed.worker.interfaces.strategy import Beside, WorkerContext
+from testbed.worker.interfaces.strategy import ExtraWork, WorkerContext
 from testbed.worker.interfaces.workload import Workload, trained
+from testbed.worker.interfaces.workload_capabilities import preload
 from testbed.worker.profile.codec_times import codec_times
 from testbed.worker.profile.layer_times import measure_layers
 from testbed.worker.profile.machine import this_machine
 from testbed.worker.reduction.rehearsal import Echo
+from testbed.worker.training import capabilities
 from testbed.worker.training.parts import build_parts, first_model, spec_after
 
 Shape = Callable[[torch.nn.Module], None]
@@ -49,13 +52,14 @@ def measure(spec: RunSpec) -> Profile:
     if transform.changes_at_once:
         return dataclasses.replace(found, switched=found)
     then = spec_after(spec, transform)
-    switched = _measured(then, transform.example, lambda layers: device.switched_layers(found, layers))
+    example = functools.partial(capabilities.example, transform)
+    switched = _measured(then, example, lambda layers: device.switched_layers(found, layers))
     return dataclasses.replace(found, switched=switched)
 
 
 def _measured(spec: RunSpec, shape: Shape, on_device: OnDevice) -> Profile:
     parts = build_parts(spec)
-    parts.workload.preload()
+    preload(parts.workload)
     model, _ = first_model(spec, parts)
     shape(model)
     layers, forward_s, backward_s = measure_layers(parts.workload, model, spec, repeated)
@@ -70,7 +74,7 @@ def _measured(spec: RunSpec, shape: Shape, on_device: OnDevice) -> Profile:
         provenance={**this_machine(), "strategy": part_text(spec.strategy), "workers": spec.workers},
     )
     with _alone(spec):
-        layouts, beside, phases = _strategy_step(spec, on_device(found), shape)
+        layouts, extra, phases = _strategy_step(spec, on_device(found), shape)
     codec, collectives = codec_times(spec, layouts)
     profile = dataclasses.replace(
         found,
@@ -80,9 +84,9 @@ def _measured(spec: RunSpec, shape: Shape, on_device: OnDevice) -> Profile:
         other_s=phases["other"],
         codec=codec,
         buckets=tuple(layout.numel for layout in layouts),
-        collectives=(*collectives, *beside.collectives),
-        work=tuple(dataclasses.replace(piece, seconds=phases[piece.name]) for piece in beside.work),
-        factored=beside.factored,
+        collectives=(*collectives, *extra.collectives),
+        work=tuple(dataclasses.replace(piece, seconds=phases[piece.name]) for piece in extra.work),
+        factored=extra.factored,
         cycle_steps=parts.strategy.cycle_steps,
         evaluate_cpu_s=_evaluate_cpu_s(parts.workload, model),
     )
@@ -132,8 +136,8 @@ class _Adopting(Uncompressed):
         return self._compressor.adopt(optimizer)
 
 
-def _strategy_step(spec: RunSpec, layers: Profile, shape: Shape) -> tuple[list[Layout], Beside, dict[str, float]]:
-    """The layouts that a step reduces, what it does beside, and its CPU seconds by phase, as the strategy takes them.
+def _strategy_step(spec: RunSpec, layers: Profile, shape: Shape) -> tuple[list[Layout], ExtraWork, dict[str, float]]:
+    """The layouts that a step reduces, its extra work, and its CPU seconds by phase, as the strategy takes them.
 
     Nothing is compressed, but the optimizer is the one that the compressor leaves. A strategy that makes its buckets by
     the times of layers has those of the emulated device.
@@ -141,7 +145,8 @@ def _strategy_step(spec: RunSpec, layers: Profile, shape: Shape) -> tuple[list[L
     parts = build_parts(spec)
     model, _ = first_model(spec, parts)
     shape(model)
-    clock = PhaseClock(times=ComputeTimes.known(layers, model))
+    clock, comm = PhaseClock(times=ComputeTimes.known(layers, model)), Echo(0, spec.workers, spec.timeout_s)
+    comm.clock = clock
     parts.strategy.bind(
         WorkerContext(
             spec=spec,
@@ -149,7 +154,7 @@ def _strategy_step(spec: RunSpec, layers: Profile, shape: Shape) -> tuple[list[L
             model=model,
             optimizer=parts.workload.optimizer(trained(model)),
             compressor=_Adopting(parts.compressor),
-            comm=Echo(0, spec.workers, spec.timeout_s),
+            comm=comm,
             clock=clock,
         )
     )
@@ -163,7 +168,7 @@ def _strategy_step(spec: RunSpec, layers: Profile, shape: Shape) -> tuple[list[L
         return dict.fromkeys(("forward", "backward", "optimizer", "other"), 0.0) | seconds
 
     phases = repeated(once)
-    return list(parts.strategy.layouts()), parts.strategy.beside(), phases
+    return list(capabilities.layouts(parts.strategy)), capabilities.extra_work(parts.strategy), phases
 
 
 def batch_of(workload: Workload, spec: RunSpec) -> Any:

@@ -3,70 +3,77 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.feedback import with_feedback
-from testbed.core import parameters
 from testbed.core.costs.collective import all_reduce_cost
 from testbed.core.costs.fusion import BY_TIMES, RULES, TUNED, Cost
+from testbed.core.kinds import Choice
+from testbed.core.parameters import Count, Positive, Size
 from testbed.core.units import parse_size_bytes
 from testbed.worker.communication.collectives.algorithm_selection import Collectives, routes_of
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
+from testbed.worker.interfaces.workload_capabilities import split
 from testbed.worker.reduction.buckets import Bucket, Buckets
 from testbed.worker.reduction.fusion import grouped
 from testbed.worker.reduction.fusion_tuner import SMALLEST_SHARE, Bounds, FusionTuner
 
 FUSIONS = (*RULES, TUNED)
+Fusion = Annotated[str, Choice(FUSIONS)]
+
+
+class BucketReducer(Protocol):
+    """Part of a reducer that all strategies of buckets use; see `Reducer`."""
+
+    def start(self, flat: Tensor, layout: Layout, step: int) -> None: ...
+
+    def context(self, layout: Layout, step: int) -> Context: ...
 
 
 class BucketedStrategy(Strategy):
     """Gradients of all micro-batches of a step are summed in buckets, each reduced once the last of them is there.
 
     Args:
-        bucket_size: text with a unit.
-        fusion: which gradients share a bucket.
-        collective: its name, one of `collectives`.
-        accumulate: in how many micro-batches a step takes its batch, one after another: less memory, the same gradient
-            but for the order of sums.
-        faults: of the strategy's other parameters.
-        clip_norm: the mean gradient of a longer norm (2-norm over all parameters) is scaled down to it; None leaves it.
+        bucket_size: Size of a bucket of gradients. Larger ones pay the latency of a link less often, smaller ones
+            overlap more.
+        fusion: Gradients that share a bucket, in the order of backward. size: as many as fit `bucket_size`;
+            first_small: the same, but the first bucket is 25 times smaller; one: all; layers: those of one layer;
+            mg_wfbp: by the times of layers and links (Shi et al., INFOCOM 2019); tuned: by size, which is searched
+            during the run, in ten trials of six steps, and again when the network changes.
+        collective: Algorithm that carries the exchanges: gloo's own, or one of
+            `testbed.worker.communication.collectives`; auto takes the cheapest by the closed forms, for each exchange.
+        accumulate: Micro-batches of a step, one after another: less memory, and the same gradient but for the order of
+            sums.
+        clip_norm: Norm (2-norm over all parameters) that a longer mean gradient is scaled down to; null leaves it.
 
     Raises:
         ValueError: with a line for each parameter that is not one of these.
     """
 
+    carries_compressor = True
     sent_in_backward: float = 1.0
     """Of an all-reduce; for fusion by times."""
 
     def __init__(
         self,
         *,
-        bucket_size: str,
-        fusion: str,
+        bucket_size: Size,
+        fusion: Fusion,
         collective: str,
-        collectives: Collection[str],
-        accumulate: int,
-        clip_norm: float | None,
-        faults: Iterable[str | None] = (),
+        accumulate: Count,
+        clip_norm: Positive | None,
     ) -> None:
-        parameters.raise_all(
-            size_fault(bucket_size),
-            parameters.choice("fusion", fusion, FUSIONS),
-            parameters.choice("collective", collective, collectives),
-            parameters.whole("accumulate", accumulate, 1),
-            parameters.number("clip_norm", clip_norm, above=0, below=float("inf"), null=True),
-            *faults,
-        )
         self.bucket_size_bytes = parse_size_bytes(bucket_size)
         self.fusion, self.collective = fusion, collective
         self.micro_batches, self.clip_norm = accumulate, clip_norm
         self._collectives: Collectives
+        self._reducer: BucketReducer
         self._tuner: FusionTuner | None = None
 
     def bind(self, context: WorkerContext) -> None:
@@ -86,7 +93,7 @@ class BucketedStrategy(Strategy):
         self._step = step
         losses: list[Tensor] = []
         share = 1 / self.micro_batches
-        parts = self._context.workload.split(batch, self.micro_batches)
+        parts = split(self._context.workload, batch, self.micro_batches)
         for number, part in enumerate(parts):
             with clock.phase("forward", None if times.forward_s is None else share * times.forward_s):
                 loss = self._forward(part, number)
@@ -121,11 +128,11 @@ class BucketedStrategy(Strategy):
     def collectives(self) -> list[str]:
         return self._collectives.planned_for(self.compressor, (self._reduction(layout) for layout in self.layouts()))
 
-    def take_notes(self) -> list[dict[str, Any]]:
-        notes = [] if self._tuner is None else self._tuner.take_notes()
-        return [{"event": "tuning", **note, "buckets": len(self._groups(note["size_bytes"]))} for note in notes]
+    def validate_batch(self, batch_size: int, world_size: int) -> Iterator[str]:
+        if batch_size % self.micro_batches:
+            yield f"batch_size={batch_size}: cannot be taken in {self.micro_batches} equal parts, as the strategy does"
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         try:
             reduced = with_feedback(compressor)
             if reduced.traits.owns != "nothing":  # an optimizer imports what takes a second
@@ -163,11 +170,11 @@ class BucketedStrategy(Strategy):
             self._context.rank,
             self._context.clock,
             lambda exchange: self._collectives.run(exchange),
+            self._context.record,
         )
 
     def _regroup(self, size_bytes: int) -> None:
         """Other buckets, between two steps: what a compressor keeps goes with its parameters."""
-        self.settle()
         old, state = self.layouts(), self.compressor.state_dict()
         self.bucket_size_bytes = size_bytes
         self.buckets.regroup(self._groups(size_bytes))
@@ -178,28 +185,19 @@ class BucketedStrategy(Strategy):
         clock.spend(clock.times.backward_of(bucket.parameters) / self.micro_batches)
         self._start(bucket)
 
+    def _start(self, bucket: Bucket) -> None:
+        """Reduce `bucket`, whose gradients are all there; called in the same order on every rank."""
+        self._reducer.start(bucket.flat, bucket.layout, self._step)
+
     def _forward(self, part: Batch, number: int) -> Tensor:
         """The loss of micro-batch `number` of a step."""
         loss: Tensor = self._context.workload.loss(self._context.model, part)
         return loss
 
     @abstractmethod
-    def _start(self, bucket: Bucket) -> None:
-        """All gradients of `bucket` are there; called in the same order on every rank."""
-
-    @abstractmethod
     def _update(self) -> None:
         """Backward is over."""
 
-    @abstractmethod
     def _reduction(self, layout: Layout) -> Context:
-        """How a bucket is reduced in the first step."""
-
-
-def size_fault(size: str, name: str = "bucket_size") -> str | None:
-    try:
-        if parse_size_bytes(size) < 1:
-            return f"{name}={size}: must be above 0"
-    except ValueError as error:
-        return f"{name}={size}: {error}"
-    return None
+        """Return how a bucket is reduced in the first step."""
+        return self._reducer.context(layout, step=0)

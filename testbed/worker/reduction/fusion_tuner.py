@@ -7,13 +7,14 @@ import statistics
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from compressors.base.compressor import Exchange
+from testbed.core.record.events.base import StepEvent
+from testbed.core.record.events.training import Tuning
 from testbed.worker.communication.pending import Pending
-from testbed.worker.device.clock import WAITING, PhaseClock
+from testbed.worker.device.clock import PhaseClock
 
 TRIALS = 10
 SKIPPED, MEASURED = 2, 3
@@ -27,7 +28,7 @@ _FIRST = (0.5, 0.85)
 Chosen, with no least hope of improvement, among some over models of pipelines: the mean of what was found there was
 0.2 % above the best, the worst 1.2 %."""
 _ASKED_AGAIN = 8
-Grouping = Callable[[int], Hashable]
+Grouping = Callable[[int], tuple[int, ...]]
 
 
 class Search:
@@ -126,14 +127,17 @@ class FusionTuner:
         rank: int,
         clock: PhaseClock,
         send: Callable[[Exchange], Pending],
+        record: Callable[[StepEvent], None],
     ) -> None:
         """
         Args:
             grouping: which buckets a size makes.
             send: carries the question of what is next, among all ranks.
+            record: is given an event for each trial and each choice, on rank 0.
         """
         self.size_bytes = start_bytes
         self._bounds, self._grouping, self._clock, self._send = bounds, grouping, clock, send
+        self._record = record
         self._search = Search(bounds.least_bytes, bounds.most_bytes, start_bytes, grouping) if rank == 0 else None
         self._found: tuple[int, float] | None = None
         """Once the search is over."""
@@ -143,7 +147,6 @@ class FusionTuner:
         self._since_s: float | None = None
         self._step = 0
         self._asked: Pending | None = None
-        self._notes: list[dict[str, Any]] = []
 
     def after_step(self) -> int | None:
         """Called once a step; the size of the next step's buckets, where it is another."""
@@ -155,21 +158,14 @@ class FusionTuner:
         if self._step == SKIPPED + MEASURED:
             with self._clock.phase("optimizer"):
                 next_bytes = self._decide(statistics.median(self._steps_s[-MEASURED:]))
-            self._clock.mark()
             self._asked = self._send(Exchange(kind="all_reduce", data=[torch.tensor([next_bytes], dtype=torch.int64)]))
         elif self._step > SKIPPED + MEASURED:
             return self._agree()
         return None
 
-    def take_notes(self) -> list[dict[str, Any]]:
-        """Of rank 0, what the search did since the last call: fields of "tuning" events."""
-        notes, self._notes = self._notes, []
-        return notes
-
     def _agree(self) -> int | None:
         assert self._asked is not None
-        with self._clock.phase(WAITING):
-            (said,) = self._asked.wait()
+        (said,) = self._asked.wait()
         self._asked, self._step, self._steps_s = None, 0, []
         size_bytes = int(said.item())
         if size_bytes == self.size_bytes:
@@ -205,4 +201,12 @@ class FusionTuner:
 
     def _note(self, what: str, size_bytes: int, step_s: float) -> None:
         assert self._search is not None
-        self._notes.append({"what": what, "size_bytes": size_bytes, "step_s": step_s, "trial": self._search.trials})
+        self._record(
+            Tuning(
+                what=what,
+                size_bytes=size_bytes,
+                step_s=step_s,
+                trial=self._search.trials,
+                buckets=len(self._grouping(size_bytes)),
+            )
+        )

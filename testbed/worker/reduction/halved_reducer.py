@@ -15,7 +15,7 @@ from testbed.worker.communication.collectives.algorithm_selection import Collect
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.pending import Pending
 from testbed.worker.communication.transport import Peers, split
-from testbed.worker.device.clock import WAITING, PhaseClock
+from testbed.worker.device.clock import PhaseClock
 from testbed.worker.reduction.reducer import Job, Reducer
 
 FirstHalf = Callable[[Peers, Tensor], Tensor]
@@ -28,17 +28,19 @@ _TWO_SHOT: Halves = (
     lambda peers, tensor: two_shot.all_gather(peers, split(tensor, peers.size)),
 )
 HALVES = {"ring": _RING, "two_shot": _TWO_SHOT, "hierarchical": _RING, "hierarchical_two_shot": _TWO_SHOT}
-"""By collective: a genuine reduce-scatter, which sends half of the all-reduce's bytes, and the all-gather after it;
-of hierarchical ones those among leaders."""
+"""Halves by collective: a genuine reduce-scatter, with half of the all-reduce's bytes, and the all-gather after it.
+Hierarchical ones have those among leaders."""
 _NO_LENGTH = 1e-6
 """What torch's `clip_grad_norm_` adds to a length, so that one of 0 has a scale."""
 
 
 class HalvedReducer(Reducer):
-    """`start` in backward, `turn` after it, `finish_one` when a bucket is needed: all in one order on all ranks.
+    """Reducer that sends the halves of all-reduces apart, all in one order on all ranks.
 
-    A compressor's last sum is split in reduce-scatter and all-gather. Of one that sends otherwise the first exchange
-    overlaps backward, and what follows the next forward. A compressor that `wants_link` is not told what links cost.
+    `start` in backward sends the first half of a bucket, `turn` after it the second, and `finish_one` waits for the
+    mean when it is needed. A compressor's last sum is split in reduce-scatter and all-gather. If a compressor sends
+    otherwise, its first exchange overlaps backward, and the others the next forward. A compressor with
+    `needs_link_stats` gets no figures of links.
     """
 
     def __init__(
@@ -50,9 +52,10 @@ class HalvedReducer(Reducer):
         seed: int,
         collectives: Collectives,
     ) -> None:
-        """
+        """Take the parts of the run.
+
         Args:
-            collectives: of a name in `HALVES`.
+            collectives: Collectives with a name in `HALVES`.
         """
         super().__init__(compressor, comm, clock, topology, seed, collectives)
         self._name = collectives.name
@@ -61,13 +64,15 @@ class HalvedReducer(Reducer):
 
     @property
     def has_halves(self) -> bool:
-        """Whether sums are split here: alone there is nothing to split."""
+        """True if sums are split here: alone there is nothing to split."""
         return self.comm.networked and self.comm.world_size > 1
 
-    def start(self, flat: Tensor, layout: Layout, step: int) -> None:
-        """Compress `flat` and send the first half off; it holds the mean after `finish_one` of it."""
-        if (job := self._begin(flat, layout, step)) is not None:
-            self._under_way[layout.bucket] = job
+    def _keep(self, layout: Layout, job: Job) -> None:
+        self._under_way[layout.bucket] = job
+
+    def _send(self, exchange: Exchange, round_: int) -> Pending:
+        is_first_half = round_ == 0 and self._is_halved(exchange)
+        return self._submit_first(*exchange.data) if is_first_half else super()._send(exchange, round_)
 
     def clip(self, norm: float) -> None:
         """Scale the mean of all buckets down to this 2-norm, if it is longer: after the first halves, before `turn`.
@@ -77,12 +82,9 @@ class HalvedReducer(Reducer):
         """
         shards = []
         for job in self._under_way.values():
-            with self.clock.phase(WAITING):
-                shards += job.pending.wait()
+            shards += job.pending.wait()
         square = sum((shard.double().square().sum() for shard in shards), torch.zeros((), dtype=torch.float64))
-        pending = self._run(Exchange(kind="all_reduce", data=[square.view(1)]), 0)
-        with self.clock.phase(WAITING):
-            (total,) = pending.wait()
+        (total,) = self._carry(Exchange(kind="all_reduce", data=[square.view(1)])).wait()
         length = float(total.sqrt()) / self.comm.world_size
         scale = min(1.0, norm / (length + _NO_LENGTH))
         for shard in shards:
@@ -106,9 +108,6 @@ class HalvedReducer(Reducer):
         while job is not None and self._advance(job):
             pass
 
-    def _send(self, first: Exchange) -> Pending:
-        return self._submit_first(*first.data) if self._is_halved(first) else super()._send(first)
-
     def _is_halved(self, exchange: Exchange) -> bool:
         is_last_sum = exchange.kind == "all_reduce" and exchange.op == "sum" and exchange.then == "decompress"
         return is_last_sum and self.has_halves
@@ -124,12 +123,11 @@ class HalvedReducer(Reducer):
         return self._submit("all_gather", tensor, gather)
 
     def _submit(self, what: str, tensor: Tensor, half: Callable[[Peers], list[Tensor]]) -> Pending:
-        self.clock.mark()
         return self.comm.submit(f"{what} of {tensor.nbytes} bytes by {self._name}", half)
 
 
 def halves_of(collectives: Collectives) -> Halves:
-    """Of a name in `HALVES`, among all its ranks: bit for bit and byte for byte they make up its all-reduce."""
+    """Return both halves of a collective, among all its ranks: bit for bit and byte for byte its all-reduce."""
     first, second = HALVES[collectives.name]
     if not collectives.name.startswith("hierarchical"):
         return first, second

@@ -16,19 +16,22 @@ from testbed.worker.communication.collectives.algorithm_selection import Collect
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.link_meter import LinkMeter
 from testbed.worker.communication.pending import Pending
-from testbed.worker.device.clock import WAITING, PhaseClock
+from testbed.worker.device.clock import PhaseClock
 
 
 @dataclass
 class Job:
-    """A bucket on its way."""
+    """A bucket that is being reduced."""
 
     rounds: Rounds
     exchange: Exchange
-    """Under way."""
+    """Exchange in flight."""
     pending: Pending
+    """Its result."""
     elements: int
+    """Elements of the bucket."""
     round: int = 1
+    """Number of exchanges so far."""
 
 
 class Reducer:
@@ -37,8 +40,8 @@ class Reducer:
     Only a bucket's first exchange overlaps what comes between `start` and `finish`. Later ones are issued in `finish`:
     when one ends differs from rank to rank, and an order of collectives that follows it would too.
 
-    A compressor that `wants_link` is told what links turn out to cost, not what was asked of them: every few steps a
-    collective more, which is payload, agrees on that.
+    A compressor with `needs_link_stats` is told what links turn out to cost, not what was asked of them: one collective
+    more in every few steps, which is payload, agrees on that.
     """
 
     def __init__(
@@ -59,19 +62,34 @@ class Reducer:
         self.clock = clock
         self.seed = seed
         self._link = topology.slowest_hop
-        measures = compressor.wants_link and comm.world_size > 1
+        measures = compressor.needs_link_stats and comm.world_size > 1
         self._meter = LinkMeter(self._link, comm, clock.dilation) if measures else None
         self._jobs: deque[Job] = deque()
-        self._start = comm.run if collectives is None else collectives.run
+        # Collectives that are gloo's pass everything on to the communicator.
+        self._carry = comm.run if collectives is None or collectives.name == "gloo" else collectives.run
 
     def start(self, flat: Tensor, layout: Layout, step: int) -> None:
         """Compress `flat` and send it off; it holds the mean after `finish`, and is not to be touched before."""
-        if (job := self._begin(flat, layout, step)) is not None:
-            self._jobs.append(job)
+        rounds = self.rounds(flat, layout, step)
+        with self._codec("compress", layout.numel, 0), torch.no_grad():
+            first = next(rounds, None)
+        if self._meter is not None:
+            self._meter.begin(step)
+        if first is not None:  # otherwise the compressor sends nothing in this step
+            self._keep(layout, Job(rounds, first, self._send(first, 0), layout.numel))
 
     def rounds(self, flat: Tensor, layout: Layout, step: int) -> Rounds:
-        """What is asked for to reduce `flat`, questions for sizes among it."""
-        return self._with_sizes(self.compressor.rounds(flat, self.context(layout, step), out=flat), layout)
+        """Return the exchanges that reduce `flat`, questions for sizes among them."""
+        rounds = self.compressor.rounds(flat, self.context(layout, step), out=flat)
+        return self._with_sizes(rounds, layout)
+
+    def _keep(self, layout: Layout, job: Job) -> None:
+        self._jobs.append(job)
+
+    def _send(self, exchange: Exchange, round_: int) -> Pending:
+        if self._meter is not None:
+            self._meter.count(exchange, round_)
+        return self._carry(exchange)
 
     def finish(self) -> None:
         """Bring every bucket to its end, in the order of `start`, round by round."""
@@ -82,50 +100,27 @@ class Reducer:
         if self._meter is not None:
             self._measure(self._meter)
 
-    def _begin(self, flat: Tensor, layout: Layout, step: int) -> Job | None:
-        """None where the compressor has nothing to say in this step."""
-        rounds = self.rounds(flat, layout, step)
-        with self._codec("compress", layout.numel, 0), torch.no_grad():
-            first = next(rounds, None)
-        if self._meter is not None:
-            self._meter.begin(step)
-        return None if first is None else Job(rounds, first, self._send(first), layout.numel)
-
-    def _send(self, first: Exchange) -> Pending:
-        """A bucket's first exchange."""
-        return self._run(first, 0)
-
     def _advance(self, job: Job) -> bool:
-        """Wait for the job's exchange and start the next; False where that was the last."""
-        with self.clock.phase(WAITING):
-            results = job.pending.wait()
+        """Wait for the job's exchange and send the next one; return False if there is none."""
+        results = job.pending.wait()
         try:
             with self._codec(job.exchange.then, job.elements, job.round), torch.no_grad():
                 job.exchange = job.rounds.send(results)
         except StopIteration:
             return False
-        job.pending = self._run(job.exchange, job.round)
+        job.pending = self._send(job.exchange, job.round)
         job.round += 1
         return True
 
-    def _run(self, exchange: Exchange, round_: int) -> Pending:
-        if self._meter is not None:
-            self._meter.count(exchange, round_)
-        self.clock.mark()
-        return self._start(exchange)
-
     def _codec(self, name: str, elements: int, round_: int) -> AbstractContextManager[None]:
-        """The phase of the compressor's work in a round."""
+        """Return the phase of the compressor's work in a round."""
         return self.clock.codec(name, elements, round_)
 
     def _measure(self, meter: LinkMeter) -> None:
         question = meter.end()
         if question is None:
             return
-        self.clock.mark()
-        pending = self._start(question)
-        with self.clock.phase(WAITING):
-            (agreed,) = pending.wait()
+        (agreed,) = self._carry(question).wait()
         meter.learn(agreed)
 
     def context(self, layout: Layout, step: int) -> Context:

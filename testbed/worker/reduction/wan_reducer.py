@@ -16,7 +16,7 @@ from testbed.worker.communication.collectives.group import Group
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.pending import Pending
 from testbed.worker.communication.transport import Peers
-from testbed.worker.device.clock import WAITING, PhaseClock
+from testbed.worker.device.clock import PhaseClock
 from testbed.worker.reduction.reducer import Reducer
 
 _INSIDE, _LEADERS = 1, 2
@@ -65,7 +65,6 @@ class WanReducer:
             chain.reduce(peers, flat)
             return [flat]
 
-        self.clock.mark()
         self._jobs.append((flat, layout, step, self._inside.submit(f"reduce of {flat.nbytes} bytes inside", reduce)))
 
     def finish(self) -> None:
@@ -74,16 +73,13 @@ class WanReducer:
         while self._jobs:
             flat, layout, step, pending = self._jobs.popleft()
             if self.leads:
-                with self.clock.phase(WAITING):
-                    pending.wait()
+                pending.wait()
                 flat.mul_(self._share)
                 self._across.start(flat, layout, step)
                 self._across.finish()
-                self.clock.mark()
             passing += [pending, self._inside.submit(*_broadcast(flat))]
-        with self.clock.phase(WAITING):
-            for pending in passing:
-                pending.wait()
+        for pending in passing:
+            pending.wait()
 
     def context(self, layout: Layout, step: int) -> Context:
         """Of the exchange between leaders."""

@@ -19,6 +19,7 @@ from compressors.base.feedback import with_feedback
 from compressors.base.wrapper import Wrapper
 from compressors.policy import Policy
 from testbed.core.errors import InputError, RunError, raise_input_faults
+from testbed.core.record.events.run import Payload
 from testbed.core.spec.run_spec import Part
 from testbed.core.spec.topology import Topology
 from testbed.worker.communication.communicator import Communicator
@@ -125,7 +126,7 @@ class CompressionHook:
         self._reducer = Reducer(self._first, comm, PhaseClock(), self._topology, self._seed)
 
     def _faults(self, world_size: int) -> Iterator[str]:
-        yield from self._first.faults(world_size)
+        yield from self._first.validate(world_size)
         if self._first.traits.owns == "optimizer":
             yield "takes the optimizer's place, which a hook of DistributedDataParallel does not see; use strategy=ddp"
         if self._first.traits.owns == "momentum" and getattr(self._first, "momentum", None) is None:
@@ -164,8 +165,10 @@ class CompressionHook:
             future.set_result(flat)
         self._step += 1
         if self._link is not None:
-            message = {"event": "payload", "rank": reducer.comm.rank, "elements": self._elements}
-            self._link.tell({**message, "payload_bytes": self.payload_bytes - self._told_bytes})
+            sent_bytes = self.payload_bytes - self._told_bytes
+            self._link.tell(
+                Payload(rank=reducer.comm.rank, elements=self._elements, payload_bytes=sent_bytes).to_json()
+            )
         self._elements, self._told_bytes = 0, self.payload_bytes
 
 

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
-from compressors.base.compressor import Context, Layout
 from testbed.core.costs.fusion import BY_TIMES
-from testbed.core.parameters import choice, flag
-from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives
+from testbed.core.kinds import Choice
+from testbed.core.parameters import Count, Flag, Positive, Size, raise_all
+from testbed.worker.communication.collectives.algorithm_selection import CollectiveName, Collectives
 from testbed.worker.device.accelerator import own_messages_fault
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.reduction.buckets import Bucket
-from testbed.worker.reduction.data_parallel import BucketedStrategy
+from testbed.worker.reduction.data_parallel import BucketedStrategy, Fusion
 from testbed.worker.reduction.reducer import Reducer
 from testbed.worker.reduction.wan_reducer import WanReducer
 
@@ -32,54 +33,43 @@ class DDP(BucketedStrategy):
     Cost: one reduction per bucket and step, 4 bytes a parameter for the buckets.
 
     Args:
-        bucket_size: text with a unit. Larger buckets pay the latency of a link less often, smaller ones overlap more.
-        fusion: which gradients share a bucket, in the order of backward. size: as many as fit `bucket_size`.
-            first_small: likewise, but the first is 25 times smaller. one: all. layers: those of one layer. mg_wfbp: by
-            the times of layers and links (Shi et al., INFOCOM 2019). tuned: by size, which is searched during the run,
-            in ten trials of six steps, and again when the network changes.
-        collective: what carries the exchanges: gloo's own, or an algorithm of
-        `testbed.worker.communication.collectives`, which sends
-            bucket after bucket; `auto` takes the cheapest by the closed forms, for each exchange.
-        accumulate: micro-batches of one step; the same gradient in less memory.
-        clip_norm: the longest that the mean gradient may be (2-norm over all parameters); None leaves it as it is.
-        overlap: False reduces only after backward, to show what overlap gains.
-        compress: "all" that is sent, or, with a hierarchical collective, only what leaders send over the "wan".
+        compress: Traffic that passes through the compressor: all, or, with a hierarchical collective, only that of
+            leaders over the WAN.
+        overlap: Reduce during backward; false reduces after it, to show what overlap gains.
 
     Raises:
         ValueError: a parameter is not one of these.
     """
 
+    _reducer: Reducer | WanReducer
+
     def __init__(
         self,
         *,
-        bucket_size: str = "4 MiB",
-        fusion: str = "size",
-        collective: str = "gloo",
-        compress: str = "all",
-        accumulate: int = 1,
-        clip_norm: float | None = None,
-        overlap: bool = True,
+        bucket_size: Size = "4 MiB",
+        fusion: Fusion = "size",
+        collective: CollectiveName = "gloo",
+        compress: Annotated[str, Choice(("all", "wan"))] = "all",
+        accumulate: Count = 1,
+        clip_norm: Positive | None = None,
+        overlap: Flag = True,
     ) -> None:
+        if compress == "wan":
+            raise_all(
+                _BY_TIMES_FAULT if fusion == BY_TIMES else None,
+                None if collective.startswith("hierarchical") else _WAN_FAULT.format(collective),
+            )
         super().__init__(
             bucket_size=bucket_size,
             fusion=fusion,
             collective=collective,
-            collectives=COLLECTIVES,
             accumulate=accumulate,
             clip_norm=clip_norm,
-            faults=(
-                flag("overlap", overlap),
-                choice("compress", compress, ("all", "wan")),
-                _BY_TIMES_FAULT if compress == "wan" and fusion == BY_TIMES else None,
-                None
-                if compress != "wan" or str(collective).startswith("hierarchical")
-                else _WAN_FAULT.format(collective),
-            ),
         )
         self.compress, self.overlap = compress, overlap
         self._waiting: list[Bucket] = []
 
-    def accelerator_faults(self) -> Iterator[str]:
+    def validate_accelerator(self) -> Iterator[str]:
         yield from own_messages_fault(self.collective)
 
     def bind(self, context: WorkerContext) -> None:
@@ -95,16 +85,13 @@ class DDP(BucketedStrategy):
 
     def _start(self, bucket: Bucket) -> None:
         if self.overlap:
-            self._reducer.start(bucket.flat, bucket.layout, self._step)
+            super()._start(bucket)
         else:
             self._waiting.append(bucket)
 
     def _update(self) -> None:
         for bucket in self._waiting:
-            self._reducer.start(bucket.flat, bucket.layout, self._step)
+            super()._start(bucket)
         self._waiting.clear()
         self._reducer.finish()
         self._take_step()
-
-    def _reduction(self, layout: Layout) -> Context:
-        return self._reducer.context(layout, step=0)

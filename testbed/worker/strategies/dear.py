@@ -2,49 +2,46 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.compressor import Compressor
 from compressors.base.feedback import with_feedback
+from testbed.core.kinds import Choice
+from testbed.core.parameters import Count, Positive, Size
 from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.device.layer_pace import LayerPace
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload
-from testbed.worker.reduction.buckets import Bucket
-from testbed.worker.reduction.data_parallel import BucketedStrategy
+from testbed.worker.reduction.data_parallel import BucketedStrategy, Fusion
 from testbed.worker.reduction.halved_reducer import HALVES, HalvedReducer
 
 
 class DeAR(BucketedStrategy):
-    """Data parallelism whose all-reduce is taken apart: reduce-scatter during backward, all-gather during the next
-    forward, which waits layer by layer and updates each layer's parameters just before it uses them.
+    """Data parallelism with all-reduces in two halves: reduce-scatter in backward, all-gather in the next forward.
+
+    Forward waits layer by layer and updates each layer's parameters just before it uses them.
 
     Zhang et al., "DeAR: Accelerating Distributed Deep Learning with Fine-Grained All-Reduce Pipelining", ICDCS 2023,
     arXiv:2302.12445. Differs from the paper: buckets are cut by parameters in the model's order, waits are by module;
     second halves follow each other in one channel without a wait in between; the order of forward is observed in the
     first step, not taken from the order of registration; any compressor whose rounds can be put off passes through.
 
-    Synchronous: the same update as `ddp`, with the hyper-parameters of its own step, applied later; `settle` applies
-    what is left before the model is evaluated or kept. A module whose parameters others read without calling it (or
-    that the first step does not call) has them updated before forward begins; one that is called and also read without
-    being called, before that, would be read too early, which backward mostly notices and refuses.
+    Synchronous: the same update as `ddp`, with the hyper-parameters of its own step, applied later; `sync_parameters`
+    applies what is left before the model is evaluated or kept. A module whose parameters others read without calling it
+    (or that the first step does not call) has them updated before forward begins; one that is called and also read
+    without being called, before that, would be read too early, which backward mostly notices and refuses.
     In a partition it waits: a short one costs its length and what TCP takes to try again; one longer than `timeout_s`
     fails the run, which names the rank and the link that is down.
     Cost: the bytes of a ring's all-reduce, twice its messages' start-up at worst; 4 bytes a parameter for the buckets.
 
     Args:
-        bucket_size: text with a unit. Larger buckets pay the latency of a link less often, smaller ones overlap more.
-        fusion: which gradients share a bucket, in the order of backward. size: as many as fit `bucket_size`.
-            first_small: likewise, but the first is 25 times smaller. one: all. layers: those of one layer. mg_wfbp: by
-            the times of layers and links (Shi et al., INFOCOM 2019). tuned: by size, which is searched during the run,
-            in ten trials of six steps, and again when the network changes.
-        collective: whose halves: ring, two_shot, or, so that the WAN carries a tensor once for each region,
-            hierarchical or hierarchical_two_shot: sums inside regions and the reduce-scatter of their leaders overlap
-            backward, the leaders' all-gather and what they pass on inside the next forward.
-        accumulate: micro-batches of one step; the same gradient in less memory.
-        clip_norm: the longest that the mean gradient may be (2-norm over all parameters); None leaves it as it is. Its
+        collective: Algorithm whose halves are used. With the hierarchical ones the WAN carries a tensor once for each
+            region: sums inside regions and the reduce-scatter of their leaders overlap backward, the leaders'
+            all-gather and what they pass on inside the next forward.
+        clip_norm: Norm (2-norm over all parameters) that a longer mean gradient is scaled down to; null leaves it. The
             norm is known when all first halves are through; a compressor's sum is then not put off at all.
 
     Raises:
@@ -53,31 +50,32 @@ class DeAR(BucketedStrategy):
 
     sent_in_backward = 0.5
 
+    _reducer: HalvedReducer
+
     def __init__(
         self,
         *,
-        bucket_size: str = "4 MiB",
-        fusion: str = "size",
-        collective: str = "ring",
-        accumulate: int = 1,
-        clip_norm: float | None = None,
+        bucket_size: Size = "4 MiB",
+        fusion: Fusion = "size",
+        collective: Annotated[str, Choice(HALVES)] = "ring",
+        accumulate: Count = 1,
+        clip_norm: Positive | None = None,
     ) -> None:
         super().__init__(
             bucket_size=bucket_size,
             fusion=fusion,
             collective=collective,
-            collectives=HALVES,
             accumulate=accumulate,
             clip_norm=clip_norm,
         )
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
-        found = list(super().faults(compressor, workload, world_size))
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        found = list(super().validate(compressor, workload, world_size))
         yield from found
         name = type(compressor).__name__
         if not found and with_feedback(compressor).traits.owns == "optimizer":
             yield f"strategy=dear updates layer by layer, but {name} takes over the optimizer; use strategy=ddp"
-        if compressor.wants_link:
+        if compressor.needs_link_stats:
             yield f"strategy=dear cannot tell {name} what links cost; use strategy=ddp"
 
     def bind(self, context: WorkerContext) -> None:
@@ -103,7 +101,7 @@ class DeAR(BucketedStrategy):
         self._sends_the_gradient = self.compressor.traits.verbatim and not context.compressor.uses_feedback
         self._hook(context.model)
 
-    def settle(self) -> None:
+    def sync_parameters(self) -> None:
         while self._unapplied:
             self._apply_next()
 
@@ -145,6 +143,7 @@ class DeAR(BucketedStrategy):
             self._context.comm.require_equal(order, "the order in which forward reads buckets of parameters")
 
     def _regroup(self, size_bytes: int) -> None:
+        self.sync_parameters()
         super()._regroup(size_bytes)
         kept = {p: state for optimizer in self._optimizers for p, state in optimizer.state.items()}
         self._optimizers = self._new_optimizers()
@@ -182,12 +181,9 @@ class DeAR(BucketedStrategy):
         for _ in self._unapplied.intersection(self._first):
             self._apply_next()
         loss = super()._forward(part, number)
-        self.settle()  # of modules that this forward did not call
+        self.sync_parameters()  # of modules that this forward did not call
         self._complete_order()
         return loss
-
-    def _start(self, bucket: Bucket) -> None:
-        self._reducer.start(bucket.flat, bucket.layout, self._step)
 
     def _update(self) -> None:
         self._remember_settings()
@@ -202,6 +198,3 @@ class DeAR(BucketedStrategy):
             for index in self._order:
                 self._reducer.finish_one(index)
             nn.utils.clip_grad_norm_(self._context.model.parameters(), self.clip_norm)
-
-    def _reduction(self, layout: Layout) -> Context:
-        return self._reducer.context(layout, step=0)

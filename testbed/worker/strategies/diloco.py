@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +11,9 @@ from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.feedback import with_feedback
 from compressors.none import Uncompressed
 from testbed.core.costs.collective import ranks_of_regions
-from testbed.core.parameters import choice, fraction, number, raise_all, whole
-from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives, routes_of
+from testbed.core.kinds import Choice, Number
+from testbed.core.parameters import Count, CountOrZero, Fraction, raise_all
+from testbed.worker.communication.collectives.algorithm_selection import CollectiveName, Collectives, routes_of
 from testbed.worker.communication.collectives.group import Group
 from testbed.worker.device.accelerator import own_messages_fault
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
@@ -48,8 +50,9 @@ class _Fragment:
 
 
 class DiLoCo(Strategy):
-    """Replicas train by themselves and average what they have learnt only every `sync_every` steps, by an outer
-    optimizer: Nesterov's momentum on the pseudo-gradient, the parameters agreed on last less those of now.
+    """Replicas train by themselves, and every `sync_every` steps an outer optimizer averages what they have learnt.
+
+    It has Nesterov's momentum on the pseudo-gradient: the parameters agreed on last minus the present ones.
 
     Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models", arXiv:2311.08105. In
     fragments, and applied `overlap_steps` later: Douillard et al., "Streaming DiLoCo with overlapping communication",
@@ -65,41 +68,34 @@ class DiLoCo(Strategy):
     Cost: 1/sync_every of `ddp`'s bytes, times the compressor's ratio; 12 bytes a parameter.
 
     Args:
-        sync_every: steps between two exchanges of the same parameters (H).
-        outer_learning_rate, outer_momentum: of the outer optimizer.
-        fragments: so many parts of the parameters take turns, which lowers the peak of traffic as many times.
-        overlap_steps: steps that an exchange may take unnoticed (tau); 0 waits for it.
-        mix: part of a replica's own parameters that stays when those agreed on arrive (alpha).
-        replicas: "worker": each is one. "region": the workers of a region are one, and average their gradients in every
-            step; all of them then take part in the exchange, so `collective` should be a hierarchical one.
-        collective: what carries the exchange.
+        sync_every: Steps between two exchanges of the same parameters (H).
+        outer_learning_rate: Learning rate of the outer optimizer.
+        outer_momentum: Momentum of the outer optimizer.
+        fragments: Parts of the parameters that take turns, which lowers the peak of traffic as many times.
+        overlap_steps: Steps that an exchange may take unnoticed (tau); 0 waits for it.
+        mix: Share of a replica's own parameters that stays when those agreed on arrive (alpha).
+        replicas: Unit of a replica: each worker, or the workers of a region, which average their gradients in each step
+            and all take part in the exchange, so `collective` should be a hierarchical one.
+        collective: Algorithm that carries the exchange.
 
     Raises:
         ValueError: a parameter is not one of these.
     """
 
+    carries_compressor = True
+
     def __init__(
         self,
         *,
-        sync_every: int = 50,
-        outer_learning_rate: float = 0.7,
-        outer_momentum: float = 0.9,
-        fragments: int = 1,
-        overlap_steps: int = 0,
-        mix: float = 0.0,
-        replicas: str = "worker",
-        collective: str = "gloo",
+        sync_every: Count = 50,
+        outer_learning_rate: Annotated[float, Number(above=0, most=10)] = 0.7,
+        outer_momentum: Fraction = 0.9,
+        fragments: Count = 1,
+        overlap_steps: CountOrZero = 0,
+        mix: Fraction = 0.0,
+        replicas: Annotated[str, Choice(REPLICAS)] = "worker",
+        collective: CollectiveName = "gloo",
     ) -> None:
-        raise_all(
-            whole("sync_every", sync_every, 1),
-            whole("fragments", fragments, 1),
-            whole("overlap_steps", overlap_steps, 0),
-            number("outer_learning_rate", outer_learning_rate, above=0, most=10),
-            fraction("outer_momentum", outer_momentum),
-            fraction("mix", mix),
-            choice("replicas", replicas, REPLICAS),
-            choice("collective", collective, COLLECTIVES),
-        )
         turn = sync_every // fragments
         raise_all(
             None if turn else f"fragments={fragments}: at most one a step, with sync_every={sync_every}",
@@ -110,7 +106,7 @@ class DiLoCo(Strategy):
         self.outer_learning_rate, self.outer_momentum = outer_learning_rate, outer_momentum
         self.fragment_count, self.replicas, self.collective = fragments, replicas, collective
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         try:
             traits = with_feedback(compressor).traits
         except ValueError as error:
@@ -120,7 +116,7 @@ class DiLoCo(Strategy):
             what = f"{type(compressor).__name__} with feedback={compressor.feedback}"
             yield f"strategy: {what} takes over {traits.owned}, which replicas need themselves; use strategy=ddp"
 
-    def accelerator_faults(self) -> Iterator[str]:
+    def validate_accelerator(self) -> Iterator[str]:
         yield from own_messages_fault(self.collective)
         if self.replicas == "region":
             yield "strategy.replicas=region: averages by tagged messages, which NCCL has not; use replicas=worker"

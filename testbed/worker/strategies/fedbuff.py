@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 from compressors.base.compressor import Compressor
 from testbed.core.errors import InputError, RunError
-from testbed.core.parameters import choice, number, raise_all, whole
+from testbed.core.kinds import Choice, Settings, Whole
+from testbed.core.parameters import Count, Fraction, NotNegative, Positive, Seconds, choice, raise_all
 from testbed.worker.data.partitions import Dirichlet
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
-from testbed.worker.interfaces.partition import Partition
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
 from testbed.worker.methods.federated.aggregation.fedbuff import FedBuff as Buffer
@@ -22,9 +23,10 @@ from testbed.worker.methods.federated.buffered_worker import BufferedWorker
 from testbed.worker.methods.federated.client_sequence import ClientSequence
 from testbed.worker.methods.federated.clients.division import divided, division_faults
 from testbed.worker.methods.federated.clients.population import Population
-from testbed.worker.methods.federated.clients.slowness import Slowness, sigma_fault
+from testbed.worker.methods.federated.clients.slowness import Sigma, Slowness
 from testbed.worker.methods.federated.dispatch import Dispatch
 from testbed.worker.methods.federated.local_client import LocalClient
+from testbed.worker.methods.federated.parameters import Speeds
 from testbed.worker.methods.parameter_server.bounds.baselines import Fixed
 from testbed.worker.methods.parameter_server.client import Client
 from testbed.worker.methods.parameter_server.local_training import LocalTraining
@@ -35,12 +37,13 @@ from testbed.worker.methods.parameter_server.membership.departure import left_on
 from testbed.worker.methods.parameter_server.membership.lanes import Lanes
 from testbed.worker.methods.parameter_server.messages.coder import Coder
 from testbed.worker.methods.parameter_server.messages.plan import LOSSLESS, Plan
-from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan
+from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan, by_compressor
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.wire import Wire
+from testbed.worker.methods.parameter_server.strategy import Direction
 
 METHODS = ("fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad")
-"""Those whose rules neither need all clients of a round nor count their steps, and whose clients keep nothing."""
+"""Methods whose rules need neither all clients of a round nor their steps, and whose clients keep nothing."""
 _MAX_CLIENTS = 1_000_000
 _PATIENCE = 3
 
@@ -67,17 +70,23 @@ class FedBuff(Strategy):
     Cost: of each worker's link a model down and an update up a client. On the server 4 bytes a parameter and worker.
 
     Args:
-        method: fedavg, fedprox, fedavgm, fedadam, fedyogi or fedadagrad.
-        server, mu, learning_rate, momentum: as of `testbed.worker.strategies.federated`.
-        size: updates of a version.
-        exponent: of the staleness.
-        clients: how many there are; as many as workers, or more.
-        partition, local_epochs, speeds, straggler_sigma: as there; a client lasts longer by another factor each time.
-        uplink: how updates travel, as of `testbed.worker.methods.parameter_server.messages.plan.Plan`; payload=delta,
-        and no codec that goes by
-            bounds, since these follow rounds.
-        downlink: codec, zstd or raw.
-        round_timeout_s: emulated seconds that a model may be under way to a worker, and then those that the worker's
+        method: Federated method, of `testbed.worker.methods.federated.aggregation`.
+        server: Parameters of the server's rule, as learning_rate, momentum, beta1, beta2, tau.
+        mu: Weight of fedprox's term; null: 0.01.
+        learning_rate: Learning rate of clients' SGD; null: clients take the workload's optimizer.
+        momentum: Momentum of clients' SGD.
+        size: Updates of a version.
+        exponent: Exponent of 1 + staleness, by which an update counts less.
+        clients: Number of clients; as many as workers, or more.
+        partition: Division of the samples among clients; null: `Dirichlet`, alpha 0.3.
+        local_epochs: Epochs of a client.
+        speeds: Speed of each worker; one of 0.5 takes twice as long for a client. null: all are equally fast.
+        straggler_sigma: Sigma of the lognormal factor by which a client lasts longer, another one each time
+            (`testbed.worker.methods.federated.clients.slowness`).
+        uplink: Parameters of how updates travel (`parameter_server.messages.plan_request.Direction`); payload=delta,
+            and no codec that goes by bounds, since these follow rounds.
+        downlink: Codec of models: zstd or raw.
+        round_timeout_s: Emulated seconds that a model may be in flight to a worker, and then those that the worker's
             update is waited for, its training included.
 
     Raises:
@@ -85,39 +94,30 @@ class FedBuff(Strategy):
     """
 
     name = "fedbuff"
+    uses_collectives = False
 
     def __init__(
         self,
         *,
-        method: str = "fedavg",
-        server: Mapping[str, Any] | None = None,
-        mu: float | None = None,
-        learning_rate: float | None = 0.05,
-        momentum: float = 0.0,
-        size: int = 10,
-        exponent: float = 0.5,
-        clients: int = 100,
-        partition: Partition | None = None,
-        local_epochs: int = 1,
-        speeds: Sequence[float] | None = None,
-        straggler_sigma: float = 0.0,
-        uplink: Mapping[str, Any] | None = None,
-        downlink: Mapping[str, Any] | None = None,
-        round_timeout_s: float = 120.0,
+        method: Annotated[str, Choice(METHODS)] = "fedavg",
+        server: Annotated[Mapping[str, Any], Settings()] | None = None,
+        mu: NotNegative | None = None,
+        learning_rate: Positive | None = 0.05,
+        momentum: Fraction = 0.0,
+        size: Count = 10,
+        exponent: NotNegative = 0.5,
+        clients: Annotated[int, Whole(1, _MAX_CLIENTS)] = 100,
+        partition: AnyPartition | None = None,
+        local_epochs: Count = 1,
+        speeds: Speeds | None = None,
+        straggler_sigma: Sigma = 0.0,
+        uplink: Direction | None = None,
+        downlink: Direction | None = None,
+        round_timeout_s: Seconds = 120.0,
     ) -> None:
-        self._uplink, self._downlink = (
-            {"payload": "delta"} | dict(uplink or {}),
-            {"codec": "raw"} | dict(downlink or {}),
-        )
-        raise_all(
-            choice("method", method, METHODS),
-            whole("clients", clients, 1, _MAX_CLIENTS),
-            whole("local_epochs", local_epochs, 1),
-            sigma_fault("straggler_sigma", straggler_sigma),
-            *(number(f"speeds[{i}]", s, above=0, most=1) for i, s in enumerate(speeds or ())),
-            *_message_faults(self._uplink, self._downlink),
-            number("round_timeout_s", round_timeout_s, above=0, below=float("inf")),
-        )
+        self._uplink = {"payload": "delta"} | dict(uplink or {})
+        self._downlink = {"codec": "raw"} | dict(downlink or {})
+        raise_all(*_message_faults(self._uplink, self._downlink))
         self._method = Method(name=method, server=server or {}, mu=mu, learning_rate=learning_rate, momentum=momentum)
         self._new_buffer = lambda: Buffer(size=size, exponent=exponent, rule=self._method.rule(clients))
         self._new_buffer()  # which refuses what it does not know
@@ -125,13 +125,19 @@ class FedBuff(Strategy):
         self.local_epochs, self.speeds, self.straggler_sigma = local_epochs, speeds, straggler_sigma
         self.round_timeout_s = round_timeout_s
 
+    @property
+    def carries_compressor(self) -> bool:
+        return by_compressor(self._uplink)
+
     def part(self, rank: int, world_size: int) -> None:
         """Samples are clients'."""
 
-    def outlives(self, rank: int) -> bool:
+    def tolerates_loss_of(self, rank: int) -> bool:
         return rank > ROOT
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    can_rejoin = tolerates_loss_of
+
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, workers = f"strategy={self.name}", world_size - 1
         if not workload.computes:
             yield f"{name}: {type(workload).__name__} has no parameters of its own to send"
@@ -191,9 +197,6 @@ class FedBuff(Strategy):
         elif self._worker is not None:
             self._worker.close()
 
-    def take_notes(self) -> list[dict[str, Any]]:
-        return [] if self._server is None else self._server.take_notes()
-
     def _new_server(self, state: AssignedState) -> BufferedServer:
         context, comm, clock = self._context, self._context.comm, self._context.clock
         wait_s, message_s = self._wall_s(context.spec.timeout_s), self._wall_s(self.round_timeout_s)
@@ -218,6 +221,7 @@ class FedBuff(Strategy):
             Lanes(connected, wait_s=message_s, clock=clock, stopwatch=comm.stopwatch),
             clock,
             alpha=Fixed().alpha,
+            record=context.record,
         )
 
     def _new_worker(self, state: AssignedState) -> BufferedWorker:

@@ -4,51 +4,43 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from compressors.base.compressor import Compressor
-from testbed.core.parameters import choice, raise_all, whole
+from testbed.core.kinds import Choice, Part, Settings
+from testbed.core.parameters import Count, CountOrZero, Flag, Fraction, NotNegative, Positive, Seconds, raise_all
 from testbed.worker.data.partitions import Dirichlet
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
-from testbed.worker.interfaces.partition import Partition
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.strategy import StepStats, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload
 from testbed.worker.methods.federated.aggregation.attacks import Attack
-from testbed.worker.methods.federated.aggregation.methods import Method
+from testbed.worker.methods.federated.aggregation.methods import RULES, Method
 from testbed.worker.methods.federated.aggregation.robust import Defence
 from testbed.worker.methods.federated.aggregation.state import FederatedState
-from testbed.worker.methods.federated.client_selection import ClientSelection
+from testbed.worker.methods.federated.client_selection import AnyAvailability, AnySelection, ClientSelection, Overselect
 from testbed.worker.methods.federated.client_sequence import ClientSequence
-from testbed.worker.methods.federated.clients.availability import Availability
 from testbed.worker.methods.federated.clients.division import divided, division_faults
-from testbed.worker.methods.federated.clients.oort import Oort
 from testbed.worker.methods.federated.clients.population import Population
-from testbed.worker.methods.federated.clients.slowness import Slowness, sigma_fault
+from testbed.worker.methods.federated.clients.slowness import Sigma, Slowness
 from testbed.worker.methods.federated.fleet import PLACEMENTS, EmptyRound
 from testbed.worker.methods.federated.local_client import LocalClient
-from testbed.worker.methods.federated.parameters import (
-    attack_faults,
-    faults_of,
-    part_fault,
-    speed_faults,
-    travel_faults,
-)
+from testbed.worker.methods.federated.parameters import Speeds, attack_faults, faults_of, travel_faults
 from testbed.worker.methods.federated.secure_aggregation.faults import clashes, masked_uplink, secure_faults
 from testbed.worker.methods.federated.secure_aggregation.secure import Secure
 from testbed.worker.methods.federated.secure_aggregation.server import SecureFederation
 from testbed.worker.methods.federated.secure_aggregation.vector import SecureVector
 from testbed.worker.methods.federated.secure_aggregation.worker import SecureWorker
 from testbed.worker.methods.federated.server_model import Federation
-from testbed.worker.methods.parameter_server.bounds.break_even import Gate
-from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule
+from testbed.worker.methods.parameter_server.bounds.rounds import AnyBound
 from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.rounds.aggregator import Aggregator
 from testbed.worker.methods.parameter_server.rounds.exchanges import Exchanging
 from testbed.worker.methods.parameter_server.rounds.update_source import Training
-from testbed.worker.methods.parameter_server.strategy import ServerStrategy
+from testbed.worker.methods.parameter_server.strategy import Decoders, Direction, GateOrFlag, ServerStrategy
 
 
 class Federated(ServerStrategy):
@@ -70,26 +62,31 @@ class Federated(ServerStrategy):
     Cost in memory of a worker, with these two methods: 4 bytes a parameter and client.
 
     Args:
-        method: fedavg, fedprox, fedavgm, fedadam, fedyogi, fedadagrad, fednova, scaffold or feddyn.
-        server: parameters of the server's rule, as learning_rate, momentum, beta1, beta2, tau.
-        mu, alpha: of fedprox (0.01), and of feddyn (0.01).
-        learning_rate, momentum: of clients' SGD; a learning rate of None: clients take the workload's optimizer.
-        clients: how many there are.
-        participants: of a round, or all where there are fewer; None: all.
-        selection: how a round's clients are chosen, given as `{_target_: …}`; None: all alike.
-        availability: when clients are there, given as `{_target_: …}`; None: always.
-        deadline_s: emulated seconds after which a client is cut, by its own; None: none is.
-        overselect: so many times `participants` are drawn, of which the first that are done count.
-        partition: how samples are divided, given as `{_target_: …}`; None: `Dirichlet`, alpha 0.3.
-        local_epochs: of a client in a round.
-        placement: longest_first, by what clients have taken so far on each worker, or equal: equally many on each.
-        speeds: of each worker; one of 0.5 takes twice as long for a client. None: all alike.
-        straggler_sigma: of `testbed.worker.methods.federated.clients.slowness`: a client lasts longer, by a factor of
-        its own each round.
-        defence: what stands for the mean, given as `{_target_: …}`; a worker runs one client then.
-        attack, attackers: so many clients, the first ones, lie that way; given as `{_target_: …}`.
-        secure: the server learns sums of its workers' updates alone, given as `{_target_: …}`.
-        uplink, downlink, and what follows: as of `testbed.worker.strategies.parameter_server`; payload=delta.
+        method: Federated method, of `testbed.worker.methods.federated.aggregation`.
+        server: Parameters of the server's rule, as learning_rate, momentum, beta1, beta2, tau.
+        mu: Weight of fedprox's term; null: 0.01.
+        alpha: Weight of feddyn's regulariser; null: 0.01.
+        learning_rate: Learning rate of clients' SGD; null: clients take the workload's optimizer.
+        momentum: Momentum of clients' SGD.
+        clients: Number of clients.
+        participants: Clients of a round, or all where there are fewer; null: all.
+        selection: Choice of a round's clients; null: all with equal probability.
+        availability: Times at which clients are there; null: always.
+        deadline_s: Emulated time of its own after which a client is cut; null: none is.
+        overselect: Multiple of `participants` that are drawn, of which the first that are done count.
+        partition: Division of the samples among clients; null: `Dirichlet`, alpha 0.3.
+        local_epochs: Epochs of a client in a round.
+        placement: Placement of clients on workers: longest_first, by what clients have taken so far on each worker, or
+            equal: equally many on each.
+        speeds: Speed of each worker; one of 0.5 takes twice as long for a client. null: all are equally fast.
+        straggler_sigma: Sigma of the lognormal factor by which a client lasts longer, another one each round
+            (`testbed.worker.methods.federated.clients.slowness`).
+        defence: Rule that replaces the mean; a worker runs one client then.
+        attack: Lie of the attackers.
+        attackers: Clients that lie, the first ones.
+        secure: The server learns sums of its workers' updates alone.
+        uplink: Parameters of how updates travel, as of `testbed.worker.strategies.parameter_server`; payload=delta.
+        downlink: Parameters of how models travel, as there; payload=delta.
 
     Raises:
         ValueError: a parameter is not one of these.
@@ -100,35 +97,35 @@ class Federated(ServerStrategy):
     def __init__(
         self,
         *,
-        method: str = "fedavg",
-        server: Mapping[str, Any] | None = None,
-        mu: float | None = None,
-        alpha: float | None = None,
-        learning_rate: float | None = 0.05,
-        momentum: float = 0.0,
-        clients: int = 100,
-        participants: int | None = None,
-        selection: Oort | None = None,
-        availability: Availability | None = None,
-        deadline_s: float | None = None,
-        overselect: float = 1.0,
-        partition: Partition | None = None,
-        local_epochs: int = 1,
-        placement: str = "longest_first",
-        speeds: Sequence[float] | None = None,
-        straggler_sigma: float = 0.0,
-        defence: Defence | None = None,
-        attack: Attack | None = None,
-        attackers: int = 0,
-        secure: Secure | None = None,
-        uplink: Mapping[str, Any] | None = None,
-        downlink: Mapping[str, Any] | None = None,
-        bound: BoundSchedule | None = None,
-        probe_samples: int = 200,
-        round_timeout_s: float = 120.0,
-        gate: bool | Gate = False,
-        decoders: int = 0,
-        checkpoint: bool = False,
+        method: Annotated[str, Choice(RULES)] = "fedavg",
+        server: Annotated[Mapping[str, Any], Settings()] | None = None,
+        mu: NotNegative | None = None,
+        alpha: Positive | None = None,
+        learning_rate: Positive | None = 0.05,
+        momentum: Fraction = 0.0,
+        clients: Count = 100,
+        participants: Count | None = 20,
+        selection: AnySelection | None = None,
+        availability: AnyAvailability | None = None,
+        deadline_s: Seconds | None = None,
+        overselect: Overselect = 1.0,
+        partition: AnyPartition | None = None,
+        local_epochs: Count = 1,
+        placement: Annotated[str, Choice(PLACEMENTS)] = "longest_first",
+        speeds: Speeds | None = None,
+        straggler_sigma: Sigma = 0.0,
+        defence: Annotated[Defence, Part(Defence, "a Defence")] | None = None,
+        attack: Annotated[Attack, Part(Attack, "an Attack")] | None = None,
+        attackers: CountOrZero = 0,
+        secure: Annotated[Secure, Part(Secure, "a Secure")] | None = None,
+        uplink: Direction | None = None,
+        downlink: Direction | None = None,
+        bound: AnyBound | None = None,
+        probe_samples: Count = 200,
+        round_timeout_s: Seconds = 120.0,
+        gate: GateOrFlag = False,
+        decoders: Decoders = 0,
+        checkpoint: Flag = False,
     ) -> None:
         asked = partial(Method, name=method, server={} if server is None else server, mu=mu, alpha=alpha)
         asked = partial(asked, learning_rate=learning_rate, momentum=momentum)
@@ -142,16 +139,7 @@ class Federated(ServerStrategy):
         begin = partial(super().__init__, local_steps=1, uplink=up, downlink=downlink, bound=bound, gate=gate)
         begin = partial(begin, probe_samples=probe_samples, round_timeout_s=round_timeout_s)
         raise_all(
-            whole("clients", clients, 1),
-            None if participants is None else whole("participants", participants, 1),
-            whole("local_epochs", local_epochs, 1),
-            choice("placement", placement, PLACEMENTS),
-            sigma_fault("straggler_sigma", straggler_sigma),
-            *speed_faults(speeds),
-            part_fault("partition", partition, Partition),
-            part_fault("defence", defence, Defence),
             *attack_faults(attack, attackers, clients),
-            part_fault("secure", secure, Secure),
             *clashes(
                 *(secure,),
                 defence=defence,
@@ -178,9 +166,9 @@ class Federated(ServerStrategy):
     def part(self, rank: int, world_size: int) -> None:
         """Samples are clients'."""
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name = f"strategy={self.name}"
-        yield from super().faults(compressor, workload, world_size)
+        yield from super().validate(compressor, workload, world_size)
         workers = world_size - 1
         if workers < 1:
             yield f"{name}: a server takes one worker at least beside it; use workers=2 or more"
@@ -272,7 +260,9 @@ class Federated(ServerStrategy):
         )
         if self.secure is not None:
             workers = self._context.comm.world_size - 1
-            return SecureFederation(self._state, fleet, rule, self.secure, self._secure_vector(population), workers)
+            vector = self._secure_vector(population)
+            record = self._context.record
+            return SecureFederation(self._state, fleet, rule, self.secure, vector, workers, record)
         return Federation(self._state, fleet, rule, self.defence)
 
     def _exchanging(self) -> Exchanging | None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -9,10 +9,11 @@ from torch import Tensor
 from compressors.base.compressor import Compressor, Context, Layout
 from testbed.core.costs.collective import ranks_of_regions
 from testbed.core.device.profile import Collective
-from testbed.core.parameters import choice, number, raise_all, whole
+from testbed.core.kinds import Choice, Number
+from testbed.core.parameters import Count
+from testbed.core.record.events.gossip import ConsensusDistance, Mixing
 from testbed.core.spec.topology import Topology
-from testbed.worker.device.clock import WAITING
-from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.strategy import ExtraWork, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32, trained
 from testbed.worker.methods.gossip import mixing_matrix
 from testbed.worker.methods.gossip.consensus import Averaging, Choco, Consensus
@@ -22,8 +23,7 @@ LOSSY_STEP_SIZE = 0.1
 
 
 class Gossip(Strategy):
-    """No server and no all-reduce: each worker trains a replica of its own, and every `local_steps` steps mixes it with
-    those of its neighbours on a graph.
+    """Replicas, one a worker, that neighbours on a graph mix every `local_steps` steps; no server, no all-reduce.
 
     Without a compressor D-PSGD: x_i = sum_j W_ij x_j. Lian et al., "Can Decentralized Algorithms Outperform Centralized
     Algorithms? A Case Study for Decentralized Parallel Stochastic Gradient Descent", NeurIPS 2017, arXiv:1705.09056.
@@ -37,39 +37,39 @@ class Gossip(Strategy):
     begin at the common initial parameters, not at zero.
 
     With the complete graph, one local step, no compressor and SGD without momentum it is data parallelism.
-    What is evaluated is rank 0's own replica at that step; `settle` leaves replicas as they are, so that a run which is
-    evaluated or kept more often is the same run. After the last step all replicas become their exact mean, by one
-    all-reduce that is reported apart, and each tells how far from it it was (event `consensus`).
+    What is evaluated is rank 0's own replica at that step. Replicas do not agree for it, so that a run which is
+    evaluated more often is the same run. After the last step all replicas become their exact mean, by one all-reduce
+    that is reported apart, and each tells how far from it it was (event `consensus`).
     A rank waits for its neighbours alone. In a partition those at the border wait, and soon all; one longer than
     `timeout_s` fails the run, which names the rank and the link that is down.
     Cost: of each worker one payload to each neighbour every `local_steps` steps; with a compressor 8 bytes a parameter.
 
     Args:
-        graph: of `testbed.worker.methods.gossip.mixing_matrix`: "ring", "complete", "exponential" or "regions".
-        local_steps: from one exchange to the next.
-        consensus_step_size: gamma, how far to go towards the neighbours; None: see `default_step_size`.
+        graph: Graph of neighbours, of `testbed.worker.methods.gossip.mixing_matrix`.
+        local_steps: Steps from one exchange to the next.
+        consensus_step_size: Share of the way towards the neighbours (gamma); null: see `default_step_size`.
 
     Raises:
         ValueError: a parameter is not one of these.
     """
 
+    carries_compressor = True
+
     def __init__(
-        self, *, graph: str = mixing_matrix.RING, local_steps: int = 1, consensus_step_size: float | None = None
+        self,
+        *,
+        graph: Annotated[str, Choice(mixing_matrix.GRAPHS)] = mixing_matrix.RING,
+        local_steps: Count = 1,
+        consensus_step_size: Annotated[float, Number(above=0, most=1)] | None = None,
     ) -> None:
-        raise_all(
-            choice("graph", graph, mixing_matrix.GRAPHS),
-            whole("local_steps", local_steps, 1),
-            number("consensus_step_size", consensus_step_size, above=0, most=1, null=True),
-        )
         self.graph, self.local_steps, self.consensus_step_size = graph, local_steps, consensus_step_size
         self.cycle_steps = local_steps
-        self._notes: list[dict[str, Any]] = []
 
     def place(self, topology: Topology) -> None:
         self._regions = ranks_of_regions(topology)
         self._neighbours = mixing_matrix.neighbours(self.graph, self._regions)
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, traits = type(compressor).__name__, compressor.traits
         instead = "use one that encodes for a receiver and is a contraction, as topk or int8, or strategy=ddp"
         if not workload.computes:
@@ -98,7 +98,7 @@ class Gossip(Strategy):
         weights = mixing_matrix.metropolis_weights(self._neighbours)
         self._consensus = self._made(weights[context.rank])
         if context.rank == 0:
-            self._notes.append(self._graph_note(weights))
+            context.record(self._graph_event(weights))
         context.comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
 
     def step(self, batch: Batch, step: int) -> StepStats:
@@ -121,29 +121,22 @@ class Gossip(Strategy):
         with clock.phase("optimizer"):
             replica = self._flat()
             total = replica.clone()
-        clock.mark()
-        pending = context.comm.all_reduce(total)
-        with clock.phase(WAITING):
-            (total,) = pending.wait()
+        (total,) = context.comm.all_reduce(total).wait()
         with clock.phase("optimizer"):
             mean = total.div_(context.world_size)
             self._put(mean)
             distance = float((replica - mean).norm() / mean.norm().clamp_min(torch.finfo(mean.dtype).tiny))
-        self._notes.append({"event": "consensus", "distance": distance})
+        context.record(ConsensusDistance(distance=distance))
 
-    def beside(self) -> Beside:
+    def extra_work(self) -> ExtraWork:
         context = self._context
         others = context.world_size - 1
         if not others:
-            return Beside()
+            return ExtraWork()
         payload_bytes = context.compressor.payload_bytes(self._layout, self._encoding(step=0))
         # of an all-to-all among all ranks, the input of each with which they send as much together
         size_bytes = round(sum(map(len, self._neighbours)) / others * payload_bytes)
-        return Beside(collectives=(Collective(kind="all_to_all", size_bytes=size_bytes),))
-
-    def take_notes(self) -> list[dict[str, Any]]:
-        notes, self._notes = self._notes, []
-        return notes
+        return ExtraWork(collectives=(Collective(kind="all_to_all", size_bytes=size_bytes),))
 
     def _made(self, weights: dict[int, float]) -> Consensus:
         context = self._context
@@ -155,16 +148,15 @@ class Gossip(Strategy):
             return Averaging(near, weights, self._gamma, clock)
         return Choco(near, weights, self._gamma, clock, compressor=compressor, first=self._flat())
 
-    def _graph_note(self, weights: mixing_matrix.Weights) -> dict[str, Any]:
-        return {
-            "event": "mixing",
-            "graph": self.graph,
-            "edges": len(mixing_matrix.edges(self._neighbours)),
-            "wan_edges": len(mixing_matrix.wan_edges(self._neighbours, self._regions)),
-            "most_neighbours": max(map(len, self._neighbours)),
-            "spectral_gap": mixing_matrix.spectral_gap(weights),
-            "consensus_step_size": self._gamma,
-        }
+    def _graph_event(self, weights: mixing_matrix.Weights) -> Mixing:
+        return Mixing(
+            graph=self.graph,
+            edges=len(mixing_matrix.edges(self._neighbours)),
+            wan_edges=len(mixing_matrix.wan_edges(self._neighbours, self._regions)),
+            most_neighbours=max(map(len, self._neighbours)),
+            spectral_gap=mixing_matrix.spectral_gap(weights),
+            consensus_step_size=self._gamma,
+        )
 
     @torch.no_grad()
     def _exchange(self, step: int) -> None:
@@ -199,6 +191,9 @@ class Gossip(Strategy):
 
 
 def default_step_size(compressor: Compressor) -> float:
-    """1 with a compressor that is close to what it is given, and 0.1 with one that wants error feedback elsewhere, as
-    sparse ones and signs: with 1 the distance of replicas grew in a ring of four workers with `digits` and topk."""
+    """Return 1 for a compressor that loses little, 0.1 for one that needs error feedback elsewhere.
+
+    Sparse ones and signs need it: with 1 the distance of replicas grew in a ring of four workers with `digits` and
+    topk.
+    """
     return LOSSY_STEP_SIZE if compressor.traits.feedback in ("required", "recommended") else 1.0

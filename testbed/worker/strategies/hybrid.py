@@ -1,23 +1,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Annotated
 
 from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.feedback import with_feedback
 from testbed.core.costs.collective import ranks_of_regions
-from testbed.core.parallelism.plan import Plan
-from testbed.core.parameters import choice, raise_all
+from testbed.core.kinds import Choice
+from testbed.core.parallelism.comparison import WAYS as PLANS
+from testbed.core.parallelism.plan import SCHEDULES, Plan
+from testbed.core.parameters import Count, Size, raise_all
+from testbed.core.record.events.pipeline import Pipeline
 from testbed.core.spec.topology import Topology
 from testbed.core.units import parse_size_bytes
 from testbed.worker.communication.collectives.algorithm_selection import routes_of
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
-from testbed.worker.methods.pipeline.boundary import codec
+from testbed.worker.interfaces.workload_capabilities import Sequential
+from testbed.worker.methods.pipeline.boundary import ActivationCodec, codec
+from testbed.worker.methods.pipeline.elastic import WAYS as ELASTIC
 from testbed.worker.methods.pipeline.elastic import Elastic
 from testbed.worker.methods.pipeline.model_gather import hand_over
-from testbed.worker.methods.pipeline.plan_request import PipelineRequest
+from testbed.worker.methods.pipeline.plan_request import FirstPieces, PipelineRequest, PlacementRequest
 from testbed.worker.methods.pipeline.rank import (
     COLLECTIVES,
     PipelineRank,
@@ -28,12 +33,13 @@ from testbed.worker.methods.pipeline.rank import (
 from testbed.worker.methods.planner.request import PlanRequest
 from testbed.worker.model import pieces as chains
 from testbed.worker.model.pieces import Piece
-from testbed.worker.reduction.data_parallel import size_fault
 
 
 class Hybrid(Strategy):
-    """Pipeline x data x tensor parallelism: `pp` positions hold stages of the model, `dp` replicas of the pipeline take
-    parts of the batch and average gradients, `tp` ranks share each layer.
+    """Pipeline x data x tensor parallelism over `pp` x `dp` x `tp` ranks.
+
+    `pp` positions hold stages of the model, `dp` replicas of the pipeline take parts of the batch and average
+    gradients, `tp` ranks share each layer.
 
     Ranks fill the grid as in Li et al., "AMP", NeurIPS 2022, arXiv:2210.07297. Schedules are those of
     `testbed.worker.methods.pipeline.executor`, shared layers those of
@@ -45,79 +51,75 @@ class Hybrid(Strategy):
     the same steps, to rounding. Each replica has pp x tp ranks' batches, in micro-batches of `micro_batch` samples.
     Gradients of a stage are averaged over its replicas through the run's compressor, bucket by bucket while backward
     goes on; without replicas there is nothing to average, and a compressor is refused.
-    Rank 0 holds the whole model only after `settle`: where the model is evaluated, stages send it what they have
-    trained, which counts in the step's time and bytes. After the last step all ranks get all of it, reported apart.
+    Rank 0 holds the whole model only after `sync_parameters`: where the model is evaluated, stages send it what they
+    have trained, which counts in the step's time and bytes. After the last step all ranks get all of it, reported
+    apart.
     A rank that is gone fails the run: those that wait for it name it. So does a partition longer than `timeout_s`.
     Cost: of a boundary 4 bytes an activation each way, for each shard; of a ring the gradients of a stage.
 
     Args:
-        pp, dp, tp: how often each; dp=null: as often as there are ranks for.
-        micro_batch: samples; null: the batch of one rank, so that a replica has pp x tp micro-batches.
-        cuts: the first piece of each stage; null: even by blocks, and by parameters where the model has none.
-        placement: "across": pipelines cross regions, replicas of a stage share one; "inside": the reverse; or the
-            ranks, of position 0 first, of its replica 0 first.
-        schedule: gpipe, 1f1b or interleaved, the latter with several stages a position, 2 without cuts.
-        activations: what activations and their gradients go through between stages: a name of a compressor, at its
-            defaults, or one given as `{_target_: …}`. Nothing makes up for what it leaves out.
-        bucket_size: text with a unit.
-        plan: auto, amp, megatron, dt_fm or data_parallel: pp, dp, tp, micro_batch, cuts and placement are not given but
-            chosen before the first step, from the model's pieces and from links as probed (docs/plans.md).
-        plan_place: of auto and amp, which of their plans; 1 is the best.
-        memory: of each device, as text with a unit; plans that need more are not chosen, but by amp.
-        elastic: pipe or data: the pipeline gets shorter as `transform=freeze` freezes layers, and ranks that are left
-            over wait, or make more pipelines (`testbed.worker.methods.pipeline.elastic`); null: the plan stays.
-        collective: what averages gradients: ring, two_shot, hierarchical or hierarchical_two_shot.
+        pp: Positions of a pipeline, each with stages of the model.
+        dp: Replicas of the pipeline; null: as many as there are ranks for.
+        tp: Ranks that share each layer.
+        micro_batch: Samples of a micro-batch; null: the batch of one rank, so that a replica has pp x tp micro-batches.
+        cuts: The first piece of each stage; null: even by blocks, and by parameters where the model has none.
+        placement: Placement of ranks. across: pipelines cross regions, replicas of a stage share one; inside: the
+            reverse; or the ranks, of position 0 first, of its replica 0 first.
+        schedule: Order of micro-batches; interleaved has several stages a position, 2 without cuts.
+        activations: Compressor of activations and their gradients between stages, by its name, at its defaults, or
+            given as `{_target_: …}`. Nothing makes up for what it leaves out.
+        bucket_size: Size of a bucket of gradients.
+        plan: Search by which pp, dp, tp, micro_batch, cuts and placement are chosen before the first step, from the
+            model's pieces and from links as probed (docs/plans.md); null: they are given.
+        plan_place: Place of the plan among those of auto or amp; 1 is the best.
+        memory: Memory of each device; plans that need more are not chosen, but by amp.
+        elastic: Use of ranks that are left over as `transform=freeze` freezes layers and the pipeline gets shorter:
+            they wait, or make more pipelines (`testbed.worker.methods.pipeline.elastic`); null: the plan stays.
+        collective: Algorithm that averages gradients.
 
     Raises:
         ValueError: a parameter is not one of these.
     """
 
-    draws = True
+    carries_compressor = True
+    draws_batches = True
 
     def __init__(
         self,
         *,
-        pp: int = 2,
-        dp: int | None = None,
-        tp: int = 1,
-        micro_batch: int | None = None,
-        cuts: Sequence[int] | None = None,
-        placement: str | Sequence[int] = "across",
-        schedule: str = "1f1b",
-        activations: str | Compressor = "none",
-        bucket_size: str = "4 MiB",
-        collective: str = "ring",
-        plan: str | None = None,
-        plan_place: int = 1,
-        memory: str | None = None,
-        elastic: str | None = None,
+        pp: Count = 2,
+        dp: Count | None = None,
+        tp: Count = 1,
+        micro_batch: Count | None = None,
+        cuts: FirstPieces | None = None,
+        placement: PlacementRequest = "across",
+        schedule: Annotated[str, Choice(SCHEDULES)] = "1f1b",
+        activations: Annotated[str | Compressor, ActivationCodec()] = "none",
+        bucket_size: Size = "4 MiB",
+        collective: Annotated[str, Choice(COLLECTIVES)] = "ring",
+        plan: Annotated[str, Choice(PLANS)] | None = None,
+        plan_place: Count = 1,
+        memory: Size | None = None,
+        elastic: Annotated[str, Choice(ELASTIC)] | None = None,
     ) -> None:
-        def asked() -> PipelineRequest:
-            return PipelineRequest(
-                pp=pp, dp=dp, tp=tp, micro_batch=micro_batch, cuts=cuts, placement=placement, schedule=schedule
-            )
-
-        def plan_request() -> PlanRequest:
-            return PlanRequest(way=plan, place=plan_place, memory=memory)
-
+        self.asked = PipelineRequest(
+            pp=pp, dp=dp, tp=tp, micro_batch=micro_batch, cuts=cuts, placement=placement, schedule=schedule
+        )
         given = {"pp": pp, "dp": dp, "tp": tp, "micro_batch": micro_batch, "cuts": cuts, "placement": placement}
 
-        def stretching() -> Elastic | None:
-            return None if elastic is None else Elastic(elastic, asked())
+        def chosen() -> PlanRequest:
+            return PlanRequest(way=plan, place=plan_place, memory=memory)
 
-        unasked = _faults_of(asked)
+        def stretching() -> Elastic | None:
+            return None if elastic is None else Elastic(elastic, self.asked)
+
         raise_all(
-            *unasked,
-            *([] if unasked else _faults_of(stretching)),
+            *_faults_of(stretching),
             None if elastic is None or plan is None else f"elastic={elastic}: plan={plan} chooses once; leave out one",
-            *(wrong := _faults_of(plan_request)),
-            *([] if wrong else plan_request().given_faults(given)),
-            *_faults_of(lambda: codec(activations)),
-            size_fault(bucket_size),
-            choice("collective", collective, COLLECTIVES),
+            *(wrong := _faults_of(chosen)),
+            *([] if wrong else chosen().given_faults(given)),
         )
-        self.asked, self.plan_request, self.activations = asked(), plan_request(), codec(activations)
-        self.elastic = stretching()
+        self.plan_request, self.elastic, self.activations = chosen(), stretching(), codec(activations)
         self.bucket_bytes, self.collective = parse_size_bytes(bucket_size), collective
         self._regions: list[list[int]] = []
         self._rank: PipelineRank | WaitingRank | None = None
@@ -129,15 +131,16 @@ class Hybrid(Strategy):
     def takes_transform(self, *, at_once: bool, keeps_parameters: bool) -> bool:
         return (at_once or keeps_parameters) and self.asked.tp == 1 and self.plan_request.way is None
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, traits = type(compressor).__name__, compressor.traits
-        if not workload.has_pieces:
+        divided = isinstance(workload, NumberedWorkload) and workload.partition is not None
+        if not isinstance(workload, Sequential):
             yield (
                 f"strategy=hybrid: {type(workload).__name__} is no chain of pieces that stages could be cut from;"
                 " use bytelm, digits, glyphs, tiny_vit or tiny_bert, or strategy=ddp"
             )
             return
-        if isinstance(workload, NumberedWorkload) and workload.partition is not None:
+        if divided:
             yield "strategy=hybrid: ranks of a pipeline train on the same samples; leave workload.partition out"
         model = workload.model(0)
         pieces = workload.pieces(model)
@@ -159,20 +162,20 @@ class Hybrid(Strategy):
             )
         if traits.owns == "optimizer":
             yield f"strategy=hybrid: {name} takes over the optimizer, of which a rank has a part; use strategy=ddp"
-        if compressor.wants_link and self.asked.tp > 1:
+        if compressor.needs_link_stats and self.asked.tp > 1:
             yield f"strategy=hybrid: {name} goes by what each rank measures, and shards must agree; use strategy.tp=1"
 
-    def batch_faults(self, batch_size: int, workers: int) -> Iterator[str]:
+    def validate_batch(self, batch_size: int, world_size: int) -> Iterator[str]:
         if self.plan_request.way is None:
             asked = self.elastic or self.asked
-            yield from (f"strategy.{line}" for line in asked.batch_faults(batch_size, workers))
+            yield from (f"strategy.{line}" for line in asked.batch_faults(batch_size, world_size))
 
     def bind(self, context: WorkerContext) -> None:
         self._context = context
         self.compressor = with_feedback(context.compressor)
         self._optimizer = self.compressor.adopt(context.optimizer)
+        assert isinstance(context.workload, Sequential), "another one is refused"
         pieces = context.workload.pieces(context.model)
-        self._notes: list[dict[str, Any]] = []
         if self.plan_request.way is not None and not context.comm.networked:
             self._layouts = []  # what will be averaged is not known
             return
@@ -181,13 +184,13 @@ class Hybrid(Strategy):
         if context.comm.networked:
             self._rank = self._rank_of(context, plan, pieces)
         if context.rank == 0:
-            self._notes.append(_told(plan, samples_of_replica(plan, context)))
+            context.record(_event_of(plan, samples_of_replica(plan, context)))
         context.comm.require_equal(parameters_crc32(context.model), "the checksum of the initial parameters")
 
     def step(self, batch: Batch, step: int) -> StepStats:
-        return StepStats(self._alone(batch) if self._rank is None else self._rank.step(self._context.begun + step))
+        return StepStats(self._alone(batch) if self._rank is None else self._rank.step(self._context.start_step + step))
 
-    def settle(self) -> None:
+    def sync_parameters(self) -> None:
         if self._rank is not None:
             self._rank.settle()
 
@@ -210,10 +213,6 @@ class Hybrid(Strategy):
             return None
         return self._rank.collectives.planned_for(self.compressor, self._contexts())
 
-    def take_notes(self) -> list[dict[str, Any]]:
-        notes, self._notes = self._notes, []
-        return notes
-
     def _contexts(self) -> list[Context]:
         reducer = None if self._rank is None else self._rank.reducer
         return [] if reducer is None else [reducer.context(layout, step=0) for layout in self._layouts]
@@ -223,7 +222,8 @@ class Hybrid(Strategy):
             return self._asked_plan(pieces, context.spec.batch_size)
         decision = self.plan_request.decide(context, self.asked.schedule, self.collective)
         if context.rank == 0:
-            self._notes += decision.notes
+            for event in decision.events:
+                context.record(event)
         return decision.plan
 
     def _asked_plan(self, pieces: Sequence[Piece], batch_size: int) -> Plan:
@@ -256,19 +256,22 @@ class Hybrid(Strategy):
         return float(loss.detach())
 
 
-def _told(plan: Plan, samples: int) -> dict[str, Any]:
-    """The event of a plan that is executed, of which each replica has so many samples a step."""
-    return {
-        "event": "pipeline",
-        "pp": plan.pp,
-        "dp": plan.dp,
-        "tp": plan.tp,
-        "micro_batch": plan.micro_batch,
-        "micro_batches": samples // plan.micro_batch,
-        "schedule": plan.schedule,
-        "cuts": list(plan.cuts),
-        "placement": list(plan.placement),
-    }
+def _event_of(plan: Plan, samples: int) -> Pipeline:
+    """Return the event of a plan that is executed.
+
+    Args:
+        samples: Samples of each replica in a step.
+    """
+    return Pipeline(
+        pp=plan.pp,
+        dp=plan.dp,
+        tp=plan.tp,
+        micro_batch=plan.micro_batch,
+        micro_batches=samples // plan.micro_batch,
+        schedule=plan.schedule,
+        cuts=list(plan.cuts),
+        placement=list(plan.placement),
+    )
 
 
 def _faults_of(make: Callable[[], object]) -> list[str]:

@@ -2,30 +2,33 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.compressor import Compressor
 from compressors.none import Uncompressed
 from testbed.core.costs.kfac_variants import FUSIONS, VARIANTS, Settings
 from testbed.core.device.factored_layer import CHOLESKY, FORMS
-from testbed.core.parameters import choice, number, share, whole
-from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives
+from testbed.core.kinds import Choice
+from testbed.core.parameters import Count, Positive, Share, Size, raise_all, whole
+from testbed.worker.communication.collectives.algorithm_selection import CollectiveName, Collectives
 from testbed.worker.device.layer_pace import LayerPace
-from testbed.worker.interfaces.strategy import Beside, StepStats, WorkerContext
-from testbed.worker.interfaces.workload import Batch, Modelled, Workload
+from testbed.worker.interfaces.strategy import ExtraWork, StepStats, WorkerContext
+from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.interfaces.workload_capabilities import Modelled
 from testbed.worker.methods.kfac import kronecker_factors
 from testbed.worker.methods.kfac.curvature import Curvature
 from testbed.worker.methods.kfac.exchange import Nowhere, Sums, ToAll, ToOwners, UncalibratedReducer
 from testbed.worker.methods.kfac.replayed_curvature import ReplayedCurvature
 from testbed.worker.methods.kfac.second_order import SecondOrder
 from testbed.worker.reduction.buckets import Bucket
-from testbed.worker.reduction.data_parallel import BucketedStrategy, size_fault
+from testbed.worker.reduction.data_parallel import BucketedStrategy, Fusion
 from testbed.worker.reduction.reducer import Reducer
 
 COMPRESS = ("gradients", "factors", "all")
+RESULTS = tuple(dict.fromkeys(results for variant in VARIANTS.values() for results in variant.results))
 
 
 class KFAC(BucketedStrategy):
@@ -39,6 +42,12 @@ class KFAC(BucketedStrategy):
     Differs from the papers: damping never enters the running factors; the KL clip takes the products of preconditioned
     and plain gradients; inverses travel as triangles, fused by owner; the plan goes by closed forms of the links and by
     the device's times, not by a fit during the first steps; in the first step factors travel after backward.
+    Conventions of public code, for layers with S places and batches of N: `decay` weighs the new factor, as
+    `factor_decay` does in the authors' code (lzhangbv/kfac_pytorch, last version). In its earlier versions and in
+    kfac-pytorch (gpauloski) `factor_decay` weighs the old factor: 0.95 there is 0.05 here. G undoes the averaging of
+    the loss over a batch, and damping is split between A and G by their traces, as in the authors' code, where a
+    convolution's A is 1/S^2 and its G S^2 times what they are here. kfac-pytorch leaves the averaging in (its A is
+    1/S^3 and its G 1/(N^2 S^2) times what they are here) and adds the whole damping to both.
 
     Gradients are averaged as `ddp` does. Linear layers and convolutions that each forward calls exactly once have
     factors; all other parameters keep their plain gradients. What comes out is given to the workload's own optimizer.
@@ -51,67 +60,58 @@ class KFAC(BucketedStrategy):
     twice K with eigenvectors; gradients come back in every step.
 
     Args:
-        variant: d: every worker inverts all. mpd: owners in turn. spd: factors travel while they are computed, owners
-            by load, small inverses by everyone. pad: factors travel to their owner alone. dp: they do not travel.
-        results: what owners send back: inverses, once per `inverse_every`, or preconditioned gradients, each step.
-            None: what the variant is known for; `pad` alone has the choice.
-        inverse: "cholesky" of the damped factors, or "eigen", which damps their Kronecker product.
-        damping: lambda.
-        decay: of a new factor's weight in its moving average.
-        kl_clip: kappa, the most that a step of plain SGD may change what the model says: momentum, decay and Adam
-            make other steps of it. None: no limit.
-        factor_every: steps from one taking of factors to the next.
-        inverse_every: likewise of inverses; a multiple of it.
-        factor_fusion: which factors travel together: one, layers (no fusion), size, mg_wfbp; None: one after backward,
+        variant: Variant of K-FAC. d: every worker inverts all. mpd: owners in turn. spd: factors travel while they are
+            computed, owners by load, small inverses by everyone. pad: factors travel to their owner alone. dp: they do
+            not travel.
+        results: Results that owners send back: inverses, once per `inverse_every`, or preconditioned gradients, each
+            step. null: those the variant is known for; `pad` alone has the choice.
+        inverse: Decomposition: cholesky, of the damped factors, or eigen, which damps their Kronecker product.
+        damping: Damping (lambda).
+        decay: Weight of the new factor in the moving average: running = (1 - decay) * running + decay * new, from the
+            identity on. 1 keeps the last factor alone.
+        kl_clip: Largest change (kappa) that a step of plain SGD may make in the model's output; with momentum, decay or
+            Adam the step is another. null: no limit.
+        factor_every: Steps from one taking of factors to the next.
+        inverse_every: Steps from one inversion to the next, a multiple of `factor_every`.
+        factor_fusion: Factors that travel together: one, layers (no fusion), size, mg_wfbp; null: one after backward,
             mg_wfbp while they are computed. Never factors of different owners.
-        factor_group_size: text with a unit, for "size".
-        compress: what passes through the compressor: gradients, factors, or all; what owners send back does not.
-        bucket_size, fusion, collective, accumulate: of gradients, as with `ddp`; the collective carries factors too.
+        factor_group_size: Size of a group of factors, with factor_fusion=size.
+        compress: Traffic that passes through the compressor: gradients, factors, or all; what owners send back
+            does not.
 
     Raises:
         ValueError: a parameter is not one of these.
         RunError: in a step: no layer has factors, or a factor cannot be inverted.
     """
 
+    _reducer: Reducer
+
     def __init__(
         self,
         *,
-        variant: str = "spd",
-        results: str | None = None,
-        inverse: str = CHOLESKY,
-        damping: float = 0.03,
-        decay: float = 0.95,
-        kl_clip: float | None = 0.001,
-        factor_every: int = 1,
-        inverse_every: int = 1,
-        factor_fusion: str | None = None,
-        factor_group_size: str = "25 MiB",
-        compress: str = "gradients",
-        bucket_size: str = "4 MiB",
-        fusion: str = "size",
-        collective: str = "gloo",
-        accumulate: int = 1,
+        variant: Annotated[str, Choice(VARIANTS)] = "spd",
+        results: Annotated[str, Choice(RESULTS)] | None = None,
+        inverse: Annotated[str, Choice(FORMS)] = CHOLESKY,
+        damping: Positive = 0.03,
+        decay: Share = 0.95,
+        kl_clip: Positive | None = 0.001,
+        factor_every: Count = 1,
+        inverse_every: Count = 1,
+        factor_fusion: Annotated[str, Choice(FUSIONS)] | None = None,
+        factor_group_size: Size = "25 MiB",
+        compress: Annotated[str, Choice(COMPRESS)] = "gradients",
+        bucket_size: Size = "4 MiB",
+        fusion: Fusion = "size",
+        collective: CollectiveName = "gloo",
+        accumulate: Count = 1,
     ) -> None:
+        raise_all(_results_fault(variant, results), whole("inverse_every", inverse_every, 1, multiple_of=factor_every))
         super().__init__(
             bucket_size=bucket_size,
             fusion=fusion,
             collective=collective,
-            collectives=COLLECTIVES,
             accumulate=accumulate,
             clip_norm=None,
-            faults=(
-                choice("variant", variant, VARIANTS),
-                _results_fault(variant, results),
-                choice("inverse", inverse, FORMS),
-                number("damping", damping, above=0, below=float("inf")),
-                share("decay", decay),
-                number("kl_clip", kl_clip, above=0, below=float("inf"), null=True),
-                whole("factor_every", factor_every, 1),
-                _every_fault(factor_every, inverse_every),
-                None if factor_fusion is None else choice("factor_fusion", factor_fusion, FUSIONS),
-                size_fault(factor_group_size, "factor_group_size"),
-                choice("compress", compress, COMPRESS),
-            ),
         )
         self._way, self._name = VARIANTS[variant], "dkfac" if variant == "d" else f"{variant}_kfac"
         self.compress, self._numerics = compress, (inverse, damping, decay, kl_clip)
@@ -129,9 +129,9 @@ class KFAC(BucketedStrategy):
             }
         )
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         if self.compress != "factors":
-            found = list(super().faults(compressor, workload, world_size))
+            found = list(super().validate(compressor, workload, world_size))
             yield from found
             if not found and compressor.traits.owns != "nothing":
                 yield (
@@ -166,11 +166,8 @@ class KFAC(BucketedStrategy):
         self._second.begin(step)
         return super().step(batch, step)
 
-    def beside(self) -> Beside:
-        return self._second.beside()
-
-    def take_notes(self) -> list[dict[str, Any]]:
-        return [*super().take_notes(), *self._second.take_notes()]
+    def extra_work(self) -> ExtraWork:
+        return self._second.extra_work()
 
     def _curvature(self, context: WorkerContext) -> Curvature:
         form, damping, decay, kl_clip = self._numerics
@@ -186,7 +183,7 @@ class KFAC(BucketedStrategy):
             # a weight that two modules share has no factors of its own
             if kronecker_factors.supports(module) and all(owners[p] == 1 for p in module.parameters(recurse=False))
         }
-        return Curvature(modules, form=form, damping=damping, decay=decay, kl_clip=kl_clip)
+        return Curvature(modules, form=form, damping=damping, decay=decay, kl_clip=kl_clip, record=context.record)
 
     def _factor_faults(self, compressor: Compressor) -> Iterator[str]:
         name, traits = type(compressor).__name__, compressor.traits
@@ -217,26 +214,14 @@ class KFAC(BucketedStrategy):
         self._second.take_part(number)
         return super()._forward(part, number)
 
-    def _start(self, bucket: Bucket) -> None:
-        self._reducer.start(bucket.flat, bucket.layout, self._step)
-
     def _update(self) -> None:
         self._second.after_backward()
         self._reducer.finish()
         self._second.update()
         self._take_step()
 
-    def _reduction(self, layout: Layout) -> Context:
-        return self._reducer.context(layout, step=0)
 
-
-def _results_fault(variant: str, results: str | None) -> str | None:
-    if results is None or variant not in VARIANTS or results in VARIANTS[variant].results:
+def _results_fault(variant: str, results: Annotated[str, Choice(RESULTS)] | None) -> str | None:
+    if results is None or results in VARIANTS[variant].results:
         return None
     return f"results={results}: variant {variant} sends back {' or '.join(VARIANTS[variant].results)}"
-
-
-def _every_fault(factor_every: object, inverse_every: object) -> str | None:
-    if isinstance(factor_every, bool) or not isinstance(factor_every, int) or factor_every < 1:
-        return whole("inverse_every", inverse_every, 1)
-    return whole("inverse_every", inverse_every, 1, multiple_of=factor_every)

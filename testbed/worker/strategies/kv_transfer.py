@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 from compressors.base.compressor import Compressor
 from compressors.base.payload import PayloadError
-from testbed.core.parameters import raise_all, whole
-from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
+from testbed.core.kinds import Choice, Number
+from testbed.core.parameters import Count, CountOrZero, Flag
+from testbed.worker.interfaces.strategy import ExtraWork, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
 from testbed.worker.methods.kv_transfer.cache.store import LocalLink
 from testbed.worker.methods.kv_transfer.connection import FAR, NEAR, CacheConnection, RequestKind, connect
 from testbed.worker.methods.kv_transfer.model.texts import Sample, Texts, TextWorkload
 from testbed.worker.methods.kv_transfer.model.transformer import KVTransformer
-from testbed.worker.methods.kv_transfer.record import dense_bytes, quality_note, text_note, work_of
+from testbed.worker.methods.kv_transfer.record import dense_bytes, quality_event, text_event, work_of
 from testbed.worker.methods.kv_transfer.roles import Keeper, LineLink, decode_near, next_request
-from testbed.worker.methods.kv_transfer.selection.methods import Method
+from testbed.worker.methods.kv_transfer.selection.low_dimension import REACHES
+from testbed.worker.methods.kv_transfer.selection.methods import CODECS, SELECTORS, Method
+from testbed.worker.methods.kv_transfer.selection.selector import Block
 
 
 class KVTransfer(Strategy):
@@ -38,19 +41,25 @@ class KVTransfer(Strategy):
     Cost: of each byte decoded what the selector asks for; before the first one what it sets up. Messages are frames on
     a connection of their own (`testbed.worker.methods.kv_transfer.connection`). Computing is work of the kinds
     "prefill" and "decode"; what
-    the far side takes to answer, this processor takes. Neither rank goes on without the other.
+    the far side takes to answer, this processor takes. Neither rank goes on without the other. The run's
+    compressor is for gradients, of which there are none, so that it carries none: keys and values have `codec`.
 
     Args:
-        selector: dense, once, recent, sparq, quest, loki, infinigen or shadowkv.
-        codec: of what is fetched: fp16, fp32, int8, int4, and, of whole caches, kivi4, kivi2 or cachegen.
-        compared: texts that are held against exact attention in the end.
-        recent, sinks, block: positions that are near, and how many leave together; see `Selector`.
-        budget: positions that are fetched of each head, at most; of quest pages, of shadowkv chunks.
-        components, compensate: of sparq.
-        page: of quest.
-        rank: of loki, infinigen and shadowkv.
-        alpha, reach: of infinigen.
-        chunk, outliers: of shadowkv.
+        selector: Way of choosing what is fetched.
+        codec: Codec of what is fetched; kivi4, kivi2 and cachegen are of whole caches (dense, once).
+        compared: Texts that are compared with exact attention at the end.
+        recent: Last positions, which are near; null, here and below: the selector's default.
+        sinks: First positions, which are near.
+        block: Positions that leave the window together.
+        budget: Most positions that are fetched of each head; of quest pages, of shadowkv chunks.
+        components: Components of each key that are fetched (sparq).
+        compensate: Let the mean value stand for what is not fetched (sparq).
+        page: Positions of a page (quest).
+        rank: Dimensions in which keys are near (loki, infinigen, shadowkv).
+        alpha: Distance below the highest score up to which positions are fetched (infinigen).
+        reach: Layers that are asked for at once: the next, or all (infinigen).
+        chunk: Positions of a chunk (shadowkv).
+        outliers: Chunks that are near as a whole (shadowkv).
 
     Raises:
         ValueError: a parameter is not one of these, or not the selector's; all of them.
@@ -58,25 +67,26 @@ class KVTransfer(Strategy):
 
     has_optimizer = False
     trains = False
+    uses_collectives = False
 
     def __init__(
         self,
         *,
-        selector: str = "dense",
-        codec: str = "fp16",
-        compared: int = 4,
-        recent: int | None = None,
-        sinks: int | None = None,
-        block: int | None = None,
-        budget: int | None = None,
-        components: int | None = None,
-        compensate: bool | None = None,
-        page: int | None = None,
-        rank: int | None = None,
-        alpha: float | None = None,
-        reach: str | None = None,
-        chunk: int | None = None,
-        outliers: int | None = None,
+        selector: Annotated[str, Choice(SELECTORS)] = "dense",
+        codec: Annotated[str, Choice(CODECS)] = "fp16",
+        compared: CountOrZero = 4,
+        recent: Count | None = None,
+        sinks: CountOrZero | None = None,
+        block: Block | None = None,
+        budget: Count | None = None,
+        components: Count | None = None,
+        compensate: Flag | None = None,
+        page: Block | None = None,
+        rank: Count | None = None,
+        alpha: Annotated[float, Number(above=0, most=1e6, unit="nats")] | None = None,
+        reach: Annotated[str, Choice(REACHES)] | None = None,
+        chunk: Block | None = None,
+        outliers: CountOrZero | None = None,
     ) -> None:
         given: dict[str, Any] = {
             "recent": recent,
@@ -87,20 +97,14 @@ class KVTransfer(Strategy):
         }
         given |= {"compensate": compensate, "page": page, "rank": rank, "alpha": alpha, "reach": reach}
         given |= {"chunk": chunk, "outliers": outliers}
-        faults = [whole("compared", compared, 0)]
-        try:
-            self.method = Method(selector, codec, given)
-        except ValueError as error:
-            faults += str(error).splitlines()
-        raise_all(*faults)
+        self.method = Method(selector, codec, given)
         self.compared = compared
         self._texts = 0
-        self._notes: list[dict[str, Any]] = []
 
     def part(self, rank: int, world_size: int) -> tuple[int, int] | None:
         return (0, 1) if rank == NEAR else None
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         if world_size != 2:
             yield (
                 f"strategy=kv_transfer: is between two ranks, one that decodes and one that keeps keys and values, and"
@@ -108,11 +112,6 @@ class KVTransfer(Strategy):
             )
         if not isinstance(workload, TextWorkload):
             yield (f"strategy=kv_transfer: {type(workload).__name__} has no texts to decode; use workload=recall")
-        if not compressor.traits.verbatim:
-            yield (
-                f"strategy=kv_transfer: {type(compressor).__name__} is for gradients, of which there are none; use"
-                " compressor=none, and strategy.codec for keys and values"
-            )
 
     def bind(self, context: WorkerContext) -> None:
         self._context, comm, spec = context, context.comm, context.spec
@@ -139,12 +138,8 @@ class KVTransfer(Strategy):
     def dense_bytes_step(self) -> float:
         return self._dense_bytes
 
-    def beside(self) -> Beside:
-        return Beside(work=self._work)
-
-    def take_notes(self) -> list[dict[str, Any]]:
-        notes, self._notes = self._notes, []
-        return notes
+    def extra_work(self) -> ExtraWork:
+        return ExtraWork(work=self._work)
 
     def finish(self) -> None:
         if self._line is not None:
@@ -152,7 +147,7 @@ class KVTransfer(Strategy):
         for text in range(self.compared if self._context.rank == NEAR else 0):
             step, index = divmod(text, self._context.spec.batch_size)
             sample = self._drawn(step).sample(index)
-            self._notes.append({"text": text, **quality_note(self._model, self.method, sample)})
+            self._context.record(quality_event(text, self._model, self.method, sample))
 
     def _keep(self, sample: Sample) -> None:
         context = self._context
@@ -173,9 +168,9 @@ class KVTransfer(Strategy):
         link = LineLink(self._line, clock, self._context.comm.stopwatch)
         found = decode_near(model, sample, selector, link, link.begin, clock, self._share)
         link.end()
-        moved = {"up_bytes": self._line.sent_bytes - up_bytes, "down_bytes": self._line.received_bytes - down_bytes}
-        note = text_note(sample, found, selector.near_bytes(), link.traffic, self._context.spec.dilation)
-        self._notes.append({"text": self._texts, **note, **moved})
+        moved = self._line.sent_bytes - up_bytes, self._line.received_bytes - down_bytes
+        about = sample, found, selector.near_bytes(), link.traffic, self._context.spec.dilation
+        self._context.record(text_event(self._texts, *about, *moved))
         self._texts += 1
         return found.decoded.nats
 

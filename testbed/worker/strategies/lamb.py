@@ -3,15 +3,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from compressors.base.compressor import Compressor, Context, Layout
+from compressors.base.compressor import Compressor
 from compressors.base.feedback import with_feedback
-from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives
+from testbed.core.parameters import Count, Fraction, LearningRate, Positive, Share, Size
+from testbed.worker.communication.collectives.algorithm_selection import CollectiveName, Collectives
 from testbed.worker.device.accelerator import own_messages_fault
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Workload
-from testbed.worker.methods.optimizers.lamb import Lamb, LambRule
-from testbed.worker.reduction.buckets import Bucket
-from testbed.worker.reduction.data_parallel import BucketedStrategy
+from testbed.worker.methods.optimizers.lamb import Lamb, LambRule, MostRatio
+from testbed.worker.reduction.data_parallel import BucketedStrategy, Fusion
 from testbed.worker.reduction.reducer import Reducer
 
 
@@ -28,33 +28,35 @@ class LAMB(BucketedStrategy):
     bytes.
 
     Args:
-        learning_rate: the relative size of a layer's step; None takes that of the workload's optimizer.
-        beta1, beta2: what moments keep of themselves in a step.
-        epsilon: beside the root of the second moment.
-        weight_decay: lambda; of tensors of more than one dimension.
-        least_ratio, most_ratio: bounds of the trust ratio; 1 is between them.
-        clip_norm: the longest that the mean gradient may be (2-norm over all parameters); None leaves it as it is.
-        bucket_size, fusion, collective, accumulate: of gradients, as with `ddp`.
+        learning_rate: Relative size of a layer's step; null: that of the workload's optimizer.
+        beta1: Share of the first moment that is kept in a step.
+        beta2: Share of the second moment that is kept in a step; above the square of beta1.
+        epsilon: Added to the root of the second moment.
+        weight_decay: Weight decay (lambda) of tensors of more than one dimension.
+        least_ratio: Lower bound of the trust ratio.
+        most_ratio: Upper bound of the trust ratio.
 
     Raises:
         ValueError: a parameter is not one of these.
     """
 
+    _reducer: Reducer
+
     def __init__(
         self,
         *,
-        learning_rate: float | None = None,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-6,
-        weight_decay: float = 0.01,
-        least_ratio: float = 0.01,
-        most_ratio: float = 1000.0,
-        clip_norm: float | None = None,
-        bucket_size: str = "4 MiB",
-        fusion: str = "size",
-        collective: str = "gloo",
-        accumulate: int = 1,
+        learning_rate: LearningRate | None = None,
+        beta1: Fraction = 0.9,
+        beta2: Fraction = 0.999,
+        epsilon: Share = 1e-6,
+        weight_decay: Fraction = 0.01,
+        least_ratio: Share = 0.01,
+        most_ratio: MostRatio = 1000.0,
+        clip_norm: Positive | None = None,
+        bucket_size: Size = "4 MiB",
+        fusion: Fusion = "size",
+        collective: CollectiveName = "gloo",
+        accumulate: Count = 1,
     ) -> None:
         self.rule = LambRule(
             learning_rate=learning_rate,
@@ -69,14 +71,12 @@ class LAMB(BucketedStrategy):
             bucket_size=bucket_size,
             fusion=fusion,
             collective=collective,
-            collectives=COLLECTIVES,
             accumulate=accumulate,
             clip_norm=clip_norm,
-            faults=self.rule.faults(),
         )
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
-        found = list(super().faults(compressor, workload, world_size))
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+        found = list(super().validate(compressor, workload, world_size))
         yield from found
         if not found and (traits := with_feedback(compressor).traits).owns != "nothing":
             yield (
@@ -84,7 +84,7 @@ class LAMB(BucketedStrategy):
                 f" feedback={compressor.feedback} takes over {traits.owned}; use strategy=ddp"
             )
 
-    def accelerator_faults(self) -> Iterator[str]:
+    def validate_accelerator(self) -> Iterator[str]:
         yield from own_messages_fault(self.collective)
 
     def bind(self, context: WorkerContext) -> None:
@@ -99,12 +99,6 @@ class LAMB(BucketedStrategy):
             self.compressor, context.comm, context.clock, spec.topology, spec.seed, self._collectives
         )
 
-    def _start(self, bucket: Bucket) -> None:
-        self._reducer.start(bucket.flat, bucket.layout, self._step)
-
     def _update(self) -> None:
         self._reducer.finish()
         self._take_step()
-
-    def _reduction(self, layout: Layout) -> Context:
-        return self._reducer.context(layout, step=0)

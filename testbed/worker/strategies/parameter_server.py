@@ -6,8 +6,9 @@ from testbed.worker.methods.parameter_server.strategy import ServerStrategy
 
 
 class ParameterServer(ServerStrategy):
-    """Rounds of a server and its clients: all get the server's model, take `local_steps` steps by themselves, and send
-    what came of it, of which the server makes the mean, weighted by samples.
+    """Rounds of a server and its clients: clients take `local_steps` steps from its model, and it averages the results.
+
+    The mean is weighted by samples.
 
     McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017,
     arXiv:1602.05629 (FedAvg), with all clients in each round. Differs from the paper: a client's optimizer goes on from
@@ -30,33 +31,6 @@ class ParameterServer(ServerStrategy):
     In a partition it waits: one longer than `round_timeout_s` puts the clients behind it out.
     Cost: of each client's link the model down and an update up a round, so of the server's the clients' sum, each way.
     Not simulated, and `dilation=auto` does not reckon with what is sent.
-
-    Args:
-        local_steps: of a client in a round.
-        uplink: how updates travel, as of `testbed.worker.methods.parameter_server.messages.plan.Plan`: payload (params,
-        delta or grad), codec,
-            algorithm, cutoff, dither, feedback, importance, lossless. codec=compressor is the run's compressor; sz3 and
-            int8_zstd go by `bound`. feedback=auto is what the compressor wants, and true of those two.
-        downlink: how models travel, likewise, without grad.
-        bound: the schedule of error bounds, given as `{_target_: …}`.
-        probe_samples: training samples that nobody trains on, and on which the server tries a broadcast before it sends
-            it. Held out only where the schedule asks, and models go by bounds.
-        round_timeout_s: emulated seconds that a round's messages are waited for, or may be under way, each way. The
-            clients' training comes on top where a device says how long it takes; elsewhere it counts.
-        gate: whether what compression would bring no faster travels raw, by what a sender measures; or a
-            `testbed.worker.methods.parameter_server.bounds.break_even.Gate`, given as `{_target_: …}`. Two runs then
-            differ as their times do.
-        decoders: threads with which a server decodes what clients send while more of it arrives; 0: its only one.
-        region_servers: whether in each region of two or more workers but rank 0's the lowest rank serves the others, as
-            `testbed.worker.methods.parameter_server.region` says, so that a round crosses the region's links once each
-            way. It trains on
-            nothing, and its clients share its fate. Not with `gate`.
-        group_rounds: of a region, for each of rank 0's: its server averages its clients so many times before it sends
-            what that has changed, as `testbed.worker.methods.parameter_server.regional_group` says. Clients that rank 0
-            serves itself train alone
-            for as long. With `region_servers`.
-        checkpoint: whether the server leaves its state before each model that it sends, so that one that is started
-            again in its place goes on from there; clients wait `round_timeout_s` for it. Not with `region_servers`.
 
     Raises:
         ValueError: a parameter is not one of these.

@@ -2,29 +2,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from typing import Annotated
 
 import torch
 
 from compressors.base.compressor import Compressor, Context, Exchange, Layout
 from compressors.base.feedback import with_feedback
 from testbed.core.device.profile import MOMENTS_SHARE, Collective
-from testbed.core.parameters import choice, number, raise_all, share, whole
-from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives, routes_of
-from testbed.worker.device.clock import WAITING
-from testbed.worker.interfaces.strategy import Beside, StepStats, Strategy, WorkerContext
+from testbed.core.kinds import Number
+from testbed.core.parameters import Count, Fraction, LearningRate, Share
+from testbed.worker.communication.collectives.algorithm_selection import CollectiveName, Collectives, routes_of
+from testbed.worker.interfaces.strategy import ExtraWork, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
-from testbed.worker.methods.optimizers.lamb import LambRule
+from testbed.worker.methods.optimizers.lamb import LambRule, MostRatio
 from testbed.worker.methods.optimizers.sparse_momenta import SparseMomenta
 from testbed.worker.reduction.buckets import Buckets
 from testbed.worker.reduction.reducer import Reducer
 
 MIN_DENSITY = 0.002
-"""So that each turn has a block of the smallest tensor that takes turns."""
+"""Least density with which each turn has a block of the smallest tensor that takes turns."""
 
 
 class SLAMB(Strategy):
-    """Large batches with sparse communication: LAMB on momenta of each worker's own, of which a part is averaged in
-    each step, and on parameters that are averaged every `sync_every` steps.
+    """LAMB for large batches with sparse communication: a part of each worker's momenta is averaged in each step.
+
+    Parameters are averaged every `sync_every` steps.
 
     Xu et al., "SLAMB: Accelerated Large Batch Training with Sparse Communication", ICML 2023; LAMB as in
     `testbed.worker.methods.optimizers.lamb`. By the first of the two variants in the authors' public code: with m and v
@@ -46,8 +48,8 @@ class SLAMB(Strategy):
     mean gradient, so it is larger where workers' gradients differ, and makes another step of the same momenta on each
     of them. With equal batches on all workers, or with one worker, it is `lamb`.
 
-    What is evaluated is rank 0's own parameters at that step, which differ from the others' between averages; `settle`
-    leaves them, so that a run which is evaluated or kept more often is the same run. After the last step all workers
+    What is evaluated is rank 0's own parameters at that step, which differ from the others' between averages. They stay
+    so, so that a run which is evaluated or kept more often is the same run. After the last step all workers
     average once more, if that was not the turn of it.
     Momenta pass through any compressor that leaves nothing to later steps; parameters are sent as they are. Neither
     overlaps backward: momenta are known when it is over.
@@ -57,37 +59,40 @@ class SLAMB(Strategy):
     1/sync_every; 13 bytes a parameter. Of a replay, which has nothing to update, the same bytes.
 
     Args:
-        density: the part of the momenta that is sent in each step; what is not 1 over a whole number is rounded up to
+        density: Share of the momenta that is sent in each step; what is not 1 over a whole number is rounded up to
             one that is.
-        sync_every: steps from one average of the parameters to the next (H).
-        learning_rate: the relative size of a layer's step; None takes that of the workload's optimizer.
-        beta1, beta2: what moments keep of themselves in a step.
-        beta3: likewise freshness.
-        epsilon: beside the root of the second moment.
-        weight_decay: lambda; of tensors of more than one dimension.
-        least_ratio, most_ratio: bounds of both trust ratios; 1 is between them.
-        collective: what carries momenta and parameters.
+        sync_every: Steps from one average of the parameters to the next (H).
+        learning_rate: Relative size of a layer's step; null: that of the workload's optimizer.
+        beta1: Share of the first moment that is kept in a step.
+        beta2: Share of the second moment that is kept in a step; above the square of beta1.
+        beta3: Share of freshness that is kept in a step.
+        epsilon: Added to the root of the second moment.
+        weight_decay: Weight decay (lambda) of tensors of more than one dimension.
+        least_ratio: Lower bound of both trust ratios.
+        most_ratio: Upper bound of both trust ratios.
+        collective: Algorithm that carries momenta and parameters.
 
     Raises:
         ValueError: a parameter is not one of these.
     """
 
+    carries_compressor = True
     has_optimizer = False
 
     def __init__(
         self,
         *,
-        density: float = 0.1,
-        sync_every: int = 50,
-        learning_rate: float | None = None,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        beta3: float = 0.99,
-        epsilon: float = 1e-6,
-        weight_decay: float = 0.01,
-        least_ratio: float = 0.01,
-        most_ratio: float = 1000.0,
-        collective: str = "gloo",
+        density: Annotated[float, Number(least=MIN_DENSITY, most=1)] = 0.1,
+        sync_every: Count = 50,
+        learning_rate: LearningRate | None = None,
+        beta1: Fraction = 0.9,
+        beta2: Fraction = 0.999,
+        beta3: Share = 0.99,
+        epsilon: Share = 1e-6,
+        weight_decay: Fraction = 0.01,
+        least_ratio: Share = 0.01,
+        most_ratio: MostRatio = 1000.0,
+        collective: CollectiveName = "gloo",
     ) -> None:
         self.rule = LambRule(
             learning_rate=learning_rate,
@@ -98,17 +103,10 @@ class SLAMB(Strategy):
             least_ratio=least_ratio,
             most_ratio=most_ratio,
         )
-        raise_all(
-            number("density", density, least=MIN_DENSITY, most=1),
-            whole("sync_every", sync_every, 1),
-            share("beta3", beta3),
-            *self.rule.faults(),
-            choice("collective", collective, COLLECTIVES),
-        )
         self.turns = int(1 / density + 1e-9)
         self.sync_every, self.beta3, self.collective = sync_every, beta3, collective
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, traits = type(compressor).__name__, compressor.traits
         instead = "use one that leaves nothing to later steps, as int8, or strategy=lamb"
         if traits.owns != "nothing":
@@ -171,9 +169,9 @@ class SLAMB(Strategy):
         """The largest of a step: others have a block less of some tensors."""
         return [max(self._layouts, key=lambda layout: layout.numel)]
 
-    def beside(self) -> Beside:
+    def extra_work(self) -> ExtraWork:
         size_bytes = 4 * sum(p.numel() for p in self._parameters)
-        return Beside(collectives=(Collective(kind="all_reduce", size_bytes=size_bytes, share=1 / self.sync_every),))
+        return ExtraWork(collectives=(Collective(kind="all_reduce", size_bytes=size_bytes, share=1 / self.sync_every),))
 
     def routes(self) -> list[str]:
         return routes_of(self._contexts())
@@ -196,10 +194,7 @@ class SLAMB(Strategy):
         context, clock = self._context, self._context.clock
         with clock.phase("optimizer"):
             flat = self._flat_parameters()
-        clock.mark()
-        pending = self._collectives.run(Exchange(kind="all_reduce", data=[flat]))
-        with clock.phase(WAITING):
-            (total,) = pending.wait()
+        (total,) = self._collectives.run(Exchange(kind="all_reduce", data=[flat])).wait()
         if not context.workload.computes:
             return
         with clock.phase("optimizer"):

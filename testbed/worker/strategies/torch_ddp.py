@@ -6,12 +6,11 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from compressors.base.compressor import Compressor
-from compressors.none import Uncompressed
+from testbed.core.parameters import Size
 from testbed.core.units import parse_size_bytes
 from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
-from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.interfaces.workload import Batch
 
 
 class TorchDDP(Strategy):
@@ -21,31 +20,21 @@ class TorchDDP(Strategy):
     Its reductions are torch's `allreduce_hook`, which gives what torch does without a hook; ours around it counts bytes
     and time. Communication is waited for inside backward: the wait from the last gradient on is taken for exposed.
 
-    Synchronous. Refuses every compressor but `none`.
+    Synchronous. Carries no compressor.
     In a partition it waits: a short one costs its length and what TCP takes to try again; one longer than `timeout_s`
     fails the run, which names the rank and the link that is down.
 
     Args:
-        bucket_size: text with a unit, given to torch in MiB.
+        bucket_size: Size of a bucket of gradients, given to torch in MiB.
 
     Raises:
         ValueError: bucket_size is not a size above 0.
     """
 
-    def __init__(self, *, bucket_size: str = "4 MiB") -> None:
-        try:
-            self.bucket_size_bytes = parse_size_bytes(bucket_size)
-        except ValueError as error:
-            raise ValueError(f"bucket_size={bucket_size}: {error}") from error
-        if self.bucket_size_bytes < 1:
-            raise ValueError(f"bucket_size={bucket_size}: must be above 0")
+    def __init__(self, *, bucket_size: Size = "4 MiB") -> None:
+        self.bucket_size_bytes = parse_size_bytes(bucket_size)
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
-        if not isinstance(compressor, Uncompressed) or compressor.uses_feedback:
-            found = f"{type(compressor).__name__} with feedback={compressor.feedback}"
-            yield f"strategy=torch_ddp sends gradients as they are, found {found}; use strategy=ddp or compressor=none"
-
-    def accelerator_faults(self) -> Iterator[str]:
+    def validate_accelerator(self) -> Iterator[str]:
         yield from ()
 
     def bind(self, context: WorkerContext) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import RunError
+from testbed.core.record.events.run import Evaluation
 from testbed.worker.interfaces.workload import Workload
 
 _NICE = 19
@@ -72,7 +73,7 @@ class Evaluations:
             for tensor, then in zip(_tensors(self._twin), snapshot, strict=True):
                 tensor.copy_(then)
         name, value = self._name, self._value()
-        self._emit({"event": "evaluation", "t_s": t_s, "rank": 0, "step": step, "name": name, "value": value})
+        self._emit(Evaluation(t_s=t_s, rank=0, step=step, name=name, value=value).to_json())
 
     def _value(self) -> float:
         self._twin.eval()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,18 +14,23 @@ from torch import Tensor, nn
 from compressors.base.compressor import Compressor
 from testbed.core.device.profile import Profile
 from testbed.core.errors import RunError
+from testbed.core.record.events.base import StepEvent
+from testbed.core.record.events.run import PHASES, Done, Model, PhaseTimes, Start, Step, Warm
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.device.accelerator import to_device
 from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.compute_times import ComputeTimes
-from testbed.worker.interfaces.strategy import WorkerContext
-from testbed.worker.interfaces.transform import Plan, TransformContext
+from testbed.worker.device.run_queue import RunQueueDelay
+from testbed.worker.interfaces.strategy import Agreement, WorkerContext
+from testbed.worker.interfaces.transform import TransformContext
+from testbed.worker.interfaces.transform_capabilities import ModelSwitch, Plan
 from testbed.worker.interfaces.workload import Batch, parameters_crc32, trained
+from testbed.worker.training import capabilities
+from testbed.worker.training.averaging import finish
+from testbed.worker.training.binding import Binding
 from testbed.worker.training.evaluation import Evaluations
-from testbed.worker.training.optimizers import LearningRate, Optimizers
-from testbed.worker.training.parts import Parts, changed_parts, first_model
-from testbed.worker.training.step_meter import StepMeter
+from testbed.worker.training.parts import Parts, first_model
 from testbed.worker.training.warm_up import WarmUp
 
 Emit = Callable[[dict[str, Any]], None]
@@ -43,26 +47,39 @@ class Training:
             emit: is called from two threads.
             profile: how long phases last; without, as long as they take here.
         """
-        self.spec, self.parts, self.comm, self.emit = spec, parts, comm, emit
-        self.model, self._change = first_model(spec, parts)
-        self.model.to(comm.accelerator.device)
+        self.spec, self.comm, self.emit = spec, comm, emit
+        model, self._change = first_model(spec, parts)
+        model.to(comm.accelerator.device)
         self._profile = profile
         settle = None if comm.accelerator.is_processor else comm.accelerator.settle
-        self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, self.model), settle)
-        self._meter = StepMeter(self.clock, comm, spec.dilation)
+        self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, model), settle)
+        comm.clock = self.clock
+        self._queueing = RunQueueDelay()
+        comm.stopwatch.began = self._queueing.begin
+        self._sent_bytes = 0
         self.steps = parts.steps(spec)
-        self._begun = 0
-        """The step that the strategy has taken first: it counts its own."""
-        self.context = self._context()
+        self._events: list[StepEvent] = []
+        """Events that strategy and transform have recorded in this step."""
+        self._bound = Binding(spec, parts, model, comm, self.clock, self._events.append)
         self._evaluations = self._new_evaluations()
         self._earlier_evaluations: list[Evaluations | None] = []
         """Of the model before it changed."""
-        self._notes: list[dict[str, Any]] = []
-        """Of the strategy before the model changed."""
+
+    @property
+    def parts(self) -> Parts:
+        return self._bound.parts
+
+    @property
+    def model(self) -> nn.Module:
+        return self._bound.model
+
+    @property
+    def context(self) -> WorkerContext:
+        return self._bound.context
 
     @property
     def parameters(self) -> int:
-        """That learn."""
+        """Number of trainable parameters."""
         return sum(p.numel() for p in trained(self.model))
 
     @property
@@ -70,7 +87,7 @@ class Training:
         """Ranks that the others go on without. A model that changes needs all of them when it does."""
         if self.parts.transform.changes_the_model:
             return []
-        return [rank for rank in range(self.comm.world_size) if self.parts.strategy.outlives(rank)]
+        return [r for r in range(self.comm.world_size) if capabilities.tolerates_loss_of(self.parts.strategy, r)]
 
     def bind(self) -> None:
         """Have transform and strategy take their parts; all ranks at once, but for one that comes back."""
@@ -86,30 +103,29 @@ class Training:
                 steps=self.steps,
                 epoch_steps=self.parts.epoch_steps(self.spec),
                 loss=loss,
-                waiting=self._waiting,
+                record=self._events.append,
             )
         )
         self.parts.strategy.bind(self.context)
         if self._change is not None and self.comm.rank == 0:
             self._tell(-1, 0.0, self._change)
 
-    def describe(self) -> dict[str, Any]:
-        """The "model" event; the strategy is bound by then."""
+    def describe(self) -> Model:
+        """Return the event that describes model and strategy, which is bound by then."""
         metric = self.parts.workload.metric
-        dense = self.parameters if self._change is None else self._change["parameters_before"]
-        dense_bytes = self.parts.strategy.dense_bytes_step()
-        return {
-            "event": "model",
-            "rank": self.comm.rank,
-            "parameters": self.parameters,
-            "dense_bytes_step": 2 * (self.comm.world_size - 1) * 4 * dense if dense_bytes is None else dense_bytes,
-            "metric_name": metric and metric.name,
-            "metric_target": metric and metric.target,
-            "higher_is_better": metric and metric.higher_is_better,
-            "routes": self.parts.strategy.routes(),
-            "collectives": self.parts.strategy.collectives(),
-            "outlived": self.outlived,
-        }
+        dense = self.parameters if self._change is None else self._change.parameters_before
+        ring_bytes, strategy = 2 * (self.comm.world_size - 1) * 4 * dense, self.parts.strategy
+        return Model(
+            rank=self.comm.rank,
+            parameters=self.parameters,
+            dense_bytes_step=capabilities.dense_bytes_step(strategy, ring_bytes),
+            metric_name=None if metric is None else metric.name,
+            metric_target=None if metric is None else metric.target,
+            higher_is_better=None if metric is None else metric.higher_is_better,
+            routes=capabilities.routes(strategy),
+            collectives=capabilities.collectives(strategy),
+            outlived=self.outlived,
+        )
 
     def warm_up(
         self, busy: threading.Event, go: threading.Event, scratch: Compressor, turn: AbstractContextManager[None]
@@ -120,34 +136,34 @@ class Training:
             self._evaluations.rehearse()
         with turn:
             warm_up.rehearse()
-        self.emit({"event": "warm", "rank": self.comm.rank})
+        self.emit(Warm(rank=self.comm.rank).to_json())
         warm_up.work(busy, go)
 
-    def run(self, t0_s: float) -> dict[str, Any]:
-        """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the "done" event, once all else has been told."""
+    def run(self, t0_s: float) -> Done:
+        """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the last event, once all others have been sent."""
         time.sleep(max(0.0, t0_s - time.monotonic()))
-        first = self.parts.strategy.first_step()
+        first = capabilities.first_step(self.parts.strategy)
         begin_s = time.monotonic() if self.comm.is_back else t0_s  # it is not late by what it has missed
-        self._meter.restart(begin_s)
+        self._restart(begin_s)
         t_s = self._since_s(t0_s)
         late_s = self._since_s(begin_s) if self.comm.is_back else t_s
-        self.emit({"event": "start", "t_s": t_s, "rank": self.comm.rank, "late_s": late_s})
+        self.emit(Start(t_s=t_s, rank=self.comm.rank, late_s=late_s).to_json())
         if self.comm.is_back and self._evaluations is not None and self._is_due(first - 1):
             self._evaluations.start(first, t_s)  # that it was told before is not sure
         for step in range(first, self.steps):
             self._step(step, t0_s)
         finishing_s = time.monotonic()
-        self.parts.strategy.finish()
-        self._tell_notes(self.steps - 1, self._since_s(t0_s))
-        done = {
-            "event": "done",
-            "t_s": self._since_s(t0_s),
-            "rank": self.comm.rank,
-            "steps": self.steps,
-            "finish_s": self._since_s(finishing_s),
-            "finish_payload_bytes": self._meter.take_sent_bytes(),
-            "parameters_crc32": parameters_crc32(self.model),
-        }
+        finish(self.parts.strategy, self.context)
+        self._tell_recorded(self.steps - 1, self._since_s(t0_s))
+        ends_apart = self.parts.strategy.agreement is Agreement.NONE
+        done = Done(
+            t_s=self._since_s(t0_s),
+            rank=self.comm.rank,
+            steps=self.steps,
+            finish_s=self._since_s(finishing_s),
+            finish_payload_bytes=self._take_sent_bytes(),
+            parameters_crc32=None if ends_apart else parameters_crc32(self.model),
+        )
         for evaluations in (*self._earlier_evaluations, self._evaluations):
             if evaluations is not None:
                 evaluations.finish(self.comm.timeout_s)
@@ -161,18 +177,21 @@ class Training:
         self.comm.step = step + 1
         started_s = time.monotonic()
         is_last, due = step + 1 == self.steps, self._is_due(step)
-        part = self.parts.strategy.part(self.comm.rank, self.comm.world_size)
+        part = capabilities.part(self.parts.strategy, self.comm.rank, self.comm.world_size)
         # Paced, drawing a batch is part of what the strategy's forward is given.
         with self.clock.phase("forward", None if self.clock.times.forward_s is None else 0.0):
-            batch = None if part is None or self.parts.strategy.draws else self._batch(step, *part)
-        self._rate.set(self.parts.transform.rate_factor(step))
-        self.clock.times.spare(self.parts.transform.spared(batch))
+            batch = None if part is None or self.parts.strategy.draws_batches else self._batch(step, *part)
+        transform = self.parts.transform
+        self._bound.rate.set(capabilities.rate_factor(transform, step))
+        self.clock.times.spare(capabilities.spared(transform, batch))
         # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
         with self.clock.phase("optimizer", self.clock.times.other_s):
-            stats = self.parts.strategy.step(batch, step - self._begun)
+            stats = self.parts.strategy.step(batch, step - self._bound.start_step)
             if due:
-                self.parts.strategy.settle()
-            changed = self._transform(step) if self.parts.transform.looks_after(step) else None
+                capabilities.sync_parameters(self.parts.strategy)
+            changed = None
+            if isinstance(transform, ModelSwitch) and transform.looks_after(step):
+                changed = self._transform(transform, step)
         ended_s = time.monotonic()
         if stats.loss is not None and not math.isfinite(stats.loss):
             what = f"the loss of step {step + 1} is {stats.loss}"
@@ -184,17 +203,42 @@ class Training:
         self._tell(
             step,
             t_s,
-            {
-                "event": "step",
-                "loss": stats.loss if self.parts.workload.computes else None,
-                "step_s": (ended_s - started_s) / self.spec.dilation,
-                **self._meter.take(),
-                "samples": drawn if stats.samples is None else stats.samples,
-            },
+            Step(
+                loss=stats.loss if self.parts.workload.computes else None,
+                step_s=(ended_s - started_s) / self.spec.dilation,
+                samples=drawn if stats.samples is None else stats.samples,
+                **self._take_times(),
+                payload_bytes=self._take_sent_bytes(),
+            ),
         )
         if changed is not None and self.comm.rank == 0:
             self._tell(step, t_s, changed)
         self._after(step, t_s, is_due=due)
+
+    def _restart(self, begin_s: float) -> None:
+        """Forget times and bytes of what was before `begin_s` (CLOCK_MONOTONIC)."""
+        self.clock.restart(begin_s)
+        self._queueing.take_s()
+        self.comm.stopwatch.take_s()
+        self._sent_bytes = self.comm.payload_bytes
+
+    def _take_times(self) -> dict[str, Any]:
+        """Return the times of a `Step` since the last call, in emulated seconds."""
+        phase_s = dict.fromkeys(PHASES, 0.0)
+        for name, seconds in self.clock.take().items():
+            phase_s[name if name in phase_s else "optimizer"] += seconds  # a strategy's own work leads to the update
+        phase_s["communicate"] = self.comm.stopwatch.take_s() / self.spec.dilation
+        return {
+            "phase_s": PhaseTimes(**phase_s),
+            "cpu_s": sum(self.clock.take_cpu_s().values()),
+            "late_s": self.clock.take_late_s() if self.clock.is_paced else None,
+            "queued_s": self._queueing.take_s(under_way=self.comm.stopwatch.is_running) / self.spec.dilation,
+        }
+
+    def _take_sent_bytes(self) -> int:
+        """Return the bytes sent since the last call: what a thread sends between two steps belongs to the second."""
+        before, self._sent_bytes = self._sent_bytes, self.comm.payload_bytes
+        return self._sent_bytes - before
 
     def _batch(self, step: int, place: int, parts: int) -> Batch:
         """Of `step`, that of one in `place` of so many parts, where this rank computes."""
@@ -211,77 +255,41 @@ class Training:
 
     def _after(self, step: int, t_s: float, *, is_due: bool) -> None:
         """What follows from a step that ended at `t_s`."""
-        self._tell_notes(step, t_s)
+        self._tell_recorded(step, t_s)
         if self._evaluations is not None and is_due:
             self._evaluations.start(step + 1, t_s)
 
-    def _tell_notes(self, step: int, t_s: float) -> None:
-        notes = [*self._notes, *self.parts.strategy.take_notes(), *self.parts.transform.take_notes()]
-        self._notes = []
-        for note in notes:
-            self._tell(step, t_s, note)
+    def _tell_recorded(self, step: int, t_s: float) -> None:
+        events = sorted(self._events, key=lambda event: event.order_in_step)
+        self._events.clear()
+        for event in events:
+            self._tell(step, t_s, event)
 
-    def _tell(self, step: int, t_s: float, what: dict[str, Any]) -> None:
-        self.emit({"t_s": t_s, "rank": self.comm.rank, "step": step + 1, **what})
+    def _tell(self, step: int, t_s: float, event: StepEvent) -> None:
+        self.emit(event.stamped(t_s, self.comm.rank, step + 1))
 
-    def _transform(self, step: int) -> dict[str, Any] | None:
+    def _transform(self, transform: ModelSwitch, step: int) -> StepEvent | None:
         """Change the model after `step`, if its transform says so, and build anew what hangs on it; what came of it.
 
         It takes the time that it takes this processor.
         """
-        self.parts.strategy.settle()
-        transform = self.parts.transform
+        capabilities.sync_parameters(self.parts.strategy)
         with self.clock.phase("transform"):
             plan = transform.plan_after(self.model, step)
-            return None if plan is None else self._switch(plan, step)
+            return None if plan is None else self._switch(transform, plan, step)
 
-    def _switch(self, plan: Plan, step: int) -> dict[str, Any]:
-        transform, workload, held = self.parts.transform, self.parts.workload, self._optimizers.held()
-        self.parts.strategy.finish()
-        self.parts.strategy.hand_over()
-        self._notes += self.parts.strategy.take_notes()
-        changed = workload.model(self.spec.seed)  # hooks of the old one stay behind
-        changed.load_state_dict(self.model.state_dict())
-        note = transform.switch(changed, plan, step)
-        self.model = changed
-        if self._profile is not None and self._profile.switched is not None:
-            self.clock.times = ComputeTimes(transform.profile_after(self._profile, changed), changed)
-        fresh = changed_parts(self.spec, transform)
-        self.parts = dataclasses.replace(self.parts, strategy=fresh.strategy, compressor=fresh.compressor)
+    def _switch(self, transform: ModelSwitch, plan: Plan, step: int) -> StepEvent:
+        held = self._bound.optimizers.held()
+        finish(self.parts.strategy, self.context)
+        capabilities.hand_over(self.parts.strategy)
+        self._bound, event = self._bound.changed(transform, plan, step, self._profile)
         self._earlier_evaluations.append(self._evaluations)
         self._evaluations = self._new_evaluations()  # a copy that no strategy has put hooks on
-        self._begun = step + 1
-        self.context = self._context()
-        with self._waiting():  # all ranks bind at once
-            self.parts.strategy.bind(self.context)
-        self._optimizers.carry(held)
-        return note
-
-    @contextmanager
-    def _waiting(self) -> Iterator[None]:
-        """For what other ranks have to do first."""
         self.clock.mark()
-        with self.clock.phase(WAITING):
-            yield
-
-    def _context(self) -> WorkerContext:
-        """Of the model as it is, with a new optimizer."""
-        workload, model = self.parts.workload, self.model
-        self._optimizers = Optimizers(self.parts.transform, model)
-        optimizer = workload.optimizer(trained(model))
-        self._optimizers.prepare(optimizer)
-        self._rate = LearningRate(optimizer)
-        return WorkerContext(
-            spec=self.spec,
-            workload=workload,
-            model=model,
-            optimizer=optimizer,
-            compressor=self.parts.compressor,
-            comm=self.comm,
-            clock=self.clock,
-            prepare=self._optimizers.prepare,
-            begun=self._begun,
-        )
+        with self.clock.phase(WAITING):  # all ranks bind at once
+            self.parts.strategy.bind(self.context)
+        self._bound.optimizers.carry(held)
+        return event
 
     def _new_evaluations(self) -> Evaluations | None:
         workload = self.parts.workload

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from testbed.worker.interfaces.transform import Transform
+from testbed.worker.training import capabilities
 
 
 class LearningRate:
@@ -60,8 +61,8 @@ class Optimizers:
 
     def prepare(self, optimizer: torch.optim.Optimizer) -> None:
         """Have a new one do as the transform says."""
-        leave_undecayed(optimizer, self._model, self._transform.undecayed(self._model))
-        self._transform.attach(self._model, optimizer)
+        leave_undecayed(optimizer, self._model, capabilities.undecayed(self._transform, self._model))
+        capabilities.attach(self._transform, self._model, optimizer)
         self._made.add(optimizer)
         optimizer.register_step_pre_hook(lambda stepping, *_: self._stepped.add(stepping))
 

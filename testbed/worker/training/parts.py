@@ -15,13 +15,15 @@ from compressors.base.feedback import with_feedback
 from compressors.none import Uncompressed
 from testbed.core.device.device import Device, Profiled
 from testbed.core.errors import InputError
+from testbed.core.record.events.training import ModelChange
 from testbed.core.spec.run_spec import UNCOMPRESSED, RunSpec
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
-from testbed.worker.interfaces.strategy import Strategy
+from testbed.worker.interfaces.strategy import Agreement, Strategy
 from testbed.worker.interfaces.transform import Transform
 from testbed.worker.interfaces.workload import Workload
 from testbed.worker.model import checkpoint
 from testbed.worker.plugins.factory import build, prefixed
+from testbed.worker.training import capabilities
 
 
 @dataclass(frozen=True)
@@ -95,16 +97,22 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
     """Of what was asked for beside the parts that are there, and of these with each other."""
     strategy, compressor, workload = (built.get(kind) for kind in ("strategy", "compressor", "workload"))
     if strategy is not None:
-        strategy.place(spec.topology)
+        capabilities.place(strategy, spec.topology)
+    if strategy is not None and compressor is not None and not strategy.carries_compressor:
+        yield from _uncarried(spec, compressor)
+    if strategy is not None:
+        yield from _declaration_faults(spec, strategy)
     if compressor is not None:
-        yield from (f"compressor={spec.compressor.name}: {fault}" for fault in compressor.faults(spec.workers))
+        yield from (f"compressor={spec.compressor.name}: {fault}" for fault in compressor.validate(spec.workers))
+    if workload is not None:
+        yield from (f"workload={spec.workload.name}: {fault}" for fault in capabilities.partial_capabilities(workload))
     if workload is not None and "device" in built and built["device"].computes and not workload.computes:
         yield (
             f"device={spec.device.name}: workload={spec.workload.name} does no arithmetic that could be timed; use"
             " device=paced device.step_s=… or device=profile device.file=…"
         )
     if strategy is not None:
-        yield from strategy.batch_faults(spec.batch_size, spec.workers)
+        yield from capabilities.batch_faults(strategy, spec.batch_size, spec.workers)
     if strategy is not None and spec.epochs is not None and not _training(strategy, spec):
         yield (
             f"epochs={spec.epochs:g}: strategy={spec.strategy.name} goes by rounds, in which clients take samples of"
@@ -113,13 +121,37 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
     if strategy is not None and workload is not None:
         yield from _partition_faults(workload, _training(strategy, spec))
     if strategy is not None and workload is not None and compressor is not None:
-        for fault in strategy.faults(compressor, workload, spec.workers):
+        for fault in strategy.validate(compressor, workload, spec.workers):
             yield (
                 f"strategy={spec.strategy.name}: {own}" if (own := fault.removeprefix("strategy: ")) != fault else fault
             )
     if workload is not None and not workload.computes:
         name = spec.workload.name
         yield from (f"{asked}: workload={name} learns nothing; leave it out" for asked in spec.asked_of_models)
+
+
+def _uncarried(spec: RunSpec, compressor: Compressor) -> Iterator[str]:
+    """Yield a line if `compressor` changes anything, for a strategy that carries none."""
+    asked = f"compressor={spec.compressor.name}"
+    if isinstance(compressor, Uncompressed):
+        asked = f"{asked} compressor.feedback={compressor.feedback}" if compressor.uses_feedback else ""
+    if asked:
+        yield (
+            f"{asked}: strategy={spec.strategy.name} sends everything uncompressed; use compressor=none, or a strategy"
+            " that carries a compressor, such as ddp"
+        )
+
+
+def _declaration_faults(spec: RunSpec, strategy: Strategy) -> Iterator[str]:
+    """Yield what a strategy says of itself that cannot be true."""
+    yield from (f"strategy={spec.strategy.name}: {fault}" for fault in capabilities.partial_capabilities(strategy))
+    expendable = [rank for rank in range(spec.workers) if capabilities.tolerates_loss_of(strategy, rank)]
+    if expendable and (strategy.uses_collectives or strategy.agreement is Agreement.MEAN_AT_END):
+        why = "uses_collectives" if strategy.uses_collectives else "agreement=MEAN_AT_END"
+        yield (
+            f"strategy={spec.strategy.name}: says that it tolerates the loss of rank {expendable[0]}, and by {why} that"
+            " all ranks take part in its exchanges; correct what the class declares"
+        )
 
 
 def _partition_faults(workload: Workload, ranks: int) -> Iterator[str]:
@@ -137,7 +169,7 @@ def _partition_faults(workload: Workload, ranks: int) -> Iterator[str]:
 
 def _training(strategy: Strategy, spec: RunSpec) -> int:
     """Ranks that take part of an epoch's batches."""
-    return sum(strategy.part(rank, spec.workers) is not None for rank in range(spec.workers))
+    return sum(capabilities.part(strategy, rank, spec.workers) is not None for rank in range(spec.workers))
 
 
 def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
@@ -145,9 +177,13 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
     name, transform = f"transform={spec.transform.name}", parts.transform
     if not transform.changes_the_model:
         return
-    yield from (prefixed("transform", fault) for fault in transform.faults(parts.steps(spec)))
+    yield from (prefixed("transform", fault) for fault in transform.validate(parts.steps(spec)))
     at_once, keeps = transform.changes_at_once, transform.keeps_parameters
-    if not parts.strategy.takes_transform(at_once=at_once, keeps_parameters=keeps):
+    if not at_once:
+        yield from (f"{name}: {fault}" for fault in capabilities.partial_capabilities(transform))
+    if not at_once and parts.strategy.agreement is Agreement.NONE:
+        yield f"{name}: changes the model of all ranks alike, and those of strategy={spec.strategy.name} stay different"
+    if not capabilities.takes_transform(parts.strategy, at_once=at_once, keeps_parameters=keeps):
         yield f"{name}: changes a model of which strategy={spec.strategy.name} leaves each rank a part; use another"
     if not parts.strategy.trains:
         yield f"{name}: strategy={spec.strategy.name} trains nothing, so that what it leaves would stay as it begins"
@@ -160,7 +196,7 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
         )
     yield from (prefixed("transform", fault) for fault in transform.misfits(parts.workload))
     if not transform.compresses_after:
-        yield from parts.strategy.faults(Uncompressed(), parts.workload, spec.workers)
+        yield from parts.strategy.validate(Uncompressed(), parts.workload, spec.workers)
     if transform.adds_to_gradients and not parts.strategy.has_optimizer:
         yield (
             f"{name}: adds to gradients, or goes by them, just before an optimizer's step;"
@@ -180,9 +216,9 @@ def _join_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
         if change.kind != "join" or change.node is None:
             continue
         where = f"events: {change.node} cannot join at {change.t_s:g} s"
-        if not parts.strategy.outlives(ranks[change.node]):
+        if not capabilities.tolerates_loss_of(parts.strategy, ranks[change.node]):
             yield f"{where}: strategy={spec.strategy.name} does not go on without it, nor take it in again"
-        elif not parts.strategy.takes_back(ranks[change.node]):
+        elif not capabilities.can_rejoin(parts.strategy, ranks[change.node]):
             yield f"{where}: strategy={spec.strategy.name} goes on without it, and does not take it in again"
         elif parts.transform.changes_the_model:
             yield f"{where}: transform={spec.transform.name} changes the model, which all ranks do at once"
@@ -190,7 +226,8 @@ def _join_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
 
 def _first_rank_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
     """Of events that end rank 0, where the run goes on without any other; elsewhere it fails, as it was asked to."""
-    if spec.program != "training" or not any(parts.strategy.outlives(rank) for rank in range(spec.workers)):
+    expendable = [rank for rank in range(spec.workers) if capabilities.tolerates_loss_of(parts.strategy, rank)]
+    if spec.program != "training" or not expendable:
         return
     node, name = spec.topology.nodes[0].name, f"strategy={spec.strategy.name}"
     changes = [change for change in spec.events if change.node == node and change.kind in ("crash", "join")]
@@ -200,7 +237,7 @@ def _first_rank_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
         where = f"events: {node}, which serves, crashes at {change.t_s:g} s"
         if spec.workers == 1:
             yield f"{where}: one worker trains without a server, and leaves nothing to go on from; use more workers"
-        elif not parts.strategy.outlives(0):
+        elif 0 not in expendable:
             yield f"{where}: {name} does not go on without it; use strategy.checkpoint=true, and a join event"
         elif not any(later.kind == "join" and later.t_s >= change.t_s for later in changes):
             yield f"{where}, and no join event starts it again: {name} does not go on without it"
@@ -209,7 +246,7 @@ def _first_rank_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
 def misfits(parts: Parts) -> Iterator[str]:
     """What of a run cannot be trained on accelerators, one line each."""
     name = type(parts.strategy).__name__
-    yield from (f"--accelerator: {name}: {fault}" for fault in parts.strategy.accelerator_faults())
+    yield from (f"--accelerator: {name}: {fault}" for fault in capabilities.accelerator_faults(parts.strategy))
     if parts.transform.changes_the_model:
         yield "--accelerator: transforms change the model in the host's memory; leave transform out"
     if not parts.workload.computes:
@@ -219,8 +256,8 @@ def misfits(parts: Parts) -> Iterator[str]:
 # The model that a run begins with: the workload's, with the numbers of one that was kept, as a transform has it.
 
 
-def first_model(spec: RunSpec, parts: Parts) -> tuple[nn.Module, dict[str, Any] | None]:
-    """It, and what became of it at once, as `Transform.begin` tells; the same on all ranks.
+def first_model(spec: RunSpec, parts: Parts) -> tuple[nn.Module, ModelChange | None]:
+    """It, and what became of it at once, as `InitialChange.begin` tells; the same on all ranks.
 
     Raises:
         InputError: what was kept does not fit, or else the transform's parameters do not; with all faults.
@@ -228,4 +265,4 @@ def first_model(spec: RunSpec, parts: Parts) -> tuple[nn.Module, dict[str, Any] 
     model = parts.workload.model(spec.seed)
     if spec.start_from is not None:
         checkpoint.load(model, spec.start_from, spec.start_hash)
-    return model, parts.transform.begin(model, spec.seed)
+    return model, capabilities.begin(parts.transform, model, spec.seed)

@@ -16,6 +16,7 @@ from compressors.base.compressor import Compressor
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.device.accelerator import to_device
 from testbed.worker.interfaces.workload import Workload, trained
+from testbed.worker.interfaces.workload_capabilities import warm_up_model
 from testbed.worker.reduction.rehearsal import rehearse
 
 WARM_UP_STEPS = 2
@@ -40,7 +41,7 @@ class WarmUp:
 
     def rehearse(self) -> None:
         """Two whole steps, and a reduction without other ranks."""
-        model = self._workload.warm_up_model(self._original)
+        model = warm_up_model(self._workload, self._original)
         optimizer = self._workload.optimizer(trained(model))
         for step in range(WARM_UP_STEPS):
             self._workload.loss(model, self._batch).backward()
@@ -59,7 +60,7 @@ class WarmUp:
         busy.wait()
         if go.is_set():
             return
-        model = self._workload.warm_up_model(self._original)
+        model = warm_up_model(self._workload, self._original)
         while not go.is_set():
             self._workload.loss(model, self._batch).backward()
             model.zero_grad()

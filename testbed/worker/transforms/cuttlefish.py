@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
 from testbed.core.costs.low_rank import LowRankPlan, WeightLayer, make_plan, ratio_rank, standing
-from testbed.core.parameters import flag, fraction, number, raise_all, whole
+from testbed.core.kinds import Number, Whole
+from testbed.core.parameters import CountOrZero, Flag, Fraction
 from testbed.worker.interfaces.transform import TransformContext
 from testbed.worker.methods.low_rank.factorization import factor_names, low_rank_layers
 from testbed.worker.methods.low_rank.layer_times import stacks
@@ -20,10 +21,10 @@ from testbed.worker.methods.low_rank.stable_rank import Detector, keep_by_times,
 
 
 class FrobeniusDecay:
-    """Adds to the factors' gradients those of coefficient / 2 * ||V U||^2, which are V U U^T and V^T V U times it.
+    """Penalty coefficient / 2 * ||V U||^2, whose gradients V U U^T and V^T V U times coefficient the factors get.
 
     Khodak et al., "Initialization and Regularization of Factorized Neural Layers", ICLR 2021, arXiv:2105.01029.
-    Without it ordinary decay would pull each factor by itself. Nothing of the size of V U is made.
+    Without it ordinary decay would pull each factor by itself. No tensor of the size of V U is made.
 
     Args:
         coefficient: as that of ordinary weight decay, from which the factors have to be left out.
@@ -33,8 +34,11 @@ class FrobeniusDecay:
         self._model, self.coefficient = model, coefficient
 
     def attach(self, optimizer: torch.optim.Optimizer) -> None:
-        """Add them just before each step of `optimizer`, to those factors that it has: the gradients of a step are then
-        the mean of all ranks. Where two optimizers have a layer's factors, the second sees the first's update."""
+        """Add the gradients just before each step of `optimizer`, to those factors that it has.
+
+        The gradients of a step are then the mean of all ranks. If two optimizers have a layer's factors, the second
+        sees the first's update.
+        """
         optimizer.register_step_pre_hook(self._before)
 
     def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -42,9 +46,10 @@ class FrobeniusDecay:
 
     @torch.no_grad()
     def add(self, only: set[int] | None = None) -> None:
-        """
+        """Add the gradients to those of the factors.
+
         Args:
-            only: ids of the parameters to whose gradients it is added; None: of all factors. Those without a gradient
+            only: Ids of the parameters to whose gradients they are added; None: all factors. Those without a gradient
                 have none after it either.
         """
         for layer in low_rank_layers(self._model).values():
@@ -68,24 +73,25 @@ class Cuttlefish(LowRankTransform):
     epoch of 300, a window of 15 of them and a tail of 11; here shares of the observations of a run of any length.
     Where they do not settle, the run stays at full rank.
 
-    Rank 0 observes, and tells the others ranks as whole numbers: 8 bytes a layer to each other rank at every
-    observation until the switch. What rounding makes of two ranks' singular values must not decide.
+    Rank 0 observes, and sends ranks as whole numbers to the others: 8 bytes a layer to each other rank at every
+    observation until the switch, since rounding differences of two ranks' singular values must not decide.
 
     Args:
-        observations: of stable ranks in a run, evenly, up to the switch.
-        window, tail: shares of `observations`.
-        epsilon: ranks a run: a layer has settled when its stable rank, smoothed over the window, changes at a pace at
+        observations: Observations of stable ranks in a run, evenly, up to the switch.
+        window: Share of the observations over which a stable rank is smoothed.
+        tail: Share of the observations over which it must hardly change.
+        epsilon: Ranks a run: a layer has settled when its stable rank, smoothed over the window, changes at a pace at
             which it would change by so many in the whole run, on average over the tail.
-        relaxed: the last two layers may change more.
-        keep_first: so many first linear maps and convolutions stay full. None: as many as, measured on rank 0's
-            processor before the run, are not `speedup_threshold` times as fast with factors of a quarter of the rank;
+        relaxed: The last two layers may change more.
+        keep_first: First linear maps and convolutions that stay full. null: those that, measured on rank 0's
+            CPU before the run, are not `speedup_threshold` times as fast with factors of a quarter of the rank;
             then two runs may differ.
-        speedup_threshold: see there.
-        floor: least rank, as a share of the full one.
-        singular_share: a rank is at least so high that the sum of its singular values is this share of all; None: the
+        speedup_threshold: Speed-up by factors from which a layer is factorised, with `keep_first=null`.
+        floor: Least rank, as a share of the full one.
+        singular_share: A rank is at least so high that the sum of its singular values is this share of all; null: the
             stable rank decides alone.
-        rewarm_steps: over which the learning rate rises again from nothing after the switch.
-        frobenius_decay: coefficient of Frobenius decay after the switch; 0: none. Factors have no other decay then,
+        rewarm_steps: Steps over which the learning rate rises again from nothing after the switch.
+        frobenius_decay: Coefficient of Frobenius decay after the switch; 0: none. Factors have no other decay then,
             but what `strategy=lamb` has of its own.
 
     Raises:
@@ -95,31 +101,18 @@ class Cuttlefish(LowRankTransform):
     def __init__(
         self,
         *,
-        observations: int = 40,
-        window: float = 0.125,
-        tail: float = 0.1,
-        epsilon: float = 30.0,
-        relaxed: bool = False,
-        keep_first: int | None = 1,
-        speedup_threshold: float = 1.5,
-        floor: float = 0.0,
-        singular_share: float | None = None,
-        rewarm_steps: int = 0,
-        frobenius_decay: float = 1e-4,
+        observations: Annotated[int, Whole(4)] = 40,
+        window: Annotated[float, Number(above=0, below=1)] = 0.125,
+        tail: Annotated[float, Number(above=0, below=1)] = 0.1,
+        epsilon: Annotated[float, Number(above=0, most=1e6)] = 30.0,
+        relaxed: Flag = False,
+        keep_first: CountOrZero | None = 1,
+        speedup_threshold: Annotated[float, Number(above=0, most=100)] = 1.5,
+        floor: Fraction = 0.0,
+        singular_share: Fraction | None = None,
+        rewarm_steps: CountOrZero = 0,
+        frobenius_decay: Fraction = 1e-4,
     ) -> None:
-        raise_all(
-            whole("observations", observations, 4),
-            number("window", window, above=0, below=1),
-            number("tail", tail, above=0, below=1),
-            number("epsilon", epsilon, above=0, most=1e6),
-            flag("relaxed", relaxed),
-            None if keep_first is None else whole("keep_first", keep_first, 0),
-            number("speedup_threshold", speedup_threshold, above=0, most=100),
-            fraction("floor", floor),
-            fraction("singular_share", singular_share, null=True),
-            whole("rewarm_steps", rewarm_steps, 0),
-            fraction("frobenius_decay", frobenius_decay),
-        )
         super().__init__(rewarm_steps=rewarm_steps)
         self.observations, self.epsilon, self.relaxed = observations, epsilon, relaxed
         self.window, self.tail = max(2, round(window * observations)), max(2, round(tail * observations))
@@ -127,7 +120,7 @@ class Cuttlefish(LowRankTransform):
         self.floor, self.singular_share = floor, singular_share
         self.frobenius_decay = frobenius_decay
 
-    def faults(self, steps: int) -> Iterator[str]:
+    def validate(self, steps: int) -> Iterator[str]:
         if steps < self.observations:
             yield f"observations={self.observations}: the run has {steps} steps"
 
@@ -172,8 +165,7 @@ class Cuttlefish(LowRankTransform):
         told = torch.zeros(len(self.observed), dtype=torch.int64)
         if comm.rank == 0:
             told.copy_(self._decided(model))
-        with self._context.waiting():
-            comm.broadcast(told).wait()
+        comm.broadcast(told).wait()
         if not told.any():
             return None
         ranks = dict(zip((layer.name for layer in self.observed), told.tolist(), strict=True))
@@ -181,7 +173,7 @@ class Cuttlefish(LowRankTransform):
         return plan if plan.ranks else None  # they have settled where factors save nothing; that may change
 
     def _decided(self, model: nn.Module) -> Tensor:
-        """The rank of each observed layer; zeros while any has not settled."""
+        """Return the rank of each observed layer; zeros while any has not settled."""
         spectra = {layer.name: _spectrum(model, layer) for layer in self.observed}
         stable = {name: stable_rank(values) for name, values in spectra.items()}
         if not self.detector.observe(stable):
@@ -193,14 +185,13 @@ class Cuttlefish(LowRankTransform):
         return rank if self.singular_share is None else max(rank, share_rank(values, self.singular_share))
 
     def _first(self) -> int:
-        """As rank 0 has measured it."""
+        """Return the number of full first layers that rank 0 has measured."""
         context, told = self._context, torch.zeros(1, dtype=torch.int64)
         if context.comm.rank == 0:
             model = copy.deepcopy(context.model)
             found = stacks(model, self.layers, lambda: context.loss(model), _TIMED_RATIO)
             told.fill_(keep_by_times(found, self.speedup_threshold))
-        with context.waiting():
-            context.comm.broadcast(told).wait()
+        context.comm.broadcast(told).wait()
         return int(told)
 
 

@@ -10,11 +10,13 @@ from torch import Tensor, nn
 
 from testbed.core.device.profile import Profile
 from testbed.core.errors import InputError
-from testbed.core.parameters import raise_all, whole
+from testbed.core.parameters import Count, CountOrZero, Size
+from testbed.core.record.events.training import Cache, FrozenLayers
 from testbed.core.units import parse_size_bytes
 from testbed.worker.interfaces.transform import Transform, TransformContext
 from testbed.worker.interfaces.workload import Workload
-from testbed.worker.methods.freezing.freeze_policy import FreezePolicy, frozen_profile, policy_faults
+from testbed.worker.interfaces.workload_capabilities import varies_samples
+from testbed.worker.methods.freezing.freeze_policy import FreezePolicy, FreezeShare, PolicyName, frozen_profile
 from testbed.worker.model.activation_cache import ActivationCache
 from testbed.worker.model.chain import Chain
 from testbed.worker.model.layers import layer_names, layer_sizes
@@ -24,25 +26,24 @@ class Freeze(Transform):
     """Train all layers of pre-trained weights at first, and after each epoch fewer: a growing prefix stays as it is.
 
     He et al., "PipeTransformer: Automated Elastic Pipelining for Distributed Training of Transformers", ICML 2021,
-    arXiv:2102.03161: its freeze algorithm and its cache, beside any strategy and compressor; no pipeline. What is
-    frozen has no gradient: backward does not reach it, no bucket has room for it, and it is never sent. Layers are
+    arXiv:2102.03161: its freeze algorithm and its cache, with any strategy and compressor; no pipeline. Frozen layers
+    have no gradients: backward does not reach them, no bucket has room for them, and they are never sent. Layers are
     those of a `Chain` between embedding and readout; the embedding freezes with the first of them, the readout never.
 
-    Differs from the released code: the optimizer's state of what goes on learning is carried over, the policy that is
-    asked for is the one that runs, and a process caches for itself alone. Compressors begin anew at each change.
+    Differs from the released code: the optimizer's state of layers that go on learning is carried over, the policy that
+    is given is the one that runs, and a process caches for itself alone. Compressors start again at each change.
 
     With `policy=grad_norm` the gradients are those that the optimizer takes; of all its steps in an epoch the squares
     are summed. The largest of any rank counts, found by an all-reduce of 8 bytes a layer once an epoch: a rank of a
     pipeline has gradients of its own stages alone.
 
     Args:
-        policy: schedule, grad_norm or none; `worker.methods.freezing.freeze_policy` has the rules.
-        alpha: the most of the active layers that freezes after one epoch.
-        keep: so many last layers never freeze.
-        epoch_steps: optimizer steps after which the policy is asked; None: as many as an epoch of the data has.
-        cache: the most memory that a rank has for what frozen layers make of samples, as text with a unit; None: they
-            run each time.
-        cache_from: frozen layers from which on it is used: few layers may take no longer than their cache.
+        policy: Rule by which layers freeze: after a schedule, by the norms of their gradients, or never.
+        alpha: Largest share of the active layers that freezes after one epoch.
+        keep: Last layers that never freeze.
+        epoch_steps: Optimizer steps after which the policy is asked; null: those of an epoch of the data.
+        cache: Memory of a rank for the outputs of frozen layers; null: they are computed each time.
+        cache_from: Frozen layers from which on the cache is used: few layers may take no longer than their cache.
 
     Raises:
         ValueError: a parameter is not one of these.
@@ -53,19 +54,13 @@ class Freeze(Transform):
     def __init__(
         self,
         *,
-        policy: str = "schedule",
-        alpha: float = 1 / 3,
-        keep: int = 0,
-        epoch_steps: int | None = None,
-        cache: str | None = None,
-        cache_from: int = 1,
+        policy: PolicyName = "schedule",
+        alpha: FreezeShare = 1 / 3,
+        keep: CountOrZero = 0,
+        epoch_steps: Count | None = None,
+        cache: Size | None = None,
+        cache_from: Count = 1,
     ) -> None:
-        raise_all(
-            *policy_faults(policy, alpha, keep),
-            None if epoch_steps is None else whole("epoch_steps", epoch_steps, 1),
-            None if cache is None else _size_fault(cache),
-            whole("cache_from", cache_from, 1),
-        )
         self.policy, self.alpha, self.keep = policy, alpha, keep
         self.epoch_steps, self.cache_from = epoch_steps, cache_from
         self._cache = None if cache is None else ActivationCache(parse_size_bytes(cache))
@@ -74,34 +69,35 @@ class Freeze(Transform):
         """The model that learns now."""
         self._squares: dict[int, Tensor] = {}
         """Of gradients in this epoch, summed, by layer."""
-        self._notes: list[dict[str, Any]] = []
 
     @property
     def adds_to_gradients(self) -> bool:
         return self.policy == "grad_norm"
 
     def misfits(self, workload: Workload) -> Iterator[str]:
-        if self._cache is not None and workload.varies_samples:
+        if self._cache is not None and varies_samples(workload):
             yield (
                 f"cache={self._cache.capacity_bytes} B: the workload makes something else of a sample each time"
                 " (augment), so that what was made of it before is of no use; leave out one of them"
             )
 
-    def faults(self, steps: int) -> Iterator[str]:
+    def validate(self, steps: int) -> Iterator[str]:
         if self.epoch_steps is not None and self.epoch_steps >= steps and self.policy != "none":
             yield f"epoch_steps={self.epoch_steps}: the run has {steps} steps, so that nothing would ever be frozen"
 
     def begin(self, model: nn.Module, seed: int) -> None:
-        """
+        """Check the layers of the model, which stays as it is.
+
         Raises:
-            InputError: the model is no chain of layers, or has fewer of them than `keep`.
+            InputError: The model is no chain of layers, or has fewer of them than `keep`.
         """
         self._of(model)
 
     def bind(self, context: TransformContext) -> None:
-        """
+        """Take over the run's context, and the number of steps of its epochs.
+
         Raises:
-            InputError: nobody has said how many steps an epoch has.
+            InputError: The number of steps of an epoch is not known.
         """
         self._context = context
         self._freezing = self._of(context.model)
@@ -117,7 +113,7 @@ class Freeze(Transform):
         return (step + 1) % self._every_steps == 0 or step + 1 == self._context.steps
 
     def plan_after(self, model: nn.Module, step: int) -> int | None:
-        """How many layers are frozen from now on; None: as many as before."""
+        """Return the number of layers that are frozen from now on; None: as many as before."""
         if not self.looks_after(step):
             return None
         policy, epoch = self._policy(), math.ceil((step + 1) / self._every_steps)
@@ -128,24 +124,25 @@ class Freeze(Transform):
         frozen = policy.next(epoch, norms)
         if frozen == before:
             return None
-        self._found = {"epoch": epoch, "layers": policy.layers, "gradient_norms": norms}
+        self._found = epoch, policy.layers, norms
         return frozen
 
-    def switch(self, model: nn.Module, plan: int, step: int) -> dict[str, Any]:
+    def switch(self, model: nn.Module, plan: int, step: int) -> FrozenLayers:
         before = _learning(model)
         chain = _chain(model)
         chain.freeze(plan)
         # replicas that nobody has averaged would differ for good
-        with self._context.waiting():
-            self._context.comm.require_equal(_crc32(chain.prefix()), "the checksum of frozen parameters")
+        self._context.comm.require_equal(_crc32(chain.prefix()), "the checksum of frozen parameters")
         self._take(chain)
-        return {
-            "event": "freeze",
-            "frozen": plan,
-            "parameters_before": before,
-            "parameters": _learning(model),
-            **self._found,
-        }
+        epoch, layers, norms = self._found
+        return FrozenLayers(
+            frozen=plan,
+            parameters_before=before,
+            parameters=_learning(model),
+            epoch=epoch,
+            layers=layers,
+            gradient_norms=norms,
+        )
 
     def profile_after(self, profile: Profile, model: nn.Module) -> Profile:
         return frozen_profile(profile, layer_sizes(model))
@@ -162,7 +159,7 @@ class Freeze(Transform):
         }
 
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Watch gradients, where the policy goes by them."""
+        """Watch gradients, if the policy depends on them."""
         if self.policy != "grad_norm":
             return
         layers = {id(p): place for place, layer in enumerate(_chain(model).layers) for p in layer.parameters()}
@@ -177,10 +174,6 @@ class Freeze(Transform):
 
         optimizer.register_step_pre_hook(watch)
 
-    def take_notes(self) -> list[dict[str, Any]]:
-        notes, self._notes = self._notes, []
-        return notes
-
     def _policy(self) -> FreezePolicy:
         assert self._freezing is not None, "it is bound"
         return self._freezing
@@ -192,18 +185,17 @@ class Freeze(Transform):
             raise InputError(*(f"transform.{line}" for line in str(error).splitlines())) from error
 
     def _take(self, model: nn.Module) -> None:
-        """Have the model that learns from now on use what is cached."""
+        """Let the model that learns from now on use cached outputs."""
         self._chain = chain = _chain(model)
         chain.cache = self._cache if chain.frozen >= self.cache_from else None
         self._squares = {}
 
     def _norms(self) -> list[float]:
-        """Of each layer's gradients in this epoch, 2-norms, the largest of any rank; of frozen layers 0."""
+        """Return the 2-norm of each layer's gradients in this epoch, the largest of any rank; 0 for frozen layers."""
         told = torch.zeros(self._policy().layers, dtype=torch.float64)
         for place, square in self._squares.items():
             told[place] = square.sqrt()
-        with self._context.waiting():
-            self._context.comm.all_reduce(told, op="max").wait()
+        self._context.comm.all_reduce(told, op="max").wait()
         self._squares = {}
         norms: list[float] = told.tolist()
         return norms
@@ -211,9 +203,16 @@ class Freeze(Transform):
     def _note_cache(self, epoch: int) -> None:
         if self._cache is not None and self._chain is not None and self._chain.cache is not None:
             counts = self._cache.take_counts()
-            found = {"whole": counts.whole, "part": counts.part, "none": counts.none}
-            size = {"cached_samples": len(self._cache), "size_bytes": self._cache.size_bytes}
-            self._notes.append({"event": "cache", "epoch": epoch, **found, **size})
+            self._context.record(
+                Cache(
+                    epoch=epoch,
+                    whole=counts.whole,
+                    part=counts.part,
+                    none=counts.none,
+                    cached_samples=len(self._cache),
+                    size_bytes=self._cache.size_bytes,
+                )
+            )
 
 
 def _chain(model: nn.Module) -> Chain:
@@ -240,11 +239,3 @@ def _crc32(pieces: list[nn.Module]) -> int:
         for parameter in piece.parameters():
             checksum = zlib.crc32(parameter.detach().contiguous().numpy().data, checksum)
     return checksum
-
-
-def _size_fault(size: str) -> str | None:
-    try:
-        good = math.isfinite(parse_size_bytes(size)) and parse_size_bytes(size) >= 1
-        return None if good else f"cache={size}: must be above 0"
-    except ValueError as error:
-        return f"cache={size}: {error}"

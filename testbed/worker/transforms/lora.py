@@ -1,44 +1,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import accumulate
-from typing import Any
+from typing import Annotated, Any
 
 from torch import nn
 
 from testbed.core.costs.low_rank import WeightLayer
 from testbed.core.errors import InputError
-from testbed.core.parameters import number, raise_all, shown, whole
+from testbed.core.kinds import Kind, Number
+from testbed.core.parameters import Count
+from testbed.core.record.events.training import Factorised, ModelChange
 from testbed.worker.interfaces.transform import Transform
 from testbed.worker.methods.low_rank.adapters import adapt, merged
-from testbed.worker.methods.low_rank.factorization import Factorised, weight_layers
+from testbed.worker.methods.low_rank.factorization import weight_layers
 from testbed.worker.methods.low_rank.low_rank_transform import parameters
 
-Names = Sequence[str | int] | None
+
+@dataclass(frozen=True)
+class _Names(Kind):
+    """Lists of names of layers or parameters, or patterns of such names."""
+
+    type_text = "a list of names, as [head]"
+
+    def allows(self, value: object) -> bool:
+        # layers of an nn.Sequential have numbers for names, which a command line reads as such
+        return bool(
+            isinstance(value, list | tuple) and value and all(type(name) in (str, int) and name != "" for name in value)
+        )
+
+
+Names = Annotated[Sequence[str | int], _Names()]
 
 
 class LoRA(Transform):
-    """Keep the weights as they are, and train what is added to them: W x + alpha/rank B A x, with B A of low rank.
+    """Keep the weights as they are, and train a low-rank term B A that is added to them: W x + alpha/rank B A x.
 
     Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, arXiv:2106.09685. B begins as zeros, so
     that the model is at first the one that it was made of; A is normal, from the seed. Everything else is frozen, but
-    for what `train` names: neither optimizer nor strategy nor compressor sees it, and it is never sent.
+    for parameters that `train` names: neither optimizer nor strategy nor compressor sees it, and it is never sent.
     Differs from the paper: convolutions may have adapters too, no dropout before them, and a projection that a model
     keeps for queries, keys and values together has one adapter for the three.
 
-    What is kept of such a run (`checkpoint=last`) has the adapters merged into the weights, so that any run of the
+    The kept model of such a run (`checkpoint=last`) has the adapters merged into the weights, so that any run of the
     workload may begin with it.
 
     Args:
-        rank: of all adapters (r).
-        alpha: times 1/rank what an adapter adds; so it need not be sought again with the rank.
-        layers: names of linear maps and convolutions, or patterns such as "blocks.*.attend"; a name stands for all
-            inside too. None: all of them. Adapters need the module of a layer, so that weights which
+        rank: Rank of all adapters (r).
+        alpha: Factor, times 1/rank, on what an adapter adds; so it need not be sought again with the rank.
+        layers: Names of linear maps and convolutions, or patterns such as "blocks.*.attend"; a name stands for all
+            inside too. null: all of them. Adapters need the module of a layer, so that weights which
             `nn.MultiheadAttention` keeps as one tensor cannot have any; nor can convolutions in groups, weights that
             two layers share, and layers that so many elements would not make smaller.
-        train: names or patterns of parameters that are trained themselves, such as those of the last layer ("head")
+        train: Names or patterns of parameters that are trained themselves, such as those of the last layer ("head")
             or all biases ("*.bias"). A layer whose weight is among them has no adapter.
 
     Raises:
@@ -47,21 +63,23 @@ class LoRA(Transform):
 
     changes_at_once = True
 
-    def __init__(self, *, rank: int = 8, alpha: float = 8.0, layers: Names = None, train: Names = None) -> None:
-        raise_all(
-            whole("rank", rank, 1),
-            number("alpha", alpha, above=0, below=1e6),
-            _names_fault("layers", layers),
-            _names_fault("train", train),
-        )
+    def __init__(
+        self,
+        *,
+        rank: Count = 8,
+        alpha: Annotated[float, Number(above=0, below=1e6)] = 8.0,
+        layers: Names | None = None,
+        train: Names | None = None,
+    ) -> None:
         self.rank, self.alpha = rank, alpha
         self.layers = None if layers is None else [str(name) for name in layers]
         self.train = [str(name) for name in train or ()]
 
-    def begin(self, model: nn.Module, seed: int) -> dict[str, Any]:
-        """
+    def begin(self, model: nn.Module, seed: int) -> ModelChange:
+        """Add the adapters, and freeze everything else; return the event that says so.
+
         Raises:
-            InputError: a name or pattern is of nothing, a layer that was named cannot have an adapter, or none can.
+            InputError: A name or pattern matches nothing, a named layer cannot have an adapter, or no layer can.
         """
         before, layers = parameters(model), weight_layers(model)
         learns = self._learning(model)
@@ -73,30 +91,23 @@ class LoRA(Transform):
             parameter.requires_grad_(id(parameter) in learns)
         adapt(model, {layer.name: self.rank for layer in adapted}, scale=self.alpha / self.rank, seed=seed)
         others = {layer.name: "not among transform.layers" for layer in layers if layer not in chosen}
-        return {
-            "event": "transform",
-            "parameters_before": before,
-            "parameters": parameters(model),
-            "factorised": [asdict(self._described(layer)) for layer in adapted],
-            "kept": unfit | others,
-        }
-
-    def example(self, model: nn.Module) -> None:
-        """`begin` has done so."""
-
-    def plan_after(self, model: nn.Module, step: int) -> None:
-        return None
+        return ModelChange(
+            parameters_before=before,
+            parameters=parameters(model),
+            factorised=[self._described(layer) for layer in adapted],
+            kept=unfit | others,
+        )
 
     def kept(self, model: nn.Module) -> Mapping[str, Any]:
         return merged(model)
 
     def _learning(self, model: nn.Module) -> set[int]:
-        """Ids of the parameters that `train` names, by any of their names."""
+        """Return ids of the parameters that `train` names, by any of their names."""
         named = model.named_parameters(remove_duplicate=False)
         return {id(p) for name, p in named if p.requires_grad and _any_matches(self.train, name)}
 
     def _unfit(self, layer: WeightLayer, model: nn.Module, learns: set[int]) -> str:
-        """Why it has no adapter; empty: it has."""
+        """Return the reason why a layer has no adapter; empty: it has one."""
         if layer.unfit:
             return layer.unfit
         if id(model.get_submodule(layer.name).weight) in learns:
@@ -109,7 +120,14 @@ class LoRA(Transform):
 
     def _described(self, layer: WeightLayer) -> Factorised:
         elements = layer.factor_elements(self.rank)
-        return Factorised(layer.name, self.rank, layer.full_rank, layer.elements, elements, lost_share=0.0)
+        return Factorised(
+            layer=layer.name,
+            rank=self.rank,
+            full_rank=layer.full_rank,
+            elements=layer.elements,
+            factor_elements=elements,
+            lost_share=0.0,
+        )
 
     def _raise_faults(self, model: nn.Module, layers: Sequence[WeightLayer], unfit: Mapping[str, str]) -> None:
         names = [layer.name for layer in layers]
@@ -125,7 +143,7 @@ class LoRA(Transform):
 
 
 def _any_matches(patterns: Sequence[str], name: str) -> bool:
-    """Whether one is of `name` or of a module around it."""
+    """Return True if a pattern matches `name` or a module around it."""
     around = list(accumulate(name.split("."), "{}.{}".format))
     return any(fnmatchcase(each, pattern) for pattern in patterns for each in around)
 
@@ -134,12 +152,3 @@ def _unmatched(key: str, patterns: Sequence[str], names: Sequence[str]) -> Itera
     for pattern in patterns:
         if not any(_any_matches([pattern], name) for name in names):
             yield f"transform.{key}: the model has no {pattern}; it has: {', '.join(names) or 'none'}"
-
-
-def _names_fault(key: str, given: object) -> str | None:
-    # layers of an nn.Sequential have numbers for names, which a command line reads as such
-    if given is None:
-        return None
-    if isinstance(given, list | tuple) and given and all(type(name) in (str, int) and name != "" for name in given):
-        return None
-    return f"{key}={shown(given)}: must be a list of names, as [head], or null"

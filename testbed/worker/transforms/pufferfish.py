@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from torch import nn
 
 from testbed.core.costs.low_rank import LowRankPlan, WeightLayer, make_plan, ratio_rank
-from testbed.core.parameters import flag, fraction, raise_all, share, whole
+from testbed.core.parameters import Count, CountOrZero, Flag, Fraction, Share
 from testbed.worker.interfaces.transform import TransformContext
 from testbed.worker.methods.low_rank.low_rank_transform import LowRankTransform
 
@@ -16,22 +16,22 @@ class Pufferfish(LowRankTransform):
     Wang et al., "Pufferfish: Communication-efficient Models At No Extra Cost", MLSys 2021, arXiv:2103.03936. In the
     authors' public code: a quarter of the rank; 80 of 300 epochs at full rank on CIFAR-10, 10 of 40 for an LSTM; with
     large batches 5 epochs over which the learning rate rises again; and an extra normalisation between the factors of
-    convolutions. What is to stay full is written there for each model: of ResNet-18 the first three convolutions,
-    of VGG-19 the first nine, always the last layer and shortcuts. Differs from it: layers whose factors would not be
+    convolutions. Layers that stay full are listed there for each model: the first three convolutions of ResNet-18,
+    the first nine of VGG-19, always the last layer and shortcuts. Differs from it: layers whose factors would not be
     smaller stay full, and so do all convolutions of one place.
 
-    From parameters and the plan alone, so that ranks need not tell each other anything.
+    Ranks follow from parameters and the plan alone, so that workers need not exchange anything.
 
     Args:
-        ratio: of each layer's full rank, rounded down.
-        keep_first: so many first linear maps and convolutions stay full.
-        warm_up_share: of the run's steps, at full rank.
-        warm_up_steps: in place of it.
-        rewarm_steps: over which the learning rate rises again from nothing after the switch.
-        compress_after: whether gradients are compressed after the switch too. Powerfish is compressor=powersgd with
+        ratio: Rank of the factors, as a share of each layer's full rank, rounded down.
+        keep_first: First linear maps and convolutions that stay full.
+        warm_up_share: Share of the run's steps at full rank.
+        warm_up_steps: Steps at full rank; null: by `warm_up_share`.
+        rewarm_steps: Steps over which the learning rate rises again from nothing after the switch.
+        compress_after: Gradients are compressed after the switch too. Powerfish is compressor=powersgd with
             this false.
-        extra_norm: batch normalisation between the factors of a convolution. Its running means are of a rank's own
-            samples, and nobody averages them: evaluation has those of rank 0.
+        extra_norm: Batch normalisation between the factors of a convolution. Its running means are of a rank's own
+            samples and are not averaged: evaluation has those of rank 0.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -40,28 +40,19 @@ class Pufferfish(LowRankTransform):
     def __init__(
         self,
         *,
-        ratio: float = 0.25,
-        keep_first: int = 1,
-        warm_up_share: float = 0.25,
-        warm_up_steps: int | None = None,
-        rewarm_steps: int = 0,
-        compress_after: bool = True,
-        extra_norm: bool = False,
+        ratio: Share = 0.25,
+        keep_first: CountOrZero = 1,
+        warm_up_share: Fraction = 0.25,
+        warm_up_steps: Count | None = None,
+        rewarm_steps: CountOrZero = 0,
+        compress_after: Flag = True,
+        extra_norm: Flag = False,
     ) -> None:
-        raise_all(
-            share("ratio", ratio),
-            whole("keep_first", keep_first, 0),
-            fraction("warm_up_share", warm_up_share),
-            None if warm_up_steps is None else whole("warm_up_steps", warm_up_steps, 1),
-            whole("rewarm_steps", rewarm_steps, 0),
-            flag("compress_after", compress_after),
-            flag("extra_norm", extra_norm),
-        )
         super().__init__(rewarm_steps=rewarm_steps, extra_norm=extra_norm)
         self.ratio, self.keep_first, self.compresses_after = ratio, keep_first, compress_after
         self.warm_up_share, self.warm_up_steps = warm_up_share, warm_up_steps
 
-    def faults(self, steps: int) -> Iterator[str]:
+    def validate(self, steps: int) -> Iterator[str]:
         if self.full_rank_steps(steps) >= steps:
             given = (
                 f"warm_up_steps={self.warm_up_steps}" if self.warm_up_steps else f"warm_up_share={self.warm_up_share}"
@@ -69,7 +60,7 @@ class Pufferfish(LowRankTransform):
             yield f"{given}: leaves none of the run's {steps} steps to factorised layers"
 
     def full_rank_steps(self, steps: int) -> int:
-        """Before the switch, of a run of so many; at least one."""
+        """Return the number of steps before the switch, at least one, in a run of `steps`."""
         return max(1, round(self.warm_up_share * steps)) if self.warm_up_steps is None else self.warm_up_steps
 
     def bind(self, context: TransformContext) -> None:

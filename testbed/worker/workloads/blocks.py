@@ -10,18 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from testbed.core.parameters import fraction, number, raise_all
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
-from testbed.worker.interfaces.partition import Partition
+from testbed.core.parameters import Fraction, LearningRate
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.workload import Metric
 
 NODES, CLASSES, FEATURES, HOPS = 6000, 8, 32, 2
 TRAIN_NODES = 4000
-"""The first ones; the others are evaluated on."""
+"""Nodes that are trained on, the first ones; the others are evaluated on."""
 _WITHIN, _BETWEEN = 0.008, 0.00114
-"""Chance that two nodes are joined, of one class and of two: six neighbours of the own class, six of all others."""
+"""Chance that two nodes of one class and of two are joined: six neighbours of the own class, six of all others."""
 _APART, _NOISE = 4, 25
-"""How far the features of a class lie from zero at most, and those of a node from its class's."""
+"""Largest distance of a class's features from zero, and of a node's from its class's."""
 _HIDDEN = 128
 _SEED = 1
 
@@ -50,25 +50,18 @@ class Blocks(NumberedWorkload):
     reached after 55 to 60 steps. A step takes 0.24 ms for 32 samples on one core, an evaluation 0.8 ms.
 
     Args:
-        learning_rate: of SGD.
-        momentum: of SGD, from 0 to below 1.
+        learning_rate: Learning rate of SGD.
+        momentum: Momentum of SGD.
 
     Raises:
-        ValueError: a parameter is out of its range.
+        ValueError: A parameter is out of its range.
     """
 
     metric = Metric(name="accuracy", target=0.79)
-    has_labels = True
-    has_sample_losses = True
 
     def __init__(
-        self, *, learning_rate: float = 0.02, momentum: float = 0.9, partition: Partition | None = None
+        self, *, learning_rate: LearningRate = 0.02, momentum: Fraction = 0.9, partition: AnyPartition | None = None
     ) -> None:
-        raise_all(
-            number("learning_rate", learning_rate, above=0, below=10),
-            fraction("momentum", momentum),
-            partition_fault(partition),
-        )
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.partition = partition
@@ -108,7 +101,7 @@ class Blocks(NumberedWorkload):
         return features[numbers], classes[numbers]
 
     def labels(self) -> Tensor:
-        """The node's class."""
+        """Return the node's class."""
         return _data()[0][1]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -129,16 +122,16 @@ class Blocks(NumberedWorkload):
 
 
 class Graph(NamedTuple):
-    """All of it is drawn by one counter-based generator and in whole numbers, so that every machine has the same."""
+    """A graph of whole numbers, drawn by one counter-based generator, so that every machine has the same."""
 
     classes: Integers
-    """[nodes], of blocks of equal size in no order."""
+    """Class of each node: [nodes], in blocks of equal size and no order."""
     edges: Integers
-    """[edges, 2], each once, its lower node first."""
+    """Nodes that an edge joins: [edges, 2], each edge once, its lower node first."""
     features: Integers
-    """[nodes, features]."""
+    """Features of each node: [nodes, features]."""
     sha256: str
-    """Of all of it."""
+    """SHA-256 of all of it."""
 
 
 @functools.cache
@@ -157,7 +150,7 @@ def _graph() -> Graph:
 
 
 def _edges(classes: Integers, random: np.random.Generator) -> Integers:
-    """Of every pair of nodes it is drawn whether they are joined."""
+    """Return the edges: a draw for every pair of nodes says whether they are joined."""
     found = []
     for node in range(NODES):
         others = classes[node + 1 :]
@@ -168,7 +161,7 @@ def _edges(classes: Integers, random: np.random.Generator) -> Integers:
 
 
 def _neighbour_means(values: Floats, edges: Integers) -> Floats:
-    """[nodes, features]; zero for a node without neighbours."""
+    """Return [nodes, features]: means over neighbours, zero for a node without any."""
     sums = np.zeros_like(values)
     np.add.at(sums, edges[:, 0], values[edges[:, 1]])
     np.add.at(sums, edges[:, 1], values[edges[:, 0]])
@@ -178,7 +171,7 @@ def _neighbour_means(values: Floats, edges: Integers) -> Floats:
 
 @functools.cache
 def _data() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """(features of all hops, each of them with a deviation of one, and classes) to train on and to evaluate on."""
+    """Return (features of all hops, each with a deviation of one, and classes) to train on and to evaluate on."""
     graph = _graph()
     hops = [graph.features.astype(np.float64)]
     for _ in range(HOPS):

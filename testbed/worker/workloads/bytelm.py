@@ -2,26 +2,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from testbed.core.parameters import choice, fraction, number, raise_all, whole
+from testbed.core.kinds import Choice, ListOf, Whole
+from testbed.core.parameters import Fraction, LearningRate
 from testbed.worker.data.library_corpus import CONTEXT, corpus, corpus_faults, library, sequences
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
-from testbed.worker.interfaces.partition import Partition
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.pieces import Piece, Sharing
 
 _WIDTH, _HEADS = 128, 4
 WIDENING = (4, 4, 4)
-"""Of each block, how many times as wide as the model its inner layer is."""
+"""Width of the inner layer of each block, in widths of the model."""
 _MAX_BLOCKS, _MAX_WIDENING = 96, 64
 _DEVIATION = 0.08
-"""Of initial weights."""
+"""Standard deviation of initial weights."""
 _EVALUATED, _EVALUATED_AT_ONCE = 512, 32
-"""Sequences."""
+"""Sequences of an evaluation, and those of one forward."""
 OPTIMIZERS = ("adamw", "sgd")
+
+
+_WIDENINGS = ListOf(
+    Whole(1, _MAX_WIDENING), f"a list of whole numbers, one for each of 1 to {_MAX_BLOCKS} blocks", 1, _MAX_BLOCKS
+)
 
 
 class Bytelm(NumberedWorkload):
@@ -30,52 +37,41 @@ class Bytelm(NumberedWorkload):
     Three blocks of width 128 (Vaswani et al., "Attention Is All You Need", NeurIPS 2017), normalised before each part,
     on sequences of 64 bytes; a sample is one. The corpus is the *.py files of the interpreter's own library, without
     tests and installed packages: 10.2 million bytes, and 0.5 million in the files held out, one of 16 by the hash of
-    their names. Point releases differ, so its SHA-256 goes into the spec. The metric is of 512 sequences spread
-    evenly over what is held out.
+    their names. Point releases differ, so its SHA-256 goes into the spec. The metric is that of 512 sequences, spread
+    evenly over the files held out.
 
     Measured without compression, gradients of 4 batches of 16 averaged in one process, 300 steps, Python 3.11.2, seeds
     0 and 1: 2.45 and 2.53 bits per byte, falling by 0.12 in the last 50 steps; the target, 2.8, is reached after 180
     and between 200 and 250 steps. A step takes 54 ms for 16 sequences on one core, an evaluation 0.6 s.
 
     Args:
-        learning_rate: of the optimizer.
-        optimizer: adamw or sgd, the latter with Nesterov momentum.
-        momentum: of SGD, from 0 to below 1; AdamW has its own.
-        widening: of each block of another model: how many times as wide as its 128 the inner layer is; unlike ones make
-            an uneven model.
+        learning_rate: Learning rate of the optimizer.
+        optimizer: Optimizer; SGD has Nesterov momentum.
+        momentum: Momentum of SGD; AdamW has its own.
+        widening: Width of the inner layer of each block, in multiples of 128; different ones make an uneven model.
 
     Raises:
-        ValueError: a parameter is out of its range.
+        ValueError: A parameter is out of its range.
     """
 
     metric = Metric(name="bits_per_byte", target=2.8, higher_is_better=False)
-    has_labels = True
-    has_sample_losses = True
-    has_pieces = True
 
     def __init__(
         self,
         *,
-        learning_rate: float = 0.002,
-        optimizer: str = "adamw",
-        momentum: float = 0.9,
-        partition: Partition | None = None,
-        widening: Sequence[int] = WIDENING,
+        learning_rate: LearningRate = 0.002,
+        optimizer: Annotated[str, Choice(OPTIMIZERS)] = "adamw",
+        momentum: Fraction = 0.9,
+        partition: AnyPartition | None = None,
+        widening: Annotated[Sequence[int], _WIDENINGS] = WIDENING,
     ) -> None:
-        raise_all(
-            number("learning_rate", learning_rate, above=0, below=10),
-            choice("optimizer", optimizer, OPTIMIZERS),
-            fraction("momentum", momentum),
-            partition_fault(partition),
-            *_widening_faults(widening),
-        )
         self.learning_rate = learning_rate
         self.optimizer_name = optimizer
         self.momentum = momentum
         self.partition = partition
         self.widening = tuple(widening)
 
-    def faults(self) -> list[str]:
+    def validate(self) -> list[str]:
         return corpus_faults(library())
 
     def data_hash(self) -> str:
@@ -108,7 +104,7 @@ class Bytelm(NumberedWorkload):
         return (len(corpus().train) - 1) // CONTEXT
 
     def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Tensor:
-        """Sequences of one byte more than the context: what is seen, and what is to be predicted."""
+        """Return sequences of one byte more than the context: inputs, and the bytes to be predicted."""
         chosen = self.numbers(step, rank=rank, world_size=world_size, batch_size=batch_size, seed=seed)
         return self.picked(chosen)
 
@@ -116,15 +112,15 @@ class Bytelm(NumberedWorkload):
         return sequences(corpus().train, numbers)
 
     def labels(self) -> Tensor:
-        """The file that the sample begins in, counted in the order of their names; one without a beginning has none."""
+        """Return the number of the file that the sample begins in, by name; a file without a beginning has none."""
         return corpus().files
 
     def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
-        """Nats per byte."""
+        """Return nats per byte."""
         return self.loss_of(model(batch[:, :-1]), batch)
 
     def pieces(self, model: nn.Module) -> list[Piece]:
-        """The embeddings, each block, and the head with its norm."""
+        """Return the embeddings, each block, and the head with its norm."""
         assert isinstance(model, ByteTransformer)
         blocks = (block for block in model.blocks if isinstance(block, Block))
         return [
@@ -157,7 +153,7 @@ class Bytelm(NumberedWorkload):
 
 
 class ByteTransformer(nn.Module):
-    """Decoder alone, normalised before each part, with learned positions; the embedding is not tied to the output."""
+    """Decoder-only transformer, normalised before each part, with learned positions and an untied embedding."""
 
     def __init__(self, widening: Sequence[int] = WIDENING) -> None:
         super().__init__()
@@ -195,7 +191,7 @@ class Block(nn.Module):
         return hidden + self.shrink(nn.functional.gelu(self.widen(self.norm2(hidden))))
 
     def shared(self, sharing: Sharing) -> Block:
-        """One shard: some of the heads, and as large a part of the wide layer."""
+        """Return one shard: some of the heads, and as large a part of the wide layer."""
         shard = Block(1)  # whose layers are all replaced
         shard.heads = self.heads // sharing.degree
         shard.norm1, shard.norm2 = self.norm1, self.norm2
@@ -218,9 +214,3 @@ class _Embeddings(nn.Module):
 def _embedded(text: Tensor, of_bytes: nn.Embedding, of_positions: nn.Embedding) -> Tensor:
     embedded: Tensor = of_bytes(text) + of_positions(torch.arange(text.shape[1], device=text.device))
     return embedded
-
-
-def _widening_faults(widening: object) -> list[str | None]:
-    if not isinstance(widening, Sequence) or isinstance(widening, str) or not 1 <= len(widening) <= _MAX_BLOCKS:
-        return [f"widening={widening!r}: must be a list of whole numbers, one for each of 1 to {_MAX_BLOCKS} blocks"]
-    return [whole(f"widening[{block}]", times, 1, _MAX_WIDENING) for block, times in enumerate(widening)]

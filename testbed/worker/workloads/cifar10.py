@@ -4,29 +4,31 @@ import functools
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import InputError
-from testbed.core.parameters import fraction, number, raise_all
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
-from testbed.worker.interfaces.partition import Partition
+from testbed.core.kinds import PathOf
+from testbed.core.parameters import Fraction, LearningRate
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.workload import Metric
 
 TRAIN_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 TEST_FILE = "test_batch.bin"
 SIDE, CHANNELS, CLASSES = 32, 3, 10
 RECORD_BYTES = 1 + CHANNELS * SIDE * SIDE
-"""A label, then red, green and blue, each row by row."""
+"""Bytes of a record: a label, then red, green and blue, each row by row."""
 _MEAN = torch.tensor([125.3, 123.0, 113.9]).view(3, 1, 1)
 _DEVIATION = torch.tensor([63.0, 62.1, 66.7]).view(3, 1, 1)
-"""Of training pixels, by channel."""
+"""Standard deviation of training pixels, by channel."""
 _PADDING, _GREY = 4, 120
 """Pixels on each side, and their value, which is about the mean."""
 _BLOCKS = 3
-"""Of each of three widths: He et al.'s n, for 6 n + 2 layers."""
+"""Blocks of each of three widths: He et al.'s n, for 6 n + 2 layers."""
 _EVALUATED_AT_ONCE = 100
 
 
@@ -44,43 +46,33 @@ class Cifar10(NumberedWorkload):
     images, an evaluation 6 s for 10,000. The target, 0.75, is a guess: no training on these images has been measured.
 
     Args:
-        path: the folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.
-        learning_rate: of SGD.
-        momentum: of SGD, from 0 to below 1.
-        weight_decay: of SGD, from 0 to below 1.
+        path: The folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.
+        learning_rate: Learning rate of SGD.
+        momentum: Momentum of SGD.
+        weight_decay: Weight decay of SGD.
 
     Raises:
-        ValueError: a parameter is out of its range.
+        ValueError: A parameter is out of its range.
     """
 
     metric = Metric(name="accuracy", target=0.75)
-    has_labels = True
-    has_sample_losses = True
 
     def __init__(
         self,
         *,
-        path: str,
-        learning_rate: float = 0.1,
-        momentum: float = 0.9,
-        weight_decay: float = 1e-4,
-        partition: Partition | None = None,
+        path: Annotated[str, PathOf("the folder of CIFAR-10's binary files")],
+        learning_rate: LearningRate = 0.1,
+        momentum: Fraction = 0.9,
+        weight_decay: Fraction = 1e-4,
+        partition: AnyPartition | None = None,
     ) -> None:
-        absolute = isinstance(path, str) and Path(path).is_absolute()
-        raise_all(
-            None if absolute else f"path={path}: must be the absolute path of the folder of CIFAR-10's binary files",
-            number("learning_rate", learning_rate, above=0, below=10),
-            fraction("momentum", momentum),
-            fraction("weight_decay", weight_decay),
-            partition_fault(partition),
-        )
         self.path = Path(path)
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.partition = partition
         self.weight_decay = weight_decay
 
-    def faults(self) -> list[str]:
+    def validate(self) -> list[str]:
         return file_faults(self.path)
 
     def data_hash(self) -> str:
@@ -117,12 +109,12 @@ class Cifar10(NumberedWorkload):
         return _scaled(_cropped(pixels[chosen], draws)), labels[chosen]
 
     def picked(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Neither cropped nor mirrored."""
+        """Return images that are neither cropped nor mirrored."""
         pixels, labels = _data(self.path)[0]
         return _scaled(pixels[numbers]), labels[numbers]
 
     def labels(self) -> Tensor:
-        """The image's class."""
+        """Return the image's class."""
         return _data(self.path)[0][1]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -184,7 +176,7 @@ def _norm(channels: int) -> nn.GroupNorm:
 
 
 def _draws(seed: int, step: int, count: int) -> Tensor:
-    """[count, 3]: where the crop begins, from the top and the left, and whether it is mirrored."""
+    """Return [count, 3]: first row and column of the crop, and whether it is mirrored."""
     key = f"cifar10/{seed}/{step}".encode()
     digest = hashlib.blake2b(key, digest_size=8).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
@@ -193,7 +185,7 @@ def _draws(seed: int, step: int, count: int) -> Tensor:
 
 
 def _cropped(pixels: Tensor, draws: Tensor) -> Tensor:
-    """Padded, cropped, and mirrored, each image as drawn for it."""
+    """Return images padded, cropped, and mirrored, each as drawn for it."""
     padded = nn.functional.pad(pixels, (_PADDING,) * 4, value=_GREY)
     out = torch.empty_like(pixels)
     for index, (top, left, mirrored) in enumerate(draws.tolist()):
@@ -207,7 +199,7 @@ def _scaled(pixels: Tensor) -> Tensor:
 
 
 def file_faults(folder: Path) -> list[str]:
-    """Of every file that is missing or has a length that the format does not have."""
+    """Return a line for every file that is missing or has a length that the format does not have."""
     if not folder.is_dir():
         return [f"path={folder}: no such folder; give that of {TRAIN_FILES[0]} and CIFAR-10's other binary files"]
     faults = []
@@ -229,7 +221,7 @@ Part = tuple[Tensor, Tensor]
 
 @functools.cache
 def _data(folder: Path) -> tuple[Part, Part, str]:
-    """(pixels as bytes, labels) to train on and to test on, and the files' SHA-256."""
+    """Return (pixels as bytes, labels) to train on and to test on, and the files' SHA-256."""
     faults = file_faults(folder)
     if not faults:
         rows = {}

@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from testbed.core.parameters import fraction, number, raise_all
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
-from testbed.worker.interfaces.partition import Partition
+from testbed.core.parameters import Fraction, LearningRate
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.pieces import Piece, pieces_of
 
 _TEST_SAMPLES = 360
 _MEAN, _DEVIATION = 4.88, 6.02
-"""Of all pixels."""
+"""Mean and standard deviation of all pixels."""
 _SPLIT_SEED = 20
 _SHA256 = "68aea062d35a127749050fa0e52dca09d6569ac08092c925610e0954e172dde2"
-"""Of the 1797 rows as unsigned bytes, 64 pixels from 0 to 16 and the digit."""
+"""SHA-256 of the 1797 rows as unsigned bytes, 64 pixels from 0 to 16 and the digit."""
 
 
 class Digits(NumberedWorkload):
@@ -32,26 +32,18 @@ class Digits(NumberedWorkload):
     SGD with Nesterov momentum. The target, 0.97, is reached after 20 to 30 steps of 128 samples.
 
     Args:
-        learning_rate: of SGD.
-        momentum: of SGD, from 0 to below 1.
+        learning_rate: Learning rate of SGD.
+        momentum: Momentum of SGD.
 
     Raises:
-        ValueError: a parameter is out of its range.
+        ValueError: A parameter is out of its range.
     """
 
     metric = Metric(name="accuracy", target=0.97)
-    has_labels = True
-    has_sample_losses = True
-    has_pieces = True
 
     def __init__(
-        self, *, learning_rate: float = 0.01, momentum: float = 0.9, partition: Partition | None = None
+        self, *, learning_rate: LearningRate = 0.01, momentum: Fraction = 0.9, partition: AnyPartition | None = None
     ) -> None:
-        raise_all(
-            number("learning_rate", learning_rate, above=0, below=10),
-            fraction("momentum", momentum),
-            partition_fault(partition),
-        )
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.partition = partition
@@ -96,7 +88,7 @@ class Digits(NumberedWorkload):
         return images[numbers], digits[numbers]
 
     def labels(self) -> Tensor:
-        """The digit."""
+        """Return the digit."""
         return _data()[0][1]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -127,7 +119,7 @@ class Digits(NumberedWorkload):
 
 @functools.cache
 def _data() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """(images, digits) to train on and to test on."""
+    """Return (images, digits) to train on and to test on."""
     rows = torch.from_numpy(_rows())[torch.randperm(1797, generator=torch.Generator().manual_seed(_SPLIT_SEED))]
     images = rows[:, :64].float().sub_(_MEAN).div_(_DEVIATION).view(-1, 1, 8, 8)
     digits = rows[:, 64].long()

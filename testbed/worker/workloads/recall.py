@@ -1,13 +1,15 @@
-"""Texts in which something is to be found again, for a model that has learnt to do so."""
+"""Texts with needles that a trained model has to find again."""
 
 from __future__ import annotations
 
 import hashlib
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from testbed.core.parameters import flag, raise_all, whole
+from testbed.core.kinds import Whole
+from testbed.core.parameters import Flag, raise_all
 from testbed.worker.data.library_corpus import corpus_faults, library
 from testbed.worker.methods.kv_transfer.model import weights
 from testbed.worker.methods.kv_transfer.model.needle import FIRST_KEY, KINDS, Needles, Task
@@ -21,24 +23,24 @@ class Recall(TextWorkload):
     """Source text with needles in it, and questions about them in the end; a byte-level transformer that answers them.
 
     A needle is a key and its value, bytes that the text has not (`testbed.worker.methods.kv_transfer.model.needle`); a
-    question is a key, and
-    its value the answer. Texts are cut from files of the Python standard library that the model was not trained on, at
-    random from the run's seed. The model, four layers of two heads of 32 channels, is trained here before the first
-    run, for a minute or two on one core, and kept in .cache/recall; its hash goes into the spec. It is the same one
-    whatever the run's seed. How well it does is told at `testbed.worker.methods.kv_transfer.model.weights.COURSE`.
+    question is a key, and its value the answer. Texts are cut from files of the Python standard library that the model
+    was not trained on, at random from the run's seed. The model, four layers of two heads of 32 channels, is trained
+    here before the first run, for a minute or two on one core, and kept in .cache/recall; its hash goes into the spec.
+    It is the same one whatever the run's seed. Its accuracy is at
+    `testbed.worker.methods.kv_transfer.model.weights.COURSE`.
 
     Nothing is learnt in a run: strategy=kv_transfer decodes. Other strategies would train on.
 
     Args:
-        length: bytes of a text. The model was trained on 512, and finds less in longer ones.
-        decoded: of them, at the end, those that are decoded: some of the source, and all questions.
-        needles: in the text.
-        questions: about so many of them.
-        writes: what is decoded of the source are bytes that the model finds most likely, not the source's.
-        model_seed: of the model's training.
+        length: Length of a text. The model was trained on 512, and finds less in longer ones.
+        decoded: Bytes at the end of a text that are decoded: some of the source, and all questions.
+        needles: Needles in a text.
+        questions: Needles that a text asks for at its end.
+        writes: Decode the bytes that the model finds most likely, instead of the source's.
+        model_seed: Seed of the model's training.
 
     Raises:
-        ValueError: a parameter is out of its range.
+        ValueError: A parameter is out of its range.
     """
 
     metric = None
@@ -46,36 +48,29 @@ class Recall(TextWorkload):
     def __init__(
         self,
         *,
-        length: int = 512,
-        decoded: int = 64,
-        needles: int = 8,
-        questions: int = 8,
-        writes: bool = False,
-        model_seed: int = 0,
+        length: Annotated[int, Whole(4, 2**16, unit="bytes")] = 512,
+        decoded: Annotated[int, Whole(3, unit="bytes")] = 64,
+        needles: Annotated[int, Whole(1, KINDS)] = 8,
+        questions: Annotated[int, Whole(1, KINDS)] = 8,
+        writes: Flag = False,
+        model_seed: Annotated[int, Whole(0, 2**32)] = 0,
     ) -> None:
-        faults = [
-            whole("length", length, 4, 2**16),
-            whole("decoded", decoded, 3),
-            whole("needles", needles, 1, KINDS),
-            whole("questions", questions, 1, KINDS),
-            flag("writes", writes),
-            whole("model_seed", model_seed, 0, 2**32),
-        ]
-        if not any(faults):
-            if questions > needles:
-                faults.append(f"questions={questions}: must be about some of the needles, of which there are {needles}")
-            if not 2 * questions + 1 <= decoded <= length - 1:
-                faults.append(
-                    f"decoded={decoded}: must be at least {2 * questions + 1}, for {questions} questions and the byte"
-                    f" before them, and less than length={length}"
-                )
-            if length < 2 * (needles + questions):
-                faults.append(f"length={length}: {needles} needles and {questions} questions take more")
-        raise_all(*faults)
+        raise_all(
+            f"questions={questions}: must be about some of the needles, of which there are {needles}"
+            if questions > needles
+            else None,
+            f"decoded={decoded}: must be at least {2 * questions + 1}, for {questions} questions and the byte before"
+            f" them, and less than length={length}"
+            if not 2 * questions + 1 <= decoded <= length - 1
+            else None,
+            f"length={length}: {needles} needles and {questions} questions take more"
+            if length < 2 * (needles + questions)
+            else None,
+        )
         self.decoded, self.writes, self.model_seed = decoded, writes, model_seed
         self.task = Task(length=length, needles=needles, questions=questions)
 
-    def faults(self) -> list[str]:
+    def validate(self) -> list[str]:
         return corpus_faults(library())
 
     def data_hash(self) -> str:
@@ -98,7 +93,7 @@ class Recall(TextWorkload):
         return Texts(text, asked_at, prefill, torch.full((batch_size,), self.writes))
 
     def loss(self, model: nn.Module, batch: Texts) -> Tensor:
-        """Of all bytes that can be foretold: nats."""
+        """Return nats of all bytes that can be predicted."""
         targets = batch.text[:, 1:]
         nats = nn.functional.cross_entropy(model(batch.text[:, :-1]).transpose(1, 2), targets, reduction="none")
         counts = (targets < FIRST_KEY).scatter(1, batch.asked_at, value=True)

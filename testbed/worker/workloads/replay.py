@@ -4,13 +4,15 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
-from testbed.core.models.catalogue import Layer, Model, find_model
+from testbed.core.kinds import Choice, Number
+from testbed.core.models.catalogue import MODEL_NAMES, Layer, Model, find_model
 from testbed.core.models.scaled import scaled
+from testbed.core.parameters import Count
 from testbed.worker.data.gradient_pool import ALIGNMENT, BAND_NUMEL, DENSE, RECTIFIED, SPARSE_ROWS, gradient_pool
 from testbed.worker.interfaces.workload import Workload
 
@@ -21,13 +23,13 @@ WARM_UP_NUMEL = 2**22
 
 @dataclass(frozen=True)
 class Moment:
-    """A batch without data: what gradients depend on besides their place in the model."""
+    """A batch without data: the values that gradients depend on, apart from their place in the model."""
 
     seed: int
     rank: int
     step: int
     samples: int = 1
-    """They do not depend on it."""
+    """Number of samples, on which gradients do not depend."""
 
 
 class Replay(Workload):
@@ -42,10 +44,10 @@ class Replay(Workload):
     they are independent of each other over ranks and steps, and have no low rank.
 
     Args:
-        model: a name of core.models.
-        tokens: of a sequence, for language models; None takes the model's own.
-        scale: S: all tensors are S times smaller, where the links are too; see core.spec.scale.
-        epoch_samples: what counts as an epoch.
+        model: Model whose layers are replayed.
+        tokens: Length of a sequence, for language models; null: the model's own.
+        scale: Factor S by which all tensors are smaller, and the links too; see core.spec.scale.
+        epoch_samples: Samples that count as an epoch.
 
     Raises:
         ValueError: the model is unknown, or a parameter is out of its range.
@@ -55,19 +57,14 @@ class Replay(Workload):
     computes = False
 
     def __init__(
-        self, *, model: str, tokens: int | None = None, scale: float = 1, epoch_samples: int = 1_000_000
+        self,
+        *,
+        model: Annotated[str, Choice(MODEL_NAMES)],
+        tokens: Count | None = None,
+        scale: Annotated[float, Number(least=1, below=1e6)] = 1,
+        epoch_samples: Count = 1_000_000,
     ) -> None:
-        faults = []
-        if isinstance(scale, bool) or not isinstance(scale, int | float) or not 1 <= scale < 1e6:
-            faults.append(f"scale={scale}: must be from 1 to below 1e6")
-        if isinstance(epoch_samples, bool) or not isinstance(epoch_samples, int) or epoch_samples < 1:
-            faults.append(f"epoch_samples={epoch_samples}: must be a whole number, at least 1")
-        try:
-            self.table: Model = find_model(model, tokens)
-        except ValueError as error:
-            faults.append(str(error))
-        if faults:
-            raise ValueError("\n".join(faults))
+        self.table: Model = find_model(model, tokens)
         self.layers: tuple[Layer, ...] = scaled(self.table, scale)
         """What is sent, in the order of forward; FLOPs are the unscaled model's."""
         self._samples = epoch_samples
@@ -96,20 +93,20 @@ class Replay(Workload):
         return self._samples
 
     def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Moment:
-        """No data: which gradients are to come."""
+        """Return a batch without data, which says which gradients are to come."""
         return Moment(seed, rank, step, batch_size)
 
     def split(self, batch: Moment, parts: int) -> list[Moment]:
-        """Each has gradients of its own."""
+        """Return parts of a batch, each with gradients of its own."""
         first = batch.step * parts
         return [replace(batch, step=first + part, samples=batch.samples // parts) for part in range(parts)]
 
     def loss(self, model: nn.Module, batch: Moment) -> Tensor:
-        """Zero, to start backward from; it means nothing, and is not recorded."""
+        """Return zero, to start backward from; it means nothing, and is not recorded."""
         return model(batch)
 
     def forward_flop(self, model: nn.Module, batch: Moment) -> dict[str, float]:
-        """From the table: nothing is computed that could be counted."""
+        """Return the FLOPs of the table: nothing is computed that could be counted."""
         return {f"layers.{index}": batch.samples * layer.forward_flop for index, layer in enumerate(self.layers)}
 
     def modelled_layers(self) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
@@ -120,7 +117,7 @@ class Replay(Workload):
 
 
 class Idle(torch.optim.Optimizer):
-    """Changes nothing: parameters of a replay have no meaning, and writing to them would take memory."""
+    """Optimizer that changes nothing: parameters of a replay mean nothing, and writing to them would take memory."""
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
         super().__init__(parameters, {})
@@ -144,7 +141,7 @@ class ReplayModel(nn.Module):
         return chain
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ReplayModel:
-        """Likewise without memory of its own."""
+        """Return a copy, which takes no memory of its own either."""
         return ReplayModel(self._table)
 
 
@@ -172,7 +169,7 @@ class ReplayLayer(nn.Module):
 
 
 class _Layer(torch.autograd.Function):
-    """Links a layer into the graph; what flows through it is a zero that keeps the order."""
+    """Node of a layer in the graph; a zero flows through it, which keeps the order."""
 
     @staticmethod
     def forward(ctx: Any, chain: Tensor, layer: ReplayLayer, moment: Moment, *tensors: Tensor) -> Tensor:
@@ -185,7 +182,7 @@ class _Layer(torch.autograd.Function):
 
 
 def band_of(name: str, layer: int, number: int) -> int:
-    """The texture of a tensor's gradients: the same in every step and on every rank."""
+    """Return the texture of a tensor's gradients: the same in every step and on every rank."""
     if number == 0 and name in _BANDS:
         return _BANDS[name]
     return DENSE[_digest(f"{layer}/{number}") % len(DENSE)]

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from testbed.core.parameters import fraction, number, raise_all
+from testbed.core.parameters import Fraction, LearningRate
 from testbed.worker.data.sensor_windows import SENSORS, STEPS, TRAIN_WINDOWS, UNIT, sensor_windows
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
-from testbed.worker.interfaces.partition import Partition
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.workload import Metric
 
 _READINGS = SENSORS * STEPS
@@ -23,8 +23,7 @@ class Sensors(NumberedWorkload):
     sound windows to train on; to evaluate on 2,000 sound ones and 500 with each of four faults: a spike, a sensor that
     is stuck, a changed frequency, a drift. The same for every seed; how they are made is in
     testbed/worker/data/sensor_windows.py. SGD with Nesterov momentum. A window's loss is the squared error of its
-    readings,
-    summed; it is its score too, and the metric is how well scores tell faulty windows from sound ones.
+    readings, summed; it is its score too, and the metric is how well scores tell faulty windows from sound ones.
 
     Measured without compression, global batches of 128 in one process, 400 steps, seeds 0 to 2: an area under the ROC
     curve of 0.925, 0.918 and 0.918, by fault (means) 0.84 of spikes, 0.94 of stuck sensors, 1.00 of frequencies and
@@ -34,25 +33,18 @@ class Sensors(NumberedWorkload):
     diverge or learn nothing.
 
     Args:
-        learning_rate: of SGD.
-        momentum: of SGD, from 0 to below 1.
+        learning_rate: Learning rate of SGD.
+        momentum: Momentum of SGD.
 
     Raises:
-        ValueError: a parameter is out of its range.
+        ValueError: A parameter is out of its range.
     """
 
     metric = Metric(name="roc_auc", target=0.9)
-    has_labels = True
-    has_sample_losses = True
 
     def __init__(
-        self, *, learning_rate: float = 0.005, momentum: float = 0.9, partition: Partition | None = None
+        self, *, learning_rate: LearningRate = 0.005, momentum: Fraction = 0.9, partition: AnyPartition | None = None
     ) -> None:
-        raise_all(
-            number("learning_rate", learning_rate, above=0, below=10),
-            fraction("momentum", momentum),
-            partition_fault(partition),
-        )
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.partition = partition
@@ -86,7 +78,7 @@ class Sensors(NumberedWorkload):
         return TRAIN_WINDOWS
 
     def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Tensor:
-        """Windows, [n, sensors × steps]: what is seen, and what is to be said again."""
+        """Return windows, [n, sensors × steps]: as inputs, and as the readings to be reproduced."""
         chosen = self.numbers(step, rank=rank, world_size=world_size, batch_size=batch_size, seed=seed)
         return self.picked(chosen)
 
@@ -94,7 +86,7 @@ class Sensors(NumberedWorkload):
         return _scaled(torch.from_numpy(sensor_windows().train)[numbers])
 
     def labels(self) -> Tensor:
-        """The type of the device."""
+        """Return the type of the device."""
         return torch.from_numpy(sensor_windows().train_types)
 
     def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
@@ -113,7 +105,7 @@ class Sensors(NumberedWorkload):
 
 
 def roc_auc(negatives: Tensor, positives: Tensor) -> float:
-    """Area under the curve of hits over false alarms: the chance that a positive has the higher score of the two.
+    """Return the area under the curve of hits over false alarms: the chance that a positive scores higher.
 
     Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic (ROC) curve",
     Radiology 1982. Equal scores count half; NaN where a score is.
@@ -126,7 +118,7 @@ def roc_auc(negatives: Tensor, positives: Tensor) -> float:
 
 
 def _errors(model: nn.Module, windows: Tensor) -> Tensor:
-    """[n]: of each window the sum of its readings' squared errors."""
+    """Return [n]: the sum of squared errors of each window's readings."""
     return (model(windows) - windows).square().sum(dim=1)
 
 

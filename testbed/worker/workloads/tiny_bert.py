@@ -5,12 +5,13 @@ import functools
 import torch
 from torch import Tensor
 
+from testbed.core.parameters import Flag, Fraction, LearningRate
 from testbed.worker.data.library_corpus import corpus_faults, library
 from testbed.worker.data.pretrained import source_encoder
-from testbed.worker.data.pretrained.fine_tuned import FineTuned
+from testbed.worker.data.pretrained.fine_tuned import FineTuned, Optimizer
 from testbed.worker.data.pretrained.source_encoder import HIDDEN, LENGTH
 from testbed.worker.data.pretrained.weights import State
-from testbed.worker.interfaces.partition import Partition
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.chain import Chain
 
@@ -18,21 +19,19 @@ TRAIN_SAMPLES, TEST_SAMPLES = 1_600, 4_000
 
 
 class TinyBert(FineTuned):
-    """Find the keyword that is hidden in the middle of 32 tokens of Python, of 31: an encoder of 0.54 million
-    parameters, trained before to tell any hidden token of the standard library's source.
+    """Find the hidden keyword, one of 31, in the middle of 32 tokens of Python, with a pre-trained encoder.
 
+    The encoder has 0.54 million parameters, and was trained before to tell any hidden token of the standard library's
+    source.
     Eight thin layers (Devlin et al., "BERT", NAACL 2019; here normalised before each part), on frequent words and
     bytes. What comes before takes a minute of one core, once on each machine, and is kept in the clone's .cache
     (testbed/worker/data/pretrained/source_encoder.py). Fine-tuning has 1,600 samples, and 4,000 test it, from files
-    that neither
-    training has seen; the most frequent keyword is 22 % of them. Point releases of Python differ, and so do the
+    that neither training has seen; the most frequent keyword is 22 % of them. Point releases of Python differ, and so
+    do the
     weights: the hash of both goes into the spec. No dropout, no augmentation.
 
-    Args:
-        learning_rate, optimizer, momentum, pretrained: as of `FineTuned`.
-
     Raises:
-        ValueError: a parameter is out of its range.
+        ValueError: A parameter is out of its range.
     """
 
     metric = Metric(name="accuracy", target=0.55)
@@ -40,11 +39,11 @@ class TinyBert(FineTuned):
     def __init__(
         self,
         *,
-        learning_rate: float = 0.0005,
-        optimizer: str = "adamw",
-        momentum: float = 0.9,
-        pretrained: bool = True,
-        partition: Partition | None = None,
+        learning_rate: LearningRate = 0.0005,
+        optimizer: Optimizer = "adamw",
+        momentum: Fraction = 0.9,
+        pretrained: Flag = True,
+        partition: AnyPartition | None = None,
     ) -> None:
         super().__init__(
             learning_rate=learning_rate,
@@ -54,7 +53,7 @@ class TinyBert(FineTuned):
             partition=partition,
         )
 
-    def faults(self) -> list[str]:
+    def validate(self) -> list[str]:
         return corpus_faults(library())
 
     def _source_hash(self) -> str:
@@ -78,7 +77,7 @@ class TinyBert(FineTuned):
 
 @functools.cache
 def _data() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """(tokens, classes) to train on and to test on."""
+    """Return (tokens, classes) to train on and to test on."""
     text = source_encoder.text()
     train, test = (
         _hidden(tokens, text.classes, count, seed)

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import functools
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from testbed.core.parameters import whole
+from testbed.core.kinds import Whole
+from testbed.core.parameters import Flag, Fraction, LearningRate
 from testbed.worker.data.glyph_images import font_faults, glyph_images
 from testbed.worker.data.pretrained import glyph_encoder
-from testbed.worker.data.pretrained.fine_tuned import FineTuned, Labelled
+from testbed.worker.data.pretrained.fine_tuned import FineTuned, Labelled, Optimizer
 from testbed.worker.data.pretrained.weights import State
-from testbed.worker.interfaces.partition import Partition
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.chain import Chain
 
@@ -24,17 +26,14 @@ class TinyVit(FineTuned):
     Eight thin layers, so that freezing some of them means something (Dosovitskiy et al., "An Image is Worth 16x16
     Words", ICLR 2021); tokens are of 8 x 8 pixels, by convolutions. It has learnt to tell 23 of the 45 characters
     apart, on images of its own (testbed/worker/data/pretrained/glyph_encoder.py): once on each machine, which takes a
-    minute of one
-    core, and is kept in the clone's .cache. Fine-tuning has 3,200 images of all 45; the 10,000 test images are
-    those of `glyphs`. No dropout, and no augmentation unless it is asked for.
+    minute of one core, and is kept in the clone's .cache. Fine-tuning has 3,200 images of all 45; the 10,000 test
+    images are those of `glyphs`. No dropout, and no augmentation unless it is asked for.
 
     Args:
-        augment: pixels, by which an image is moved at most, along both axes, drawn anew each time it is trained on; 0:
-            none is moved.
-        learning_rate, optimizer, momentum, pretrained: as of `FineTuned`.
+        augment: Most pixels by which an image is moved along both axes, drawn again each time it is trained on.
 
     Raises:
-        ValueError: a parameter is out of its range.
+        ValueError: A parameter is out of its range.
     """
 
     metric = Metric(name="accuracy", target=0.6)
@@ -42,12 +41,12 @@ class TinyVit(FineTuned):
     def __init__(
         self,
         *,
-        learning_rate: float = 0.0005,
-        optimizer: str = "adamw",
-        momentum: float = 0.9,
-        pretrained: bool = True,
-        augment: int = 0,
-        partition: Partition | None = None,
+        learning_rate: LearningRate = 0.0005,
+        optimizer: Optimizer = "adamw",
+        momentum: Fraction = 0.9,
+        pretrained: Flag = True,
+        augment: Annotated[int, Whole(0, _MAX_SHIFT, unit="pixels")] = 0,
+        partition: AnyPartition | None = None,
     ) -> None:
         super().__init__(
             learning_rate=learning_rate,
@@ -55,7 +54,6 @@ class TinyVit(FineTuned):
             momentum=momentum,
             pretrained=pretrained,
             partition=partition,
-            faults=[whole("augment", augment, 0, _MAX_SHIFT)],
         )
         self.augment = augment
 
@@ -63,7 +61,7 @@ class TinyVit(FineTuned):
     def varies_samples(self) -> bool:
         return self.augment > 0
 
-    def faults(self) -> list[str]:
+    def validate(self) -> list[str]:
         return font_faults()
 
     def _source_hash(self) -> str:
@@ -96,7 +94,7 @@ class TinyVit(FineTuned):
 
 
 def _shifted(images: Tensor, by: Tensor) -> Tensor:
-    """What moves in repeats the edge."""
+    """Return images that are moved; pixels that move in repeat the edge."""
     side = images.shape[-1]
     down, right = ((torch.arange(side) - by[:, axis, None]).clamp(0, side - 1) for axis in (0, 1))
     samples = torch.arange(len(images))[:, None, None]
@@ -105,7 +103,7 @@ def _shifted(images: Tensor, by: Tensor) -> Tensor:
 
 @functools.cache
 def _data() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """(pixels as bytes, labels) to train on and to test on."""
+    """Return (pixels as bytes, labels) to train on and to test on."""
     images = glyph_images()
     (pixels, labels), (test_pixels, test_labels) = images.train, images.test
     train = torch.from_numpy(pixels[:TRAIN_IMAGES]), torch.from_numpy(labels[:TRAIN_IMAGES]).long()

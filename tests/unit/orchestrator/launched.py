@@ -57,7 +57,8 @@ class Launched(Workers):
         spec = make_spec("parameter_server", workers=3, timeout_s=timeout_s, events=events)
         nothing: Any = None
         (folder / "logs").mkdir()
-        super().__init__(spec, Training(spec), RunDir(folder), nothing, nothing)
+        self.recorded: list[dict[str, Any]] = []
+        super().__init__(spec, Training(spec), RunDir(folder), nothing, nothing, self.recorded.append)
         self.fakes = [Fake() for _ in self.nodes]
         for node, fake in zip(self.nodes, self.fakes, strict=True):
             members: Any = fake
@@ -77,14 +78,11 @@ class Launched(Workers):
 
     def hear(self) -> list[tuple[int, str]]:
         """What comes for the record, until there is nothing new for a moment."""
-        found: list[tuple[int, str]] = []
         quiet = 0
         while quiet < 2 and not self.all_done:
-            received = self.next_message()
-            quiet = quiet + 1 if received is None else 0
-            if received is not None:
-                found.append((received[1]["rank"], received[1].get("message", received[1]["event"])))
-        return found
+            quiet = quiet + 1 if self.next_message() is None else 0
+        heard, self.recorded[:] = list(self.recorded), []
+        return [(event["rank"], event.get("message", event["event"])) for event in heard]
 
     def _start(self, container: Any) -> None:
         container.code = None

@@ -41,6 +41,7 @@ from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.wire import Wire
 from testbed.worker.methods.parameter_server.transport.frames import Kind
 from testbed.worker.methods.parameter_server.transport.streams import Connection, connect, send
+from tests.unit.worker.recorded import Recorded, taken
 from tests.unit.worker.server_net import HOST, KEY, PACE, PATIENCE_S, soon
 from tests.unit.worker.server_rounds import WIDTH, Regression, Small
 from tests.waiting import in_background, joined
@@ -143,6 +144,7 @@ class Buffered:
             Lanes(self.connected, wait_s=message_s, clock=clock, stopwatch=stopwatch),
             clock,
             alpha=Fixed().alpha,
+            record=Recorded(),
         )
         self.error: Exception | None = None
         self.versions = [self.learnt]
@@ -164,7 +166,7 @@ class Buffered:
     def ended(self) -> list[dict[str, Any]]:
         """What the server has noted, once it has ended; its workers have gone on to the end by themselves."""
         joined(self._thread)
-        return self.server.take_notes()
+        return taken(self.server)
 
     def close(self) -> None:
         for worker in self.workers:

@@ -44,6 +44,7 @@ from testbed.worker.methods.parameter_server.server import Server
 from testbed.worker.methods.parameter_server.transport.connection import Connection
 from testbed.worker.methods.parameter_server.transport.frames import Kind
 from testbed.worker.methods.parameter_server.transport.streams import connect, send
+from tests.unit.worker.recorded import Recorded, taken
 from tests.unit.worker.server_net import HOST, KEY, PACE, PATIENCE_S, soon
 from tests.waiting import in_background, joined
 
@@ -167,13 +168,18 @@ class SecureNet:
         return FederatedState(model, self.workers, variates=False)
 
     def _server(self) -> Server:
-        sampling, rule = Sampling(count=self.workers), self.method.rule(self.workers)
+        sampling, rule, record = Sampling(count=self.workers), self.method.rule(self.workers), Recorded()
         fleet = Fleet(
-            self.population, self.method, sampling, workers=self.workers, placement="equal", stays=False, one_each=False
+            *(self.population, self.method, sampling),
+            workers=self.workers,
+            placement="equal",
+            stays=False,
+            one_each=False,
+            record=record,
         )
         aggregator = Federation(self.state, fleet, rule, None)
         if self.secure is not None:
-            aggregator = SecureFederation(self.state, fleet, rule, self.secure, self.vector, self.workers)
+            aggregator = SecureFederation(self.state, fleet, rule, self.secure, self.vector, self.workers, record)
         optimizer = torch.optim.SGD(self.state.parameters(), lr=1.0)
         model = aggregator.model(self.state, self.wire.schema, "delta", optimizer, lambda: self.connected.clients)
         schema, schedule, clock = self.wire.schema, Fixed(), PhaseClock()
@@ -186,6 +192,7 @@ class SecureNet:
             decoders=Decoders(0, clock),
             clock=clock,
             step_s=None,
+            record=record,
         )
 
     def play(self, rounds: int, begin: int = 0, back: Sequence[Worker] = ()) -> list[dict[str, Any]]:
@@ -208,7 +215,7 @@ class SecureNet:
         finally:
             for worker in self.workers_here:
                 worker.join()
-        self.notes = self.server.take_notes()
+        self.notes = taken(self.server)
         return [note for note in self.notes if note["event"] == "secure_round"]
 
     def come_back(self, number: int) -> Worker:

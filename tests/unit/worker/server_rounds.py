@@ -38,6 +38,7 @@ from testbed.worker.methods.parameter_server.rounds.global_model import GlobalMo
 from testbed.worker.methods.parameter_server.server import Server
 from testbed.worker.methods.parameter_server.transport.frames import Kind
 from testbed.worker.methods.parameter_server.transport.streams import Connection, connect, send
+from tests.unit.worker.recorded import Recorded, taken
 from tests.unit.worker.server_models import bits
 from tests.unit.worker.server_net import HOST, KEY, PACE, PATIENCE_S, soon
 
@@ -117,6 +118,8 @@ class Rounds:
         group_rounds: int = 1,
     ) -> None:
         self.group_rounds = group_rounds
+        self._recorded = Recorded()
+        """Events of the server, and of those that take its place."""
         self.dtype, self.gate, self._kind = dtype, gate, model
         served = served or {}
         self._server_of = {client: server for server, members in served.items() for client in members}
@@ -156,10 +159,10 @@ class Rounds:
         return self.server
 
     def _server(self, connections: dict[int, Connection]) -> Server:
-        plans, wire, clock = self._plans(), self.wire, PhaseClock()
+        plans, wire, clock, record = self._plans(), self.wire, PhaseClock(), self._recorded
         self.model = GlobalModel(self.models[0], wire.schema, plans["up"].payload, self.optimizers[0])
         probing = self.loss if self._probe is None else self._probe
-        self.downlink = Downlink(wire, self._sending(plans["down"]), self.schedule, self.model, probing)
+        self.downlink = Downlink(wire, self._sending(plans["down"], record), self.schedule, self.model, probing)
         return Server(
             wire,
             Coder(wire.schema, plans["up"]),
@@ -173,6 +176,7 @@ class Rounds:
             decoders=Decoders(self._decoders, PhaseClock()),
             clock=clock,
             step_s=None,
+            record=record,
         )
 
     def loss(self) -> float:
@@ -200,7 +204,7 @@ class Rounds:
             if client.number in self.regions:
                 client.end(number)
         self.server.collect(number)
-        (note,) = (note for note in self.server.take_notes() if note["event"] == "round")
+        (note,) = (note for note in taken(self.server) if note["event"] == "round")
         return note
 
     def train(self, client: Trainer, steps: Sequence[int]) -> None:
@@ -224,10 +228,10 @@ class Rounds:
         self.clients[number] = self._client(number, self._knock(number))
         return self.clients[number]
 
-    def _sending(self, plan: Plan) -> Coder:
+    def _sending(self, plan: Plan, record: Recorded) -> Coder:
         if self.gate is None or not can_gate(plan):
             return Coder(self.wire.schema, plan)
-        return GatedCoder(self.wire.schema, plan, deepcopy(self.gate), dilation=1.0)
+        return GatedCoder(self.wire.schema, plan, deepcopy(self.gate), dilation=1.0, record=record)
 
     def _knock(self, number: int) -> Connection:
         server = self._server_of.get(number)
@@ -255,11 +259,18 @@ class Rounds:
             "stopwatch": Stopwatch(),
         }
         schema = self.wire.schema
-        own = number, self.models[number + 1], self.wire, self._sending(plans["up"]), Coder(schema, plans["down"])
+        own = (
+            number,
+            self.models[number + 1],
+            self.wire,
+            self._sending(plans["up"], Recorded()),
+            Coder(schema, plans["down"]),
+        )
         if number in self.admissions and self.group_rounds > 1:
-            return cast(Trainer, GroupServer(self._group(number), self.group_rounds, *own, **given))
+            group = self._group(number)
+            return cast(Trainer, GroupServer(group, self.group_rounds, *own, **given, record=Recorded()))
         if number in self.admissions:
-            return cast(Trainer, RegionServer(self._region(number), *own, **given))
+            return cast(Trainer, RegionServer(self._region(number), *own, **given, record=Recorded()))
         return Trainer(
             *own, LocalTraining(self._context(number), plans["up"].payload, importance=plans["up"].importance), **given
         )

@@ -73,7 +73,7 @@ def test_what_is_held_out_is_in_no_part() -> None:
 
 
 def test_what_cannot_be_divided_so_is_refused() -> None:
-    with pytest.raises(ValueError, match="partition='dirichlet': must be a Partition"):
+    with pytest.raises(ValueError, match="partition=dirichlet: must be a Partition"):
         Digits(partition="dirichlet")  # type: ignore[arg-type]
     workload = Digits(partition=Iid(least=1000))
     with pytest.raises(InputError, match=r"workload\.partition: clients=4"):

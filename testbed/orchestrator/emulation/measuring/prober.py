@@ -13,6 +13,7 @@ from collections.abc import Collection
 from typing import Any
 
 from testbed.core.errors import RunError
+from testbed.core.record.events.network import Rtt
 from testbed.orchestrator.emulation.kernel.tc import FRAME_BYTES
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.emulation.links.port import Port
@@ -48,6 +49,7 @@ class Prober:
         self.report = report
         self.priority = "none"
         self._ports: dict[str, list[Port]] = defaultdict(list)
+        self._sent: dict[str, int] = {}
         self._process: subprocess.Popen[str]
 
     def __enter__(self) -> Prober:
@@ -232,12 +234,18 @@ class Prober:
         self._say({"do": "watch", "links": links, "interval_s": interval_s})
         threading.Thread(target=self._relay, name="probe-relay", daemon=True).start()
 
+    def probes_sent(self, link: str) -> int:
+        """Return the number of probes that `watch` has sent over a link so far."""
+        return self._sent.get(link, 0)
+
     def _relay(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             message = json.loads(line)
             if message["event"] == "rtt":
-                self.report(message)
+                probe = Rtt.from_json(message)
+                self._sent[probe.name] = probe.sent
+                self.report(probe.to_json())
 
 
 def _cores_when_full(port: Port) -> float:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.core.errors import RunError
+from testbed.core.record.events.network import DelayLine
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.orchestrator.emulation.kernel.netlink import RouteSocket, attributes
 from testbed.orchestrator.emulation.kernel.netlink_requests import Request
@@ -137,24 +138,23 @@ class _Way:
     def report(self, interval_s: float) -> dict[str, Any]:
         with self._lock:
             self._settle()
-            return {
-                "event": "delay_line",
-                "name": self.hop.link,
-                "from": self.hop.source,
-                "to": self.hop.target,
-                "late_p50_s": None,
-                "late_p99_s": None,
-                "late_max_s": None,
-                "delay_mean_s": None,
-                "delay_deviation_s": None,
-                "packets": self.packets,
-                "drops": self.drops,
-                "asked_drops": self.asked_drops,
-                "asked_drops_variance": self.asked_drops_variance,
-                "doubled": max(0, self.doubled),
-                "interval_s": interval_s,
-                "queue_drops": self.queue_drops,
-            }
+            return DelayLine(
+                name=self.hop.link,
+                from_=self.hop.source,
+                to=self.hop.target,
+                late_p50_s=None,
+                late_p99_s=None,
+                late_max_s=None,
+                delay_mean_s=None,
+                delay_deviation_s=None,
+                packets=self.packets,
+                drops=self.drops,
+                asked_drops=self.asked_drops,
+                asked_drops_variance=self.asked_drops_variance,
+                doubled=max(0, self.doubled),
+                interval_s=interval_s,
+                queue_drops=self.queue_drops,
+            ).to_json()
 
 
 def _indices(socket: RouteSocket) -> dict[str, int]:

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from testbed.core.errors import RunError
+from testbed.core.record.events.network import DelayLine
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.orchestrator.emulation.kernel.namespaces import Namespace
 from testbed.orchestrator.emulation.shapers.shaper import Hop, Key, Report, Shaper
@@ -77,7 +78,7 @@ class _DelayLine:
         for line in self.process.stdout:
             message = json.loads(line)
             if message["event"] == "delay_line":
-                self._report(message)
+                self._report(DelayLine.from_json(message).to_json())
             else:
                 self._answers.put(message)
         self._answers.put({"event": "end"})

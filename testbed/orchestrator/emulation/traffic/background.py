@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from testbed.core.errors import RunError
+from testbed.core.record.events import network as events
 from testbed.core.spec.schedule import Background
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.emulation.shapers.shaper import Report
@@ -107,7 +108,7 @@ class BackgroundTraffic:
             link, source, target = event["name"], event["from"], event["to"]
             event["wire_bytes"] = self._left(event.pop("arrived_bytes"), (link, source), of=(link, source))
             event["ack_wire_bytes"] = self._left(event.pop("acknowledging_bytes"), (link, target), of=(link, source))
-            self._report(event)
+            self._report(events.Background.from_json(event).to_json())
 
     def _left(self, arrived_bytes: int, on: Direction, of: Direction) -> int:
         """What flows `of` one direction have put `on` a direction so far, from what of it has arrived.

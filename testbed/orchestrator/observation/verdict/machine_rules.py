@@ -21,6 +21,7 @@ SAMPLER_LATE_S = 1.0
 MIN_WATCHED_S = 2.0
 """A run that is over sooner says nothing about its cores."""
 MIN_WIRE_OVER_PAYLOAD = 0.98
+_AGREE = "the strategy has to make them equal in `finish`, or to declare `agreement` (docs/plug-ins.md)"
 START_SUSPECT_S, START_INVALID_S = 0.05, 0.5
 
 
@@ -181,7 +182,7 @@ class Ranks:
             is_paced: a late beginning is made good like a late phase, and what is not counts among those.
         """
         if len(self._checksums) > 1:
-            yield True, "ranks ended with different parameters"
+            yield True, f"ranks ended with different parameters; {_AGREE}"
         if is_paced:
             return
         late = {rank: late_s for rank, late_s in self._started_late_s.items() if late_s > START_SUSPECT_S}

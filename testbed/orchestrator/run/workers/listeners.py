@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -55,3 +56,9 @@ class WorkerListeners:
                 connection.close()
             else:
                 self._take(node, Channel(connection))
+
+
+def peer_pid(connection: socket.socket) -> int:
+    """Return the process at the other end of a Unix socket, as the kernel names it."""
+    (pid,) = struct.unpack_from("i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(pid)

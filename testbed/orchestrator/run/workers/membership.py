@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from testbed.core.record.events.run import Left
+
 Event = dict[str, Any]
 
 
@@ -81,7 +83,7 @@ class Membership:
             self._away.add(node)
             self._late.discard(node)
             rank = self._nodes.index(node)
-            event = {"event": "left", "rank": rank, "node": node, "message": why, "late": late}
+            event = Left(rank=rank, node=node, message=why, late=late).to_json()
             self._losses.append((node, event))
             self.told_losses.append(f"worker {rank} on {node} had left: {why}")
 

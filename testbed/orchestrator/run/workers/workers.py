@@ -6,14 +6,11 @@ import contextlib
 import queue
 import signal
 import socket
-import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from testbed.core.errors import RunError
-from testbed.core.record.notes import checked_message
 from testbed.core.record.run_directory import RunDir
 from testbed.core.record.telemetry import STORE_IN_NODE, Channel, Welcome
 from testbed.core.spec.run_spec import RunSpec
@@ -24,8 +21,9 @@ from testbed.orchestrator.emulation.containers.runc_container import Container, 
 from testbed.orchestrator.emulation.links.network import WORKER_INTERFACE, Network
 from testbed.orchestrator.run.workers.first_rank import FirstRank
 from testbed.orchestrator.run.workers.fork_server import PAUSE, ForkServerClient, Process, interpreter_environment
-from testbed.orchestrator.run.workers.listeners import WorkerListeners
+from testbed.orchestrator.run.workers.listeners import WorkerListeners, peer_pid
 from testbed.orchestrator.run.workers.membership import Membership
+from testbed.orchestrator.run.workers.messages import Message, checked_message
 
 _POLL_S = 0.1
 _LOOK_S = 1.0
@@ -35,13 +33,12 @@ _BLAME_S = 1.0
 _STARTS_AT_ONCE = 4
 _LEAVE_TIMEOUT_S = 5.0
 
-Message = dict[str, Any]
-
 
 class Workers:
     """The workers of one run. A context manager: leaving it kills and removes the containers.
 
     Args:
+        record: is given what workers say and which of them are lost.
         fork_server: forks each worker into its container; without one the runtime starts the program there.
     """
 
@@ -52,6 +49,7 @@ class Workers:
         run: RunDir,
         network: Network,
         sandbox: Sandbox,
+        record: Callable[[Message], None],
         fork_server: ForkServerClient | None = None,
     ) -> None:
         self.spec = spec
@@ -61,7 +59,7 @@ class Workers:
         self._network = network
         self._sandbox = sandbox
         self._profile = (run.read_json(run.profiles) or {}).get("device_profile")
-        self._fork_server = fork_server
+        self._record, self._fork_server = record, fork_server
         self._channels: dict[str, Channel] = {}
         self._messages: queue.SimpleQueue[tuple[str, Channel, Message]] = queue.SimpleQueue()
         self._membership = Membership(self.nodes, patience_s=spec.timeout_s * spec.dilation)
@@ -88,7 +86,7 @@ class Workers:
         for container in self.containers.values():
             container.kill()
         with ThreadPoolExecutor(_STARTS_AT_ONCE) as pool:
-            list(pool.map(lambda container: container.delete(), self.containers.values()))
+            list(pool.map(lambda one: one.delete(), self.containers.values()))
 
     def _make_containers(self) -> None:
         if self.spec.runtime == "docker":
@@ -99,15 +97,14 @@ class Workers:
             return
         self._listeners.open(self.run.socket, self._node_of, len(self.nodes))
         root = self._sandbox.root()
-        for node in self.nodes:
-            namespace = self._network.workers[node].namespace.path
-            self.containers[node] = Container(self._sandbox, root, node, namespace, self.run.log(node))
+        for node, worker in self._network.workers.items():
+            self.containers[node] = Container(self._sandbox, root, node, worker.namespace.path, self.run.log(node))
 
     def _start(self, container: Container | DockerContainer) -> None:
         environment = {
             **interpreter_environment(self.run.run_id),
             "LONGHAUL_NODE": container.node,
-            **self.program.environment(self.nodes.index(container.node), self._master, WORKER_INTERFACE),
+            **self.program.environment(self.nodes.index(container.node), self._master_address(), WORKER_INTERFACE),
         }
         directory = self.program.working_directory() or self._sandbox.clone
         if self._fork_server is None or isinstance(container, DockerContainer):
@@ -117,8 +114,7 @@ class Workers:
             container.start(list(PAUSE), environment, directory)
             self._processes[container.node] = self._fork_server.fork(container, environment, directory)
 
-    @property
-    def _master(self) -> str:
+    def _master_address(self) -> str:
         return str(self._network.plan.node_address(self.nodes[0]))
 
     def crash(self, node: str) -> None:
@@ -170,9 +166,8 @@ class Workers:
             self._messages.put((node, channel, {"event": "fault", "message": f"sent {error}"}))
 
     def _node_of(self, connection: socket.socket) -> str | None:
-        """By the process at the other end, which the kernel names; what it says of itself does not count."""
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        (pid,) = struct.unpack_from("i", credentials)
+        """Return the node of the process at the other end; what it says of itself does not count."""
+        pid = peer_pid(connection)
         deadline_s = time.monotonic() + _POLL_S * 50
         while time.monotonic() < deadline_s:
             for node, process in list(self._processes.items()):
@@ -192,7 +187,7 @@ class Workers:
                     rank=self.nodes.index(node),
                     world_size=len(self.nodes),
                     interface=WORKER_INTERFACE,
-                    master_address=self._master,
+                    master_address=self._master_address(),
                     master_port=MASTER_PORT,
                     store=f"{STORE_IN_NODE}/ranks",
                     profile=self._profile,
@@ -220,7 +215,7 @@ class Workers:
             raise RunError(f"a worker did not take the word {message['event']!r}: {error}") from error
 
     def next_message(self) -> tuple[str, Message] | None:
-        """The next message of any worker, or of one that was lost; None after a moment without.
+        """Record and return the next message of any worker, or that one was lost; None after a moment without.
 
         Raises:
             RunError: a worker without which the run cannot go on reported a fault, or ended before it was done; says
@@ -229,18 +224,23 @@ class Workers:
         if self._membership.may_lose and time.monotonic() - self._looked_s > _LOOK_S:
             self._look_for_dead(killed_only=True)
         if (lost := self._membership.take_loss()) is not None:
-            return lost
+            return self._recorded(*lost)
         if self._membership.forsaken:
-            raise RunError(
-                "; ".join([f"{self.nodes[0]} neither went on nor ended alone", *self._membership.told_losses])
-            )
+            alone = f"{self.nodes[0]} neither went on nor ended alone"
+            raise RunError("; ".join([alone, *self._membership.told_losses]))
         try:
             node, channel, message = self._messages.get(timeout=_POLL_S)
         except queue.Empty:
             self._look_for_dead()
             return None
         is_there = channel is self._channels.get(node)  # or it is of a process that is no more
-        return (node, message) if is_there and self._is_for_the_record(node, message) else None
+        return self._recorded(node, message) if is_there and self._is_for_the_record(node, message) else None
+
+    def _recorded(self, node: str, message: Message) -> tuple[str, Message]:
+        if message["event"] != "warm":
+            # Before step 1 a worker's time counts from a beginning that is still to come.
+            self._record({key: each for key, each in message.items() if key != "t_s" or self._t0_s is not None})
+        return node, message
 
     def _is_for_the_record(self, node: str, message: Message) -> bool:
         """What follows for the run from what a worker says."""

@@ -1,14 +1,16 @@
-"""Which algorithm carries an exchange: the one that was named, or the cheapest by the closed forms."""
+"""Choice of the algorithm that carries an exchange: the one that was named, or the cheapest by the closed forms."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, Exchange, Route
 from testbed.core.costs import collective
+from testbed.core.kinds import Choice
 from testbed.core.spec.topology import Topology
 from testbed.worker.communication.collectives import hierarchical, ring, two_shot
 from testbed.worker.communication.communicator import Communicator
@@ -31,20 +33,21 @@ def all_to_all(peers: Peers, payloads: Sequence[Tensor], sizes: Sequence[int]) -
 
 
 COLLECTIVES = (*collective.ALGORITHMS, "auto")
+CollectiveName = Annotated[str, Choice(COLLECTIVES)]
 
 
 def routes_of(contexts: Iterable[Context]) -> list[str]:
-    """Of each bucket that takes one, in order."""
+    """Return the value of the route of each bucket that takes one, in order."""
     return [context.route.value for context in contexts if context.route is not None]
 
 
 class Collectives:
     """Exchanges among all workers of a topology, by the algorithm of that name; `auto` chooses for each.
 
-    What is chosen follows from what all ranks know, so all choose the same.
+    The choice follows from values that all ranks know, so all choose the same.
 
     Raises:
-        ValueError: no such algorithm, or one that needs the regions of workers that are not in the topology.
+        ValueError: There is no such algorithm, or it needs the regions of workers that are not in the topology.
     """
 
     def __init__(self, comm: Communicator, topology: Topology, name: str = "gloo") -> None:
@@ -59,7 +62,7 @@ class Collectives:
         self._cheapest = functools.lru_cache(maxsize=1024)(functools.partial(collective.cheapest, topology=topology))
 
     def algorithm(self, exchange: Exchange) -> str:
-        """What carries `exchange`; its sizes must be known."""
+        """Return the algorithm that carries `exchange`; its sizes must be known."""
         if self.name != "auto":
             return self.name
         if exchange.kind == "all_to_all":
@@ -70,7 +73,7 @@ class Collectives:
         return self._cheapest(exchange.kind, share)
 
     def planned(self, route: Route, size_bytes: float) -> str:
-        """What will carry a bucket of payloads of `size_bytes`, for the record."""
+        """Return the algorithm that will carry a bucket of payloads of `size_bytes`, for the record."""
         if self.name != "auto" or route is Route.OWN or self.comm.world_size < 2:
             return self.name
         if route is Route.TWO_SHOT:
@@ -78,7 +81,7 @@ class Collectives:
         return self._cheapest("all_reduce" if route is Route.REDUCE_SUM else "all_gather", size_bytes)
 
     def planned_for(self, compressor: Compressor, contexts: Iterable[Context]) -> list[str]:
-        """Likewise of each bucket that takes a route, in order."""
+        """Return the algorithm for each bucket that takes a route, in order, for the record."""
         return [
             self.planned(context.route, compressor.payload_bytes(context.layout, context))
             for context in contexts
@@ -86,7 +89,7 @@ class Collectives:
         ]
 
     def run(self, exchange: Exchange) -> Pending:
-        """Start `exchange`; its sizes must be known."""
+        """Start `exchange`, whose sizes must be known; return its pending result."""
         many = self.comm.networked and self.comm.world_size > 1
         algorithm = self.algorithm(exchange) if many else "gloo"
         if algorithm == "gloo":

@@ -1,4 +1,4 @@
-"""Some ranks of a communicator as one of its own, for what only they exchange."""
+"""Some ranks of a communicator as a communicator, for exchanges among them alone."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from testbed.worker.communication.transport import Collective, Subset
 
 
 class Group(Communicator):
-    """Carries collectives of our own (`submit`), not gloo's; bytes and time are counted by the parent."""
+    """Communicator for Longhaul's own collectives (`submit`), not gloo's; the parent counts bytes and time."""
 
     def __init__(self, parent: Communicator, members: Sequence[int], index: int, channel: int) -> None:
-        """
+        """Take the members.
+
         Args:
-            index: the place among `members` for which this rank plans; only that member submits.
-            channel: see `Communicator.submit`.
+            index: Place among `members` for which this rank plans; only that member submits.
+            channel: See `Communicator.submit`.
         """
         super().__init__(index, len(members), parent.timeout_s)
         self._parent, self._members, self._channel = parent, members, channel
         self.networked = parent.networked
         self.stopwatch = parent.stopwatch
+        self.clock = parent.clock
 
     def submit(self, what: str, collective: Collective, *, channel: int = 0, among: tuple[int, ...] = ()) -> Pending:
         assert channel == 0 and not among, "a group has one channel of its parent's"

@@ -1,7 +1,6 @@
-"""Reduce inside each region to its leader, exchange between leaders, broadcast inside: the WAN carries a tensor once
-for each region instead of once for each worker.
+"""Collectives that reduce inside each region to its leader, exchange between leaders, and broadcast inside.
 
-A leader is the first rank of its region.
+The WAN carries a tensor once for each region instead of once for each worker. A leader is the first rank of its region.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ Regions = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank stands among regions."""
+    """Place of a rank among regions."""
 
     inside: Peers
-    """Its region; index 0 leads."""
+    """Ranks of its region; index 0 leads."""
     leaders: Peers | None
-    """All leaders, where it is one."""
+    """All leaders, if it is one of them."""
     region: int
 
     @classmethod
@@ -47,7 +46,7 @@ def all_reduce(
     """Reduce `tensor` in place.
 
     Args:
-        among_leaders: the all-reduce that crosses the WAN.
+        among_leaders: All-reduce that crosses the WAN.
     """
     place = Place.of(peers, regions)
     chain.reduce(place.inside, tensor, op=op)
@@ -59,11 +58,10 @@ def all_reduce(
 def reduce_scatter(
     peers: Peers, tensor: Tensor, regions: Regions, among_leaders: Callable[[Peers, Tensor], Tensor]
 ) -> Tensor:
-    """The first half of `all_reduce`, of a sum: until each leader has its part of `tensor`, which it returns; the
-    others return none of it.
+    """Sum as the first half of `all_reduce` does, and return each leader's part of `tensor`; nothing on others.
 
     Args:
-        among_leaders: the reduce-scatter that crosses the WAN.
+        among_leaders: Reduce-scatter that crosses the WAN.
     """
     place = Place.of(peers, regions)
     chain.reduce(place.inside, tensor)
@@ -71,7 +69,7 @@ def reduce_scatter(
 
 
 def all_gather(peers: Peers, tensor: Tensor, regions: Regions, among_leaders: Callable[[Peers, Tensor], None]) -> None:
-    """The second half: fill all of `tensor`, of which each leader's own part is right already."""
+    """Do the second half: fill all of `tensor`, of which each leader's own part is right already."""
     place = Place.of(peers, regions)
     if place.leaders is not None:
         among_leaders(place.leaders, tensor)
@@ -79,7 +77,10 @@ def all_gather(peers: Peers, tensor: Tensor, regions: Regions, among_leaders: Ca
 
 
 def all_gather_payloads(peers: Peers, payload: Tensor, sizes: Sequence[int], regions: Regions) -> list[Tensor]:
-    """Every rank's payload, of `sizes[rank]` bytes. Each region's cross the WAN once for each other region."""
+    """Return every rank's payload, of `sizes[rank]` bytes.
+
+    Each region's payloads cross the WAN once for each other region.
+    """
     place = Place.of(peers, regions)
     order = [rank for ranks in regions for rank in ranks]
     bundled = torch.empty(sum(sizes), dtype=payload.dtype)

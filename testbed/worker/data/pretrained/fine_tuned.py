@@ -5,19 +5,21 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from testbed.core.parameters import choice, flag, fraction, number, raise_all
+from testbed.core.kinds import Choice
+from testbed.core.parameters import Flag, Fraction, LearningRate
 from testbed.worker.data.pretrained.weights import State, weights_hash
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload, partition_fault
-from testbed.worker.interfaces.partition import Partition
+from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.model.chain import Chain, Readout
 from testbed.worker.model.pieces import Piece
 
 OPTIMIZERS = ("adamw", "sgd")
+Optimizer = Annotated[str, Choice(OPTIMIZERS)]
 _HEAD_DEVIATION = 0.02
 """Of the task's own weights, before training."""
 _EVALUATED_AT_ONCE = 100
@@ -38,38 +40,24 @@ class FineTuned(NumberedWorkload):
     Nesterov momentum.
 
     Args:
-        learning_rate: of the optimizer.
-        optimizer: adamw or sgd.
-        momentum: of SGD, from 0 to below 1; AdamW has its own.
-        pretrained: false begins with weights drawn from the seed alone, to compare with.
-        faults: of other parameters.
+        learning_rate: Learning rate of the optimizer.
+        optimizer: Optimizer of the fine-tuning.
+        momentum: Momentum of SGD; AdamW has its own.
+        pretrained: Begin with the weights trained before; false, to compare with: with weights drawn from the seed.
 
     Raises:
         ValueError: with a line for each parameter that is not one of these.
     """
 
-    has_labels: ClassVar[bool] = True
-    has_sample_losses: ClassVar[bool] = True
-    has_pieces: ClassVar[bool] = True
-
     def __init__(
         self,
         *,
-        learning_rate: float,
-        optimizer: str,
-        momentum: float,
-        pretrained: bool,
-        partition: Partition | None,
-        faults: Iterable[str | None] = (),
+        learning_rate: LearningRate,
+        optimizer: Optimizer,
+        momentum: Fraction,
+        pretrained: Flag,
+        partition: AnyPartition | None,
     ) -> None:
-        raise_all(
-            number("learning_rate", learning_rate, above=0, below=10),
-            choice("optimizer", optimizer, OPTIMIZERS),
-            fraction("momentum", momentum),
-            flag("pretrained", pretrained),
-            partition_fault(partition),
-            *faults,
-        )
         self.learning_rate, self.optimizer_name, self.momentum = learning_rate, optimizer, momentum
         self.pretrained, self.partition = pretrained, partition
 

@@ -71,7 +71,7 @@ class Case:
     foreign: Callable[[], Sequence[tuple[str, bytes]]] = list
     """Payloads of others for 300 elements, by name."""
     target: str = ""
-    """Its class, as a spec tells it; exemptions and variants go by that, since anyone may take any name."""
+    """Its class, as a spec names it; variants are found by it, since anyone may take any name."""
     variant: str = ""
     """What sets it apart from the case that it is a variant of."""
     first_step: int = 0
@@ -198,15 +198,3 @@ def require_equal(found: Tensor, expected: Tensor, what: str) -> None:
     if not torch.equal(found, expected) and not torch.equal(found.nan_to_num(), expected.nan_to_num()):
         different = int((found != expected).sum())
         raise LawBroken(f"{what}: {different} of {found.numel()} elements differ")
-
-
-# Members of the catalogue that a law cannot hold for, each with its reason: one law a member, few members in all.
-
-EXEMPT: dict[tuple[str, str], str] = {
-    (
-        "compressors.fp16.Float16",
-        "infinity",
-    ): "it saturates by design: infinity arrives as the largest value of half precision",
-}
-"""(class, law) -> why; by class, since anyone may take any name. A test sees to it that each of these fails as things
-are, so that none outlives its reason."""

@@ -39,6 +39,7 @@ LATER: dict[str, Later] = {
     ),
     "compressors.dgc.DGC": Later("after its warm-up", {"warmup_steps": 0}),
     "compressors.oktopk.OkTopK": Later("with estimates every 2 steps", {"reestimate": 2}),
+    "compressors.powersgd.PowerSGD": Later("after a dense step", {"start_step": 1}, first_step=1),
 }
 """By class."""
 
@@ -49,7 +50,7 @@ def variants(case: Case) -> tuple[Case, ...]:
     found = [case]
     if later := LATER.get(case.target):
         found.append(_with(case, later))
-    if case.build().wants_link:
+    if case.build().needs_link_stats:
         told = replace(case, build=lambda **params: LinksByStep(case.build(**params)), variant="on other links")
         found.append(replace(told, sums_in=_sums_in(told)))
     return tuple(found)

@@ -120,9 +120,9 @@ def feedback_choice(case: Case) -> None:
 @law("refusals", "What it cannot do among so many ranks is refused in a line that says why.")
 def refusals(case: Case) -> None:
     traits = case.traits
-    require(not list(case.make().faults(2)) or not case.takes_feedback, "two ranks are refused")
+    require(not list(case.make().validate(2)) or not case.takes_feedback, "two ranks are refused")
     if traits.max_world is not None:
-        lines = list(case.make().faults(traits.max_world + 1))
+        lines = list(case.make().validate(traits.max_world + 1))
         expected = f"workers={traits.max_world + 1}: "
         require(any(line.startswith(expected) for line in lines), f"no line begins with {expected!r}; found {lines}")
     if not case.takes_feedback:
@@ -131,7 +131,7 @@ def refusals(case: Case) -> None:
         refused = traits.feedback in ("harmful", "builtin") or (word == "ef21" and traits.contraction is None)
         if (made := _with_feedback(case, word)) is None:
             continue
-        lines = list(made.faults(2))
+        lines = list(made.validate(2))
         right = any(line.startswith("feedback=") and "\n" not in line for line in lines)
         require(right == refused, f"feedback={word} with feedback={traits.feedback}: {lines or 'is not refused'}")
 

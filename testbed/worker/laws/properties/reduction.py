@@ -39,10 +39,8 @@ def declared_bytes(case: Case) -> None:
 
 @law("rounds", "A step asks for as many exchanges as are declared, at most.", per_route=True)
 def rounds(case: Case) -> None:
-    most = case.traits.most_rounds
-    require(
-        (most is not None) == case.traits.own_rounds, f"most_rounds={most} with own_rounds={case.traits.own_rounds}"
-    )
+    most = case.traits.max_rounds
+    require((most is not None) == case.traits.own_rounds, f"max_rounds={most} with own_rounds={case.traits.own_rounds}")
     for world_size in (2, 3, 4):
         ranks = ranks_of(case, world_size)
         allowed = ranks[0].traits.rounds_among(world_size)

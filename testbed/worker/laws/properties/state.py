@@ -49,7 +49,7 @@ def wraps(case: Case) -> list[tuple[str, Callable[[Compressor], Compressor]]]:
     found: list[tuple[str, Callable[[Compressor], Compressor]]] = [("", lambda inner: inner), ("plain", ErrorFeedback)]
     if case.traits.averages and case.traits.contraction is not None:
         found.append(("ef21", EF21))
-    if case.build().usual_feedback == "momentum":
+    if case.build().default_feedback == "momentum":
         found.append(("momentum", lambda inner: MomentumFeedback(inner, 0.9)))
     return found
 

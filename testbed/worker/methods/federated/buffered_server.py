@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from compressors.base.payload import PayloadError
+from testbed.core.record.events.base import StepEvent
+from testbed.core.record.events.server import FedbuffVersion, LastModel
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.methods.federated.aggregation.fedbuff import FedBuff
 from testbed.worker.methods.federated.aggregation.fold import Update
@@ -46,6 +47,7 @@ class BufferedServer:
     Args:
         up, down: coders of updates and of models; what is sent down is lossless.
         alpha: above 0, so that updates go through their codec.
+        record: is given the event of each version.
     """
 
     def __init__(
@@ -61,10 +63,11 @@ class BufferedServer:
         clock: PhaseClock,
         *,
         alpha: float,
+        record: Callable[[StepEvent], None],
     ) -> None:
         self._wire, self._up, self._down, self._state = wire, up, down, state
         self._buffer, self._dispatch, self._population = buffer, dispatch, population
-        self._lanes, self._clock, self._alpha = lanes, clock, alpha
+        self._lanes, self._clock, self._alpha, self._record = lanes, clock, alpha, record
         names: dict[int, str] = {}
         for name, tensor in state.state_dict(keep_vars=True).items():
             names.setdefault(id(tensor), name)  # of what is tied the first, by which it travels
@@ -81,7 +84,6 @@ class BufferedServer:
         """By worker what it has, on which its update hangs."""
         self._came: list[_Came] = []
         self._model_bytes = 0
-        self._notes: list[dict[str, Any]] = []
 
     def advance(self) -> None:
         """Until the model has changed once more; who has sent the last of what that takes has it then.
@@ -124,13 +126,8 @@ class BufferedServer:
         connected = self._lanes.connected
         connected.require_some()
         model_bytes = coded_bytes(self._model().entries)
-        note = {"event": "last_model", "round": version, "model_bytes": model_bytes, "left": dict(connected.left)}
-        self._notes.append(note)
+        self._record(LastModel(round=version, model_bytes=model_bytes, left=dict(connected.left)))
         self._lanes.close()
-
-    def take_notes(self) -> list[dict[str, Any]]:
-        taken, self._notes = self._notes, []
-        return taken
 
     def _free_gone(self) -> None:
         """Clients of workers that are out, which may have come back since."""
@@ -228,26 +225,25 @@ class BufferedServer:
             values[place] = _combined(came, number, is_discrete=self._wire.schema.items[place].kind == DISCRETE)
         self._wire.schema.put(self._state, values)
         self._values, self._encoded = self._wire.schema.take(self._state), None
-        self._notes.append(self._note(came))
+        self._record(self._event(came))
         self._model_bytes = 0
 
-    def _note(self, came: Sequence[_Came]) -> dict[str, Any]:
+    def _event(self, came: Sequence[_Came]) -> FedbuffVersion:
         version, samples = self._buffer.version, sum(one.samples for one in came)
         staleness = [version - 1 - one.task.version for one in came]
-        return {
-            "event": "fedbuff_version",
-            "version": version,
-            "clients": [one.task.client for one in came],
-            "workers": len(self._lanes.connected.clients),
-            "staleness_mean": sum(staleness) / len(came),
-            "staleness_max": max(staleness),
-            "train_loss": math.fsum(one.samples * one.train_loss for one in came) / samples,
-            "model_bytes": self._model_bytes,
-            "update_bytes": sum(one.update_bytes for one in came),
-            "all_clients_s": math.fsum(one.elapsed_s for one in came),
-            "longest_client_s": max(one.elapsed_s for one in came),
-            "left": dict(self._lanes.connected.left),
-        }
+        return FedbuffVersion(
+            version=version,
+            clients=[one.task.client for one in came],
+            workers=len(self._lanes.connected.clients),
+            staleness_mean=sum(staleness) / len(came),
+            staleness_max=max(staleness),
+            train_loss=math.fsum(one.samples * one.train_loss for one in came) / samples,
+            model_bytes=self._model_bytes,
+            update_bytes=sum(one.update_bytes for one in came),
+            all_clients_s=math.fsum(one.elapsed_s for one in came),
+            longest_client_s=max(one.elapsed_s for one in came),
+            left=dict(self._lanes.connected.left),
+        )
 
 
 def _combined(came: Sequence[_Came], number: int, *, is_discrete: bool) -> Tensor:

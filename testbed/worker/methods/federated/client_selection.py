@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from testbed.core.declaration import checked
 from testbed.core.device.profile import Profile
 from testbed.core.errors import InputError
-from testbed.core.parameters import number, raise_all, shown
+from testbed.core.kinds import Number, Part
+from testbed.core.parameters import Count, Seconds, raise_all
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Workload
+from testbed.worker.interfaces.workload_capabilities import SampleLosses
 from testbed.worker.methods.federated.aggregation.methods import Method
 from testbed.worker.methods.federated.clients.availability import Availability
 from testbed.worker.methods.federated.clients.oort import Oort
@@ -23,9 +27,12 @@ from testbed.worker.methods.federated.fleet import Fleet
 from testbed.worker.methods.federated.local_client import alone_s
 from testbed.worker.methods.federated.presence import Presence, RunTime
 
-_MAX_OVERSELECT = 10.0
+AnySelection = Annotated[Oort, Part(Oort, "an Oort")]
+AnyAvailability = Annotated[Availability, Part(Availability, "an Availability")]
+Overselect = Annotated[float, Number(least=1, most=10)]
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class ClientSelection:
     """
@@ -33,16 +40,16 @@ class ClientSelection:
         ValueError: a parameter is out of its range, or does not go with another; all of them, one a line.
     """
 
-    clients: int
-    participants: int | None
+    clients: Count
+    participants: Count | None
     """Whose updates a round takes; None: all clients'."""
-    selection: Oort | None = None
+    selection: AnySelection | None = None
     """None: all clients alike."""
-    availability: Availability | None = None
+    availability: AnyAvailability | None = None
     """None: all are there, always."""
-    deadline_s: float | None = None
+    deadline_s: Seconds | None = None
     """Emulated, of a client; None: none."""
-    overselect: float = 1.0
+    overselect: Overselect = 1.0
     """So many times `participants` are drawn, and the first ones that are done count."""
     sees_each: bool = False
     """A worker runs one client, so that no more than workers are drawn."""
@@ -66,10 +73,10 @@ class ClientSelection:
         return self.availability is not None or self.deadline_s is not None or self.overselect > 1
 
     def workload_faults(self, name: str, workload: Workload) -> Iterator[str]:
-        if self.selection is not None and not workload.has_sample_losses:
+        if self.selection is not None and not isinstance(workload, SampleLosses):
             yield (
                 f"{name} strategy.selection: goes by the losses of samples, and {type(workload).__name__} has none"
-                " (`Workload.sample_losses`); use null"
+                " (`sample_losses`); use null"
             )
 
     def require_clock(self, clock: PhaseClock) -> None:
@@ -117,28 +124,18 @@ class ClientSelection:
             one_each=self.sees_each,
             selection=None if self.selection is None else self.selection.of_run(self.drawn, seed),
             deadline=RoundDeadline(presence, deadline_s=self.deadline_s, first=self.wanted, takes=takes),
+            record=context.record,
         )
 
     def _faults(self) -> Iterator[str | None]:
-        for name, given, kind in (
-            ("selection", self.selection, Oort),
-            ("availability", self.availability, Availability),
-        ):
-            if given is not None and not isinstance(given, kind):
-                told = shown(given)
-                yield f"{name}={told}: must be an {kind.__name__}, given as {{_target_: …}}, or null"
-        if isinstance(self.selection, Oort) and self.selection.count is not None:
+        if self.selection is not None and self.selection.count is not None:
             yield f"selection.count={self.selection.count}: follows from strategy.participants; leave it out"
-        if isinstance(self.availability, Availability) and isinstance(self.clients, int):
+        if self.availability is not None:
             yield from (f"availability.{fault}" for fault in self.availability.faults(self.clients))
-        yield number("deadline_s", self.deadline_s, above=0, below=math.inf, null=True)
-        wrong = number("overselect", self.overselect, least=1, most=_MAX_OVERSELECT)
-        yield wrong
-        if wrong or self.overselect == 1:
+        if self.overselect == 1:
             return
         told = f"overselect={self.overselect:g}"
-        counts = isinstance(self.clients, int) and isinstance(self.participants, int | None)
-        if counts and self.wanted == self.clients:
+        if self.wanted == self.clients:
             yield f"{told}: all clients take part as it is; use fewer participants, or 1"
         if self.sees_each:
             yield f"{told}: under a defence each worker runs one client, so that no more can be drawn; use 1"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from testbed.core.errors import RunError
+from testbed.core.record.events.base import StepEvent
+from testbed.core.record.events.server import FederatedRound
 from testbed.worker.methods.federated.aggregation.methods import Method
 from testbed.worker.methods.federated.aggregation.state import NOBODY
 from testbed.worker.methods.federated.aggregation.weighting import Sent
@@ -39,6 +41,7 @@ class Fleet:
             stay, there are as many as workers.
         selection: chooses in place of `sampling`, by what clients report.
         deadline: on which clients take part.
+        record: is given the event of each round.
     """
 
     def __init__(
@@ -53,9 +56,10 @@ class Fleet:
         one_each: bool = False,
         selection: Oort | None = None,
         deadline: RoundDeadline | None = None,
+        record: Callable[[StepEvent], None],
     ) -> None:
         self._population, self._method, self._sampling = population, method, sampling
-        self._selection, self._deadline = selection, deadline or RoundDeadline()
+        self._selection, self._deadline, self._record = selection, deadline or RoundDeadline(), record
         self._placement, self._stays, self._one_each = "equal" if one_each else placement, stays, one_each
         self._times = ClientTimes(workers)
         self._homes = self._placed(list(range(len(population))), list(range(workers))) if stays else []
@@ -71,7 +75,6 @@ class Fleet:
         self._utilities: dict[int, float] = {}
         self._empty = 0
         """Rounds in a row."""
-        self._notes: list[dict[str, Any]] = []
 
     @property
     def limits_s(self) -> dict[int, float]:
@@ -140,7 +143,7 @@ class Fleet:
         Raises:
             RunError: for too many rounds in a row nothing has.
         """
-        self._notes.append(self.note())
+        self._record(self.event())
         if self._selection is not None:
             self._selection.finish_round(
                 {
@@ -155,50 +158,44 @@ class Fleet:
                 " gone; give them longer (strategy.deadline_s, strategy.availability), or less to do"
             )
 
-    def take_notes(self) -> list[dict[str, Any]]:
-        """Of rounds that have ended since the last call."""
-        taken, self._notes = self._notes, []
-        return taken
-
-    def note(self) -> dict[str, Any]:
-        """Of the round that has just been, for the record."""
+    def event(self) -> FederatedRound:
+        """Return the event of the round that has just been."""
         asked = [client for client, owner in enumerate(self.owners) if owner != NOBODY]
         loads: dict[int, float] = {}
         taken_s = self._elapsed_s | self._cut_s
         for client, elapsed_s in taken_s.items():
             loads[self.owners[client]] = loads.get(self.owners[client], 0.0) + elapsed_s
         dropped = sum(self._deadline.left(client) for client in self._cut_s)
-        return {
-            "event": "federated_round",
-            "round": self._round - 1,
-            "asked": len(asked),
-            "came": self.came,
-            "available": self._available,
-            "late": len(self._cut_s) - dropped,
-            "dropped": dropped,
-            "waited_s": self._deadline.waited_s,
-            "expected_s": self._expected_s,
-            "longest_worker_s": max(loads.values(), default=0.0),
-            "all_clients_s": sum(loads.values()),
-            "longest_client_s": max(taken_s.values(), default=0.0),
-            "clients": list(taken_s),
-            "ranks": [self.owners[client] + 1 for client in taken_s],
-            "elapsed_s": [float(f"{one:.6g}") for one in taken_s.values()],
-        }
+        return FederatedRound(
+            round=self._round - 1,
+            asked=len(asked),
+            came=self.came,
+            available=self._available,
+            late=len(self._cut_s) - dropped,
+            dropped=dropped,
+            waited_s=self._deadline.waited_s,
+            expected_s=self._expected_s,
+            longest_worker_s=max(loads.values(), default=0.0),
+            all_clients_s=sum(loads.values()),
+            longest_client_s=max(taken_s.values(), default=0.0),
+            clients=list(taken_s),
+            ranks=[self.owners[client] + 1 for client in taken_s],
+            elapsed_s=[float(f"{one:.6g}") for one in taken_s.values()],
+        )
 
     def state_dict(self) -> dict[str, Any]:
         own = {"round": self._round, "owners": list(self.owners), "times": self._times.state_dict()}
         own |= {"expected_s": self._expected_s, "elapsed_s": dict(self._elapsed_s), "cut_s": dict(self._cut_s)}
         own |= {"utilities": dict(self._utilities), "available": self._available, "empty": self._empty}
         own |= {"selection": None if self._selection is None else self._selection.state_dict()}
-        return own | {"terms": self._deadline.state_dict(), "notes": list(self._notes)}
+        return own | {"terms": self._deadline.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._round, self.owners = state["round"], list(state["owners"])
         self._times.load_state_dict(state["times"])
         self._expected_s, self._elapsed_s = state["expected_s"], dict(state["elapsed_s"])
         self._cut_s, self._utilities = dict(state["cut_s"]), dict(state["utilities"])
-        self._available, self._empty, self._notes = state["available"], state["empty"], list(state["notes"])
+        self._available, self._empty = state["available"], state["empty"]
         self._deadline.load_state_dict(state["terms"])
         if self._selection is not None:
             self._selection.load_state_dict(state["selection"])

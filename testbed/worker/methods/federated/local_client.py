@@ -12,6 +12,7 @@ from testbed.core.device.profile import Profile
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Batch
+from testbed.worker.interfaces.workload_capabilities import SampleLosses
 from testbed.worker.methods.federated.aggregation.methods import Method
 from testbed.worker.methods.federated.aggregation.state import ClientState
 from testbed.worker.methods.federated.clients.oort import statistical_utility
@@ -116,6 +117,7 @@ class LocalClient:
     def _loss(self, model: nn.Module, batch: Batch) -> Tensor:
         if self._sample_losses is None:
             return self._workload.loss(model, batch)
+        assert isinstance(self._workload, SampleLosses), "another one is refused"
         each = self._workload.sample_losses(model, batch)
         self._sample_losses += each.detach().tolist()
         return each.mean()

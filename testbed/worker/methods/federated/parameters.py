@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated
 
-from testbed.core.parameters import number, shown, whole
+from testbed.core.kinds import ListOf, Number, shown
+from testbed.core.parameters import whole
 from testbed.worker.methods.federated.aggregation.attacks import Attack
 
 
@@ -20,31 +22,16 @@ def travel_faults(given: Mapping[str, object]) -> Iterator[str]:
             yield f"{direction}.importance=True: is by gradients, of which clients here keep none; leave it out"
 
 
-def speed_faults(speeds: object) -> Iterator[str | None]:
-    if speeds is None:
-        return
-    if isinstance(speeds, Sequence) and not isinstance(speeds, str):
-        yield from (number(f"speeds[{i}]", one, above=0, most=1) for i, one in enumerate(speeds))
-    else:
-        yield f"speeds={shown(speeds)}: must be a number for each worker, or null"
+Speeds = Annotated[Sequence[float], ListOf(Number(above=0, most=1), "a number for each worker")]
 
 
 def attack_faults(attack: Attack | None, attackers: int, clients: int) -> Iterator[str | None]:
-    unknown = part_fault("attack", attack, Attack)
-    yield unknown
-    wrong = whole("attackers", attackers, 0, clients if isinstance(clients, int) else None)
-    yield wrong
-    if not wrong and bool(attackers) != (attack is not None):
+    yield whole("attackers", attackers, 0, clients)
+    if attackers <= clients and bool(attackers) != (attack is not None):
         yield "attack, attackers: give both, or none"
-    if attack is not None and not unknown and attack.colludes:
+    if attack is not None and attack.colludes:
         told = type(attack).__name__
         yield f"attack={told}: goes by what several attackers have learnt, and clients lie one by one; use another"
-
-
-def part_fault(name: str, given: object, kind: type) -> str | None:
-    if given is None or isinstance(given, kind):
-        return None
-    return f"{name}={shown(given)}: must be a {kind.__name__}, given as {{_target_: …}}, or null"
 
 
 def faults_of(make: Callable[[], object]) -> Iterator[str]:

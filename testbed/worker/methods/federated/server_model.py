@@ -162,9 +162,6 @@ class FederatedModel(GlobalModel):
         self._put(values)
         self._fleet.finish()
 
-    def take_notes(self) -> list[dict[str, Any]]:
-        return self._fleet.take_notes()
-
     def go_back(self) -> None:
         """With the rule as it was at first, since its momenta led away, too; clients forget what they kept."""
         super().go_back()

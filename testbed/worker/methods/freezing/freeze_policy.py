@@ -16,24 +16,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
+from testbed.core.declaration import Declared
 from testbed.core.device.profile import CodecTimes, Profile
-from testbed.core.parameters import choice, number, raise_all, whole
+from testbed.core.kinds import Choice, Number
+from testbed.core.parameters import Count, CountOrZero, raise_all, whole
 from testbed.worker.methods.pipeline.autopipe import next_frozen, scheduled_frozen
 
 POLICIES = ("none", "schedule", "grad_norm")
 
 
-def policy_faults(policy: object, alpha: object, keep: object) -> list[str | None]:
-    """What is wrong with parameters of a `FreezePolicy` that hold for any model; None: nothing is."""
-    return [
-        choice("policy", policy, POLICIES),
-        number("alpha", alpha, above=0, below=1),
-        whole("keep", keep, 0),
-    ]
+PolicyName = Annotated[str, Choice(POLICIES)]
+FreezeShare = Annotated[float, Number(above=0, below=1)]
 
 
-class FreezePolicy:
+class FreezePolicy(Declared):
     """Asked once an epoch, in order.
 
     Args:
@@ -45,8 +43,7 @@ class FreezePolicy:
         ValueError: with a line for each parameter that is not one of these.
     """
 
-    def __init__(self, policy: str, *, layers: int, alpha: float = 1 / 3, keep: int = 0) -> None:
-        raise_all(*policy_faults(policy, alpha, keep), whole("layers", layers, 1))
+    def __init__(self, policy: PolicyName, *, layers: Count, alpha: FreezeShare = 1 / 3, keep: CountOrZero = 0) -> None:
         raise_all(None if keep <= layers else f"keep={keep}: the model has {layers} layers; keep as many at most")
         self.policy, self.layers, self.alpha, self.keep = policy, layers, alpha, keep
         self.frozen = 0

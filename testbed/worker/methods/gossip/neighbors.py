@@ -12,7 +12,7 @@ from compressors.base.payload import from_bytes, to_bytes
 from testbed.core.spec.topology import Topology
 from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.communication.communicator import Communicator
-from testbed.worker.device.clock import WAITING, PhaseClock
+from testbed.worker.device.clock import PhaseClock
 
 _PAIRWISE = "two_shot"
 """Of an all-to-all a message for each pair of ranks, and none where it would be empty; gloo's own sends those too."""
@@ -59,10 +59,7 @@ class Neighbourhood:
             data=[payload if rank in sizes else nothing for rank in ranks],
             sizes=[sizes.get(rank, 0) for rank in ranks],
         )
-        self._clock.mark()
-        pending = self._collectives.run(exchange)
-        with self._clock.phase(WAITING):
-            arrived = pending.wait()
+        arrived = self._collectives.run(exchange).wait()
         return {rank: arrived[rank] for rank in sizes}
 
     def _read_size(self, message: Tensor, layout: Layout, rank: int) -> int:

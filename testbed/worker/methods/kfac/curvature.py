@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
 
 from testbed.core.device.factored_layer import CHOLESKY, EIGEN, Factor, FactoredLayer
+from testbed.core.record.events.base import StepEvent
+from testbed.core.record.events.kfac import Damping
 from testbed.worker.methods.kfac import inverses, kronecker_factors
 
 _Inverse = tuple[Tensor, ...]
@@ -23,16 +24,26 @@ class Curvature:
     """
 
     def __init__(
-        self, modules: Mapping[str, nn.Module], *, form: str, damping: float, decay: float, kl_clip: float | None
+        self,
+        modules: Mapping[str, nn.Module],
+        *,
+        form: str,
+        damping: float,
+        decay: float,
+        kl_clip: float | None,
+        record: Callable[[StepEvent], None] = lambda _: None,
     ) -> None:
-        self.modules = modules
+        """
+        Args:
+            record: is told of each factor that needed more damping than `damping`.
+        """
+        self.modules, self._record = modules, record
         self._form, self._damping, self._decay, self._kl_clip = form, damping, decay, kl_clip
         self._averages: dict[str, Tensor] = {}
         """Packed; of the factors that this rank is told."""
         self._traces: dict[str, float] = {}
         """Of all averages, since how damping is shared by a layer's two factors follows from both."""
         self._inverses: dict[str, _Inverse] = {}
-        self._raised: list[dict[str, Any]] = []
         self._rows: dict[str, int] = {}
         """Samples times places of one batch, by layer."""
 
@@ -94,12 +105,7 @@ class Curvature:
             found, taken = inverses.inverse(matrix, asked, factor.name)
             self._inverses[factor.name] = (found,)
             if taken != asked:
-                self._raised.append({"name": factor.name, "asked": asked, "taken": taken})
-
-    def take_raised(self) -> list[dict[str, Any]]:
-        """Since the last call: factors that could be inverted only with more damping than was asked."""
-        raised, self._raised = self._raised, []
-        return raised
+                self._record(Damping(name=factor.name, asked=asked, taken=taken))
 
     def put_inverse(self, factor: Factor, out: Tensor) -> None:
         """As it is sent."""

@@ -16,7 +16,6 @@ from testbed.worker.communication.collectives import chain
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.pending import Pending
 from testbed.worker.communication.transport import Peers
-from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.reduction.reducer import Reducer
 
@@ -77,14 +76,12 @@ class ToOwners(Sums):
         with self._clock.phase("compress"):
             assert codec.traits.sum_dtype is not None
             sent = flat if codec.traits.verbatim else from_bytes(codec.encode(flat, context), codec.traits.sum_dtype)
-        self._clock.mark()
         pending = _submit(self._comm, "reduction", sent, owner, chain.reduce, scaled_chunk_bytes(self._spec.scale))
         self._under_way.append((flat, sent, context, pending, owner))
 
     def finish(self) -> None:
         for flat, sent, context, pending, owner in self._under_way:
-            with self._clock.phase(WAITING):
-                pending.wait()
+            pending.wait()
             if owner != self._comm.rank:
                 continue
             with self._clock.phase("decompress"):
@@ -134,7 +131,6 @@ class Broadcasts:
     def start(self) -> None:
         if not is_shared(self._comm):
             return
-        self._clock.mark()
         for owner, flat in enumerate(self.flats):
             if flat.numel():
                 self._under_way.append(
@@ -143,8 +139,7 @@ class Broadcasts:
 
     def finish(self) -> None:
         for pending in self._under_way:
-            with self._clock.phase(WAITING):
-                pending.wait()
+            pending.wait()
         self._under_way.clear()
 
 

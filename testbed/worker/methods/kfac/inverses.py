@@ -108,10 +108,12 @@ def precondition_eigen(gradient: Tensor, eigen_a: Eigen, eigen_g: Eigen, damping
 
 
 def clip_scale(steps: Iterable[tuple[Tensor, Tensor, float]], kl_clip: float | None) -> float:
-    """By what to scale all preconditioned gradients for a step to change the model's distribution by no more than
-    `kl_clip`: min(1, sqrt(kl_clip / |sum lr^2 <V, dW>|)). None: no limit, 1.
+    """Return the scale at which a step of all preconditioned gradients changes the model's output by `kl_clip` at most.
 
-    As in the public code of SPD-KFAC's authors, but for V taken before it overwrites dW.
+    It is min(1, sqrt(kl_clip / |sum lr^2 <V, dW>|)), with `kl_clip` a KL divergence. None: no limit, 1.
+
+    The last version of the authors' code (lzhangbv/kfac_pytorch) takes the same sum. An older commit of it overwrote dW
+    by V before it took the sum.
 
     Args:
         steps: V, dW and the learning rate of each layer. dW must not have been overwritten by V.

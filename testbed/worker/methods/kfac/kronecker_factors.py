@@ -101,7 +101,7 @@ def places(module: Layer, inputs: Tensor) -> int:
 
 
 def moving_average(running: Tensor, new: Tensor, decay: float) -> None:
-    """In place, `decay` the weight of `new`. Begin with the identity."""
+    """Set `running` to (1 - decay) * running + decay * new, in place. The first `running` is the identity."""
     running.lerp_(new, decay)
 
 

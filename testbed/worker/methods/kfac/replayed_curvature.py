@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from testbed.core.device.factored_layer import Factor, FactoredLayer
 from testbed.core.models.catalogue import Layer
-from testbed.worker.interfaces.workload import Modelled
+from testbed.worker.interfaces.workload_capabilities import Modelled
 from testbed.worker.methods.kfac.curvature import Curvature
 
 _LOOKED_UP = ("embeddings", "tied_embeddings")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,8 +11,8 @@ from torch import Tensor
 from testbed.core.costs.kfac_costs import inverting, plan_for, preconditioning
 from testbed.core.costs.kfac_variants import GRADIENTS, VARIANTS, Plan, Settings
 from testbed.core.device.profile import WorkTimes
-from testbed.worker.device.clock import WAITING
-from testbed.worker.interfaces.strategy import Beside, WorkerContext
+from testbed.core.record.events.kfac import FactorPlan, OwnedFactor
+from testbed.worker.interfaces.strategy import ExtraWork, WorkerContext
 from testbed.worker.methods.kfac.curvature import Curvature
 from testbed.worker.methods.kfac.exchange import Broadcasts, Sums, is_shared
 from testbed.worker.methods.kfac.factor_collector import FactorCollector
@@ -35,7 +34,6 @@ class SecondOrder:
         self._sends_gradients = settings.results == GRADIENTS and not self._alone
         self._gathering = FactorCollector(context, curvature, sums, settings)
         self._plan: Plan | None = None
-        self._is_told = False
         self._broadcasts: Broadcasts
         self._layers: list[str] = []
         self._layers_of: list[list[str]] = []
@@ -75,7 +73,7 @@ class SecondOrder:
             self._invert()
         self._curvature.write(self._preconditioned(), self._context.optimizer)
 
-    def beside(self) -> Beside:
+    def extra_work(self) -> ExtraWork:
         """For the calibration: all pieces of work, whoever does them in a run."""
         curvature, work = self._curvature, []
         for factor in self.plan.factors:
@@ -85,30 +83,18 @@ class SecondOrder:
             ]
         for name in self._layers:
             work.append(_piece(preconditioning(name), "precondition", 0, curvature.precondition_flop(name)))
-        return Beside(work=tuple(work), factored=tuple(curvature.layer(name) for name in self._layers))
-
-    def take_notes(self) -> list[dict[str, Any]]:
-        """The plan, once, from rank 0; of each rank, where it took more damping than it was asked to."""
-        raised = [{"event": "damping", **one} for one in self._curvature.take_raised()]
-        if self._plan is None or self._is_told or self._context.rank != 0:
-            return raised
-        self._is_told = True
-        factors = [
-            {"name": factor.name, "dimension": factor.dimension, "owner": owner}
-            for factor, owner in zip(self._plan.factors, self._plan.owners, strict=True)
-        ]
-        return [*raised, {"event": "plan", "factors": factors, "groups": [len(group) for group in self._plan.groups]}]
+        return ExtraWork(work=tuple(work), factored=tuple(curvature.layer(name) for name in self._layers))
 
     def _adopt(self, layers: list[str]) -> None:
         """Make the plan for these layers, which all ranks must have alike."""
         context, profile = self._context, self._context.clock.times.profile
         factored = [self._curvature.layer(name) for name in layers]
         plan = plan_for(context.spec, self._settings, factored, profile)
-        context.clock.mark()
-        with context.clock.phase(WAITING):
-            checksum = zlib.crc32(repr(plan).encode())
-            context.comm.require_equal(checksum, "the plan of who inverts which of K-FAC's factors")
+        checksum = zlib.crc32(repr(plan).encode())
+        context.comm.require_equal(checksum, "the plan of who inverts which of K-FAC's factors")
         self._plan, self._layers = plan, layers
+        if context.rank == 0:
+            context.record(_event_of(plan))
         wanted = range(len(plan.factors)) if self._variant.factors_to != "nobody" else self._mine()
         names = {plan.factors[index].name for index in wanted}
         self._gathering.adopt(plan, names, pipelined=self._variant.pipelined)
@@ -149,12 +135,9 @@ class SecondOrder:
         """None where whoever needs one has the factor."""
         if self._alone or not self._settings.averages_traces:
             return None
-        clock, comm = self._context.clock, self._context.comm
+        comm = self._context.comm
         traces = torch.tensor([self._gathering.traces[factor.name] for factor in self.plan.factors])
-        clock.mark()
-        pending = comm.all_reduce(traces)
-        with clock.phase(WAITING):
-            pending.wait()
+        comm.all_reduce(traces).wait()
         return traces / comm.world_size
 
     def _invert(self) -> None:
@@ -197,3 +180,11 @@ class SecondOrder:
 
 def _piece(name: str, kind: str, size: int, flop: float) -> WorkTimes:
     return WorkTimes(name=name, kind=kind, size=size, seconds=0.0, flop=flop)
+
+
+def _event_of(plan: Plan) -> FactorPlan:
+    owned = zip(plan.factors, plan.owners, strict=True)
+    return FactorPlan(
+        factors=[OwnedFactor(name=one.name, dimension=one.dimension, owner=owner) for one, owner in owned],
+        groups=[len(group) for group in plan.groups],
+    )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
 from testbed.core.device.profile import WorkTimes
+from testbed.core.record.events.kv_transfer import KvQuality, KvText
 from testbed.worker.methods.kv_transfer.cache.store import Traffic
 from testbed.worker.methods.kv_transfer.model.texts import Sample, Texts
 from testbed.worker.methods.kv_transfer.model.transformer import DenseCache, KVTransformer, Shape
@@ -18,37 +18,60 @@ from testbed.worker.methods.kv_transfer.selection.methods import Method
 _HALF_BYTES = 2
 
 
-def text_note(sample: Sample, found: DecodedNear, near_bytes: int, traffic: Traffic, dilation: float) -> dict[str, Any]:
-    """The event `kv_text`, but for what the line has carried."""
+def text_event(
+    text: int,
+    sample: Sample,
+    found: DecodedNear,
+    near_bytes: int,
+    traffic: Traffic,
+    dilation: float,
+    up_bytes: int,
+    down_bytes: int,
+) -> KvText:
+    """Return the event of a text that was decoded.
+
+    Args:
+        text: Number of the text.
+        up_bytes, down_bytes: Bytes that the line carried for it each way, frames included.
+    """
     decoded, others = found.decoded, len(found.decoded.found) - 1
-    return {
-        "event": "kv_text",
-        "tokens": len(decoded.found),
-        "found": decoded.found,
-        "set_up_bytes": found.set_up_bytes,
-        "near_bytes": near_bytes,
-        "round_trips": traffic.round_trips,
-        "round_trips_ahead": traffic.round_trips_ahead,
-        "first_token_s": decoded.first_s / dilation,
-        "token_s": (decoded.whole_s - decoded.first_s) / others / dilation if others else None,
-        "questions": len(sample.asked_at),
-        "right": decoded.right,
-    }
+    return KvText(
+        text=text,
+        tokens=len(decoded.found),
+        found=decoded.found,
+        set_up_bytes=found.set_up_bytes,
+        near_bytes=near_bytes,
+        round_trips=traffic.round_trips,
+        round_trips_ahead=traffic.round_trips_ahead,
+        first_token_s=decoded.first_s / dilation,
+        token_s=(decoded.whole_s - decoded.first_s) / others / dilation if others else None,
+        questions=len(sample.asked_at),
+        right=decoded.right,
+        up_bytes=up_bytes,
+        down_bytes=down_bytes,
+    )
 
 
-def quality_note(model: KVTransformer, method: Method, sample: Sample) -> dict[str, Any]:
-    """The event `kv_quality`: a selector beside exact attention, both in this process, on the text as the latter has
-    it."""
+def quality_event(text: int, model: KVTransformer, method: Method, sample: Sample) -> KvQuality:
+    """Return the event that compares a selector with exact attention, both in this process, on the text as exact
+    attention decodes it.
+
+    Args:
+        text: Number of the text.
+    """
     beginning = torch.tensor(sample.text[: sample.prefill])
     exact = decode(model, sample, lambda: DenseCache(model.prefill(beginning)))
     report = compare(model, torch.tensor(exact.text[:-1]), sample.prefill, lambda: method.new(model))
-    return {
-        "event": "kv_quality",
-        "token_match": report.token_match,
-        "kl_nats": report.mean_kl_nats,
-        **{name: report.mean(name) for name in ("relative_error", "cosine", "mass_recall", "overlap")},
-        "exact_right": exact.right,
-    }
+    return KvQuality(
+        text=text,
+        token_match=report.token_match,
+        kl_nats=report.mean_kl_nats,
+        relative_error=report.mean("relative_error"),
+        cosine=report.mean("cosine"),
+        mass_recall=report.mean("mass_recall"),
+        overlap=report.mean("overlap"),
+        exact_right=exact.right,
+    )
 
 
 def dense_bytes(shape: Shape, texts: Texts) -> float:

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from torch import nn
 from torch.nn.utils import parametrize
 
 from testbed.core.costs.low_rank import WeightLayer
+from testbed.core.record.events.training import Factorised
 from testbed.worker.methods.low_rank.layers import Full, LowRank, LowRankConv2d, LowRankLinear, low_rank
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-@dataclass(frozen=True)
-class Factorised:
-    """One layer that now has two factors."""
-
-    layer: str
-    rank: int
-    full_rank: int
-    elements: int
-    """Of the weight it had."""
-    factor_elements: int
-    lost_share: float
-    """Norm of what the weight lost, over the weight's."""
 
 
 def weight_layers(model: nn.Module) -> list[WeightLayer]:
@@ -61,7 +47,16 @@ def factorise(model: nn.Module, ranks: Mapping[str, int], *, extra_norm: bool = 
         made, lost = low_rank(full, rank, extra_norm=extra_norm)
         replace(model, full, made)
         layer = layers[name]
-        found.append(Factorised(name, rank, layer.full_rank, layer.elements, layer.factor_elements(rank), lost))
+        found.append(
+            Factorised(
+                layer=name,
+                rank=rank,
+                full_rank=layer.full_rank,
+                elements=layer.elements,
+                factor_elements=layer.factor_elements(rank),
+                lost_share=lost,
+            )
+        )
     return found
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
 
 from torch import nn
 
 from testbed.core.costs.low_rank import LowRankPlan, WeightLayer, re_warm_up, standing
 from testbed.core.errors import InputError
+from testbed.core.record.events.training import ModelChange
 from testbed.worker.interfaces.transform import Transform, TransformContext
 from testbed.worker.interfaces.workload import parameters_crc32
 from testbed.worker.methods.low_rank.factorization import factorise, weight_layers
@@ -57,21 +56,16 @@ class LowRankTransform(Transform):
             raise InputError(_nothing_to_do(plan.kept))
         factorise(model, plan.ranks, extra_norm=self.extra_norm)
 
-    def switch(self, model: nn.Module, plan: LowRankPlan, step: int) -> dict[str, Any]:
+    def switch(self, model: nn.Module, plan: LowRankPlan, step: int) -> ModelChange:
         before = parameters(model)
         found = factorise(model, plan.ranks, extra_norm=self.extra_norm)
         # equal weights have equal factors only where libraries and processors are equal too
         checksum = parameters_crc32(model)
-        with self._context.waiting():
-            self._context.comm.require_equal(checksum, "the checksum of factorised parameters")
+        self._context.comm.require_equal(checksum, "the checksum of factorised parameters")
         self.ranks, self._switched_after = dict(plan.ranks), step
-        return {
-            "event": "transform",
-            "parameters_before": before,
-            "parameters": parameters(model),
-            "factorised": [asdict(one) for one in found],
-            "kept": dict(plan.kept),
-        }
+        return ModelChange(
+            parameters_before=before, parameters=parameters(model), factorised=found, kept=dict(plan.kept)
+        )
 
     def rate_factor(self, step: int) -> float:
         return 1.0 if self.ranks is None else re_warm_up(step - self._switched_after - 1, self.rewarm_steps)

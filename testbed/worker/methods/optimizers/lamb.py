@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from testbed.core import parameters
+from testbed.core.declaration import checked
+from testbed.core.kinds import Number
+from testbed.core.parameters import Fraction, LearningRate, Share
+
+MostRatio = Annotated[float, Number(least=1, below=math.inf)]
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class LambRule:
     """How LAMB makes a step of gradients: Adam's direction, scaled layer by layer to the norm of the weights.
@@ -28,29 +32,21 @@ class LambRule:
     A layer is one tensor. Its step's relative size is the learning rate, whatever its gradients are.
     """
 
-    learning_rate: float | None
-    """None: that of the workload's optimizer, in each step as it then is."""
-    beta1: float
-    beta2: float
-    epsilon: float
-    weight_decay: float
+    learning_rate: LearningRate | None
+    """null: that of the workload's optimizer, in each step as it then is."""
+    beta1: Fraction
+    beta2: Fraction
+    epsilon: Share
+    weight_decay: Fraction
     """Part of u, so that the trust ratio bounds it too."""
-    least_ratio: float
-    most_ratio: float
+    least_ratio: Share
+    most_ratio: MostRatio
 
-    def faults(self) -> Iterator[str | None]:
-        yield parameters.learning_rate(self.learning_rate)
-        yield parameters.fraction("beta1", self.beta1)
-        yield parameters.fraction("beta2", self.beta2) or self._beta2_fault()
-        yield parameters.share("epsilon", self.epsilon)
-        yield parameters.fraction("weight_decay", self.weight_decay)
-        yield parameters.share("least_ratio", self.least_ratio)
-        yield parameters.number("most_ratio", self.most_ratio, least=1, below=float("inf"))
-
-    def _beta2_fault(self) -> str | None:
-        if parameters.fraction("beta1", self.beta1) or self.beta1**2 < self.beta2:
-            return None
-        return f"beta2={self.beta2}: must be above the square of beta1={self.beta1}; else steps have no bound"
+    def __post_init__(self) -> None:
+        if self.beta1**2 >= self.beta2:
+            raise ValueError(
+                f"beta2={self.beta2}: must be above the square of beta1={self.beta1}; else steps have no bound"
+            )
 
     def rate(self, group: dict[str, Any]) -> float:
         """

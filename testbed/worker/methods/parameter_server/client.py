@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -172,9 +172,6 @@ class Client:
 
     def close(self) -> None:
         self._connection.close()
-
-    def take_notes(self) -> list[dict[str, Any]]:
-        return [] if self._gate is None else self._gate.take_notes()
 
     def _receive(self, round_: int | None) -> Frame:
         expected, end = self._wire.expected(Kind.MODEL, round_, self._epoch), self._stopwatch.start()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
 from testbed.core.errors import Left
+from testbed.core.record.events.base import StepEvent
+from testbed.core.record.events.server import RegionRound
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
 from testbed.worker.methods.parameter_server.client import Client
@@ -145,6 +147,7 @@ class ServingClient(Client):
     Args:
         region: its clients.
         number, and what follows: as of `Client`.
+        record: is given the event of each round.
     """
 
     def __init__(
@@ -161,6 +164,7 @@ class ServingClient(Client):
         patience_s: float,
         clock: PhaseClock,
         stopwatch: Stopwatch,
+        record: Callable[[StepEvent], None],
     ) -> None:
         super().__init__(
             *(number, model, wire, up, down, region),
@@ -170,25 +174,25 @@ class ServingClient(Client):
             clock=clock,
             stopwatch=stopwatch,
         )
-        self._region = region
-        self._note: dict[str, Any] = {}
-        self._notes: list[dict[str, Any]] = []
-        """Of rounds that have ended, for the record."""
+        self._region, self._record = region, record
+        self._opened: dict[str, Any] = {}
+        """Fields of the round's event that are known since it began."""
 
     def close(self) -> None:
         super().close()
         self._region.close()
 
-    def take_notes(self) -> list[dict[str, Any]]:
-        taken, self._notes = self._notes, []
-        return [*super().take_notes(), *taken]
-
     def _ended(self, reports: ClientReports, sent_bytes: int) -> None:
         """A round of the region's has."""
-        self._notes.append(
-            self._note
-            | {"clients": len(reports.samples), "train_loss": reports.train_loss, "update_bytes": reports.coded_bytes}
-            | {"sent_bytes": sent_bytes, "left": dict(self._region.connected.left)}
+        self._record(
+            RegionRound(
+                **self._opened,
+                clients=len(reports.samples),
+                train_loss=reports.train_loss,
+                update_bytes=reports.coded_bytes,
+                sent_bytes=sent_bytes,
+                left=dict(self._region.connected.left),
+            )
         )
 
 
@@ -230,8 +234,7 @@ class RegionServer(ServingClient):
         self._relayed = frame = super()._receive(round_)
         is_whole = self._wire.is_whole(frame, self._epoch)
         newcomers = self._region.relay(frame, lets_in=not self._is_last, is_whole=is_whole)
-        self._note = {
-            "event": "region_round",
+        self._opened = {
             "round": frame.round,
             "region": self._region.name,
             "model_bytes": coded_bytes(entries_of(frame)),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
+from testbed.core.record.events.base import StepEvent
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
 from testbed.worker.methods.parameter_server.bounds.baselines import OpenLoop
@@ -69,7 +70,7 @@ class Group(Region):
         self._bound.alpha = alpha
 
     def send(self, round_: int, *, lets_in: bool = True) -> dict[str, Any]:
-        """The group's model to all its clients; the note of it.
+        """The group's model to all its clients; the fields of its event that are known by now.
 
         Raises:
             Left: there is none any more.
@@ -88,8 +89,8 @@ class Group(Region):
         self._is_whole = False
         self.connected.send(frames)
         self.require_some()
-        note = {"event": "region_round", "round": round_, "region": self.name, "back": sorted(newcomers)}
-        return note | {"model_bytes": coded_bytes(encoded.entries)}
+        size_bytes = coded_bytes(encoded.entries)
+        return {"round": round_, "region": self.name, "model_bytes": size_bytes, "back": sorted(newcomers)}
 
     def average(self, round_: int) -> ClientReports:
         """Wait for what all clients send, and make its mean the group's model.
@@ -135,7 +136,7 @@ class GroupServer(ServingClient):
     Args:
         group: its clients.
         group_rounds: of the group, for each of rank 0's.
-        number, and what follows: as of `Client`.
+        number, and what follows: as of `ServingClient`.
     """
 
     def __init__(
@@ -153,6 +154,7 @@ class GroupServer(ServingClient):
         patience_s: float,
         clock: PhaseClock,
         stopwatch: Stopwatch,
+        record: Callable[[StepEvent], None],
     ) -> None:
         super().__init__(
             *(group, number, model, wire, up, down),
@@ -161,6 +163,7 @@ class GroupServer(ServingClient):
             patience_s=patience_s,
             clock=clock,
             stopwatch=stopwatch,
+            record=record,
         )
         self._group, self._rounds = group, group_rounds
         self._open: int | None = None
@@ -176,7 +179,7 @@ class GroupServer(ServingClient):
             self._open = round_ // self._rounds
             super().begin(self._open)
             self._group.follow(self.reference, self._alpha)
-        self._note = self._group.send(round_)
+        self._opened = self._group.send(round_)
 
     def end(self, round_: int) -> None:
         """Average what the group sends; after the last of its rounds, send what they have come to.

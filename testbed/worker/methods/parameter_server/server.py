@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.core.errors import RunError
+from testbed.core.record.events.base import StepEvent
+from testbed.core.record.events.server import LastModel, Round
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule, ClientFacts, RoundFacts
 from testbed.worker.methods.parameter_server.membership.clients import ConnectedClients
@@ -62,15 +64,17 @@ class Server:
         decoders: Decoders,
         clock: PhaseClock,
         step_s: float | None,
+        record: Callable[[StepEvent], None],
     ) -> None:
         """
         Args:
+            record: is given the event of each round.
             is_bounded: whether the schedule of bounds has anything to say.
             is_gated: whether anybody may send raw what it has set bounds for.
         """
         self._wire, self._downlink, self._model, self.connected = wire, downlink, model, connected
         self.schedule, self._is_bounded, self._is_gated = schedule, is_bounded, is_gated
-        self._decoders, self._clock, self._step_s = decoders, clock, step_s
+        self._decoders, self._clock, self._step_s, self._record = decoders, clock, step_s, record
         self._intake, self._aggregator = Intake(wire, up, connected, decoders, clock, aggregator), aggregator
         aggregator.meet(Asking(wire, connected, clock))
         self._update_rms: list[float] | None = None
@@ -82,9 +86,8 @@ class Server:
         """Emulated seconds that decoding the last round's updates takes, were they all compressed."""
         self._ended = 0
         """Rounds of which something came: those that the schedule is told of."""
-        self._note: dict[str, Any] = {}
-        self._notes: list[dict[str, Any]] = []
-        """Of rounds that have ended, for the record."""
+        self._opened: dict[str, Any] = {}
+        """Fields of the round's event that are known since it began."""
         self.keep: Callable[[], None] | None = None
         """Called before a model is sent, so that another server can go on from what `state_dict` is then."""
         self.begun: Begun | None = None
@@ -120,8 +123,7 @@ class Server:
             encoded = downlink.whole(round_) if whole else downlink.latest(round_, self._update_rms)
             introduction = downlink.introduction(round_) if newcomers and not whole else encoded
             messages = {one: introduction if one in newcomers else encoded for one in self.connected.clients}
-        self._note = {
-            "event": "round",
+        self._opened = {
             "round": round_,
             "alpha": self.schedule.alpha if self._is_bounded else None,
             "model_bytes": coded_bytes(encoded.entries),
@@ -160,24 +162,18 @@ class Server:
             with self._clock.phase("compress"):
                 encoded = self._downlink.whole(round_)
             clients = self.connected.clients
-            self._note = {"event": "last_model", "round": round_, "model_bytes": coded_bytes(encoded.entries)}
+            self._opened = {"round": round_, "model_bytes": coded_bytes(encoded.entries)}
             self._kept(round_, whole=True, is_last=True)
             self._send(round_, dict.fromkeys(clients, encoded), dict.fromkeys(clients, 0.0), whole=True)
             self.connected.require_some()
         else:
             self._let_back_in()  # nobody, if all had it and are done
-        self._notes.append(self._note | {"left": dict(self.connected.left)})
+        self._record(LastModel(**self._opened, left=dict(self.connected.left)))
         self.close()
 
     def close(self) -> None:
         self.connected.close()
         self._decoders.close()
-
-    def take_notes(self) -> list[dict[str, Any]]:
-        taken = [*self._notes, *self._model.take_notes(), *self._aggregator.take_notes()]
-        self._notes = []
-        gate = self._downlink.gate
-        return taken if gate is None else [*gate.take_notes(), *taken]
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -189,8 +185,7 @@ class Server:
             "losses": self._losses,
             "ended": self._ended,
             "left": dict(self.connected.left),
-            "note": dict(self._note),
-            "notes": list(self._notes),
+            "opened": dict(self._opened),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -199,7 +194,7 @@ class Server:
         self.schedule.load_state_dict(state["schedule"])
         self._update_rms = state["update_rms"]
         self._samples, self._losses, self.connected.left = state["samples"], state["losses"], state["left"]
-        self._ended, self._note, self._notes = state["ended"], state["note"], state["notes"]
+        self._ended, self._opened = state["ended"], state["opened"]
 
     def _kept(self, round_: int, *, whole: bool, is_last: bool = False) -> None:
         self.begun = Begun(round=round_, whole=whole, is_last=is_last, clients=self.connected.clients)
@@ -288,8 +283,13 @@ class Server:
         self._ended += 1
         if self.schedule.good:
             self._model.keep()
-        self._notes.append(
-            self._note
-            | {"clients": len(reports.samples), "train_loss": reports.train_loss, "update_bytes": reports.coded_bytes}
-            | {"left": dict(self.connected.left), "bound": self.schedule.note() if self._is_bounded else None}
+        self._record(
+            Round(
+                **self._opened,
+                clients=len(reports.samples),
+                train_loss=reports.train_loss,
+                update_bytes=reports.coded_bytes,
+                left=dict(self.connected.left),
+                bound=self.schedule.note() if self._is_bounded else None,
+            )
         )

@@ -91,6 +91,7 @@ class Service:
             decoders=Decoders(self.decoders, context.clock),
             clock=context.clock,
             step_s=context.clock.times.optimizer_s if self.up.payload == "grad" else None,
+            record=context.record,
         )
 
     def region_server(self) -> RegionServer | GroupServer:
@@ -113,6 +114,7 @@ class Service:
             "patience_s": self._patience_s(),
             "clock": context.clock,
             "stopwatch": comm.stopwatch,
+            "record": context.record,
         }
         own_parts = comm.rank - 1, context.model, wire, *coders
         if self.group_rounds == 1:
@@ -155,7 +157,8 @@ class Service:
         """Of whoever sends by `plan`."""
         if self.gate is None or not can_gate(plan):
             return Coder(schema, plan)
-        return GatedCoder(schema, plan, copy.deepcopy(self.gate), dilation=self.context.spec.dilation)
+        context = self.context
+        return GatedCoder(schema, plan, copy.deepcopy(self.gate), dilation=context.spec.dilation, record=context.record)
 
     def _loss_of(self, batch: Batch) -> Loss:
         """Of the model as it is, in evaluation mode."""

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from compressors.base.compressor import Compressor
 from testbed.core.errors import InputError, Left, RunError, raise_input_faults
-from testbed.core.parameters import flag, number, raise_all, settings, whole
+from testbed.core.kinds import Part, Settings, Whole
+from testbed.core.parameters import Count, Flag, Seconds, raise_all
 from testbed.core.spec.topology import Topology
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
+from testbed.worker.interfaces.workload_capabilities import HoldOut
 from testbed.worker.methods.parameter_server.bounds.adaptive import AdaptiveBound
 from testbed.worker.methods.parameter_server.bounds.baselines import Fixed
 from testbed.worker.methods.parameter_server.bounds.break_even import Gate
-from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule
+from testbed.worker.methods.parameter_server.bounds.rounds import AnyBound, BoundSchedule
 from testbed.worker.methods.parameter_server.checkpoint import lasting_server
 from testbed.worker.methods.parameter_server.client import Client
 from testbed.worker.methods.parameter_server.local_training import LocalTraining
 from testbed.worker.methods.parameter_server.membership.assignment import ROOT, ServerAssignment, region_faults
 from testbed.worker.methods.parameter_server.membership.departure import left_once_out
 from testbed.worker.methods.parameter_server.messages.plan import Plan
-from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan, asked_plans
+from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan, asked_plans, by_compressor
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.tensor_codecs import OfCompressor
 from testbed.worker.methods.parameter_server.rounds.aggregator import Aggregator
@@ -43,50 +45,64 @@ _LASTING_REGIONS = (
     "region_servers=True checkpoint: regions' clients do not find a server that was started again; use one of them"
 )
 
+Direction = Annotated[Mapping[str, Any], Settings()]
+GateOrFlag = Annotated[bool | Gate, Part((bool, Gate), "true, false, or a break_even.Gate")]
+Decoders = Annotated[int, Whole(0, _MAX_DECODERS)]
+
 
 class ServerStrategy(Strategy):
     """Rank 0 is the server, all others are its clients, or servers of regions between the two.
 
     Args:
-        As of `testbed.worker.strategies.parameter_server.ParameterServer`.
+        local_steps: Steps of a client in a round.
+        uplink: Parameters of how updates travel (`parameter_server.messages.plan_request.Direction`).
+            codec=compressor is the run's compressor; sz3 and int8_zstd follow `bound`. feedback=auto is what the
+            compressor wants, and true for those two.
+        downlink: Parameters of how models travel, the same without payload=grad.
+        bound: Schedule of error bounds; null: `AdaptiveBound`.
+        probe_samples: Training samples that no client trains on, and on which the server tries a broadcast before it
+            sends it. Held out only where the schedule asks, and models follow bounds.
+        round_timeout_s: Emulated time that a round's messages are waited for, or may be in flight, each way. The
+            clients' training comes on top where a device says how long it takes; elsewhere it counts.
+        gate: Send raw what compression would bring no faster, by what a sender measures; or a
+            `testbed.worker.methods.parameter_server.bounds.break_even.Gate`, given as `{_target_: …}`. Two runs then
+            differ as their times do.
+        decoders: Threads with which a server decodes what clients send while more of it arrives; 0: its only one.
+        region_servers: In each region of two or more workers but rank 0's the lowest rank serves the others
+            (`testbed.worker.methods.parameter_server.region`), so that a round crosses the region's links once each
+            way. It trains on nothing, and its clients share its fate. Not with `gate`.
+        group_rounds: Rounds of a region for each of rank 0's: its server averages its clients so many times before it
+            sends the change (`testbed.worker.methods.parameter_server.regional_group`). Clients that rank 0 serves
+            itself train alone for as long. With `region_servers`.
+        checkpoint: The server leaves its state before each model that it sends, so that one that is started again
+            resumes from there; clients wait `round_timeout_s` for it. Not with `region_servers`.
     """
 
+    uses_collectives = False
     name: ClassVar[str]
     """By which a user asks for it."""
 
     def __init__(
         self,
         *,
-        local_steps: int = 10,
-        uplink: Mapping[str, Any] | None = None,
-        downlink: Mapping[str, Any] | None = None,
-        bound: BoundSchedule | None = None,
-        probe_samples: int = 200,
-        round_timeout_s: float = 120.0,
-        gate: bool | Gate = False,
-        decoders: int = 0,
-        region_servers: bool = False,
-        group_rounds: int = 1,
-        checkpoint: bool = False,
+        local_steps: Count = 10,
+        uplink: Direction | None = None,
+        downlink: Direction | None = None,
+        bound: AnyBound | None = None,
+        probe_samples: Count = 200,
+        round_timeout_s: Seconds = 120.0,
+        gate: GateOrFlag = False,
+        decoders: Decoders = 0,
+        region_servers: Flag = False,
+        group_rounds: Count = 1,
+        checkpoint: Flag = False,
     ) -> None:
         self.schedule: BoundSchedule = AdaptiveBound() if bound is None else bound
-        asked = {"up": uplink, "down": downlink}
-        self._asked = {way: dict(one) if isinstance(one, Mapping) else {} for way, one in asked.items()}
+        self._asked = {"up": dict(uplink or {}), "down": dict(downlink or {})}
         raise_all(
-            settings("uplink", uplink),
-            settings("downlink", downlink),
-            whole("local_steps", local_steps, 1),
-            whole("probe_samples", probe_samples, 1),
-            number("round_timeout_s", round_timeout_s, above=0, below=float("inf")),
-            whole("decoders", decoders, 0, _MAX_DECODERS),
-            None if isinstance(gate, bool | Gate) else f"gate={gate!r}: must be true, false, or a break_even.Gate",
-            flag("region_servers", region_servers),
-            whole("group_rounds", group_rounds, 1),
-            _ALONE_IN_ROUNDS if region_servers is not True and group_rounds != 1 else None,
-            flag("checkpoint", checkpoint),
-            _GATED_REGIONS if region_servers is True and gate is not False else None,
-            _LASTING_REGIONS if region_servers is True and checkpoint is True else None,
-            None if hasattr(self.schedule, "client_alphas") else f"bound={bound!r}: must be a schedule of bounds",
+            _ALONE_IN_ROUNDS if group_rounds != 1 and not region_servers else None,
+            _GATED_REGIONS if region_servers and gate is not False else None,
+            _LASTING_REGIONS if region_servers and checkpoint else None,
         )
         self.local_steps, self.probe_samples, self.round_timeout_s = local_steps, probe_samples, round_timeout_s
         self.gate, self.decoders = (Gate() if gate is True else gate or None), decoders
@@ -97,16 +113,20 @@ class ServerStrategy(Strategy):
         if self.region_servers:
             self._regional = ServerAssignment.by_region(topology)
 
+    @property
+    def carries_compressor(self) -> bool:
+        return any(by_compressor(one) for one in self._asked.values())
+
     def part(self, rank: int, world_size: int) -> tuple[int, int] | None:
         return (0, 1) if world_size == 1 else self._assignment(world_size).part(rank)
 
-    def outlives(self, rank: int) -> bool:
+    def tolerates_loss_of(self, rank: int) -> bool:
         return rank > ROOT or self.checkpoint
 
-    def takes_back(self, rank: int) -> bool:
-        return self.outlives(rank) and not (self._regional and rank in self._regional.region_servers)
+    def can_rejoin(self, rank: int) -> bool:
+        return self.tolerates_loss_of(rank) and not (self._regional and rank in self._regional.region_servers)
 
-    def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+    def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name = f"strategy={self.name}"
         if not workload.computes:
             yield f"{name}: {type(workload).__name__} has no parameters of its own to send"
@@ -122,7 +142,7 @@ class ServerStrategy(Strategy):
                 f"{name} strategy.decoders={self.decoders}: what {type(coder.compressor).__name__} sends is decoded by"
                 " one thread alone; use 0, or strategy.uplink with another codec"
             )
-        if "down" in plans and self._probes(plans["down"]) and not workload.can_hold_out:
+        if "down" in plans and self._probes(plans["down"]) and not isinstance(workload, HoldOut):
             yield (
                 f"{name} strategy.bound: {type(self.schedule).__name__} tries models on samples that are held out, of"
                 f" which {type(workload).__name__} has none; use another schedule"
@@ -211,10 +231,6 @@ class ServerStrategy(Strategy):
         is_regional = rank in assignment.region_servers or assignment.server_of[rank] != ROOT
         return self.local_steps if is_regional else self.local_steps * self.group_rounds
 
-    def take_notes(self) -> list[dict[str, Any]]:
-        role = self._server or self._client
-        return [] if role is None else role.take_notes()
-
     def _service(self) -> Service:
         """Of this run."""
         context = self._context
@@ -276,7 +292,9 @@ class ServerStrategy(Strategy):
         return self.schedule.probes and down.bounded
 
     def _hold_out(self) -> Batch:
+        workload = self._context.workload
+        assert isinstance(workload, HoldOut), "another one is refused"
         try:
-            return self._context.workload.hold_out(self.probe_samples, self._context.spec.seed + _HELD_OUT_SEED)
+            return workload.hold_out(self.probe_samples, self._context.spec.seed + _HELD_OUT_SEED)
         except InputError as error:
             raise InputError(f"strategy.probe_samples={self.probe_samples}: {error}") from error

@@ -19,6 +19,7 @@ from torch import Tensor
 from compressors.base.compressor import SIZE_BYTES, Compressor, Context, Layout
 from compressors.base.payload import PayloadError, from_bytes, to_bytes
 from testbed.core.errors import InputError
+from testbed.core.kinds import Kind
 from testbed.core.parameters import choice
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.transport import Arrivals, Peers, Waitable
@@ -197,6 +198,19 @@ def finish_all(senders: Sequence[Sender]) -> None:
 # The codec of activations: a compressor by its name, or one that was made.
 
 _INSTEAD = "use none, fp16, int8, topk or sz3"
+
+
+@dataclass(frozen=True)
+class ActivationCodec(Kind):
+    """Compressors that serve point to point, by their names or made."""
+
+    type_text = "name of a compressor, or a compressor, given as {_target_: …}"
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        try:
+            codec(value)
+        except ValueError as error:
+            yield from str(error).splitlines()
 
 
 def codec(asked: object) -> Compressor:

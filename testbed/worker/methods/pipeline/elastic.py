@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from testbed.core.parallelism.plan import INTERLEAVED, Plan
-from testbed.core.parameters import choice, raise_all
+from testbed.core.parameters import raise_all
 from testbed.worker.methods.pipeline import plan_request
 from testbed.worker.methods.pipeline.autopipe import initial_pipeline, pipeline_for
 from testbed.worker.methods.pipeline.plan_request import PipelineRequest, Regions
@@ -31,12 +31,11 @@ class Elastic:
         asked: what it begins with.
 
     Raises:
-        ValueError: `way` is another, or the plan asked for leaves nothing to choose; all of it, one a line.
+        ValueError: the plan asked for leaves nothing to choose; all of it, one a line.
     """
 
     def __init__(self, way: str, asked: PipelineRequest) -> None:
         raise_all(
-            choice("elastic", way, WAYS),
             None if asked.tp == 1 else f"tp={asked.tp}: elastic pipelines share no layers; use tp=1",
             None if asked.dp is None else f"dp={asked.dp}: elastic says how many replicas there are; leave it out",
             None if asked.cuts is None else f"cuts={list(asked.cuts)}: elastic says where to cut; leave them out",

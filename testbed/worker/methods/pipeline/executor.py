@@ -10,7 +10,8 @@ from torch import Tensor
 
 from testbed.core.parallelism.plan import GPIPE, INTERLEAVED, Plan
 from testbed.worker.device.clock import PhaseClock
-from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.interfaces.workload import Batch
+from testbed.worker.interfaces.workload_capabilities import Sequential
 from testbed.worker.methods.pipeline.boundary import Receiver, Sender, finish_all
 from testbed.worker.methods.pipeline.gradients import Gradients
 from testbed.worker.methods.pipeline.stage_times import StageTimes
@@ -66,7 +67,7 @@ class Executor:
         stages: Sequence[Stage],
         ends: Mapping[int, Ends],
         gradients: Mapping[int, Gradients],
-        workload: Workload,
+        workload: Sequential,
         clock: PhaseClock,
         times: StageTimes,
         frozen: FrozenPart | None = None,

@@ -83,10 +83,7 @@ class ModelGather:
             chain.broadcast(peers, flat)
             return [flat]
 
-        self._clock.mark()
-        pending = self._comm.submit(f"broadcast of {flat.nbytes} bytes, the model", broadcast)
-        with self._clock.phase(WAITING):
-            pending.wait()
+        self._comm.submit(f"broadcast of {flat.nbytes} bytes, the model", broadcast).wait()
         for parameter, values in zip(self._trained, flat.split([p.numel() for p in self._trained]), strict=True):
             parameter.data.copy_(values.view_as(parameter))
 
@@ -181,9 +178,7 @@ def hand_over(context: WorkerContext, optimizer: torch.optim.Optimizer, told: Co
         if id(parameter) in mine:
             for name, place in slots[-1][1].items():
                 place.copy_(optimizer.state[parameter][name].view(-1))
-    context.clock.mark()
-    with context.clock.phase(WAITING):
-        context.comm.all_reduce(flat).wait()
+    context.comm.all_reduce(flat).wait()
     for parameter, found in slots:
         optimizer.state[parameter] = {
             name: values.clone().view(parameter.shape if names[name] else ()) for name, values in found.items()

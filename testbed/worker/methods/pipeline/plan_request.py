@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from testbed.core.declaration import checked
+from testbed.core.kinds import Choice, Kind, ListOf, Whole
 from testbed.core.parallelism.cuts import Cuts, even_layers, even_sizes
 from testbed.core.parallelism.placements import Placement
 from testbed.core.parallelism.plan import INTERLEAVED, SCHEDULES, Plan, schedule_fault
-from testbed.core.parameters import choice, raise_all, shown, whole
+from testbed.core.parameters import Count, raise_all
 from testbed.worker.model.pieces import Piece
 
 # Placements by regions: pipelines that cross them while replicas of a stage share one, and the reverse.
@@ -47,36 +50,46 @@ CHUNKS = 2
 Regions = Sequence[Sequence[int]]
 
 
+FirstPieces = Annotated[Sequence[int], ListOf(Whole(0), "a list of the first piece of each stage", least=1)]
+
+
+@dataclass(frozen=True)
+class _Placement(Kind):
+    """Names of placements, or lists of ranks."""
+
+    type_text = "choice, or a list of ranks"
+    values_text = ", ".join(NAMES)
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        if isinstance(value, str):
+            yield from Choice(NAMES).faults(name, value)
+        else:
+            yield from _RANKS.faults(name, value)
+
+
+_RANKS = ListOf(Whole(0), f"a list of ranks, or {' or '.join(NAMES)}", least=1)
+PlacementRequest = Annotated[str | Sequence[int], _Placement()]
+
+
+@checked
 @dataclass(frozen=True, kw_only=True)
 class PipelineRequest:
-    """
+    """What a user asks of a pipeline.
+
     Raises:
         ValueError: a parameter is of another kind or out of its range; all of them, one a line.
     """
 
-    pp: int
-    dp: int | None
-    """None: as many replicas as the ranks make."""
-    tp: int
-    micro_batch: int | None
-    """None: the batch of one rank."""
-    cuts: Sequence[int] | None
-    """None: even ones."""
-    placement: str | Sequence[int]
-    schedule: str
-
-    def __post_init__(self) -> None:
-        raise_all(
-            whole("pp", self.pp, 1),
-            None if self.dp is None else whole("dp", self.dp, 1),
-            whole("tp", self.tp, 1),
-            None if self.micro_batch is None else whole("micro_batch", self.micro_batch, 1),
-            None if self.cuts is None else _list_fault("cuts", self.cuts, "the first piece of each stage, or null"),
-            choice("placement", self.placement, NAMES)
-            if isinstance(self.placement, str)
-            else _list_fault("placement", self.placement, f"ranks, or {' or '.join(NAMES)}"),
-            choice("schedule", self.schedule, SCHEDULES),
-        )
+    pp: Count
+    dp: Count | None
+    """null: as many replicas as the ranks make."""
+    tp: Count
+    micro_batch: Count | None
+    """null: the batch of one rank."""
+    cuts: FirstPieces | None
+    """null: even ones."""
+    placement: PlacementRequest
+    schedule: Annotated[str, Choice(SCHEDULES)]
 
     def plan(self, pieces: Sequence[Piece], regions: Regions, batch_size: int) -> Plan:
         """
@@ -165,9 +178,3 @@ class PipelineRequest:
 def _cuts_fault(cuts: Cuts, pieces: Sequence[Piece]) -> str:
     names = ", ".join(f"{number} {piece.name}" for number, piece in enumerate(pieces))
     return f"cuts={list(cuts)}: the last stage begins at {cuts[-1]}, and there are pieces {names}"
-
-
-def _list_fault(name: str, value: object, what: str) -> str | None:
-    if isinstance(value, Sequence) and value and all(whole(name, number, 0) is None for number in value):
-        return None
-    return f"{name}={shown(value)}: must be a list of {what}"

@@ -12,9 +12,9 @@ from compressors.base.compressor import Compressor, Layout
 from testbed.core.parallelism.plan import Plan
 from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.communication.collectives.group import Group
-from testbed.worker.device.clock import WAITING
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Batch
+from testbed.worker.interfaces.workload_capabilities import Sequential, split
 from testbed.worker.methods.pipeline.boundary import Passage, Receiver, Sender
 from testbed.worker.methods.pipeline.executor import Ends, Executor, actions
 from testbed.worker.methods.pipeline.gradients import Averaged, Gradients, Summed, groups_of, layouts_of
@@ -74,10 +74,7 @@ class WaitingRank:
         Raises:
             CollectiveError: rank 0 does not say that the step is over.
         """
-        clock = self._context.clock
-        clock.mark()
-        with clock.phase(WAITING):
-            self._context.comm.receive(torch.empty(1, dtype=torch.uint8), source=0).wait()
+        self._context.comm.receive(torch.empty(1, dtype=torch.uint8), source=0).wait()
         self._optimizer.step()  # of nothing: it has no gradients
         return None
 
@@ -125,6 +122,7 @@ class PipelineRank:
         self._waiting = range(plan.world_size, context.comm.world_size)
         self.reducer, self.collectives = self._averaging(compressor, collective)
         workload, spec = context.workload, context.spec
+        assert isinstance(workload, Sequential), "another one is refused"
         example = workload.batch(0, rank=0, world_size=1, batch_size=plan.micro_batch, seed=spec.seed)
         shapes = boundary_shapes(plan, pieces, workload.inputs(example))
         self._executor = Executor(
@@ -184,7 +182,7 @@ class PipelineRank:
             batch = context.workload.batch(
                 step, rank=self._replica, world_size=plan.dp, batch_size=self._samples, seed=context.spec.seed
             )
-            return context.workload.split(batch, self._samples // plan.micro_batch)
+            return split(context.workload, batch, self._samples // plan.micro_batch)
 
     def _averaging(self, compressor: Compressor, collective: str) -> tuple[Reducer | None, Collectives | None]:
         """Over the replicas of this rank's stages, or of its shard of them, where there are several."""

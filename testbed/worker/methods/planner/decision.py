@@ -15,6 +15,8 @@ from testbed.core.parallelism.model import ModelProfile
 from testbed.core.parallelism.plan import Plan
 from testbed.core.parallelism.problem import RING, Problem
 from testbed.core.parallelism.search import Options, Rejected
+from testbed.core.record.events.base import StepEvent
+from testbed.core.record.events.pipeline import ChosenPlan
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.methods.planner.link_probe import Probed, probe
 
@@ -40,7 +42,7 @@ class Decision:
     """The same on all ranks."""
 
     plan: Plan
-    notes: tuple[dict[str, Any], ...]
+    events: tuple[StepEvent, ...]
     """Events for the record."""
 
 
@@ -67,8 +69,8 @@ def decide(
     told = _shared(comm, told)
     if "reasons" in told:
         raise RunError(f"plan={wanted.way}: {told['what']}", *told["reasons"])
-    note = {"event": "chosen_plan", "way": wanted.way, "place": wanted.place, **told}
-    return Decision(plan_from_json(told), (probed.note(), note))
+    chosen = ChosenPlan(way=wanted.way, place=wanted.place, **told)
+    return Decision(plan_from_json(told), (probed.event(), chosen))
 
 
 def _chosen(wanted: Wanted, model: ModelProfile, probed: Probed) -> dict[str, Any]:

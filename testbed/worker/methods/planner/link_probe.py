@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from testbed.core.parallelism.links import Line, fitted, links_to_json, probe_rounds, probed_links
 from testbed.core.parallelism.problem import LinkMatrix
+from testbed.core.record.events.pipeline import LinkProbe
 from testbed.worker.communication.communicator import Communicator
 
 SIZES_BYTES = (1, 262_144, 32_768)
@@ -39,12 +39,9 @@ class Probed:
     took_s: float
     """On the rank that took longest, in emulated seconds."""
 
-    def note(self) -> dict[str, Any]:
-        """The event for the record."""
-        found = links_to_json(self.links)
-        return {"event": "link_probe", **found, "pairs": self.pairs, "sent_bytes": self.sent_bytes} | {
-            "took_s": self.took_s
-        }
+    def event(self) -> LinkProbe:
+        """Return the event for the record."""
+        return LinkProbe(**links_to_json(self.links), pairs=self.pairs, sent_bytes=self.sent_bytes, took_s=self.took_s)
 
 
 def probe(comm: Communicator, regions: Sequence[str], dilation: float = 1.0) -> Probed:

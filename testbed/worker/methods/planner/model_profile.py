@@ -22,6 +22,7 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.device.compute_times import ComputeTimes
 from testbed.worker.device.median import repeated
 from testbed.worker.interfaces.workload import Workload, trained
+from testbed.worker.interfaces.workload_capabilities import Sequential, preload
 from testbed.worker.methods.pipeline.stage_times import StageTimes
 from testbed.worker.methods.planner.piece_times import BUDGET_S, measured_layers, optimizer_states
 from testbed.worker.model.pieces import Piece
@@ -57,8 +58,8 @@ def model_profile(spec: RunSpec) -> ModelProfile:
     workload = parts.workload
     if not workload.computes:
         raise InputError(f"workload={spec.workload.name}: it does no arithmetic, so nothing can be measured")
-    workload.preload()
-    if not workload.has_pieces:
+    preload(workload)
+    if not isinstance(workload, Sequential):
         raise InputError(f"workload={spec.workload.name}: its model is no chain of pieces that could be cut")
     model, _ = first_model(spec, parts)
     device = None if parts.device.computes else _layer_times(spec, parts, model)
@@ -71,6 +72,7 @@ def profile_of(workload: Workload, model: nn.Module, spec: RunSpec, device: Prof
     Args:
         device: how long its layers take there; None: what pieces take on this processor is measured.
     """
+    assert isinstance(workload, Sequential), "another one is refused"
     model = copy.deepcopy(model)
     pieces = workload.pieces(model)
     sizes, budget_s = (_samples(spec.batch_size), BUDGET_S) if device is None else ([spec.batch_size], 0.0)

@@ -14,7 +14,8 @@ from testbed.core.parallelism.costs import STEP_OF_FORWARD
 from testbed.core.parallelism.links import straight
 from testbed.core.parallelism.model import MeasuredLayer
 from testbed.worker.device.median import repeated
-from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.interfaces.workload import Batch
+from testbed.worker.interfaces.workload_capabilities import Sequential
 from testbed.worker.methods.pipeline.tensor_parallel import ShardedLayers, Shards
 from testbed.worker.model.pieces import Piece
 
@@ -40,7 +41,7 @@ class _Alone(Shards):
 class _Chain:
     """Modules by name, each of which takes what the one before gives."""
 
-    workload: Workload
+    workload: Sequential
     modules: Mapping[str, nn.Module]
 
 
@@ -49,7 +50,7 @@ _Visit = Callable[[str, nn.Module, Tensor, Callable[[Tensor], Tensor]], Tensor]
 
 
 def measured_layers(
-    workload: Workload,
+    workload: Sequential,
     pieces: Sequence[Piece],
     batches: Mapping[int, Batch],
     degrees: Sequence[int] = (1,),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from testbed.core.parallelism.comparison import RANKED, WAYS
+from testbed.core.parallelism.comparison import RANKED
 from testbed.core.parallelism.problem import HIERARCHICAL, RING
 from testbed.core.parallelism.search import Options
-from testbed.core.parameters import choice, raise_all, whole
+from testbed.core.parameters import raise_all
 from testbed.core.units import parse_size_bytes
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.methods.planner.decision import Decision, Wanted, decide
@@ -29,8 +29,7 @@ CHOSEN: Mapping[str, object] = {
 class PlanRequest:
     """
     Raises:
-        ValueError: a value is of another kind or out of its range, or goes with a plan that is given; all of them, one
-            a line.
+        ValueError: a value goes with a plan that is given; all of them, one a line.
     """
 
     way: str | None
@@ -40,7 +39,14 @@ class PlanRequest:
     """Of each device, as text with a unit; None: without limit."""
 
     def __post_init__(self) -> None:
-        raise_all(*self._faults())
+        raise_all(
+            f"plan_place={self.place}: only {' and '.join(RANKED)} put plans in an order; leave it out"
+            if self.place != 1 and self.way not in RANKED
+            else None,
+            f"memory={self.memory}: is for a plan that is chosen, as by plan=auto; leave it out"
+            if self.memory is not None and self.way is None
+            else None,
+        )
 
     def given_faults(self, given: Mapping[str, object]) -> Iterator[str]:
         """Of what was said of the plan itself.
@@ -75,21 +81,3 @@ class PlanRequest:
             lambda: profile_of(context.workload, context.model, spec, context.clock.times.profile),
             spec.dilation,
         )
-
-    def _faults(self) -> Iterator[str | None]:
-        if self.way is not None:
-            yield choice("plan", self.way, WAYS)
-        yield whole("plan_place", self.place, 1)
-        if self.place != 1 and self.way not in RANKED:
-            yield f"plan_place={self.place}: only {' and '.join(RANKED)} put plans in an order; leave it out"
-        if self.memory is not None:
-            yield self._memory_fault()
-
-    def _memory_fault(self) -> str | None:
-        if self.way is None:
-            return f"memory={self.memory}: is for a plan that is chosen, as by plan=auto; leave it out"
-        try:
-            parse_size_bytes(self.memory or "")
-        except ValueError as error:
-            return f"memory={self.memory}: {error}"
-        return None

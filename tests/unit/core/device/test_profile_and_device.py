@@ -142,7 +142,8 @@ def test_a_profile_of_another_training_is_refused_with_all_reasons(tmp_path: Pat
 
 
 def test_a_missing_profile_is_a_fault_before_anything_is_built(tmp_path: Path) -> None:
-    assert list(Profiled(file=str(tmp_path / "no.json")).faults()) == [f"device.file={tmp_path}/no.json: no such file"]
+    missing = tmp_path / "no.json"
+    assert list(Profiled(file=str(missing)).validate()) == [f"device.file={missing}: no such file"]
 
 
 WORK = (

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from testbed.core.record.events.run import PHASES
 from testbed.core.record.metric_samples import About, Totals, constant_samples, samples_of
 from testbed.core.record.metrics import INCREMENTS, METRICS
-from testbed.core.record.telemetry import PHASES
 from testbed.core.spec.run_spec import Part, RunSpec
 from tests.unit.analysis.synthetic import make_spec
 

@@ -56,6 +56,15 @@ def test_every_fault_of_a_run_at_once_and_nothing_left(capsys: pytest.CaptureFix
     assert not list(tmp_path.iterdir())
 
 
+def test_a_compressor_that_the_strategy_does_not_carry_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    status, out, lines = run(capsys, "run", "--runs", str(tmp_path), "strategy=torch_ddp", "compressor=topk", "--quiet")
+    assert (status, out) == (2, "")
+    (line,) = [line for line in lines if "compressor=" in line]
+    assert line.startswith("longhaul: compressor=topk: strategy=torch_ddp") and "use compressor=none" in line
+
+
 def test_faults_of_input_and_lacks_of_the_machine_together(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -202,9 +202,9 @@ def test_what_takes_no_time_teaches_nothing() -> None:
 
 
 def test_only_who_wants_the_link_measured_pays_for_it() -> None:
-    assert not ErrorFeedback(TopK()).wants_link
-    assert ErrorFeedback(_candidates()).wants_link
-    assert Policy(otherwise=Adaptive(candidates=[{"compressor": Int} for Int in [TopK()]])).wants_link
+    assert not ErrorFeedback(TopK()).needs_link_stats
+    assert ErrorFeedback(_candidates()).needs_link_stats
+    assert Policy(otherwise=Adaptive(candidates=[{"compressor": Int} for Int in [TopK()]])).needs_link_stats
     world = World(2, ALPHA_S, BETA_S_BYTE)
 
     def work(rank: Rank) -> bool:

@@ -133,7 +133,7 @@ def test_a_run_begins_with_the_kept_numbers_and_adapters_beside_them(tmp_path: P
     assert note is None and _equal(model, workload.model(4))
     tuned = make_spec(**given, transform=part("transform", "lora"))
     adapted, note = first_model(tuned, build_parts(tuned))
-    assert note is not None and note["parameters"] < note["parameters_before"] / 10
+    assert note is not None and note.parameters < note.parameters_before / 10
     for name, layer in adapted_layers(adapted).items():
         assert torch.equal(layer.base.weight, model.get_submodule(name).weight)
     assert torch.equal(adapted(torch.ones(1, 1, 8, 8)), model(torch.ones(1, 1, 8, 8)))

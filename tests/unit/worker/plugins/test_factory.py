@@ -20,6 +20,8 @@ from compressors.topk import TopK
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.core.spec.schedule import Change
+from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.workload import Batch
 from testbed.worker.model import checkpoint
 from testbed.worker.plugins.factory import build
 from testbed.worker.process.check import check
@@ -152,7 +154,30 @@ def test_torch_ddp_refuses_compressors_by_name() -> None:
     assert _check(_spec(strategy=torch_ddp))[0] == EXIT_COMPLETED
     status, answer = _check(_spec(strategy=torch_ddp, compressor=Part("fp16", "compressors.fp16.Float16")))
     assert status == EXIT_INPUT
-    assert "strategy=torch_ddp sends gradients as they are, found Float16" in answer["faults"][0]
+    (fault,) = answer["faults"]
+    assert fault.startswith("compressor=fp16: strategy=torch_ddp sends everything uncompressed; use compressor=none")
+    kept = _spec(strategy=torch_ddp, compressor=Part("none", "compressors.none.Uncompressed", {"feedback": "plain"}))
+    (fault,) = _check(kept)[1]["faults"]
+    assert fault.startswith("compressor=none compressor.feedback=plain: strategy=torch_ddp")
+
+
+class Undeclared(Strategy):
+    """Has no more than a strategy must have."""
+
+    def bind(self, context: WorkerContext) -> None:
+        return
+
+    def step(self, batch: Batch, step: int) -> StepStats:
+        return StepStats(None)
+
+
+def test_a_strategy_of_ones_own_that_declares_nothing_is_not_recorded_as_compressed() -> None:
+    mine = Part("mine", f"{__name__}.Undeclared")
+    assert _check(_spec(strategy=mine))[0] == EXIT_COMPLETED
+    status, answer = _check(_spec(strategy=mine, compressor=Part("topk", "compressors.topk.TopK")))
+    assert status == EXIT_INPUT
+    (fault,) = answer["faults"]
+    assert fault.startswith("compressor=topk: strategy=mine sends everything uncompressed")
 
 
 class Wrapper(Compressor):
@@ -308,3 +333,19 @@ def test_a_server_that_is_to_crash_must_leave_its_state_and_join_again() -> None
     again = Change(t_s=3, kind="crash", node=node)
     (fault,) = faults((crash, join, again), checkpoint=True)
     assert "crashes at 3 s, and no join event" in fault
+
+
+def test_a_fault_within_a_part_does_not_hide_those_of_its_other_parameters() -> None:
+    inner = {"_target_": "compressors.topk.TopK", "density": 4}
+    with pytest.raises(InputError) as caught:
+        build("compressor", Part("zstd", "compressors.zstd.Zstd", {"inner": inner, "level": 30}), Compressor)
+    assert caught.value.faults == (
+        "compressor.inner.density=4: must be in (0, 1]",
+        "compressor.level=30: must be a whole number, at least 1 and at most 19",
+    )
+    with pytest.raises(InputError) as caught:
+        build("device", Part("paced", "testbed.core.device.Paced", {"codec_speedup": 0}), object)
+    assert caught.value.faults == (
+        "device.step_s: paced needs a value",
+        "device.codec_speedup=0: must be above 0 and below 1e+06",
+    )

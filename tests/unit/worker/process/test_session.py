@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import Any
 
 import pytest
 
 from testbed.core.record.telemetry import Channel
 from testbed.worker.process import session
-from tests.waiting import HANG_S, in_background, joined
+from tests.waiting import HANG_S, joined
 
 
 @pytest.mark.parametrize(
@@ -37,17 +36,3 @@ def test_an_order_to_go_is_heard() -> None:
             assert orders.t0_s == 12.5
             orders.leaving = True
         joined(orders.thread)
-
-
-def test_lines_of_two_threads_do_not_mix() -> None:
-    busy = threading.Lock()
-    sent: list[Any] = []
-
-    def send(message: dict[str, Any]) -> None:
-        assert busy.acquire(blocking=False)
-        sent.append(message)
-        busy.release()
-
-    emit = session._one_at_a_time(send)
-    joined(*(in_background(lambda: [emit({"n": n}) for n in range(200)]) for _ in range(4)))
-    assert len(sent) == 800

@@ -93,7 +93,7 @@ def test_steps_that_warm_up_or_send_nothing_are_not_taken_for_all(name: str, len
 class Rare(Uncompressed):
     """Sends something every 50 steps."""
 
-    traits = Traits(own_rounds=True, most_rounds=1)
+    traits = Traits(own_rounds=True, max_rounds=1)
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:
         return 4 * layout.numel if context.step % 50 == 7 else 0

@@ -22,15 +22,17 @@ from topologies import lan
 
 
 def _faults(strategy: FedBuff, compressor: Any = None, workload: Any = None, workers: int = 4) -> list[str]:
-    return list(strategy.faults(compressor or Uncompressed(), workload or Digits(), workers))
+    return list(strategy.validate(compressor or Uncompressed(), workload or Digits(), workers))
 
 
 def test_what_no_asynchronous_server_can_do_is_refused_by_its_name() -> None:
     for method in ("scaffold", "feddyn", "fednova"):
         with pytest.raises(ValueError, match=f"method={method}: unknown; known: fedavg, fedprox"):
             FedBuff(method=method)
-    with pytest.raises(ValueError, match=r"(?s)clients=0.*straggler_sigma=-1.*speeds\[1\]=2") as caught:
-        FedBuff(clients=0, straggler_sigma=-1, speeds=[1, 2], uplink={"payload": "params"}, downlink={"codec": "topk"})
+    with pytest.raises(ValueError, match=r"(?s)clients=0.*speeds\[1\]=2.*straggler_sigma=-1"):
+        FedBuff(clients=0, straggler_sigma=-1, speeds=[1, 2])
+    with pytest.raises(ValueError, match=r"uplink\.payload") as caught:
+        FedBuff(uplink={"payload": "params"}, downlink={"codec": "topk"})
     assert "uplink.payload=params: must be delta" in str(caught.value)
     assert "downlink.codec=" in str(caught.value)
     with pytest.raises(ValueError, match=r"downlink\.payload: unknown; known: codec"):
@@ -79,7 +81,7 @@ def _spec(**given: Any) -> RunSpec:
 def test_workers_may_crash_and_join_and_the_server_may_not() -> None:
     spec = _spec()
     parts = build_parts(spec)
-    assert [parts.strategy.outlives(rank) for rank in range(4)] == [False, True, True, True]
+    assert [parts.strategy.tolerates_loss_of(rank) for rank in range(4)] == [False, True, True, True]
     assert [parts.strategy.part(rank, 4) for rank in range(4)] == [None] * 4
     names = [node.name for node in spec.topology.nodes]
     events = tuple(Change(t_s=t_s, kind=kind, node=names[2]) for t_s, kind in ((1, "crash"), (2, "join")))

@@ -13,7 +13,6 @@ import torch
 import yaml
 
 from compressors.base.payload import PayloadError
-from compressors.fp16 import Float16
 from compressors.none import Uncompressed
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import Part
@@ -76,14 +75,17 @@ def test_a_strategy_and_its_configuration_know_the_parameters_of_all_selectors()
 
 
 def test_all_that_is_wrong_with_a_method_is_told_at_once() -> None:
-    with pytest.raises(ValueError, match="compared") as caught:
+    with pytest.raises(
+        ValueError, match=r"(?s)compared=-1: .*\nbudget=0: must be a whole number, at least 1, or null$"
+    ):
         KVTransfer(selector="sparq", codec="kivi4", compared=-1, rank=8, budget=0, components=4)
+    with pytest.raises(ValueError, match="rank=8") as caught:
+        KVTransfer(selector="sparq", codec="kivi4", rank=8, components=4, sinks=33)
     lines = str(caught.value).splitlines()
-    assert len(lines) == 4
-    assert lines[0].startswith("compared=-1: ")
-    assert lines[1].startswith("rank=8: not known to selector=sparq, which has: components, budget, compensate, ")
-    assert lines[2].startswith("budget=0: must be a whole number, at least 1")
-    assert lines[3].startswith("codec=kivi4: carries whole caches") and "use fp16, fp32, int8, int4" in lines[3]
+    assert len(lines) == 3
+    assert lines[0].startswith("rank=8: not known to selector=sparq, which has: components, budget, compensate, ")
+    assert lines[1].startswith("sinks=33: must be a whole number, at least 0 and at most 32")
+    assert lines[2].startswith("codec=kivi4: carries whole caches") and "use fp16, fp32, int8, int4" in lines[2]
     with pytest.raises(ValueError, match=r"(?s)selector=some: unknown; known: dense.*codec=gzip: unknown; known: fp16"):
         KVTransfer(selector="some", codec="gzip", rank=8)
     with pytest.raises(ValueError, match="budget=3: not known to selector=once, which has: none"):
@@ -96,17 +98,18 @@ def test_codecs_of_whole_caches_serve_selectors_that_fetch_them() -> None:
             assert Method(selector, codec, {}).new(MODEL)
 
 
-def _faults(strategy: KVTransfer, workload: Any, world_size: int = 2, compressor: Any = None) -> list[str]:
-    return list(strategy.faults(compressor or Uncompressed(), workload, world_size))
+def _faults(strategy: KVTransfer, workload: Any, world_size: int = 2) -> list[str]:
+    return list(strategy.validate(Uncompressed(), workload, world_size))
 
 
 def test_it_is_between_two_ranks_about_texts_and_without_a_compressor() -> None:
     assert _faults(KVTransfer(), Recall()) == []
     digits = build_parts(make_spec()).workload
-    ranks, texts, gradients = _faults(KVTransfer(), digits, 3, Float16())
+    ranks, texts = _faults(KVTransfer(), digits, 3)
     assert "two ranks" in ranks and "there are 3; use workers=2" in ranks
     assert "Digits has no texts to decode; use workload=recall" in texts
-    assert "Float16 is for gradients" in gradients and "strategy.codec" in gradients
+    with pytest.raises(InputError, match="compressor=fp16: strategy=kv_transfer sends everything uncompressed"):
+        build_parts(make_spec("kv_transfer", "fp16", workload="recall"))
 
 
 def test_a_transform_of_a_model_that_stays_as_it_is_is_refused() -> None:
@@ -244,10 +247,10 @@ def test_exact_attention_is_like_itself() -> None:
         .batch(0, rank=0, world_size=1, batch_size=1, seed=0)
         .sample(0)
     )
-    note = record.quality_note(MODEL, Method("dense", "fp32", {}), sample)
-    assert note["token_match"] == 1.0 and note["relative_error"] < 1e-6 and note["mass_recall"] > 0.9999
-    worse = record.quality_note(MODEL, Method("recent", "fp16", {"recent": 8, "sinks": 0, "block": 4}), sample)
-    assert worse["relative_error"] > 0.05 and worse["mass_recall"] < 0.9
+    note = record.quality_event(0, MODEL, Method("dense", "fp32", {}), sample)
+    assert note.token_match == 1.0 and note.relative_error < 1e-6 and note.mass_recall > 0.9999
+    worse = record.quality_event(0, MODEL, Method("recent", "fp16", {"recent": 8, "sinks": 0, "block": 4}), sample)
+    assert worse.relative_error > 0.05 and worse.mass_recall < 0.9
 
 
 def test_dense_bytes_are_those_of_all_earlier_positions() -> None:

@@ -48,7 +48,7 @@ class Odd(Workload):
 
 
 def _faults(strategy: ParameterServer, workload: Workload) -> list[str]:
-    return list(strategy.faults(Uncompressed(), workload, 3))
+    return list(strategy.validate(Uncompressed(), workload, 3))
 
 
 def test_what_cannot_be_served_is_refused_before_the_run() -> None:
@@ -100,8 +100,10 @@ def test_servers_of_regions_are_refused_where_there_is_nothing_to_serve_and_besi
     for network in (lan.build(workers=4), two_regions.build(workers=3)):
         with pytest.raises(InputError, match=r"region_servers=true: no region but that of rank 0 has two workers"):
             build_parts(_in_regions(network))
-    with pytest.raises(ValueError, match=r"(?s)decoders=-1.*region_servers=True gate: a gate learns nothing"):
-        ParameterServer(region_servers=True, gate=True, decoders=-1)
+    with pytest.raises(
+        ValueError, match=r"(?s)region_servers=True gate: a gate learns.*region_servers=True checkpoint"
+    ):
+        ParameterServer(region_servers=True, gate=True, checkpoint=True)
     assert not ParameterServer(gate=True).region_servers
     with pytest.raises(RunError, match="it was not told where ranks are"):
         ParameterServer(region_servers=True).part(1, 4)
@@ -113,7 +115,7 @@ def test_whoever_serves_a_region_has_no_data_and_is_not_taken_back() -> None:
     parts = build_parts(spec)
     assert [parts.strategy.part(rank, 5) for rank in range(5)] == [None, (0, 3), (1, 3), None, (2, 3)]
     assert parts.steps(spec) == 30  # of 3 clients: 2 * 1437 / 96
-    assert [parts.strategy.outlives(rank) for rank in range(5)] == [False, True, True, True, True]
+    assert [parts.strategy.tolerates_loss_of(rank) for rank in range(5)] == [False, True, True, True, True]
     names = [node.name for node in network.nodes]
     events = [Change(t_s=t_s, kind=kind, node=name) for name in names[2:] for t_s, kind in ((1, "crash"), (2, "join"))]
     with pytest.raises(InputError) as caught:

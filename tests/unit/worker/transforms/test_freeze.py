@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 
 from testbed.core.device.profile import LayerTimes, Profile
 from testbed.core.errors import InputError
+from testbed.core.record.events.base import StepEvent
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.device.compute_times import ComputeTimes
 from testbed.worker.interfaces.transform import TransformContext
@@ -18,11 +20,18 @@ from testbed.worker.model.layers import layer_names, layer_sizes
 from testbed.worker.transforms.freeze import Freeze
 from testbed.worker.workloads.tiny_vit import TinyVit
 from tests.unit.worker.chained import LAYERS, SAMPLES, chain, loss, picked
+from tests.unit.worker.recorded import Recorded
 
 EPOCH, STEPS = 4, 30
 
 
-def bound(transform: Freeze, model: nn.Module, epoch_steps: int | None = EPOCH) -> Freeze:
+def bound(
+    transform: Freeze,
+    model: nn.Module,
+    epoch_steps: int | None = EPOCH,
+    *,
+    record: Callable[[StepEvent], None] = lambda _: None,
+) -> Freeze:
     comm = Communicator(0, 1, 10.0)
     transform.begin(model, 0)
     transform.bind(
@@ -32,6 +41,7 @@ def bound(transform: Freeze, model: nn.Module, epoch_steps: int | None = EPOCH) 
             steps=STEPS,
             epoch_steps=epoch_steps,
             loss=lambda one: loss(one, picked(torch.arange(4))),
+            record=record,
         )
     )
     return transform
@@ -40,7 +50,8 @@ def bound(transform: Freeze, model: nn.Module, epoch_steps: int | None = EPOCH) 
 def trained(**given: Any) -> tuple[list[float], list[dict[str, Any]], nn.Module]:
     """Losses of a training as the loop does it, what was told, and the model in the end."""
     model, told, losses = chain(), [], []
-    transform = bound(Freeze(**given), model)
+    recorded = Recorded()
+    transform = bound(Freeze(**given), model, record=recorded)
     optimizer = torch.optim.SGD(model.parameters(), 0.1, 0.9)
     transform.attach(model, optimizer)
     order = torch.Generator().manual_seed(1)
@@ -55,10 +66,10 @@ def trained(**given: Any) -> tuple[list[float], list[dict[str, Any]], nn.Module]
         plan = transform.plan_after(model, step) if transform.looks_after(step) else None
         if plan is not None:
             model = copy.deepcopy(model)
-            told.append(transform.switch(model, plan, step))
+            told.append(transform.switch(model, plan, step).to_json())
             optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.1, 0.9)
             transform.attach(model, optimizer)
-        told += transform.take_notes()
+        told += recorded.take()
     return losses, told, model
 
 
@@ -119,7 +130,7 @@ def test_norms_are_of_all_gradients_of_an_epoch() -> None:
     plan = transform.plan_after(model, EPOCH - 1)
     quietest = int(squares.argmin())
     assert plan == (min(2, quietest) or None)
-    note = transform.switch(model, 2, EPOCH - 1)
+    note = transform.switch(model, 2, EPOCH - 1).to_json()
     assert note["gradient_norms"] == pytest.approx(squares.sqrt().tolist())
 
 
@@ -178,9 +189,9 @@ def test_what_cannot_be_is_refused() -> None:
         Freeze(keep=6).begin(chain(), 0)
     with pytest.raises(InputError, match="epoch_steps=null: the strategy has no epochs"):
         bound(Freeze(), chain(), epoch_steps=None)
-    (fault,) = Freeze(epoch_steps=30).faults(30)
+    (fault,) = Freeze(epoch_steps=30).validate(30)
     assert fault.startswith("epoch_steps=30: ")
-    assert list(Freeze(epoch_steps=29).faults(30)) == list(Freeze(policy="none", epoch_steps=30).faults(30)) == []
+    assert list(Freeze(epoch_steps=29).validate(30)) == list(Freeze(policy="none", epoch_steps=30).validate(30)) == []
 
 
 def test_a_cache_and_random_shifts_do_not_go_together() -> None:

@@ -16,6 +16,7 @@ from testbed.core.costs.low_rank import LowRankPlan
 from testbed.core.errors import InputError
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.interfaces.transform import Transform
+from testbed.worker.interfaces.transform_capabilities import DecayExempt, ModelSwitch, OptimizerHook, RateChange
 from testbed.worker.interfaces.workload import parameters_crc32
 from testbed.worker.methods.low_rank.factorization import low_rank_layers
 from testbed.worker.transforms.cuttlefish import Cuttlefish
@@ -34,7 +35,7 @@ def _parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-def _switched(transform: Transform, model: nn.Module, steps: int) -> tuple[int, LowRankPlan] | None:
+def _switched(transform: ModelSwitch, model: nn.Module, steps: int) -> tuple[int, LowRankPlan] | None:
     """After which step it has a plan, of a model that does not change."""
     plans = [(step, plan) for step in range(steps) if (plan := transform.plan_after(model, step)) is not None]
     return plans[0] if plans else None
@@ -51,7 +52,7 @@ def test_of_glyphs_all_but_the_first_and_the_last_layer_are_factorised() -> None
     assert plan.ranks == {"3": 8, "7": 16, "11": 24, "15": 40}
     assert list(plan.kept) == ["0", "17"]
     before = _parameters(model)
-    note = transform.switch(model, plan, 9)
+    note = transform.switch(model, plan, 9).to_json()
     assert (note["parameters_before"], note["parameters"]) == (before, _parameters(model)) == (332_525, 99_437)
     assert [one["full_rank"] for one in note["factorised"]] == [32, 64, 96, 160]
     assert model(torch.zeros(2, 1, 32, 32)).shape == (2, 45)
@@ -84,7 +85,7 @@ def test_of_bytelm_every_map_of_its_blocks_is_factorised_and_embeddings_and_head
     names = [f"blocks.{block}.{part}" for block in range(3) for part in ("attend", "project", "widen", "shrink")]
     assert plan.ranks == dict.fromkeys(names, 32)
     assert list(plan.kept) == ["head"]
-    note = transform.switch(model, plan, 9)
+    note = transform.switch(model, plan, 9).to_json()
     assert (note["parameters_before"], note["parameters"]) == (668_800, 275_584)
     assert model(torch.zeros(2, 64, dtype=torch.long)).shape == (2, 64, 256)
 
@@ -117,10 +118,10 @@ def test_pufferfish_switches_once_after_its_share_or_its_steps() -> None:
 
 
 def test_a_warm_up_as_long_as_the_run_is_a_fault() -> None:
-    assert list(Pufferfish(warm_up_steps=39).faults(40)) == []
-    (fault,) = Pufferfish(warm_up_steps=40).faults(40)
+    assert list(Pufferfish(warm_up_steps=39).validate(40)) == []
+    (fault,) = Pufferfish(warm_up_steps=40).validate(40)
     assert fault.startswith("warm_up_steps=40: ")
-    (fault,) = Pufferfish(warm_up_share=0.99).faults(10)
+    (fault,) = Pufferfish(warm_up_share=0.99).validate(10)
     assert fault.startswith("warm_up_share=0.99: ")
 
 
@@ -179,8 +180,7 @@ def test_a_transform_switches_once_and_warms_up_again(kind: Any) -> None:
 def test_none_leaves_everything_as_it_is() -> None:
     transform, model = Unchanged(), small()
     transform.bind(context(model))
-    assert _switched(transform, model, 40) is None
-    assert transform.rate_factor(39) == 1.0 and transform.undecayed(model) == []
+    assert not isinstance(transform, ModelSwitch | RateChange | OptimizerHook | DecayExempt)
 
 
 _BAD: list[tuple[type[Transform], dict[str, Any]]] = [
@@ -226,5 +226,5 @@ def test_its_file_lists_every_parameter_with_its_default(kind: type[Transform]) 
 
 
 def test_a_run_shorter_than_its_observations_is_a_fault() -> None:
-    assert list(Cuttlefish().faults(40)) == []
-    assert list(Cuttlefish().faults(39)) == ["observations=40: the run has 39 steps"]
+    assert list(Cuttlefish().validate(40)) == []
+    assert list(Cuttlefish().validate(39)) == ["observations=40: the run has 39 steps"]

@@ -54,7 +54,7 @@ def test_files_are_held_out_whole_and_by_name(tmp_path: Path) -> None:
 def test_a_machine_without_the_source_is_told_the_package(tmp_path: Path) -> None:
     (fault,) = corpus_faults(tree(tmp_path, {"os.py": "pass\n"}))
     assert str(tmp_path) in fault and "has 5 bytes" in fault and "libpython3.11-stdlib" in fault
-    assert Bytelm().faults() == []
+    assert Bytelm().validate() == []
 
 
 def test_the_spec_is_told_the_hash_and_samples_stand_for_all_of_the_text() -> None:

@@ -93,7 +93,7 @@ def test_every_font_that_is_missing_or_another_is_named_with_its_package(tmp_pat
     changed, missing = glyph_images.font_faults(tmp_path)
     assert str(other) in changed and FACES[0].sha256[:16] in changed and "fonts-dejavu-core" in changed
     assert str(tmp_path / FACES[1].file) in missing and "No such file" in missing and "make setup" in missing
-    assert Glyphs().faults() == glyph_images.font_faults() == []
+    assert Glyphs().validate() == glyph_images.font_faults() == []
 
 
 def test_without_its_fonts_nothing_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,8 @@ from testbed.core.errors import InputError
 from testbed.worker import workloads
 from testbed.worker.data.library_corpus import CONTEXT, library, read_corpus
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
-from testbed.worker.interfaces.workload import LABELLED, Workload
+from testbed.worker.interfaces.workload import Workload
+from testbed.worker.interfaces.workload_capabilities import LABELLED, Labelled, is_labelled, labels_of
 from testbed.worker.workloads.blocks import Blocks
 from testbed.worker.workloads.bytelm import Bytelm
 from testbed.worker.workloads.digits import Digits
@@ -30,20 +31,24 @@ def test_those_that_are_said_to_have_labels_have_them() -> None:
         for kind in vars(found).values():
             if inspect.isclass(kind) and issubclass(kind, Workload) and kind.__module__ == found.__name__:
                 named[module.name] = kind
-    assert tuple(sorted(name for name, kind in named.items() if kind.has_labels)) == LABELLED
+    assert tuple(sorted(name for name, kind in named.items() if issubclass(kind, Labelled))) == LABELLED
     for kind in named.values():
-        assert kind.has_labels == (kind.labels is not Workload.labels)
-        assert kind.has_sample_losses == (kind.sample_losses is not Workload.sample_losses)
         # a sample of a label is drawn by its number
-        assert issubclass(kind, NumberedWorkload) or not kind.has_labels
+        assert issubclass(kind, NumberedWorkload) or not issubclass(kind, Labelled)
 
 
 def test_a_workload_without_labels_says_which_have_some() -> None:
     with pytest.raises(InputError) as caught:
-        Replay(model="resnet18").labels()
+        labels_of(Replay(model="resnet18"))
     (fault,) = caught.value.faults
     assert fault.startswith("Replay was asked for the labels of its samples")
     assert "blocks, bytelm, cifar10, digits, glyphs, sensors, tiny_bert, tiny_vit" in fault and "`labels`" in fault
+
+
+def test_an_attribute_of_that_name_is_no_method() -> None:
+    workload = Replay(model="resnet18")
+    workload.labels = torch.zeros(3)  # type: ignore[attr-defined]
+    assert not is_labelled(workload)
 
 
 @pytest.mark.parametrize("workload", [Digits(), Glyphs()], ids=["digits", "glyphs"])

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from testbed.core.models.catalogue import find_model
 from testbed.worker.data.gradient_pool import BAND_NUMEL, BANDS, DENSE, POOL_BYTES, ROW_NUMEL, TEXTURES, gradient_pool
-from testbed.worker.interfaces.workload import Modelled, parameters_crc32
+from testbed.worker.interfaces.workload import parameters_crc32
+from testbed.worker.interfaces.workload_capabilities import Modelled
 from testbed.worker.reduction.buckets import Bucket, Buckets
 from testbed.worker.reduction.fusion import grouped
 from testbed.worker.workloads.digits import Digits
@@ -210,8 +211,8 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(ValueError, match="unknown") as caught:
         Replay(model="lenet", scale=0.5, epoch_samples=0)
     lines = str(caught.value).splitlines()
-    assert [line.split(":")[0] for line in lines] == ["scale=0.5", "epoch_samples=0", "model=lenet"]
-    assert "resnet50" in lines[2]
+    assert [line.split(":")[0] for line in lines] == ["model=lenet", "scale=0.5", "epoch_samples=0"]
+    assert "resnet50" in lines[0]
     with pytest.raises(NotImplementedError, match="no metric"):
         Replay(model="resnet18").evaluate(nn.Identity())
     assert Replay(model="resnet18", epoch_samples=77).samples() == 77

@@ -14,6 +14,7 @@ from testbed.worker.data.pretrained import glyph_encoder, source_encoder
 from testbed.worker.data.pretrained.fine_tuned import FineTuned
 from testbed.worker.data.pretrained.source_encoder import HIDDEN, KEYWORDS, LENGTH, middles, read_text, windows
 from testbed.worker.interfaces.workload import parameters_crc32
+from testbed.worker.interfaces.workload_capabilities import split, varies_samples
 from testbed.worker.model.chain import Chain
 from testbed.worker.workloads.tiny_bert import TinyBert
 from testbed.worker.workloads.tiny_vit import TinyVit
@@ -88,7 +89,7 @@ def test_batches_have_the_numbers_of_their_samples_and_labels_of_them(workload: 
     assert torch.equal(workload.labels()[whole.numbers], whole.labels)
     again = workload.picked(whole.numbers)
     assert torch.equal(again.inputs, whole.inputs) and torch.equal(again.labels, whole.labels)
-    halves = workload.split(whole, 2)
+    halves = split(workload, whole, 2)
     assert torch.equal(halves[1].numbers, whole.numbers[8:]) and len(halves[0].inputs) == 8
     with torch.no_grad():
         model = workload.model(0)
@@ -97,7 +98,7 @@ def test_batches_have_the_numbers_of_their_samples_and_labels_of_them(workload: 
 
 def test_images_that_are_shifted_depend_on_the_step_and_not_on_who_draws_them() -> None:
     workload, plain = TinyVit(pretrained=False, augment=3), TinyVit(pretrained=False)
-    assert workload.varies_samples and not plain.varies_samples
+    assert varies_samples(workload) and not varies_samples(plain)
 
     def inputs(of: TinyVit, step: int, rank: int = 0, world_size: int = 1) -> torch.Tensor:
         return of.batch(step, rank=rank, world_size=world_size, batch_size=16 // world_size, seed=1).inputs
@@ -156,7 +157,7 @@ def test_what_is_asked_for_is_hidden_and_classes_are_many() -> None:
         counts = labels.bincount(minlength=len(KEYWORDS))
         assert len(counts) == len(KEYWORDS) and counts.max() < 0.3 * len(labels) and (counts > 0).sum() > 20
     assert len(TinyBert()._test()[1]) == 4_000
-    assert TinyBert().faults() == TinyVit().faults() == []
+    assert TinyBert().validate() == TinyVit().validate() == []
 
 
 # parameters

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from testbed.core.parameters import fraction, number
+from testbed.core.parameters import Fraction, Positive
 from testbed.worker.methods.federated.aggregation.rules import Rule
 
 
@@ -20,8 +19,9 @@ class Adaptive(Rule):
     and without Adam's correction of bias. The mean is by samples, as in their experiments.
 
     Args:
-        beta1, beta2: in [0, 1).
-        tau: adaptivity, in the unit of deltas: the lower, the more alike are all parameters' steps.
+        beta1: Share of the first moment that is kept in a round.
+        beta2: Share of the second moment that is kept in a round.
+        tau: Adaptivity, in the unit of deltas: the lower, the more equal are the steps of all parameters.
     """
 
     kept = ("momenta", "variances")
@@ -29,7 +29,7 @@ class Adaptive(Rule):
     variances: list[Tensor]
 
     def __init__(
-        self, *, learning_rate: float = 0.1, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
+        self, *, learning_rate: Positive = 0.1, beta1: Fraction = 0.9, beta2: Fraction = 0.99, tau: Positive = 1e-3
     ) -> None:
         self.beta1, self.beta2, self.tau = beta1, beta2, tau
         super().__init__(learning_rate=learning_rate)
@@ -45,12 +45,6 @@ class Adaptive(Rule):
 
     @abstractmethod
     def _variance(self, variance: Tensor, square: Tensor) -> Tensor: ...
-
-    def _faults(self) -> Iterator[str | None]:
-        yield from super()._faults()
-        yield fraction("beta1", self.beta1)
-        yield fraction("beta2", self.beta2)
-        yield number("tau", self.tau, above=0, below=math.inf)
 
 
 class FedAdam(Adaptive):
@@ -70,7 +64,7 @@ class FedYogi(Adaptive):
 class FedAdagrad(Adaptive):
     """v = v + mean²; `beta1` is 0 unless given, and there is no `beta2`."""
 
-    def __init__(self, *, learning_rate: float = 0.1, beta1: float = 0.0, tau: float = 1e-3) -> None:
+    def __init__(self, *, learning_rate: Positive = 0.1, beta1: Fraction = 0.0, tau: Positive = 1e-3) -> None:
         super().__init__(learning_rate=learning_rate, beta1=beta1, tau=tau)
 
     def _variance(self, variance: Tensor, square: Tensor) -> Tensor:

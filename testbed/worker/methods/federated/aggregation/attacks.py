@@ -9,15 +9,17 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from statistics import NormalDist
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
-from testbed.core.parameters import number, raise_all, whole
+from testbed.core.declaration import Declared
+from testbed.core.kinds import Number, Whole
+from testbed.core.parameters import Count, NotNegative, Positive, raise_all, whole
 
 
-class Attack(ABC):
+class Attack(Declared, ABC):
     colludes: ClassVar[bool] = False
     """Whether what one sends hangs on what the others have learnt, so that one alone does nothing."""
 
@@ -38,14 +40,13 @@ class SignFlip(Attack):
     arXiv:1811.03761.
 
     Args:
-        scale: above 0.
+        scale: Factor.
 
     Raises:
         ValueError: it is not.
     """
 
-    def __init__(self, *, scale: float = 1.0) -> None:
-        raise_all(number("scale", scale, above=0, below=math.inf))
+    def __init__(self, *, scale: Positive = 1.0) -> None:
         self._scale = scale
 
     def sent(self, honest: Sequence[Sequence[Tensor]], generator: torch.Generator) -> list[list[Tensor]]:
@@ -57,14 +58,13 @@ class Gaussian(Attack):
     Tolerant Gradient Descent", NeurIPS 2017, in their experiments.
 
     Args:
-        deviation: its standard deviation, in the unit of deltas.
+        deviation: Standard deviation, in the unit of deltas.
 
     Raises:
         ValueError: it is not above 0 and finite.
     """
 
-    def __init__(self, *, deviation: float = 1.0) -> None:
-        raise_all(number("deviation", deviation, above=0, below=math.inf))
+    def __init__(self, *, deviation: Positive = 1.0) -> None:
         self._deviation = deviation
 
     def sent(self, honest: Sequence[Sequence[Tensor]], generator: torch.Generator) -> list[list[Tensor]]:
@@ -78,14 +78,13 @@ class SameValue(Attack):
     """The same number everywhere. Li et al., AAAI 2019, arXiv:1811.03761.
 
     Args:
-        value: any finite one.
+        value: Value of every element.
 
     Raises:
         ValueError: it is not finite.
     """
 
-    def __init__(self, *, value: float = 1.0) -> None:
-        raise_all(number("value", value, above=-math.inf, below=math.inf))
+    def __init__(self, *, value: Annotated[float, Number(above=-math.inf, below=math.inf)] = 1.0) -> None:
         self._value = value
 
     def sent(self, honest: Sequence[Sequence[Tensor]], generator: torch.Generator) -> list[list[Tensor]]:
@@ -101,9 +100,9 @@ class LittleIsEnough(Attack):
     own delta.
 
     Args:
-        clients: of a round, with the attackers.
-        attackers: of them, fewer than half.
-        z: None: `most_deviations` of both.
+        clients: Clients of a round, with the attackers.
+        attackers: Attackers among them, fewer than half.
+        z: Deviations from the mean; null: `most_deviations` of both.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.
@@ -111,8 +110,8 @@ class LittleIsEnough(Attack):
 
     colludes = True
 
-    def __init__(self, *, clients: int, attackers: int, z: float | None = None) -> None:
-        raise_all(number("z", z, least=0, below=math.inf, null=True), *_faults(clients, attackers))
+    def __init__(self, *, clients: Annotated[int, Whole(3)], attackers: Count, z: NotNegative | None = None) -> None:
+        raise_all(*_faults(clients, attackers))
         self.z = most_deviations(clients, attackers) if z is None else z
 
     def sent(self, honest: Sequence[Sequence[Tensor]], generator: torch.Generator) -> list[list[Tensor]]:

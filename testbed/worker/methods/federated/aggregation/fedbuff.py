@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from torch import Tensor
 
-from testbed.core.parameters import number, raise_all, whole
+from testbed.core.declaration import Declared
+from testbed.core.parameters import Count, NotNegative
 from testbed.worker.methods.federated.aggregation.fold import Fold, Update
 from testbed.worker.methods.federated.aggregation.rules import FedAvg, Rule
 from testbed.worker.methods.federated.aggregation.weighting import BySamples, ByStaleness
@@ -14,7 +13,7 @@ from testbed.worker.methods.federated.aggregation.weighting import BySamples, By
 _FAULT = "rule={}: needs all clients of a round, or their steps; use FedAvg, FedAvgM, FedAdagrad, FedAdam or FedYogi"
 
 
-class FedBuff:
+class FedBuff(Declared):
     """w += eta_g / B * sum of (1 + staleness)^-1/2 * delta, of every B updates that arrive.
 
     Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", AISTATS 2022, arXiv:2106.06639.
@@ -31,13 +30,10 @@ class FedBuff:
         ValueError: a parameter is out of its range; all of them, one a line.
     """
 
-    def __init__(self, *, size: int = 10, exponent: float = 0.5, rule: Rule | None = None) -> None:
+    def __init__(self, *, size: Count = 10, exponent: NotNegative = 0.5, rule: Rule | None = None) -> None:
         self.rule = FedAvg() if rule is None else rule
-        raise_all(
-            whole("size", size, 1),
-            number("exponent", exponent, least=0, below=math.inf),
-            None if isinstance(self.rule.weighting, BySamples) else _FAULT.format(type(self.rule).__name__),
-        )
+        if not isinstance(self.rule.weighting, BySamples):
+            raise ValueError(_FAULT.format(type(self.rule).__name__))
         self.size = size
         self._weighting = ByStaleness(exponent=exponent)
         self._fold = Fold(self._weighting)

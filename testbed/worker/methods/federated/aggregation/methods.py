@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from testbed.core.parameters import choice, fraction, number, raise_all, settings, shown
+from testbed.core.declaration import checked
+from testbed.core.kinds import Settings, shown
+from testbed.core.parameters import Fraction, NotNegative, Positive, choice, raise_all
 from testbed.worker.methods.federated.aggregation.adaptive import FedAdagrad, FedAdam, FedYogi
 from testbed.worker.methods.federated.aggregation.corrections import (
     dynamic,
@@ -38,6 +39,7 @@ _PLAIN_SGD = ("scaffold", "fednova", "feddyn")
 """What they reckon with is the sum of a round's gradients, which no other optimizer's progress is."""
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Method:
     """What a user asks for.
@@ -55,11 +57,11 @@ class Method:
     """
 
     name: str
-    server: Mapping[str, Any]
-    mu: float | None = None
-    alpha: float | None = None
-    learning_rate: float | None = None
-    momentum: float = 0.0
+    server: Annotated[Mapping[str, Any], Settings()]
+    mu: NotNegative | None = None
+    alpha: Positive | None = None
+    learning_rate: Positive | None = None
+    momentum: Fraction = 0.0
 
     def __post_init__(self) -> None:
         raise_all(*self._faults())
@@ -103,10 +105,6 @@ class Method:
     def _faults(self) -> Iterator[str | None]:
         unknown = choice("method", self.name, RULES)
         yield unknown
-        yield number("learning_rate", self.learning_rate, above=0, below=math.inf, null=True)
-        yield fraction("momentum", self.momentum)
-        yield number("mu", self.mu, least=0, below=math.inf, null=True)
-        yield number("alpha", self.alpha, above=0, below=math.inf, null=True)
         for name, value, owner in (("mu", self.mu, "fedprox"), ("alpha", self.alpha, "feddyn")):
             if value is not None and self.name != owner:
                 yield f"{name}={shown(value)}: is of method={owner}; leave it out"
@@ -116,9 +114,7 @@ class Method:
             yield f"momentum={shown(self.momentum)}: is of clients' SGD; give learning_rate too"
         if self.name in ("scaffold", "feddyn") and self.momentum:
             yield f"momentum={shown(self.momentum)}: method={self.name} reckons with steps without momentum; use 0"
-        wrong = settings("server", self.server)
-        yield wrong
-        if not (unknown or wrong):
+        if not unknown:
             yield from self._server_faults()
 
     def _server_faults(self) -> Iterator[str]:

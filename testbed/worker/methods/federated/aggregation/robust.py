@@ -10,19 +10,19 @@ its control variate with it.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
-from testbed.core.parameters import number, raise_all, whole
+from testbed.core.declaration import Declared
+from testbed.core.parameters import Count, CountOrZero, Positive
 from testbed.worker.methods.federated.aggregation.fold import Update, in_order, require_alike
 from testbed.worker.methods.federated.aggregation.weighting import BySamples
 
 
-class Defence(ABC):
+class Defence(Declared, ABC):
     def combined(self, updates: Iterable[Update]) -> list[Tensor]:
         """
         Returns:
@@ -72,14 +72,13 @@ class TrimmedMean(Defence):
     Yin et al., ICML 2018, arXiv:1803.01498, algorithm 1, option II, with f = beta * clients.
 
     Args:
-        most_liars: f; 0: the mean, in which all count alike.
+        most_liars: Most liars that it withstands (f); 0: the mean, in which all count equally.
 
     Raises:
         ValueError: it is below 0. In `combined`: there are not more than 2 f clients.
     """
 
-    def __init__(self, *, most_liars: int) -> None:
-        raise_all(whole("most_liars", most_liars, 0))
+    def __init__(self, *, most_liars: CountOrZero) -> None:
         self._liars = most_liars
 
     @property
@@ -98,16 +97,15 @@ class Krum(Defence):
     one, Multi-Krum several. Scores cost n² distances of whole deltas.
 
     Args:
-        most_liars: f.
-        chosen: so many, 1 to n - f; None: n - f - 2 of them, those that a score counts.
+        most_liars: Most liars that it withstands (f).
+        chosen: Deltas that are averaged, 1 to n - f; null: n - f - 2 of them, those that a score counts.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line. In `combined`: there are fewer than
             2 f + 3 clients, or than `chosen` + f.
     """
 
-    def __init__(self, *, most_liars: int, chosen: int | None = 1) -> None:
-        raise_all(whole("most_liars", most_liars, 0), None if chosen is None else whole("chosen", chosen, 1))
+    def __init__(self, *, most_liars: CountOrZero, chosen: Count | None = 1) -> None:
         self._liars, self._chosen = most_liars, chosen
 
     @property
@@ -148,14 +146,13 @@ class NormClipping(Defence):
     round, and no noise is added.
 
     Args:
-        norm: Euclidean, in the unit of deltas; None: the median of this round's.
+        norm: Euclidean norm, in the unit of deltas; null: the median of this round's.
 
     Raises:
         ValueError: it is not above 0 and finite.
     """
 
-    def __init__(self, *, norm: float | None = None) -> None:
-        raise_all(number("norm", norm, above=0, below=math.inf, null=True))
+    def __init__(self, *, norm: Positive | None = None) -> None:
         self._norm = norm
 
     def _combined(self, updates: Sequence[Update], stacks: Sequence[Tensor]) -> list[Tensor]:

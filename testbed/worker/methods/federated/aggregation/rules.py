@@ -17,23 +17,23 @@ All in float64: 8 bytes a parameter for each tensor of the state.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from testbed.core.parameters import fraction, number, raise_all, whole
+from testbed.core.declaration import Declared
+from testbed.core.parameters import Count, Fraction, Positive
 from testbed.worker.methods.federated.aggregation.fold import Update, combined, in_order, require_shapes
 from testbed.worker.methods.federated.aggregation.weighting import Alike, ByProgress, BySamples, Weighting
 
 
-class Rule(ABC):
+class Rule(Declared, ABC):
     """
     Args:
-        learning_rate: of the server (eta, eta_g).
+        learning_rate: Learning rate of the server (eta, eta_g).
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.
@@ -42,9 +42,8 @@ class Rule(ABC):
     kept: ClassVar[tuple[str, ...]] = ()
     """Names of the attributes that are its state: lists of tensors, empty before the first round."""
 
-    def __init__(self, *, learning_rate: float = 1.0) -> None:
+    def __init__(self, *, learning_rate: Positive = 1.0) -> None:
         self.learning_rate = learning_rate
-        raise_all(*self._faults())
         self.weighting = self._weighting()
         for name in self.kept:
             setattr(self, name, [])
@@ -96,9 +95,6 @@ class Rule(ABC):
     @abstractmethod
     def _move(self, total: Sequence[Tensor], participants: int) -> list[Tensor]: ...
 
-    def _faults(self) -> Iterator[str | None]:
-        yield number("learning_rate", self.learning_rate, above=0, below=math.inf)
-
     def _weighting(self) -> Weighting:
         return BySamples()
 
@@ -121,13 +117,13 @@ class FedAvgM(Rule):
     arXiv:1909.06335.
 
     Args:
-        momentum: in [0, 1).
+        momentum: Momentum of the server.
     """
 
     kept = ("momenta",)
     momenta: list[Tensor]
 
-    def __init__(self, *, learning_rate: float = 1.0, momentum: float = 0.9) -> None:
+    def __init__(self, *, learning_rate: Positive = 1.0, momentum: Fraction = 0.9) -> None:
         self.momentum = momentum
         super().__init__(learning_rate=learning_rate)
 
@@ -135,10 +131,6 @@ class FedAvgM(Rule):
         before = self.momenta or [torch.zeros_like(tensor) for tensor in total]
         self.momenta = [self.momentum * old + new for old, new in zip(before, total, strict=True)]
         return [self.learning_rate * one for one in self.momenta]
-
-    def _faults(self) -> Iterator[str | None]:
-        yield from super()._faults()
-        yield fraction("momentum", self.momentum)
 
 
 class FedNova(FedAvgM):
@@ -149,18 +141,14 @@ class FedNova(FedAvgM):
     arXiv:2007.07481. Differs: the server may have momentum, as FedAvgM.
 
     Args:
-        effective_steps: tau; None: the mean of clients' steps, by samples.
+        effective_steps: Effective steps (tau); null: the mean of clients' steps, by samples.
     """
 
     def __init__(
-        self, *, learning_rate: float = 1.0, momentum: float = 0.0, effective_steps: float | None = None
+        self, *, learning_rate: Positive = 1.0, momentum: Fraction = 0.0, effective_steps: Positive | None = None
     ) -> None:
         self.effective_steps = effective_steps
         super().__init__(learning_rate=learning_rate, momentum=momentum)
-
-    def _faults(self) -> Iterator[str | None]:
-        yield from super()._faults()
-        yield number("effective_steps", self.effective_steps, above=0, below=math.inf, null=True)
 
     def _weighting(self) -> Weighting:
         return ByProgress(effective_steps=self.effective_steps)
@@ -174,14 +162,14 @@ class FedDyn(Rule):
     which the server's parameters are the mean of clients' less h / alpha.
 
     Args:
-        alpha: of the regulariser, the clients' too.
-        clients: N.
+        alpha: Weight of the regulariser, the clients' too.
+        clients: Number of clients (N).
     """
 
     kept = ("h",)
     h: list[Tensor]
 
-    def __init__(self, *, clients: int, alpha: float = 0.01) -> None:
+    def __init__(self, *, clients: Count, alpha: Positive = 0.01) -> None:
         self.clients, self.alpha = clients, alpha
         super().__init__()
 
@@ -191,10 +179,6 @@ class FedDyn(Rule):
         part = self.alpha * participants / self.clients
         self.h = [old - part * new for old, new in zip(before, total, strict=True)]
         return [mean - h / self.alpha for mean, h in zip(total, self.h, strict=True)]
-
-    def _faults(self) -> Iterator[str | None]:
-        yield number("alpha", self.alpha, above=0, below=math.inf)
-        yield whole("clients", self.clients, 1)
 
     def _weighting(self) -> Weighting:
         return Alike()
@@ -210,14 +194,14 @@ class Scaffold(Rule):
     the change of the variate of each; a broadcast has c beside the model.
 
     Args:
-        clients: N.
+        clients: Number of clients (N).
     """
 
     kept = ("variate",)
     variate: list[Tensor]
     """c; none before the first round, where it is 0. The mean of all clients' own."""
 
-    def __init__(self, *, clients: int, learning_rate: float = 1.0) -> None:
+    def __init__(self, *, clients: Count, learning_rate: Positive = 1.0) -> None:
         self.clients = clients
         super().__init__(learning_rate=learning_rate)
 
@@ -233,10 +217,6 @@ class Scaffold(Rule):
         deltas, changes = tensors[: len(tensors) // 2], tensors[len(tensors) // 2 :]
         require_shapes(deltas, changes, "SCAFFOLD's control variates, which come after the deltas of all parameters")
         super().require_known(changes)
-
-    def _faults(self) -> Iterator[str | None]:
-        yield from super()._faults()
-        yield whole("clients", self.clients, 1)
 
     def _weighting(self) -> Weighting:
         return Alike()

@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from testbed.core.parameters import fraction, number, raise_all, whole
+from testbed.core.declaration import Declared
+from testbed.core.parameters import NotNegative, Positive, fraction, number, raise_all, whole
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,7 +41,7 @@ class Sent:
         )
 
 
-class Weighting(ABC):
+class Weighting(Declared, ABC):
     @abstractmethod
     def factor(self, one: Sent) -> float:
         """Of this client alone."""
@@ -96,8 +97,7 @@ class ByProgress(Weighting):
         ValueError: it is not above 0 and finite.
     """
 
-    def __init__(self, *, effective_steps: float | None = None) -> None:
-        raise_all(number("effective_steps", effective_steps, above=0, below=math.inf, null=True))
+    def __init__(self, *, effective_steps: Positive | None = None) -> None:
         self._effective_steps = effective_steps
 
     def factor(self, one: Sent) -> float:
@@ -124,8 +124,7 @@ class ByStaleness(Weighting):
         ValueError: it is below 0 or not finite.
     """
 
-    def __init__(self, *, exponent: float = 0.5) -> None:
-        raise_all(number("exponent", exponent, least=0, below=math.inf))
+    def __init__(self, *, exponent: NotNegative = 0.5) -> None:
         self._exponent = exponent
 
     def factor(self, one: Sent) -> float:

@@ -12,9 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated
 
+from testbed.core.declaration import Declared
 from testbed.core.files import open_regular
-from testbed.core.parameters import number, raise_all, shown, whole
+from testbed.core.kinds import Number, PathOf, shown
+from testbed.core.parameters import CountOrZero, Seconds, raise_all
 
 # The file of a trace of when clients are there, read and checked.
 
@@ -32,8 +35,6 @@ def read_trace(file: str, period_s: float | None) -> tuple[dict[int, Spans], lis
     Args:
         period_s: after which no time may lie; None: any may.
     """
-    if not isinstance(file, str) or not Path(file).is_absolute():
-        return {}, [f"file={shown(file)}: must be the absolute path of a CSV file of {','.join(COLUMNS)}"]
     path = Path(file)
     try:
         if path.stat().st_size > _MAX_BYTES:
@@ -103,7 +104,7 @@ def _joined(spans: list[tuple[float, float, int]]) -> Spans:
 _MIN_S = 0.01
 
 
-class Availability(ABC):
+class Availability(Declared, ABC):
     """The same for the same client and time, whoever asks, and however often."""
 
     def of_run(self, seed: int) -> Availability:
@@ -127,19 +128,24 @@ class Trace(Availability):
     """As a file says.
 
     Args:
-        file: an absolute path: CSV, the first line of which is `client,from_s,until_s`, and each other one a time in
+        file: CSV file, the first line of which is `client,from_s,until_s`, and each other one a time in
             which a client is there, from `from_s` on and no more at `until_s`. In any order; those of a client may
             touch, but not overlap. Clients that it does not name are never there. Read when this is made, and once.
-        period_s: after which it begins anew; all times are within it. None: after its last line nobody is there.
+        period_s: Period after which the trace begins again; all times are within it. null: after its last line no
+            client is there.
 
     Raises:
         ValueError: a parameter is wrong, or the file; all of it, one a line.
     """
 
-    def __init__(self, *, file: str, period_s: float | None = None) -> None:
-        wrong = number("period_s", period_s, above=0, below=math.inf, null=True)
-        spans, faults = read_trace(file, None if wrong else period_s)
-        raise_all(wrong, *faults)
+    def __init__(
+        self,
+        *,
+        file: Annotated[str, PathOf(f"a CSV file of {','.join(COLUMNS)}")],
+        period_s: Seconds | None = None,
+    ) -> None:
+        spans, faults = read_trace(file, period_s)
+        raise_all(*faults)
         self.file, self._period_s, self._spans = file, period_s, spans
 
     def faults(self, clients: int) -> Iterator[str]:
@@ -198,19 +204,21 @@ class Alternating(Availability):
     has at any time, present_s / (present_s + absent_s), and all times that follow have the same distribution.
 
     Args:
-        present_s, absent_s: means of the times in which it is there, and away.
-        seed: with the client's number, of its times; None: the run's.
+        present_s: Mean of the times in which a client is there.
+        absent_s: Mean of the times in which a client is away.
+        seed: Seed of the times, with the client's number; null: the run's.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.
     """
 
-    def __init__(self, *, present_s: float, absent_s: float, seed: int | None = None) -> None:
-        raise_all(
-            number("present_s", present_s, least=_MIN_S, below=math.inf),
-            number("absent_s", absent_s, least=_MIN_S, below=math.inf),
-            None if seed is None else whole("seed", seed, 0),
-        )
+    def __init__(
+        self,
+        *,
+        present_s: Annotated[float, Number(least=_MIN_S, below=math.inf, unit="s")],
+        absent_s: Annotated[float, Number(least=_MIN_S, below=math.inf, unit="s")],
+        seed: CountOrZero | None = None,
+    ) -> None:
         self._present_s, self._absent_s, self._seed = present_s, absent_s, seed
         self._lives: dict[int, _Life] = {}
 

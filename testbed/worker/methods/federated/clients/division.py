@@ -12,6 +12,7 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.partition import Partition
 from testbed.worker.interfaces.workload import Workload
+from testbed.worker.interfaces.workload_capabilities import is_labelled, labels_of
 from testbed.worker.methods.federated.clients.population import Population
 
 
@@ -22,7 +23,7 @@ def division_faults(name: str, workload: Workload, clients: int, partition: Part
     """
     if not isinstance(workload, NumberedWorkload):
         yield f"{name}: {type(workload).__name__} has no samples that could be divided among clients"
-    elif not workload.has_labels:
+    elif not is_labelled(workload):
         yield f"{name}: {type(workload).__name__} has no labels, by which samples are divided among clients"
     elif workload.partition is not None:
         yield f"{name}: samples are divided among clients, by strategy.partition; leave workload.partition out"
@@ -50,7 +51,7 @@ def divided(
     """
     least_batch = _least_batch(model, spec.batch_size)
     numbers = workload.left()
-    labels = workload.labels()[numbers].tolist()
+    labels = labels_of(workload)[numbers].tolist()
     try:
         parts = partition.divide(labels, clients, spec.seed)
     except ValueError as error:

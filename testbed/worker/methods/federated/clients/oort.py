@@ -7,9 +7,11 @@ import math
 import random
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
-from testbed.core.parameters import number, raise_all, share, whole
+from testbed.core.declaration import checked
+from testbed.core.kinds import Number
+from testbed.core.parameters import Count, CountOrZero, Seconds, Share, number, raise_all
 from testbed.worker.methods.federated.clients.sampling import weighted_sample
 
 _MIN_UTILITY = 1e-9
@@ -51,6 +53,7 @@ def statistical_utility(losses: Iterable[float]) -> float:
     return len(squares) * math.sqrt(math.fsum(squares) / len(squares))
 
 
+@checked
 @dataclass(kw_only=True)
 class Oort:
     """Lai et al., "Oort: Efficient Federated Learning via Guided Participant Selection", OSDI 2021, arXiv:2010.06081,
@@ -77,28 +80,30 @@ class Oort:
         ValueError: a parameter is out of its range; all of them, one a line.
     """
 
-    count: int | None = None
-    """Clients of a round (K); None: as many as the run says."""
-    exploration: float = 0.9
-    """Part of the next round's clients that are new (epsilon)."""
-    exploration_decay: float = 0.98
-    """What it is multiplied by after each round."""
-    least_exploration: float = 0.2
-    preferred_s: float = 10.0
-    """Now (T)."""
-    pacer_step_s: float = 10.0
-    """(Delta); 0: T stays."""
-    window: int = 20
-    """Rounds (W)."""
-    penalty: float = 2.0
-    """Exponent of what is slower than T (alpha); 0: speed is no matter."""
-    cut_off: float = 0.95
-    """(c)"""
-    clip: float = 0.95
-    """Quantile of utilities above which all count alike, against a client that says too much."""
-    most_times: int = 10**9
-    seed: int | None = None
-    """None: of the run, or 0."""
+    count: Count | None = None
+    """Clients of a round (K); null: as many as the run says."""
+    exploration: Annotated[float, Number(least=0, most=1)] = 0.9
+    """Share of the next round's clients that are new (epsilon)."""
+    exploration_decay: Share = 0.98
+    """Factor of the exploration after each round."""
+    least_exploration: Annotated[float, Number(least=0, most=1)] = 0.2
+    """Least share of new clients."""
+    preferred_s: Seconds = 10.0
+    """Preferred duration of a client at first (T)."""
+    pacer_step_s: Annotated[float, Number(least=0, below=math.inf, unit="s")] = 10.0
+    """Step of T (Delta); 0: T stays."""
+    window: Count = 20
+    """Rounds that the pacer compares (W)."""
+    penalty: Annotated[float, Number(least=0, most=100)] = 2.0
+    """Exponent of the penalty of clients slower than T (alpha); 0: speed does not matter."""
+    cut_off: Annotated[float, Number(least=0, most=1)] = 0.95
+    """Share of the last chosen client's utility from which on clients are drawn (c)."""
+    clip: Share = 0.95
+    """Quantile of utilities above which all count equally, against a client that says too much."""
+    most_times: Count = 10**9
+    """Rounds after which a client is chosen no more."""
+    seed: CountOrZero | None = None
+    """Seed of the draws; null: the run's, or 0."""
     _round: int = field(default=0, init=False)
     """That were finished."""
     _clients: dict[int, _Known] = field(default_factory=dict, init=False)
@@ -106,20 +111,6 @@ class Oort:
     """Sum of utilities, of each round since the pacer's last window began."""
 
     def __post_init__(self) -> None:
-        raise_all(
-            None if self.count is None else whole("count", self.count, 1),
-            number("exploration", self.exploration, least=0, most=1),
-            share("exploration_decay", self.exploration_decay),
-            number("least_exploration", self.least_exploration, least=0, most=1),
-            number("preferred_s", self.preferred_s, above=0, below=math.inf),
-            number("pacer_step_s", self.pacer_step_s, least=0, below=math.inf),
-            whole("window", self.window, 1),
-            number("penalty", self.penalty, least=0, most=100),
-            number("cut_off", self.cut_off, least=0, most=1),
-            share("clip", self.clip),
-            whole("most_times", self.most_times, 1),
-            None if self.seed is None else whole("seed", self.seed, 0),
-        )
         self.exploration = max(self.exploration, self.least_exploration)
 
     def of_run(self, count: int, seed: int) -> Oort:

@@ -6,45 +6,40 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
-from testbed.core.parameters import choice, fraction, number, raise_all, whole
+from testbed.core.declaration import checked
+from testbed.core.kinds import Choice, Whole
+from testbed.core.parameters import Fraction, Positive
 from testbed.worker.methods.federated.secure_aggregation.fixed_point import FixedPoint
 from testbed.worker.methods.federated.secure_aggregation.mask_code import DEVIATING, MAX_CLIENTS, SERVERS, MaskCode
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Secure:
     """The server learns sums of its workers' updates, and no single one: LightSecAgg (`secure_sum`).
 
     Args:
-        privacy: T: so many workers and the server together learn of the others' updates their sum alone.
-        dropouts: D: so many of the run's N workers may be missing in a round; one that lost more has no sum, and fails.
-        step: between two values that an element may have. A sum of N is off by N step / 2 at most.
-        largest: magnitude of an element; a worker that has a larger one drops out of that round.
-        server: deviating or curious, as of `testbed.worker.methods.federated.secure_aggregation.mask_code.MaskCode`.
-        drop: share of the workers, rounded down, that give shares and then no update, others in each round: so that
-            what dropouts cost can be measured. They say so, and nobody waits for them.
+        privacy: Workers (T) that together with the server learn of the others' updates their sum alone.
+        dropouts: Workers (D) of the run's N that may be missing in a round; one that lost more has no sum, and fails.
+        step: Difference between two neighbouring values of an element. A sum of N is off by N step / 2 at most.
+        largest: Largest magnitude of an element; a worker that has a larger one drops out of that round.
+        server: Behaviour that is assumed of the server; see
+            `testbed.worker.methods.federated.secure_aggregation.mask_code.MaskCode`.
+        drop: Share of the workers, rounded down, that give shares and then no update, others in each round: so that
+            what dropouts cost can be measured. They say so, and the server does not wait for them.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.
     """
 
-    privacy: int = 1
-    dropouts: int = 0
-    step: float = 1e-6
-    largest: float = 8.0
-    server: str = DEVIATING
-    drop: float = 0.0
-
-    def __post_init__(self) -> None:
-        raise_all(
-            whole("privacy", self.privacy, 1, MAX_CLIENTS),
-            whole("dropouts", self.dropouts, 0, MAX_CLIENTS),
-            number("step", self.step, above=0, below=float("inf")),
-            number("largest", self.largest, above=0, below=float("inf")),
-            choice("server", self.server, SERVERS),
-            fraction("drop", self.drop),
-        )
+    privacy: Annotated[int, Whole(1, MAX_CLIENTS)] = 1
+    dropouts: Annotated[int, Whole(0, MAX_CLIENTS)] = 0
+    step: Positive = 1e-6
+    largest: Positive = 8.0
+    server: Annotated[str, Choice(SERVERS)] = DEVIATING
+    drop: Fraction = 0.0
 
     def code(self, workers: int) -> MaskCode:
         """Of so many workers.

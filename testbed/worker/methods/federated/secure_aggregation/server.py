@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor
 
 from testbed.core.errors import RunError
 from testbed.core.files import printable
-from testbed.core.parameters import shown
+from testbed.core.kinds import shown
+from testbed.core.record.events.base import StepEvent
+from testbed.core.record.events.server import SecureRound
 from testbed.worker.methods.federated.aggregation.rules import Rule
 from testbed.worker.methods.federated.aggregation.state import FederatedState
 from testbed.worker.methods.federated.aggregation.weighting import Sent
@@ -68,19 +69,26 @@ class SecureFederation(Federation):
 
     Args:
         workers: how many the run has.
+        record: is given the event of each round.
     """
 
     def __init__(
-        self, state: FederatedState, fleet: Fleet, rule: Rule, secure: Secure, vector: SecureVector, workers: int
+        self,
+        state: FederatedState,
+        fleet: Fleet,
+        rule: Rule,
+        secure: Secure,
+        vector: SecureVector,
+        workers: int,
+        record: Callable[[StepEvent], None],
     ) -> None:
         super().__init__(state, fleet, rule, None)
         self._fixed, self._vector = secure.fixed_point(workers), vector
         self._messages = Messages(secure.code(workers), vector.size)
-        self._privacy, self._workers = secure.privacy, workers
+        self._privacy, self._workers, self._record = secure.privacy, workers, record
         self._asking: Asking | None = None
         self._gathered: SecureGathered | None = None
         self._now: _Round | None = None
-        self._notes: list[dict[str, Any]] = []
 
     def mean(self, schema: Schema, clients: Sequence[int]) -> Mean:
         self._gathered = SecureGathered(schema, Places(schema, self._state), self._fleet, self._rule)
@@ -139,17 +147,18 @@ class SecureFederation(Federation):
             raise RunError(f"round {round_}: secure sum: {error}", *_told(now.dropped)) from error
         recovery_s = (time.monotonic() - begun_s) / asking.dilation
         self._now = None
-        self._notes.append(
-            {"event": "secure_round", "round": round_, "workers": len(now.there), "survivors": list(survivors)}
-            | {"dropped": {str(worker): why for worker, why in sorted(now.dropped.items())}}
-            | {"shares_s": now.shares_s, "recovery_s": recovery_s}
-            | {f"{name}_bytes": count for name, count in now.bytes.items()}
+        self._record(
+            SecureRound(
+                round=round_,
+                workers=len(now.there),
+                survivors=list(survivors),
+                dropped={str(worker): why for worker, why in sorted(now.dropped.items())},
+                shares_s=now.shares_s,
+                recovery_s=recovery_s,
+                **{f"{name}_bytes": count for name, count in now.bytes.items()},
+            )
         )
         return survivors
-
-    def take_notes(self) -> list[dict[str, Any]]:
-        taken, self._notes = self._notes, []
-        return taken
 
     @property
     def _met(self) -> Asking:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -14,15 +14,22 @@ from torch import Tensor
 
 from compressors.base.payload import NonFiniteError, PayloadError, require_finite
 from compressors.parts.packing import Packer, packed_bytes
-from testbed.core.parameters import choice, number, raise_all, whole
+from testbed.core.declaration import Declared
+from testbed.core.kinds import Choice, Number, Whole
+from testbed.core.parameters import CountOrZero
 from testbed.worker.methods.kv_transfer.cache.half_floats import half_above, half_below
 
 Part = Literal["keys", "values"]
 Along = Literal["position", "channel"]
+Bits = Annotated[int, Choice((2, 4, 8))]
+Group = Annotated[int, Whole(2)]
+AlongChoice = Annotated[Along, Choice(("position", "channel"))]
+AnchorStep = Annotated[float, Number(least=1e-3, most=10)]
+ZstdLevel = Annotated[int, Whole(1, 19)]
 _Array = TypeVar("_Array", bound=np.generic)
 
 
-class KVCodec(ABC):
+class KVCodec(Declared, ABC):
     """Carries a matrix [positions, channels] of keys or of values; how large it is the receiver knows.
 
     Errors of `encode`: NonFiniteError, a number is NaN, infinite, or beyond what the codec's floats hold. Of `decode`:
@@ -53,8 +60,7 @@ class Floats(KVCodec):
 
     by_position = True
 
-    def __init__(self, *, bits: int = 16) -> None:
-        raise_all(choice("bits", bits, (16, 32)))
+    def __init__(self, *, bits: Annotated[int, Choice((16, 32))] = 16) -> None:
         self.dtype: type[np.floating] = np.float16 if bits == 16 else np.float32
 
     def encode(self, matrix: Tensor, part: Part) -> bytes:
@@ -90,12 +96,7 @@ class Uniform(KVCodec):
         group: numbers in a group; None: all of a position, or of a channel.
     """
 
-    def __init__(self, *, bits: int = 8, along: Along = "position", group: int | None = None) -> None:
-        raise_all(
-            choice("bits", bits, (2, 4, 8)),
-            choice("along", along, ("position", "channel")),
-            None if group is None else whole("group", group, 2),
-        )
+    def __init__(self, *, bits: Bits = 8, along: AlongChoice = "position", group: Group | None = None) -> None:
         self.bits, self.along, self.group = bits, along, group
 
     @property
@@ -173,8 +174,7 @@ class Kivi(KVCodec):
         residual: the least number of last positions that are whole.
     """
 
-    def __init__(self, *, bits: int = 2, group: int = 32, residual: int = 128) -> None:
-        raise_all(choice("bits", bits, (2, 4, 8)), whole("group", group, 2), whole("residual", residual, 0))
+    def __init__(self, *, bits: Bits = 2, group: Group = 32, residual: CountOrZero = 128) -> None:
         self.group, self.residual = group, residual
         self._coarse: dict[Part, Uniform] = {
             "keys": Uniform(bits=bits, along="channel", group=group),
@@ -222,8 +222,7 @@ class CacheGen(KVCodec):
         level: of zstd.
     """
 
-    def __init__(self, *, group: int = 10, step: float = 0.5, level: int = 9) -> None:
-        raise_all(whole("group", group, 2), number("step", step, least=1e-3, most=10), whole("level", level, 1, 19))
+    def __init__(self, *, group: Group = 10, step: AnchorStep = 0.5, level: ZstdLevel = 9) -> None:
         self.group, self.step, self.level = group, step, level
         self._anchors = Uniform(bits=8, along="channel")
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from testbed.core.parameters import raise_all, whole
+from testbed.core.declaration import checked
+from testbed.core.kinds import Whole
+from testbed.core.parameters import Count, raise_all, whole
 from testbed.worker.methods.kv_transfer.model.transformer import KVTransformer
 
 FIRST_KEY, FIRST_VALUE, KINDS = 128, 192, 64
@@ -28,6 +30,7 @@ class Needles(NamedTuple):
         return self.text.gather(1, self.asked_at + 1)
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """A haystack of `length` - 2 `questions` bytes with `needles` needles, of which so many are asked for at the end.
@@ -40,16 +43,12 @@ class Task:
         ValueError: a size is out of its range, or the haystack is too short for its needles.
     """
 
-    length: int
-    needles: int = 1
-    questions: int = 1
+    length: Annotated[int, Whole(4)]
+    needles: Annotated[int, Whole(1, KINDS)] = 1
+    questions: Count = 1
 
     def __post_init__(self) -> None:
-        raise_all(
-            whole("needles", self.needles, 1, KINDS),
-            whole("questions", self.questions, 1, self.needles if isinstance(self.needles, int) else KINDS),
-            whole("length", self.length, 4),
-        )
+        raise_all(whole("questions", self.questions, 1, self.needles))
         if self.haystack < 2 * self.needles:
             raise ValueError(
                 f"length={self.length}: {self.needles} needles and {self.questions} questions take at least"

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Annotated, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from testbed.core.parameters import number, raise_all, whole
+from testbed.core.declaration import checked
+from testbed.core.kinds import Number, Whole
 
 BYTES = 256
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """Of a model. Its width is heads * head_width.
@@ -23,22 +25,13 @@ class Shape:
         ValueError: a size is out of its range.
     """
 
-    layers: int = 2
-    heads: int = 2
-    head_width: int = 32
+    layers: Annotated[int, Whole(1, 255)] = 2
+    heads: Annotated[int, Whole(1, 255)] = 2
+    head_width: Annotated[int, Whole(2, 256, multiple_of=2)] = 32
     """Even: rotary positions turn pairs."""
-    widening: int = 2
+    widening: Annotated[int, Whole(1, 16)] = 2
     """Of the feed-forward part."""
-    rotary_base: float = 10_000.0
-
-    def __post_init__(self) -> None:
-        raise_all(
-            whole("layers", self.layers, 1, 255),
-            whole("heads", self.heads, 1, 255),
-            whole("head_width", self.head_width, 2, 256, multiple_of=2),
-            whole("widening", self.widening, 1, 16),
-            number("rotary_base", self.rotary_base, above=1, most=1e9),
-        )
+    rotary_base: Annotated[float, Number(above=1, most=1e9)] = 10_000.0
 
     @property
     def width(self) -> int:

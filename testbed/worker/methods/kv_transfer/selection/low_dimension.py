@@ -12,18 +12,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from testbed.core.parameters import choice, number, whole
+from testbed.core.kinds import Choice, Number
+from testbed.core.parameters import Count, CountOrZero
 from testbed.worker.methods.kv_transfer.cache.messages import Parts, Question
 from testbed.worker.methods.kv_transfer.cache.store import Coding, Link
 from testbed.worker.methods.kv_transfer.model.transformer import AttentionRequest
-from testbed.worker.methods.kv_transfer.selection.selector import Attended, Near, Selector, highest, no_rows, rows_of
+from testbed.worker.methods.kv_transfer.selection.selector import (
+    Attended,
+    Block,
+    Near,
+    Selector,
+    highest,
+    no_rows,
+    rows_of,
+)
 
 Speculate = Callable[[int, Tensor, int], Tensor]
 """Layer, the input of one before it, position -> that layer's query, [heads, head_width]."""
+
+
+REACHES = ("next", "all")
 
 
 class InDirections(Selector):
@@ -36,17 +49,15 @@ class InDirections(Selector):
 
     def __init__(
         self,
-        rank: int,
+        rank: Count,
         *,
         centred: bool,
-        recent: int,
-        sinks: int,
-        block: int,
+        recent: Count,
+        sinks: CountOrZero,
+        block: Block,
         coding: Coding | None,
-        faults: Sequence[str | None],
     ) -> None:
-        every = (whole("rank", rank, 1), *faults)
-        super().__init__(recent=recent, sinks=sinks, block=block, coding=coding, faults=every)
+        super().__init__(recent=recent, sinks=sinks, block=block, coding=coding)
         self.rank, self.centred = rank, centred
         self._directions: list[Tensor] = []
         self._keys: list[Tensor] = []
@@ -85,15 +96,14 @@ class Loki(InDirections):
     def __init__(
         self,
         *,
-        rank: int = 8,
-        budget: int = 64,
-        recent: int = 32,
-        sinks: int = 4,
-        block: int = 16,
+        rank: Count = 8,
+        budget: Count = 64,
+        recent: Count = 32,
+        sinks: CountOrZero = 4,
+        block: Block = 16,
         coding: Coding | None = None,
     ) -> None:
-        faults = [whole("budget", budget, 1)]
-        super().__init__(rank, centred=True, recent=recent, sinks=sinks, block=block, coding=coding, faults=faults)
+        super().__init__(rank, centred=True, recent=recent, sinks=sinks, block=block, coding=coding)
         self.budget = budget
 
     def attended(self, asked: AttentionRequest, near: Near, link: Link) -> Attended:
@@ -125,21 +135,16 @@ class InfiniGen(InDirections):
         self,
         *,
         speculate: Speculate,
-        rank: int = 10,
-        alpha: float = 4.0,
-        budget: int = 64,
-        reach: str = "next",
-        recent: int = 32,
-        sinks: int = 4,
-        block: int = 16,
+        rank: Count = 10,
+        alpha: Annotated[float, Number(above=0, most=1e6, unit="nats")] = 4.0,
+        budget: Count = 64,
+        reach: Annotated[str, Choice(REACHES)] = "next",
+        recent: Count = 32,
+        sinks: CountOrZero = 4,
+        block: Block = 16,
         coding: Coding | None = None,
     ) -> None:
-        faults = [
-            number("alpha", alpha, above=0, most=1e6),
-            whole("budget", budget, 1),
-            choice("reach", reach, ("next", "all")),
-        ]
-        super().__init__(rank, centred=False, recent=recent, sinks=sinks, block=block, coding=coding, faults=faults)
+        super().__init__(rank, centred=False, recent=recent, sinks=sinks, block=block, coding=coding)
         self.speculate, self.alpha, self.budget, self.reach = speculate, alpha, budget, reach
         self._questions: dict[int, Question] = {}
         self._answers: dict[int, bytes] = {}
@@ -186,7 +191,7 @@ class InfiniGen(InDirections):
         return chosen
 
 
-def main_directions(rows: Tensor, rank: int, *, centred: bool) -> Tensor:
+def main_directions(rows: Tensor, rank: Count, *, centred: bool) -> Tensor:
     """Orthonormal directions of the largest sums of squares of `rows`, largest first: [..., width, min(rank, width)].
 
     Args:

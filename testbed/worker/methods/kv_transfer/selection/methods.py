@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from compressors.base.payload import PayloadError
-from testbed.core.parameters import choice, raise_all, shown
+from testbed.core.kinds import shown
+from testbed.core.parameters import choice, raise_all
 from testbed.worker.methods.kv_transfer.cache.kv_codecs import CacheGen, Floats, Kivi, KVCodec, Uniform
 from testbed.worker.methods.kv_transfer.cache.messages import Parts, decode_blobs, encode_blobs
 from testbed.worker.methods.kv_transfer.cache.store import PARTS, Coding, KVStore, Link

@@ -6,13 +6,15 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor
 
 from compressors.base.payload import PayloadError
-from testbed.core.parameters import raise_all, whole
+from testbed.core.declaration import Declared
+from testbed.core.kinds import Whole
+from testbed.core.parameters import Count, CountOrZero, raise_all, whole
 from testbed.worker.methods.kv_transfer.cache.messages import (
     Kind,
     Parts,
@@ -73,7 +75,10 @@ class Near:
         return slice(min(self.sink_keys.shape[1], self.far_length), self.far_length)
 
 
-class Selector(ABC):
+Block = Annotated[int, Whole(1, 2**16 - 1, unit="positions")]
+
+
+class Selector(Declared, ABC):
     """A way of fetching what attention needs; near half and far half in one class, which share parameters alone.
 
     The first `sinks` positions and the last `recent` ones, up to `recent + block - 1` of them, are near in full and
@@ -83,27 +88,18 @@ class Selector(ABC):
     Attention is over the sinks, the window and what was fetched, unless a method says otherwise.
 
     Args:
-        recent: positions, at least 1.
-        sinks: first positions, at most `recent` (Xiao et al., "Efficient Streaming Language Models with Attention
-            Sinks", ICLR 2024).
-        block: positions that leave together; methods that know pages have pages of as many.
+        recent: Last positions, which are near.
+        sinks: First positions, which are near, at most `recent` (Xiao et al., "Efficient Streaming Language Models with
+            Attention Sinks", ICLR 2024).
+        block: Positions that leave the window together; methods that know pages have pages of as many.
         coding: as the store has it.
-        faults: of a subclass's own parameters.
 
     Raises:
         ValueError: a parameter is out of its range; all of them.
     """
 
-    def __init__(
-        self, *, recent: int, sinks: int, block: int, coding: Coding | None, faults: Sequence[str | None] = ()
-    ) -> None:
-        most_sinks = recent if isinstance(recent, int) else None
-        raise_all(
-            whole("recent", recent, 1),
-            whole("sinks", sinks, 0, most_sinks),
-            whole("block", block, 1, 2**16 - 1),
-            *faults,
-        )
+    def __init__(self, *, recent: Count, sinks: CountOrZero, block: Block, coding: Coding | None) -> None:
+        raise_all(whole("sinks", sinks, 0, recent))
         self.recent, self.sinks, self.block = recent, sinks, block
         self.coding = coding or Coding()
         self.near: list[Near] = []
@@ -168,7 +164,7 @@ class Selector(ABC):
         if summary:
             raise PayloadError(f"KV set-up: {type(self).__name__} keeps nothing, found {len(summary)} tensors a layer")
 
-    def grow(self, layer: int, keys: Tensor, values: Tensor) -> None:  # noqa: B027 - most keep nothing of it
+    def grow(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Near: a block, [heads, block, head_width], leaves the window for the position `far_length`."""
 
     def kept(self, layer: int) -> list[Tensor]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor
 
-from testbed.core.parameters import number, whole
+from testbed.core.kinds import Number
+from testbed.core.parameters import Count, CountOrZero
 from testbed.worker.methods.kv_transfer.cache.messages import Parts
 from testbed.worker.methods.kv_transfer.cache.store import Coding, Link
 from testbed.worker.methods.kv_transfer.model.transformer import AttentionRequest, rotated
 from testbed.worker.methods.kv_transfer.selection.low_dimension import main_directions
-from testbed.worker.methods.kv_transfer.selection.selector import Attended, Near, Rows, Selector, highest
+from testbed.worker.methods.kv_transfer.selection.selector import Attended, Block, Near, Rows, Selector, highest
 
 
 class ShadowKV(Selector):
@@ -35,23 +36,16 @@ class ShadowKV(Selector):
     def __init__(
         self,
         *,
-        rotary_base: float,
-        rank: int = 16,
-        chunk: int = 8,
-        budget: int = 8,
-        outliers: int = 2,
-        recent: int = 32,
-        sinks: int = 4,
+        rotary_base: Annotated[float, Number(above=1, most=1e9)],
+        rank: Count = 16,
+        chunk: Block = 8,
+        budget: Count = 8,
+        outliers: CountOrZero = 2,
+        recent: Count = 32,
+        sinks: CountOrZero = 4,
         coding: Coding | None = None,
     ) -> None:
-        faults = [
-            number("rotary_base", rotary_base, above=1, most=1e9),
-            whole("rank", rank, 1),
-            whole("chunk", chunk, 1, 2**16 - 1),
-            whole("budget", budget, 1),
-            whole("outliers", outliers, 0),
-        ]
-        super().__init__(recent=recent, sinks=sinks, block=chunk, coding=coding, faults=faults)
+        super().__init__(recent=recent, sinks=sinks, block=chunk, coding=coding)
         self.rotary_base, self.rank, self.chunk, self.budget, self.outliers = rotary_base, rank, chunk, budget, outliers
         self._shadows: list[Shadow] = []
 

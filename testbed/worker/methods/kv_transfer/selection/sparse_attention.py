@@ -19,18 +19,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from testbed.core.parameters import flag, whole
+from testbed.core.parameters import Count, CountOrZero, Flag
 from testbed.worker.methods.kv_transfer.cache.half_floats import half_above, half_below
 from testbed.worker.methods.kv_transfer.cache.messages import Kind, Parts, Question, decode_blobs
 from testbed.worker.methods.kv_transfer.cache.store import Coding, Link
 from testbed.worker.methods.kv_transfer.model.transformer import AttentionRequest
-from testbed.worker.methods.kv_transfer.selection.selector import Attended, Near, Selector, highest, no_rows, rows_of
+from testbed.worker.methods.kv_transfer.selection.selector import (
+    Attended,
+    Block,
+    Near,
+    Selector,
+    highest,
+    no_rows,
+    rows_of,
+)
 
 
 class Dense(Selector):
     """Everything, at each step: exact attention, and the bytes that all else is compared with."""
 
-    def __init__(self, *, recent: int = 32, sinks: int = 4, block: int = 16, coding: Coding | None = None) -> None:
+    def __init__(
+        self, *, recent: Count = 32, sinks: CountOrZero = 4, block: Block = 16, coding: Coding | None = None
+    ) -> None:
         super().__init__(recent=recent, sinks=sinks, block=block, coding=coding)
 
     def attended(self, asked: AttentionRequest, near: Near, link: Link) -> Attended:
@@ -49,7 +59,9 @@ class RecentWindow(Selector):
     here, where the paper counts within the window.
     """
 
-    def __init__(self, *, recent: int = 32, sinks: int = 4, block: int = 16, coding: Coding | None = None) -> None:
+    def __init__(
+        self, *, recent: Count = 32, sinks: CountOrZero = 4, block: Block = 16, coding: Coding | None = None
+    ) -> None:
         super().__init__(recent=recent, sinks=sinks, block=block, coding=coding)
 
     def attended(self, asked: AttentionRequest, near: Near, link: Link) -> Attended:
@@ -73,16 +85,15 @@ class SparQ(Selector):
     def __init__(
         self,
         *,
-        components: int = 8,
-        budget: int = 64,
-        compensate: bool = True,
-        recent: int = 32,
-        sinks: int = 4,
-        block: int = 16,
+        components: Count = 8,
+        budget: Count = 64,
+        compensate: Flag = True,
+        recent: Count = 32,
+        sinks: CountOrZero = 4,
+        block: Block = 16,
         coding: Coding | None = None,
     ) -> None:
-        faults = (whole("components", components, 1), whole("budget", budget, 1), flag("compensate", compensate))
-        super().__init__(recent=recent, sinks=sinks, block=block, coding=coding, faults=faults)
+        super().__init__(recent=recent, sinks=sinks, block=block, coding=coding)
         self.components, self.budget, self.compensate = components, budget, compensate
         self._means: list[Tensor] = []
 
@@ -145,10 +156,15 @@ class Quest(Selector):
     """
 
     def __init__(
-        self, *, page: int = 16, budget: int = 4, recent: int = 32, sinks: int = 4, coding: Coding | None = None
+        self,
+        *,
+        page: Block = 16,
+        budget: Count = 4,
+        recent: Count = 32,
+        sinks: CountOrZero = 4,
+        coding: Coding | None = None,
     ) -> None:
-        faults = (whole("page", page, 1, 2**16 - 1), whole("budget", budget, 1))
-        super().__init__(recent=recent, sinks=sinks, block=page, coding=coding, faults=faults)
+        super().__init__(recent=recent, sinks=sinks, block=page, coding=coding)
         self.page, self.budget = page, budget
         self._least: list[Tensor] = []
         self._greatest: list[Tensor] = []
@@ -178,7 +194,7 @@ class Quest(Selector):
         return self.joined(asked, near, rows_of(question, self.fetch(question, link, asked.query.shape[1])))
 
 
-def page_bounds(keys: Tensor, page: int) -> tuple[Tensor, Tensor]:
+def page_bounds(keys: Tensor, page: Block) -> tuple[Tensor, Tensor]:
     """Least and greatest of each page, [heads, pages, head_width], as float32 that float16 holds exactly.
 
     Args:

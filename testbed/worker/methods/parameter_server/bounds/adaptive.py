@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from testbed.core.parameters import fraction, number, raise_all, whole
+from testbed.core.declaration import Declared
+from testbed.core.kinds import Number
+from testbed.core.parameters import Count, Fraction, NotNegative, Positive, number, raise_all
 from testbed.worker.methods.parameter_server.bounds.error_bounds import UPDATE
 from testbed.worker.methods.parameter_server.bounds.rounds import (
     DIVERGENCE,
@@ -57,7 +59,7 @@ class _State:
     good: bool = False
 
 
-class AdaptiveBound:
+class AdaptiveBound(Declared):
     """Noise as large as the training bears, in terms of the update it blurs: alpha rises while all goes well, and falls
     where the loss stands still or held-out samples object.
 
@@ -85,11 +87,20 @@ class AdaptiveBound:
     that noise may be so large rests on their feedback. It begins tight: what is lost early delays all that follows.
 
     Args:
-        alpha: noise / update, both as root mean squares, in the first round.
-        alpha_min, alpha_max: the least and the most.
-        tolerance: of the probe's loss (tau).
-        slack: likewise, in the loss's own unit; what a loss near 0 does within it is neither refused nor a divergence.
-        fairness: per unit of the loss (c); 0: all clients have alpha.
+        alpha: Noise / update, both as root mean squares, in the first round.
+        alpha_min: Least alpha.
+        alpha_max: Largest alpha.
+        decrease: Factor of alpha after a refusal or a loss that does not fall (beta).
+        increase: Factor of alpha in a steady round (gamma).
+        patience: Steady rounds before alpha rises (phi).
+        window: Rounds over which the running loss is compared.
+        tolerance: Rise of the probe's loss that is allowed, as a share of it (tau).
+        slack: Rise of a loss that is allowed besides, in the loss's own unit: within it, a loss near 0 is neither
+            refused nor a divergence.
+        memory: Share of the running loss that is kept in a round.
+        plateau: Share by which the running loss has to fall within the window.
+        divergence: Multiple of the least running loss that counts as a divergence.
+        fairness: Refinement for clients that lag, per unit of the loss (c); 0: all clients have alpha.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line. In `advance`: a loss is below 0.
@@ -101,32 +112,23 @@ class AdaptiveBound:
     def __init__(
         self,
         *,
-        alpha: float = 0.5,
-        alpha_min: float = 0.01,
-        alpha_max: float = 0.8,
-        decrease: float = 0.5,
-        increase: float = 1.04,
-        patience: int = 3,
-        window: int = 10,
-        tolerance: float = 0.02,
-        slack: float = 1e-3,
-        memory: float = 0.7,
-        plateau: float = 0.02,
-        divergence: float = 1.5,
-        fairness: float = 0.0,
+        alpha: Positive = 0.5,
+        alpha_min: Positive = 0.01,
+        alpha_max: Positive = 0.8,
+        decrease: Annotated[float, Number(above=0, below=1)] = 0.5,
+        increase: Annotated[float, Number(above=1, below=math.inf)] = 1.04,
+        patience: Count = 3,
+        window: Count = 10,
+        tolerance: NotNegative = 0.02,
+        slack: NotNegative = 1e-3,
+        memory: Fraction = 0.7,
+        plateau: Fraction = 0.02,
+        divergence: Annotated[float, Number(above=1, below=math.inf)] = 1.5,
+        fairness: NotNegative = 0.0,
     ) -> None:
         raise_all(
-            *_alpha_faults(alpha, alpha_min, alpha_max),
-            number("decrease", decrease, above=0, below=1),
-            number("increase", increase, above=1, below=math.inf),
-            whole("patience", patience, 1),
-            whole("window", window, 1),
-            number("tolerance", tolerance, least=0, below=math.inf),
-            number("slack", slack, least=0, below=math.inf),
-            fraction("memory", memory),
-            fraction("plateau", plateau),
-            number("divergence", divergence, above=1, below=math.inf),
-            number("fairness", fairness, least=0, below=math.inf),
+            number("alpha_max", alpha_max, least=alpha_min, below=math.inf),
+            number("alpha", alpha, least=alpha_min, most=alpha_max),
         )
         self._limits, self._decrease, self._increase = (alpha_min, alpha_max), decrease, increase
         self._patience, self._window, self._memory, self._plateau = patience, window, memory, plateau
@@ -260,12 +262,3 @@ class AdaptiveBound:
 
 def _finite(loss: float | None) -> float | None:
     return loss if loss is not None and math.isfinite(loss) else None
-
-
-def _alpha_faults(alpha: float, least: float, most: float) -> Iterator[str | None]:
-    low = number("alpha_min", least, above=0, below=math.inf)
-    yield low
-    floor = 0.0 if low else least
-    high = number("alpha_max", most, least=floor, below=math.inf)
-    yield high
-    yield number("alpha", alpha, least=floor, most=math.inf if high else most)

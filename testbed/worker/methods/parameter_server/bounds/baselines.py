@@ -7,10 +7,12 @@ goes back.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
-from testbed.core.parameters import choice, fraction, number, raise_all, whole
+from testbed.core.declaration import Declared
+from testbed.core.kinds import Choice, Whole
+from testbed.core.parameters import Count, Fraction, Positive, number, raise_all, whole
 from testbed.worker.methods.parameter_server.bounds.error_bounds import BASES, RANGE, UPDATE, share_of_levels
 from testbed.worker.methods.parameter_server.bounds.rounds import (
     DECAY,
@@ -25,12 +27,13 @@ from testbed.worker.methods.parameter_server.bounds.rounds import (
 )
 
 _MAX_LEVELS = 2**15
+Levels = Annotated[int, Whole(1, _MAX_LEVELS)]
 """SZ3 has twice as many bins: what it predicts may be off by the whole range, either way."""
 _ROUNDING = 1e-9
 """Of products that are a hair more than the whole number that is meant."""
 
 
-class OpenLoop:
+class OpenLoop(Declared):
     """What schedules share that neither ask a probe nor go back."""
 
     probes = lossless_uplink = restore = good = False
@@ -81,12 +84,15 @@ class Fixed(OpenLoop):
     With `basis` range and 0.01, what FedSZ recommends: Wilkins et al., "FedSZ: Leveraging Error-Bounded Lossy
     Compression for Federated Learning Communications", ICDCS 2024, arXiv:2312.13461. That compresses uplinks alone.
 
+    Args:
+        alpha: Bound, as a share of the basis.
+        basis: Basis that alpha is a share of: the range of each tensor, or its update.
+
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.
     """
 
-    def __init__(self, *, alpha: float = 0.01, basis: str = RANGE) -> None:
-        raise_all(number("alpha", alpha, above=0, below=math.inf), choice("basis", basis, BASES))
+    def __init__(self, *, alpha: Positive = 0.01, basis: Annotated[str, Choice(BASES)] = RANGE) -> None:
         super().__init__(alpha, basis)
 
 
@@ -97,18 +103,25 @@ class LinearDecay(OpenLoop):
     Dual-Level Adaptive Lossy Compression", arXiv:2407.04272. Differs from the paper: alike for all tensors, which there
     have levels of their own, and linear: its abstract does not say which way it goes.
 
+    Args:
+        alpha: Bound in the first round, as a share of the basis.
+        alpha_end: Bound from round `rounds` on, at most alpha.
+        rounds: Rounds until `alpha_end`.
+        basis: Basis that alpha is a share of: the range of each tensor, or its update.
+
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.
     """
 
-    def __init__(self, *, alpha: float = 0.3, alpha_end: float = 0.01, rounds: int = 20, basis: str = UPDATE) -> None:
-        fault = number("alpha", alpha, above=0, below=math.inf)
-        raise_all(
-            fault,
-            number("alpha_end", alpha_end, above=0, most=math.inf if fault else alpha),
-            whole("rounds", rounds, 1),
-            choice("basis", basis, BASES),
-        )
+    def __init__(
+        self,
+        *,
+        alpha: Positive = 0.3,
+        alpha_end: Positive = 0.01,
+        rounds: Count = 20,
+        basis: Annotated[str, Choice(BASES)] = UPDATE,
+    ) -> None:
+        raise_all(number("alpha_end", alpha_end, above=0, most=alpha))
         super().__init__(alpha, basis)
         self._ends, self._rounds = (alpha, alpha_end), rounds
 
@@ -126,15 +139,15 @@ class AdaQuantFL(OpenLoop):
     is not finite changes nothing, and F_0 is the first that is.
 
     Args:
-        levels: in the first round (s_0); 50 make 1 % of the range.
-        levels_max: the most.
+        levels: Levels in the first round (s_0); 50 make 1 % of the range.
+        levels_max: Most levels.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line. In `advance`: a loss is below 0.
     """
 
-    def __init__(self, *, levels: int = 50, levels_max: int = _MAX_LEVELS) -> None:
-        raise_all(*_levels_faults(levels, levels_max))
+    def __init__(self, *, levels: Levels = 50, levels_max: Levels = _MAX_LEVELS) -> None:
+        raise_all(whole("levels", levels, 1, levels_max))
         super().__init__(share_of_levels(levels), RANGE)
         self._levels, self._most = levels, levels_max
         self._first: float | None = None
@@ -168,21 +181,19 @@ class DAdaQuant(OpenLoop):
     it rounds at random. A loss that is not finite is left out. It compresses uplinks alone, as `client_alphas` says.
 
     Args:
-        levels: in the first round.
-        levels_max: the most of q; those of a client may be more.
-        patience: rounds (phi).
-        memory: what is kept of the running loss (psi).
+        levels: Levels in the first round.
+        levels_max: Most levels of a round (q); those of a client may be more.
+        patience: Rounds without progress until the level doubles (phi).
+        memory: Share of the running loss that is kept in a round (psi).
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.
     """
 
-    def __init__(self, *, levels: int = 1, levels_max: int = 256, patience: int = 10, memory: float = 0.9) -> None:
-        raise_all(
-            *_levels_faults(levels, levels_max),
-            whole("patience", patience, 1),
-            fraction("memory", memory),
-        )
+    def __init__(
+        self, *, levels: Levels = 1, levels_max: Levels = 256, patience: Count = 10, memory: Fraction = 0.9
+    ) -> None:
+        raise_all(whole("levels", levels, 1, levels_max))
         super().__init__(share_of_levels(levels), RANGE)
         self.levels = levels
         self._most, self._patience, self._memory = levels_max, patience, memory
@@ -213,9 +224,3 @@ class DAdaQuant(OpenLoop):
         if stands and self._held >= self._patience and self.levels < self._most:
             self.levels, self._held = min(self._most, 2 * self.levels), 0
         return share_of_levels(self.levels), PLATEAU
-
-
-def _levels_faults(levels: int, levels_max: int) -> Iterator[str | None]:
-    fault = whole("levels_max", levels_max, 1, _MAX_LEVELS)
-    yield fault
-    yield whole("levels", levels, 1, _MAX_LEVELS if fault else levels_max)

@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
-from testbed.core.parameters import fraction, number, raise_all, whole
+from testbed.core.declaration import checked
+from testbed.core.kinds import Number
+from testbed.core.parameters import Count, Fraction, number, raise_all, whole
 
 MEASURING, PAYS, NO_GAIN, PROBE = "measuring", "pays", "no gain", "probe"
 """Why a gate has decided as it did."""
@@ -158,10 +160,6 @@ class Decision:
     """Predicted; None: too little has been measured."""
     compressed_s: float | None
 
-    def note(self) -> dict[str, Any]:
-        """For the record; whose link, which way and which round are the caller's to add."""
-        return {"event": "gate", **asdict(self)}
-
 
 @dataclass
 class _Measured:
@@ -175,6 +173,7 @@ class _Measured:
     """Decisions in a row, up to the last, to send raw."""
 
 
+@checked
 @dataclass
 class Gate:
     """Decides for one direction of one link, once a round, whether to compress: not where that is predicted to take
@@ -187,18 +186,13 @@ class Gate:
         ValueError: a parameter is out of its range; all of them, one a line.
     """
 
-    margin: float = 0.95
-    probe_every: int = 10
-    memory: float = 0.7
-    """What is kept of a running mean; the rest is of the last measurement."""
+    margin: Annotated[float, Number(above=0, most=1)] = 0.95
+    """Share of the raw transfer's time from which on nothing is compressed."""
+    probe_every: Count = 10
+    """Rounds without compression after which the codec is measured again."""
+    memory: Fraction = 0.7
+    """Share of a running mean that is kept; the rest is of the last measurement."""
     _measured: _Measured = field(default_factory=_Measured, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        raise_all(
-            number("margin", self.margin, above=0, most=1),
-            whole("probe_every", self.probe_every, 1),
-            fraction("memory", self.memory),
-        )
 
     def decide(self, size_bytes: float) -> Decision:
         """Of the next transfer of so many raw bytes; to be asked once for each."""

@@ -15,9 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
-from testbed.core.parameters import number, raise_all, shown, whole
+from testbed.core.kinds import Kind, shown
+from testbed.core.parameters import number, raise_all, whole
 
 STEADY, EXPLORATION, PLATEAU, VIOLATION, DIVERGENCE = "steady", "exploration", "plateau", "violation", "divergence"
 LOSS, DECAY = "loss", "decay"
@@ -128,6 +129,17 @@ class BoundSchedule(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Of a schedule with the same parameters."""
+
+
+@dataclass(frozen=True)
+class _ScheduleKind(Kind):
+    type_text = "a schedule of bounds, given as {_target_: …}"
+
+    def allows(self, value: object) -> bool:
+        return hasattr(value, "client_alphas")
+
+
+AnyBound = Annotated[BoundSchedule, _ScheduleKind()]
 
 
 def require_turn(round_: int, facts: RoundFacts) -> None:

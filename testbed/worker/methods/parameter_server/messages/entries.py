@@ -12,7 +12,7 @@ from torch import Tensor
 
 from compressors.base.payload import NonFiniteError, PayloadError, require_bytes
 from testbed.core.errors import RunError
-from testbed.core.parameters import shown
+from testbed.core.kinds import shown
 from testbed.worker.methods.parameter_server.messages import lossless
 from testbed.worker.methods.parameter_server.messages.lossy import errors
 from testbed.worker.methods.parameter_server.messages.plan import Plan

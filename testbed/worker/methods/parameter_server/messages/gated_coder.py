@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from torch import Tensor
 
+from testbed.core.record.events import server as events
+from testbed.core.record.events.base import StepEvent
 from testbed.worker.methods.parameter_server.bounds.break_even import Gate
 from testbed.worker.methods.parameter_server.messages.coder import Coder, Measured
 from testbed.worker.methods.parameter_server.messages.entries import Encoded
@@ -40,15 +42,23 @@ class GatedCoder(Coder):
     """
 
     def __init__(
-        self, schema: Schema, plan: Plan, gate: Gate, *, dilation: float, meter: TransferMeter | None = None
+        self,
+        schema: Schema,
+        plan: Plan,
+        gate: Gate,
+        *,
+        dilation: float,
+        record: Callable[[StepEvent], None],
+        meter: TransferMeter | None = None,
     ) -> None:
         """
         Args:
             gate: its own.
+            record: is given each decision.
             meter: of the link that it sends over.
         """
         super().__init__(schema, plan)
-        self._gate, self._dilation = gate, dilation
+        self._gate, self._dilation, self._record = gate, dilation, record
         self._meter = meter or TransferMeter(dilation)
         self._bare = Coder(schema, _bare(plan))
         self._raw_bytes = sum(item.numel * item.carried(plan.payload).itemsize for item in schema.items)
@@ -58,14 +68,16 @@ class GatedCoder(Coder):
         """Of what was encoded last, if it was compressed."""
         self._sent: _Sent | None = None
         self._is_warm = False
-        self._notes: list[dict[str, Any]] = []
+        self._last: events.Gate | None = None
+        """The last decision."""
 
     def skips(self, round_: int) -> bool:
         """Whether this round's message is not worth compressing; decided when first asked."""
         if self._decided is None or self._decided[0] != round_:
             decision = self._gate.decide(self._raw_bytes)
             self._decided = round_, not decision.compress
-            self._notes.append(decision.note() | {"round": round_, "direction": self.plan.direction})
+            self._last = events.Gate(round=round_, direction=self.plan.direction, **asdict(decision))
+            self._record(self._last)
         return self._decided[1]
 
     def encode(
@@ -122,18 +134,16 @@ class GatedCoder(Coder):
             self._gate.observe_codec(self._raw_bytes, sent.size_bytes, sent.compress_s, decode_s)
         self._is_warm = True  # the first one also started processes and loaded libraries, at both ends
 
-    def take_notes(self) -> list[dict[str, Any]]:
-        """Of the decisions since the last call, for the record."""
-        taken, self._notes = self._notes, []
-        return taken
-
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "gate": self._gate.state_dict(), "gate_notes": list(self._notes)}
+        return {**super().state_dict(), "gate": self._gate.state_dict(), "last": self._last and asdict(self._last)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self._gate.load_state_dict(state["gate"])
-        self._notes = list(state["gate_notes"])
+        if state["last"] is not None:
+            # Its rank may have ended before this was sent; sent again, the record keeps the first.
+            self._last = events.Gate(**state["last"])
+            self._record(self._last)
 
 
 def can_gate(plan: Plan) -> bool:

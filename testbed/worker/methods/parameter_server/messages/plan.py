@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from compressors.base.compressor import Compressor
 from compressors.sz3 import ALGORITHMS
+from testbed.core.declaration import checked
 from testbed.core.errors import InputError
-from testbed.core.parameters import choice, flag, inner_feedback, raise_all, shown, whole
+from testbed.core.kinds import Choice, Kind, Whole, shown
+from testbed.core.parameters import Flag, choice, inner_feedback, raise_all
 from testbed.worker.methods.parameter_server.messages import lossless
 from testbed.worker.methods.parameter_server.messages.tensor_codecs import Codec, Fp16, Int8Zstd, OfCompressor, Sz3
 from testbed.worker.plugins import compressor_catalogue
@@ -22,6 +25,19 @@ CODECS = (*BOUNDED, "fp16", *LOSSLESS)
 """All that are the server's own; all else is a compressor."""
 
 
+@dataclass(frozen=True)
+class _Codec(Kind):
+    """The server's own codecs, and compressors by their names or made."""
+
+    type_text = "choice, or a compressor, given as {_target_: …}"
+    values_text = f"{', '.join(CODECS)}, or the name of a compressor"
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        if not isinstance(value, Compressor):
+            yield from Choice([*CODECS, *compressor_catalogue.names()]).faults(name, value)
+
+
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """Both ends of a direction have the same.
@@ -30,26 +46,26 @@ class Plan:
         ValueError: with every fault, one a line.
     """
 
-    direction: str
+    direction: Annotated[str, Choice(PAYLOADS)]
     """"up", from clients to the server, or "down"."""
-    payload: str = "params"
-    """What parameters travel as: "params", their values; "delta", what they have become less what the receiver has;
-    "grad", gradients, upwards alone. All else travels as it is."""
-    codec: str | Compressor = "sz3"
-    """Of large parameters: one of CODECS; a compressor, or the name of one in experiments/conf/compressor."""
-    algorithm: str = "nopred"
+    payload: Annotated[str, Choice(PAYLOADS["up"])] = "params"
+    """What parameters travel as: params, their values; delta, what they have become less what the receiver has; grad,
+    gradients, upwards alone. Other tensors travel as they are."""
+    codec: Annotated[str | Compressor, _Codec()] = "sz3"
+    """Codec of large parameters."""
+    algorithm: Annotated[str, Choice(ALGORITHMS)] = "nopred"
     """SZ3's predictor."""
-    cutoff: int = 1024
-    """Tensors of so many elements or fewer travel lossless."""
-    dither: bool = False
+    cutoff: Annotated[int, Whole(0, unit="elements")] = 1024
+    """Largest tensors that travel lossless."""
+    dither: Flag = False
     """Subtract at the receiver what the sender added at random: errors become uniform, and are as large at most."""
-    feedback: bool = False
+    feedback: Flag = False
     """Add to what is sent what was lost before. Upwards alone: what the server sends down next is a difference to what
     clients have, in which the loss is already."""
-    importance: bool = False
+    importance: Flag = False
     """Tighter bounds for tensors with large gradients, looser ones for others. Upwards alone: the server has none."""
-    lossless: str = "zstd"
-    """Of all that is not lossy; "raw" saves the time."""
+    lossless: Annotated[str, Choice(LOSSLESS)] = "zstd"
+    """Codec of all that is not lossy; raw saves the time."""
     coder: Codec | None = field(init=False, repr=False, compare=False)
     """None: all is lossless."""
 
@@ -87,21 +103,12 @@ class Plan:
         return frozenset([*lossless.NAMES, *([] if self.coder is None else [self.coder.name])])
 
     def _faults(self) -> Iterator[str | None]:
-        yield choice("direction", self.direction, PAYLOADS)
-        yield choice("payload", self.payload, PAYLOADS.get(self.direction, PAYLOADS["up"]))
-        yield choice("algorithm", self.algorithm, ALGORITHMS)
-        yield choice("lossless", self.lossless, LOSSLESS)
-        yield whole("cutoff", self.cutoff, 0)
-        yield flag("dither", self.dither)
-        yield flag("feedback", self.feedback)
-        yield flag("importance", self.importance)
-        if not isinstance(self.codec, Compressor):
-            yield choice("codec", self.codec, [*CODECS, *compressor_catalogue.names()])
-        if self.feedback is True and self.direction == "down":
+        yield choice("payload", self.payload, PAYLOADS[self.direction])
+        if self.feedback and self.direction == "down":
             yield "feedback=True: the server's next delta has what this one loses; it would be added twice"
-        if self.importance is True and self.direction == "down":
+        if self.importance and self.direction == "down":
             yield "importance=True: the server has no gradients; it is of what clients send"
-        if self.importance is True and (isinstance(self.codec, Compressor) or self.codec not in BOUNDED):
+        if self.importance and (isinstance(self.codec, Compressor) or self.codec not in BOUNDED):
             yield f"importance=True: codec={self._named} does not go by bounds; use {' or '.join(BOUNDED)}"
 
     @property

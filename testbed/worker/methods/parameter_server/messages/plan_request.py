@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
 
 from compressors.base.compressor import Compressor
 from compressors.none import Uncompressed
-from compressors.sz3 import SZ3
+from compressors.sz3 import ALGORITHMS, SZ3
+from testbed.core.declaration import checked
+from testbed.core.kinds import Choice, Kind, TrueOrFalse, Whole
+from testbed.core.parameters import Flag
 from testbed.worker.methods.parameter_server.bounds.error_bounds import RANGE
 from testbed.worker.methods.parameter_server.bounds.rounds import BoundSchedule
-from testbed.worker.methods.parameter_server.messages.plan import BOUNDED, CODECS, Plan
+from testbed.worker.methods.parameter_server.messages.plan import BOUNDED, CODECS, LOSSLESS, PAYLOADS, Plan
 from testbed.worker.plugins import compressor_catalogue
 
 _DEFAULT_BOUND = SZ3().error_bound
@@ -21,25 +25,79 @@ _AUTO = "auto"
 """Feedback where the compressor wants it, and of codecs that go by bounds; of what is sent up."""
 
 
+@dataclass(frozen=True)
+class _AskedCodec(Kind):
+    """The run's own compressor, the server's codecs, and compressors by their names or made."""
+
+    type_text = "choice, or a compressor, given as {_target_: …}"
+    values_text = f"{_RUNS_OWN}, {', '.join(CODECS)}, or the name of a compressor"
+
+    def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
+        if not isinstance(value, Compressor):
+            yield from Choice([_RUNS_OWN, *CODECS, *compressor_catalogue.names()]).faults(name, value)
+
+
+@dataclass(frozen=True)
+class _AskedFeedback(TrueOrFalse):
+    """Truth values, or auto."""
+
+    values_text = f"or {_AUTO}"
+
+    def allows(self, value: object) -> bool:
+        return value == _AUTO or super().allows(value)
+
+    def wanted(self, value: object) -> str:
+        return f"must be true, false or {_AUTO}"
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Direction:
+    """Settings of one direction, with the defaults that a user gets."""
+
+    payload: Annotated[str, Choice(PAYLOADS["up"])] = "delta"
+    """Form in which parameters travel.
+
+    params: their values; delta: what they have become less what the receiver has; grad: the mean gradient of the
+    round's batches, upwards alone. Other tensors travel as they are."""
+    codec: Annotated[str | Compressor, _AskedCodec()] = _RUNS_OWN
+    """Codec of large parameters; compressor: the run's. sz3 and int8_zstd follow bounds, zstd and raw lose nothing."""
+    algorithm: Annotated[str, Choice(ALGORITHMS)] | None = None
+    """Predictor of sz3; null: the run's compressor.algorithm, else nopred."""
+    cutoff: Annotated[int, Whole(0, unit="elements")] = 1024
+    """Largest tensors that travel bit for bit."""
+    dither: Flag = False
+    """Add random values before coding and subtract them after, so that errors become noise (sz3, int8_zstd)."""
+    feedback: Annotated[bool | str, _AskedFeedback()] = _AUTO
+    """Add to a message what the last one lost, upwards alone.
+
+    auto: where the compressor wants it, and with sz3 and int8_zstd."""
+    importance: Flag = False
+    """Tighter bounds for tensors with large gradients (sz3, int8_zstd), upwards alone."""
+    lossless: Annotated[str, Choice(LOSSLESS)] = "zstd"
+    """Codec of all that is not lossy; raw saves the time."""
+
+
 def asked_plan(direction: str, given: Mapping[str, Any], compressor: Compressor) -> Plan:
-    """How a direction of a strategy's parameters is to travel.
+    """Return the plan by which a direction of a strategy's parameters is to travel.
 
     Args:
-        given: the user's settings of it.
-        compressor: the run's.
+        given: Settings of it that the user gave.
+        compressor: Compressor of the run.
 
     Raises:
-        ValueError: with every fault, one a line.
+        ValueError: A setting is wrong; every fault, one a line.
     """
-    asked = {"payload": "delta", "codec": _RUNS_OWN, "feedback": _AUTO} | dict(given)
-    known = ("payload", "codec", "algorithm", "cutoff", "dither", "feedback", "importance", "lossless")
-    if unknown := [name for name in asked if name not in known]:
+    known = [one.name for one in fields(Direction)]
+    if unknown := [name for name in given if name not in known]:
         raise ValueError("\n".join(f"{name}: unknown; known: {', '.join(known)}" for name in unknown))
+    asked = vars(Direction(**given)).copy()
+    if asked["algorithm"] is None:
+        runs_own = asked["codec"] == _RUNS_OWN
+        asked["algorithm"] = compressor.algorithm if runs_own and isinstance(compressor, SZ3) else "nopred"
     codec = asked["codec"]
     if codec == _RUNS_OWN:
         codec = _codec_of(compressor)
-        if isinstance(compressor, SZ3):
-            asked.setdefault("algorithm", compressor.algorithm)
     elif isinstance(codec, str) and codec not in CODECS:
         codec = _named(codec)
     asked["codec"] = copy.deepcopy(codec)  # of each direction its own, since some keep a state
@@ -51,6 +109,11 @@ def asked_plan(direction: str, given: Mapping[str, Any], compressor: Compressor)
             f"feedback: {type(codec).__name__} wants {codec.feedback_kind}, which goes with the optimizer's own steps"
         )
     return Plan(direction=direction, **asked)
+
+
+def by_compressor(given: Mapping[str, Any]) -> bool:
+    """Return True if a direction that a user asks for like this travels by the run's compressor."""
+    return bool(given.get("codec", _RUNS_OWN) == _RUNS_OWN)
 
 
 def asked_plans(
@@ -74,10 +137,6 @@ def asked_plans(
 
 def _named(name: str) -> Compressor:
     """The compressor of that name, as a user would get it."""
-    if name not in compressor_catalogue.names():
-        raise ValueError(
-            f"codec={name}: unknown; known: {', '.join((_RUNS_OWN, *CODECS, *compressor_catalogue.names()))}"
-        )
     part = compressor_catalogue.part(name)
     built: Compressor = compressor_catalogue.built(part.target, part.params)
     return built

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -74,7 +74,3 @@ class Aggregator:
             reference: what clients had, as they decoded it.
         """
         return None
-
-    def take_notes(self) -> list[dict[str, Any]]:
-        """For the record, beside the model's."""
-        return []

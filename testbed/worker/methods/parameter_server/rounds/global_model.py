@@ -81,10 +81,6 @@ class GlobalModel:
         finally:
             self.schema.put(self._model, self.values)
 
-    def take_notes(self) -> list[dict[str, Any]]:
-        """For the record, beside the round's own."""
-        return []
-
     def state_dict(self) -> dict[str, Any]:
         """But for the optimizer's, which is the run's."""
         return {"values": self.values, "began": self._began, "good": self._good, "step_rms": self.step_rms}

@@ -6,7 +6,7 @@ from enum import Enum
 
 from testbed.core.errors import RunError
 from testbed.core.files import printable
-from testbed.core.parameters import shown
+from testbed.core.kinds import shown
 
 
 class Refusal(Enum):

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from testbed.core.parameters import shown
+from testbed.core.kinds import shown
 from testbed.worker.methods.parameter_server.transport.frame_errors import Refusal
 from testbed.worker.methods.parameter_server.transport.tensor_schema import HASH_BYTES
 

@@ -129,7 +129,7 @@ def test_a_good_run_is_valid_without_a_reason() -> None:
         (
             [{"event": "done", "t_s": 2.0, "rank": rank, "parameters_crc32": crc} for rank, crc in ((0, 1), (1, 2))],
             "invalid",
-            "different parameters",
+            "different parameters; the strategy has to make them equal in `finish`, or to declare `agreement`",
         ),
     ],
 )

@@ -26,6 +26,7 @@ from testbed.worker.methods.federated.deadline import RoundDeadline
 from testbed.worker.methods.federated.fleet import MAX_EMPTY, Fleet
 from testbed.worker.methods.federated.local_client import alone_s
 from testbed.worker.methods.federated.presence import Presence, RunTime
+from tests.unit.worker.recorded import Recorded, taken
 
 SIZES = [2, 4, 6, 8, 10, 20]
 FEDAVG = Method(name="fedavg", server={})
@@ -76,7 +77,9 @@ def _population() -> Population:
 
 def _fleet(deadline: RoundDeadline | None = None, *, count: int = 6, selection: Oort | None = None) -> Fleet:
     given: dict[str, Any] = {"workers": 2, "placement": "equal", "stays": False}
-    return Fleet(_population(), FEDAVG, Sampling(count=count), selection=selection, deadline=deadline, **given)
+    return Fleet(
+        _population(), FEDAVG, Sampling(count=count), selection=selection, deadline=deadline, record=Recorded(), **given
+    )
 
 
 def _drawn(fleet: Fleet) -> list[int]:
@@ -99,7 +102,7 @@ def test_only_those_that_are_there_are_drawn_and_they_are_cut_when_they_go() -> 
     fleet.begin([0, 1])
     assert _drawn(fleet) == [0, 2, 3]
     assert fleet.limits_s == {0: 4.5, 2: 20.0, 3: 20.0}
-    assert fleet.note()["available"] == 3
+    assert fleet.event().to_json()["available"] == 3
 
 
 def test_the_server_waits_for_the_next_who_comes_and_no_longer_than_it_may() -> None:
@@ -128,16 +131,16 @@ def test_late_and_dropped_clients_are_told_and_do_not_count() -> None:
     presence, _ = _presence((0, 3), (0, 100), (0, 100), (0, 100), (0, 8), (0, 100))
     fleet = _fleet(RoundDeadline(presence, deadline_s=8))
     assert sorted(_run(fleet, cut=(0, 4, 5))) == [1, 2, 3]
-    (note,) = fleet.take_notes()
+    (note,) = taken(fleet)
     assert (note["asked"], note["came"], note["late"], note["dropped"]) == (6, 3, 1, 2)
     assert note["longest_client_s"] == 8.0 and note["all_clients_s"] == 3 + 4 + 6 + 8 + 8 + 8
-    assert fleet.take_notes() == []
+    assert taken(fleet) == []
 
 
 def test_only_who_may_be_cut_is_believed_to_be() -> None:
     fleet = _fleet()
     assert 0 not in _run(fleet, cut=(0,))
-    (note,) = fleet.take_notes()
+    (note,) = taken(fleet)
     assert (note["came"], note["late"], note["dropped"]) == (5, 0, 0)
 
 
@@ -197,14 +200,15 @@ def test_it_goes_on_from_a_state_that_was_on_disk_with_clients_and_terms_as_they
     fleet, other, file = made(), made(), io.BytesIO()
     for _ in range(3):
         _run(fleet, cut=(5,))
+    assert len(taken(fleet)) == 3
     fleet.begin([0, 1])
     torch.save(fleet.state_dict(), file)
     file.seek(0)
     other.load_state_dict(torch.load(file, weights_only=True))
-    assert other.limits_s == fleet.limits_s and other.note() == fleet.note()
+    assert other.limits_s == fleet.limits_s and other.event().to_json() == fleet.event().to_json()
     came = [[_run(one, cut=(5,)) for _ in range(3)] for one in (fleet, other)]
     assert came[0] == came[1] and all(came[0])
-    assert fleet.take_notes() == other.take_notes()
+    assert taken(fleet) == taken(other)
 
 
 def test_rounds_of_which_nothing_comes_are_told_until_there_are_too_many() -> None:
@@ -217,13 +221,13 @@ def test_rounds_of_which_nothing_comes_are_told_until_there_are_too_many() -> No
         _run(fleet, cut=everybody)
     with pytest.raises(RunError, match="10 rounds in a row no client's update has come"):
         _run(fleet, cut=everybody)
-    notes = fleet.take_notes()
+    notes = taken(fleet)
     assert len(notes) == 2 * MAX_EMPTY and sum(note["came"] for note in notes) == 1
 
 
 def test_a_client_without_a_batch_to_train_on_is_not_drawn() -> None:
     population = Population([[0, 1], [2], [3, 4]], batch_size=2, epochs=1, seed=0, least_batch=2)
-    fleet = Fleet(population, FEDAVG, Sampling(count=3), workers=1, placement="equal", stays=False)
+    fleet = Fleet(population, FEDAVG, Sampling(count=3), workers=1, placement="equal", stays=False, record=Recorded())
     fleet.begin([0])
     assert fleet.owners == [0, NOBODY, 0]
 
@@ -257,7 +261,9 @@ def test_so_many_are_drawn_as_are_asked_for_times_what_is_drawn_too_many() -> No
 def _context(profile: object) -> WorkerContext:
     clock = SimpleNamespace(times=SimpleNamespace(profile=profile), dilation=1.0)
     spec = SimpleNamespace(seed=0, batch_size=4)
-    return cast(WorkerContext, SimpleNamespace(clock=clock, spec=spec, comm=SimpleNamespace(world_size=3)))
+    return cast(
+        WorkerContext, SimpleNamespace(clock=clock, spec=spec, comm=SimpleNamespace(world_size=3), record=Recorded())
+    )
 
 
 def test_too_many_are_drawn_only_where_it_is_known_who_will_be_first() -> None:

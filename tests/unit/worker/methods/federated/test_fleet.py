@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from testbed.core.errors import InputError, RunError
-from testbed.core.record.notes import checked_message
+from testbed.orchestrator.run.workers.messages import checked_message
 from testbed.worker.data.partitions import Iid
 from testbed.worker.methods.federated.aggregation.methods import Method
 from testbed.worker.methods.federated.aggregation.state import NOBODY, FederatedState, Report
@@ -20,6 +20,7 @@ from testbed.worker.methods.federated.clients.population import Population
 from testbed.worker.methods.federated.clients.sampling import Sampling
 from testbed.worker.methods.federated.fleet import Fleet
 from testbed.worker.workloads.digits import Digits
+from tests.unit.worker.recorded import Recorded
 
 SIZES = [2, 4, 6, 8, 10, 20, 30, 40]
 SPEEDS = (1.0, 1.0, 0.5, 0.25)
@@ -34,7 +35,8 @@ def _population(sizes: list[int] | None = None, **given: int) -> Population:
 
 def _fleet(workers: int = 2, *, count: int = 8, placement: str = "longest_first", **given: bool) -> Fleet:
     given = {"stays": False, **given}
-    return Fleet(_population(), FEDAVG, Sampling(count=count), workers=workers, placement=placement, **given)
+    sampling = Sampling(count=count)
+    return Fleet(_population(), FEDAVG, sampling, workers=workers, placement=placement, record=Recorded(), **given)
 
 
 def _played(fleet: Fleet, workers: int, rounds: int) -> list[float]:
@@ -45,7 +47,7 @@ def _played(fleet: Fleet, workers: int, rounds: int) -> list[float]:
         for worker in range(workers):
             elapsed = [SIZES[one] / SPEEDS[worker] if at == worker else 0.0 for one, at in enumerate(fleet.owners)]
             fleet.sent(worker, elapsed)
-        found.append(fleet.note()["longest_worker_s"])
+        found.append(fleet.event().to_json()["longest_worker_s"])
     return found
 
 
@@ -108,9 +110,9 @@ def test_once_workers_are_known_the_longest_first_is_shorter_than_an_equal_split
 def test_what_is_expected_comes_true_where_times_are_as_before() -> None:
     fleet = _fleet(4)
     _played(fleet, 4, 1)
-    assert fleet.note()["expected_s"] is None
+    assert fleet.event().to_json()["expected_s"] is None
     _played(fleet, 4, 1)
-    note = fleet.note()
+    note = fleet.event().to_json()
     assert note["expected_s"] == pytest.approx(note["longest_worker_s"])
     assert (note["asked"], note["came"], note["round"]) == (8, 8, 1)
 
@@ -151,7 +153,7 @@ def test_a_worker_is_not_believed_what_cannot_be() -> None:
     said[mine[2]] = math.nan
     assert [one.client for one in fleet.sent(0, said)] == mine[3:]
     assert fleet.came == len(mine) - 3
-    assert fleet.note()["clients"] == mine[3:]
+    assert fleet.event().to_json()["clients"] == mine[3:]
 
 
 def test_the_record_has_what_each_client_took_and_where() -> None:
@@ -160,7 +162,7 @@ def test_the_record_has_what_each_client_took_and_where() -> None:
     chosen = [client for client, owner in enumerate(fleet.owners) if owner != NOBODY]
     for worker in (1, 0):
         fleet.sent(worker, [0.1234567 * (1 + client) for client in range(len(SIZES))])
-    note = fleet.note()
+    note = fleet.event().to_json()
     assert sorted(note["clients"]) == chosen
     assert note["ranks"] == [fleet.owners[client] + 1 for client in note["clients"]]
     assert note["elapsed_s"] == [pytest.approx(0.1234567 * (1 + client), rel=1e-5) for client in note["clients"]]
@@ -176,7 +178,7 @@ def test_it_goes_on_from_a_state_as_if_it_had_not_stopped() -> None:
     other.load_state_dict(fleet.state_dict())
     for one in (fleet, other):
         one.begin(range(4))
-    assert fleet.owners == other.owners and fleet.note() == other.note()
+    assert fleet.owners == other.owners and fleet.event().to_json() == other.event().to_json()
 
 
 def test_variates_travel_as_parameters_and_reports_as_they_are() -> None:

@@ -22,6 +22,7 @@ from testbed.worker.methods.federated.fleet import EmptyRound, Fleet
 from testbed.worker.methods.federated.server_model import FederatedModel, Federation, Gathered, Places
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.transport.frame_errors import Refused
+from tests.unit.worker.recorded import Recorded, taken
 
 SIZES = [3, 9, 4, 7, 5]
 WORKERS = 2
@@ -55,6 +56,7 @@ class Played:
         given: dict[str, Any] = {"stays": method.remembers, "one_each": defence is not None}
         given |= {"deadline": deadline, "selection": selection}
         chosen = Sampling(count=workers if defence else len(SIZES))
+        given |= {"record": Recorded()}
         self.fleet = Fleet(self.population, method, chosen, workers=workers, placement="longest_first", **given)
         self.rule = method.rule(len(SIZES))
         federation = Federation(self.state, self.fleet, self.rule, defence)
@@ -130,7 +132,7 @@ def test_workers_sums_move_the_model_as_all_clients_would(method: Method) -> Non
         for at, variate in zip(played.places.variates, variates, strict=True):
             torch.testing.assert_close(played.model.values[at], variate.float())
             assert played.model.values[at].any()
-    assert len(played.model.take_notes()) == 2 and played.model.take_notes() == []
+    assert len(taken(played.fleet)) == 2 and taken(played.fleet) == []
 
 
 def test_the_order_in_which_workers_come_changes_no_bit() -> None:
@@ -177,7 +179,7 @@ def test_a_round_of_which_nothing_comes_is_told_and_moves_nothing() -> None:
     with pytest.raises(EmptyRound):
         played.gathered([], played.updates()).mean()
     assert played.model.values is before and played.rule.state_dict() == {"momenta": []}
-    (note,) = played.model.take_notes()
+    (note,) = taken(played.fleet)
     assert (note["round"], note["asked"], note["came"]) == (0, len(SIZES), 0)
 
 
@@ -205,7 +207,7 @@ def test_limits_go_down_what_workers_say_comes_up_and_neither_is_averaged() -> N
     for at, step in zip(places.learning, steps, strict=True):
         torch.testing.assert_close(found[at], step, rtol=1e-5, atol=1e-6)
     played.model.move(found, played.model.values)
-    (note,) = played.model.take_notes()
+    (note,) = taken(played.fleet)
     assert (note["came"], note["late"], note["dropped"]) == (2, 1, 0)
     assert {one: known["utility"] for one, known in selection.state_dict()["clients"].items()} == {
         one: 7.0 + one for one in others

@@ -15,6 +15,7 @@ from testbed.worker.methods.parameter_server.bounds.baselines import Fixed
 from testbed.worker.methods.parameter_server.regional_group import GroupServer
 from testbed.worker.methods.parameter_server.transport.frames import frame_bytes
 from testbed.worker.strategies.parameter_server import ParameterServer
+from tests.unit.worker.recorded import taken
 from tests.unit.worker.server_models import bits
 from tests.unit.worker.server_rounds import SZ3, Regression, Rounds, Small, batch_of, rounds, sgd
 
@@ -51,7 +52,7 @@ def _round(played: Rounds, number: int, *, regions: Sequence[int] = tuple(TWO)) 
         for place in range(K):
             _region_round(played, region, first + place)
     played.server.collect(number)
-    (note,) = (note for note in played.server.take_notes() if note["event"] == "round")
+    (note,) = (note for note in taken(played.server) if note["event"] == "round")
     return note
 
 
@@ -124,7 +125,7 @@ def test_groups_average_by_themselves_and_rank_0_averages_what_they_have_come_to
         names = ("linear.weight", "linear.bias", "norm.running_mean", "norm.weight")
         for name, wanted in zip(names, _by_hand(2), strict=True):
             torch.testing.assert_close(found[name], wanted, rtol=2e-5, atol=2e-6, msg=name)
-        there = [note for note in _group(played, 4).take_notes() if note["event"] == "region_round"]
+        there = [note for note in taken(_group(played, 4)) if note["event"] == "region_round"]
         assert [note["round"] for note in there] == list(range(2 * K))
         assert [note["sent_bytes"] > 0 for note in there] == [False, False, True] * 2
         assert all(note["update_bytes"] == 3 * note["model_bytes"] for note in there[1:])
@@ -188,10 +189,10 @@ def test_a_client_lost_in_a_groups_round_comes_back_to_the_next() -> None:
             client.end(2)
         server.end(2)
         played.server.collect(0)
-        first, second, third = (note for note in server.take_notes() if note["event"] == "region_round")
+        first, second, third = (note for note in taken(server) if note["event"] == "region_round")
         assert [one["clients"] for one in (first, second, third)] == [3, 2, 3]
         assert list(second["left"]) == ["6"] and (third["back"], third["left"]) == ([6], {})
-        assert played.server.take_notes()[0]["clients"] == 3
+        assert taken(played.server)[0]["clients"] == 3
 
 
 def test_a_group_without_clients_is_out_and_rank_0_goes_on() -> None:
@@ -212,7 +213,7 @@ def test_a_group_without_clients_is_out_and_rank_0_goes_on() -> None:
         for place in range(K):
             _region_round(played, 1, K + place)
         played.server.collect(1)
-        (note,) = played.server.take_notes()
+        (note,) = taken(played.server)
         assert note["clients"] == 2 and list(note["left"]) == ["4"]
 
 

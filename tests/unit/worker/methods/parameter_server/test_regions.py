@@ -19,6 +19,7 @@ from testbed.worker.methods.parameter_server.transport.connection import Gone
 from testbed.worker.methods.parameter_server.transport.frame_errors import Refusal
 from testbed.worker.methods.parameter_server.transport.frames import Kind, frame_bytes
 from tests.unit.worker.communication.collectives.test_collectives import topology
+from tests.unit.worker.recorded import taken
 from tests.unit.worker.server_models import bits
 from tests.unit.worker.server_rounds import SZ3, Rounds, agree, rounds
 
@@ -40,7 +41,7 @@ def _alone(region: RegionServer, number: int) -> None:
 
 
 def _notes(played: Rounds, region: int) -> list[dict[str, Any]]:
-    return [note for note in played.regions[region].take_notes() if note["event"] == "region_round"]
+    return [note for note in taken(played.regions[region]) if note["event"] == "region_round"]
 
 
 @pytest.mark.parametrize("payload", ["params", "delta", "grad"])
@@ -149,7 +150,7 @@ def test_who_is_lost_in_a_region_is_lost_there_alone(garbage: bool, monkeypatch:
                 played.train(played.clients[number], [2])
             played.clients[number].end(2)
         played.server.collect(2)
-        (note,) = played.server.take_notes()
+        (note,) = taken(played.server)
         assert note["clients"] == 2 and list(note["left"]) == ["4"]
 
 
@@ -164,7 +165,7 @@ def test_a_region_whose_client_stalls_sends_what_it_has() -> None:
         (note,) = _notes(played, 0)
         assert note["clients"] == 1 and "late" in note["left"]["2"]
         played.server.collect(0)
-        assert played.server.take_notes()[0]["left"] == {}
+        assert taken(played.server)[0]["left"] == {}
 
 
 def test_a_server_of_a_region_takes_its_clients_with_it_and_the_others_go_on() -> None:
@@ -200,7 +201,7 @@ def test_who_comes_back_to_a_region_gets_what_the_others_have(down: dict[str, An
         for number in TWO:
             played.clients[number].end(3)
         played.server.collect(3)
-        (note,), (there,) = played.server.take_notes(), _notes(played, 4)
+        (note,), (there,) = taken(played.server), _notes(played, 4)
         assert note["back"] == [] and note["clients"] == 3
         assert (there["back"], there["clients"], there["left"]) == ([6], 3, {})
         played.round(4)

@@ -13,6 +13,7 @@ from testbed.worker.methods.parameter_server.bounds.adaptive import AdaptiveBoun
 from testbed.worker.methods.parameter_server.messages.wire import Facts
 from testbed.worker.methods.parameter_server.server import MAX_RESTORES
 from testbed.worker.methods.parameter_server.transport.frames import SERVER, Kind
+from tests.unit.worker.recorded import taken
 from tests.unit.worker.server_models import bits
 from tests.unit.worker.server_rounds import PARAMS, SZ3, WIDTH, Rounds, agree, batch_of, rounds
 
@@ -67,7 +68,7 @@ def test_after_a_divergence_all_begin_anew_from_the_last_good_model_to_the_bit(
             assert all(kept for kept in residuals), "else nothing is forgotten"
         values = [_values(client) for client in played.clients]
         played.server.collect(number)
-        (note,) = played.server.take_notes()
+        (note,) = taken(played.server)
         assert note["whole"] and note["alpha"] == 0.01 and note["bound"]["lossless"]
         if up.get("payload") == "params":  # lossless up, too
             mean = [sum(each) / 2 for each in zip(*values, strict=True)]
@@ -171,7 +172,7 @@ def test_the_last_model_is_the_servers_to_the_bit_and_is_noted() -> None:
         for client in played.clients:
             client.begin(3)
             assert bits(client._wire.schema.take(client._model)) == bits(played.model.values)
-        (note,) = played.server.take_notes()
+        (note,) = taken(played.server)
         assert note["event"] == "last_model" and note["round"] == 3 and not note["left"] and note["model_bytes"] > 8000
 
 

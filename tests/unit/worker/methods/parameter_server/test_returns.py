@@ -12,6 +12,7 @@ from testbed.worker.methods.parameter_server.bounds.baselines import DAdaQuant, 
 from testbed.worker.methods.parameter_server.bounds.break_even import MEASURING, NO_GAIN, PROBE, Gate
 from testbed.worker.methods.parameter_server.messages.schema import PARAMETER
 from testbed.worker.methods.parameter_server.transport.connection import Gone
+from tests.unit.worker.recorded import taken
 from tests.unit.worker.server_rounds import SZ3, agree, batch_of, rounds
 
 
@@ -34,7 +35,7 @@ def test_who_comes_back_gets_what_the_others_have_and_goes_on_with_them(down: di
             client._training.step(batch_of(client.number, 4))
             client.end(4)
         played.server.collect(4)
-        (note,) = played.server.take_notes()
+        (note,) = taken(played.server)
         assert note["clients"] == 3 and not note["left"] and not note["whole"]
         assert played.round(5)["clients"] == 3
         agree(played)
@@ -113,7 +114,7 @@ def test_beside_a_gate_and_decoders_who_comes_back_decides_anew_and_holds_the_sa
     with rounds(clients=2, up=up, down=down, schedule=Fixed(alpha=0.1), gate=gate, decoders=2) as played:
         for number in range(5):
             played.round(number)
-        whys = [note["why"] for note in played.clients[0].take_notes()]
+        whys = [note["why"] for note in taken(played.clients[0]._up)]
         assert whys == [MEASURING, MEASURING, NO_GAIN, NO_GAIN, PROBE]
 
         back = played.come_back(1)
@@ -125,12 +126,12 @@ def test_beside_a_gate_and_decoders_who_comes_back_decides_anew_and_holds_the_sa
             client.end(5)
         played.server.collect(5)
         agree(played)
-        noted = {note["event"]: note for note in played.server.take_notes()}
+        noted = {note["event"]: note for note in taken(played.server)}
         assert noted["gate"]["why"] == PROBE and noted["round"]["clients"] == 2
         for number in range(6, 9):
             assert played.round(number)["clients"] == 2
             agree(played)
-        assert [note["why"] for note in back.take_notes()] == [MEASURING, MEASURING, NO_GAIN, NO_GAIN]
+        assert [note["why"] for note in taken(back._up)] == [MEASURING, MEASURING, NO_GAIN, NO_GAIN]
 
 
 def test_a_codec_is_not_measured_by_who_got_something_else() -> None:
@@ -145,7 +146,7 @@ def test_a_codec_is_not_measured_by_who_got_something_else() -> None:
         back._training.step(batch_of(0, 2))
         back.end(2)
         played.server.collect(2)
-        gate, round_ = played.server.take_notes()
+        gate, round_ = taken(played.server)
         assert gate["why"] == MEASURING and gate["compress"] and round_["clients"] == 1
         assert played.downlink.gate is not None
         measured = played.downlink.gate.state_dict()["gate"]

@@ -19,6 +19,7 @@ from testbed.worker.methods.parameter_server.messages.wire import Facts
 from testbed.worker.methods.parameter_server.transport.connection import Gone
 from testbed.worker.methods.parameter_server.transport.frame_errors import Refusal
 from testbed.worker.methods.parameter_server.transport.frames import Kind
+from tests.unit.worker.recorded import taken
 from tests.unit.worker.server_rounds import PARAMS, SZ3, Faint, Regression, Rounds, Small, agree, batch_of, rounds, sgd
 
 
@@ -106,7 +107,7 @@ def test_who_says_nothing_by_the_deadline_is_out() -> None:
         played.clients[0]._training.step(batch_of(0, 0))
         played.clients[0].end(0)
         played.server.collect(0)
-        (note,) = played.server.take_notes()
+        (note,) = taken(played.server)
         assert note["clients"] == 1 and "late" in note["left"]["1"]
         played.server.begin(1)
         with pytest.raises(RunError, match=r"(?s)no client is left\n.*client 0: .*late"):
@@ -280,7 +281,7 @@ def test_the_schedule_is_told_of_rounds_in_which_a_gate_let_nothing_be_compresse
             losses = [1 / (1 + round_) for round_ in range(6)]
             client._training.step = _with_losses(client._training.step, losses)  # type: ignore[method-assign]
         alphas = [played.round(number)["bound"]["alpha"] for number in range(6)]
-        compressed = [note["compress"] for note in played.clients[0].take_notes()]
+        compressed = [note["compress"] for note in taken(played.clients[0]._up)]
         assert compressed == [True, True, False, False, False, False]
     assert alphas[:3] == pytest.approx([0.1 * 1.25**rounds_ for rounds_ in (1, 2, 3)])
     assert alphas[3:] == [alphas[2]] * 3

@@ -200,7 +200,8 @@ def test_bad_parameters_and_too_few_clients_are_refused() -> None:
         (lambda: SignFlip(scale=0), "scale=0"),
         (lambda: Gaussian(deviation=math.inf), "deviation=inf"),
         (lambda: SameValue(value=math.nan), "value=nan"),
-        (lambda: LittleIsEnough(clients=4, attackers=2, z=-1), r"(?s)z=-1: .*\nattackers=2: .* at most 1"),
+        (lambda: LittleIsEnough(clients=2, attackers=2, z=-1), r"(?s)clients=2: .*\nz=-1: "),
+        (lambda: LittleIsEnough(clients=4, attackers=2), r"attackers=2: .* at most 1"),
         (lambda: most_deviations(10, 5), "attackers=5: must be a whole number, at least 1 and at most 4"),
         (lambda: most_deviations(2, 0), r"(?s)clients=2: .*\nattackers=0: "),
     ):

@@ -339,7 +339,7 @@ def test_a_set_up_of_another_method_or_a_damaged_one_is_refused() -> None:
 
 
 def test_wrong_parameters_are_told_together() -> None:
-    with pytest.raises(ValueError, match=r"recent=0.*\n.*sinks=-1.*\n.*block=0.*\n.*components=0.*\n.*budget=0"):
+    with pytest.raises(ValueError, match=r"components=0.*\nbudget=0.*\nrecent=0.*\nsinks=-1.*\nblock=0"):
         SparQ(components=0, budget=0, recent=0, sinks=-1, block=0)
     with pytest.raises(ValueError, match=r"sinks=9: .*at most 8"):
         Dense(recent=8, sinks=9)

@@ -353,13 +353,14 @@ def test_ratios_of_losses_need_losses_from_zero_up(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "params", "faults"),
     [
-        ("adaptive", {"alpha": 5, "alpha_min": 0, "increase": 1, "decrease": 1, "patience": 0, "window": 0}, 6),
+        ("adaptive", {"alpha": 5, "alpha_min": 0, "increase": 1, "decrease": 1, "patience": 0, "window": 0}, 5),
         ("adaptive", {"alpha": 0.2, "alpha_min": 0.5, "alpha_max": 0.3}, 2),
         ("adaptive", {"tolerance": -1, "slack": math.nan, "memory": 1, "plateau": 1, "divergence": 1}, 5),
         ("adaptive", {"fairness": -0.1, "tolerance": -1}, 2),
         ("adaptive", {"fairness": math.inf}, 1),
         ("fixed", {"alpha": 0, "basis": "norm"}, 2),
-        ("linear", {"alpha": 0.1, "alpha_end": 0.2, "rounds": 0, "basis": 3}, 3),
+        ("linear", {"alpha": 0.1, "alpha_end": 0, "rounds": 0, "basis": 3}, 3),
+        ("linear", {"alpha": 0.1, "alpha_end": 0.2}, 1),
         ("adaquantfl", {"levels": 9, "levels_max": 8}, 1),
         ("dadaquant", {"levels": 0, "levels_max": 2**20, "patience": 0, "memory": math.nan}, 4),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import assume, given
@@ -150,8 +150,7 @@ def test_a_gate_compresses_until_it_has_measured_and_then_where_it_pays_enough()
     for observe in (lambda: gate.observe_transfer(1000, 1.0), lambda: gate.observe_codec(1000, 500, 0.125, 0.125)):
         assert (gate.decide(1000).compress, gate.decide(1000).why) == (True, MEASURING)
         observe()
-    assert gate.decide(1000).note() == {
-        "event": "gate",
+    assert asdict(gate.decide(1000)) == {
         "compress": True,
         "why": PAYS,
         "raw_s": 1.0,

@@ -171,9 +171,9 @@ def test_the_server_goes_by_the_client_that_took_longest_to_decode_the_model() -
 def test_one_thread_decodes_what_a_compressor_has_sent() -> None:
     """Which may keep something between two calls, and may lean on that of others."""
     workload, topk = Digits(), TopK()
-    (fault,) = ParameterServer(decoders=2).faults(topk, workload, 3)
+    (fault,) = ParameterServer(decoders=2).validate(topk, workload, 3)
     assert "strategy.decoders=2: what TopK sends is decoded by one thread alone; use 0, or" in fault
-    assert not list(ParameterServer().faults(topk, workload, 3))
-    assert not list(ParameterServer(decoders=2).faults(SZ3(), workload, 3))
-    with pytest.raises(ValueError, match=r"decoders=-1: .*\ngate='always': must be true, false"):
+    assert not list(ParameterServer().validate(topk, workload, 3))
+    assert not list(ParameterServer(decoders=2).validate(SZ3(), workload, 3))
+    with pytest.raises(ValueError, match=r"gate=always: must be true, false.*\ndecoders=-1: "):
         ParameterServer(decoders=-1, gate="always")  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ def test_all_faults_are_told_at_once() -> None:
         Plan(direction="left", payload="all", codec="gzip", algorithm="best", cutoff=-1, lossless="lz4")
     lines = str(caught.value).splitlines()
     assert [line.partition("=")[0] for line in lines] == [
-        *("direction", "payload", "algorithm", "lossless", "cutoff", "codec")
+        *("direction", "payload", "codec", "algorithm", "cutoff", "lossless")
     ]
     with pytest.raises(ValueError, match="payload=grad") as caught:
         Plan(direction="down", payload="grad", codec="raw", importance=True)

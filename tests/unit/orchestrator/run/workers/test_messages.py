@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import Any
+import threading
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.core.record.notes import FIELDS, checked_message
-from testbed.core.record.telemetry import MAX_LINE_BYTES, PHASES, Channel
+from testbed.core.record.events.base import Event, WorkerEvent
+from testbed.core.record.events.run import PHASES
+from testbed.core.record.telemetry import MAX_LINE_BYTES, Channel
+from testbed.orchestrator.run.workers.messages import checked_message
+from tests.waiting import in_background, joined
 
 STEP: dict[str, Any] = {
     "event": "step",
@@ -53,6 +57,13 @@ def test_what_is_not_a_workers_to_say_is_refused(event: object) -> None:
         ("t_s", None),
         ("phase_s", {}),
         ("phase_s", dict.fromkeys(PHASES, "x")),
+        ("phase_s", dict.fromkeys((*PHASES, "another"), 0.1)),
+        ("loss", float("inf")),
+        ("loss", 10**400),
+        ("samples", 2**63),
+        ("t_s", "\ud800"),
+        ("unknown_field", 1),
+        ("from", "a"),
     ],
 )
 def test_a_field_of_another_kind_is_named(field: str, value: object) -> None:
@@ -97,7 +108,9 @@ def test_what_became_of_a_model_is_read_to_its_last_entry(field: str, value: obj
         checked_message({**said, field: value}, rank=0)
 
 
-@pytest.mark.parametrize("event", [name for name, fields in FIELDS.items() if fields])
+@pytest.mark.parametrize(
+    "event", [name for name, kind in Event.kinds.items() if issubclass(kind, WorkerEvent) and name != "warm"]
+)
 def test_a_missing_field_is_named(event: str) -> None:
     with pytest.raises(ValueError, match=event):
         checked_message({"event": event}, rank=0)
@@ -159,3 +172,18 @@ def test_an_endless_line_is_refused_before_it_fills_the_memory() -> None:
 
     with pytest.raises(ValueError, match="more than"):
         Channel(Endless()).receive()  # type: ignore[arg-type]
+
+
+def test_lines_of_several_threads_do_not_mix() -> None:
+    class Connection:
+        busy = threading.Lock()
+        sent: ClassVar[list[bytes]] = []
+
+        def sendall(self, line: bytes) -> None:
+            assert self.busy.acquire(blocking=False)
+            self.sent.append(line)
+            self.busy.release()
+
+    channel = Channel(Connection())  # type: ignore[arg-type]
+    joined(*(in_background(lambda: [channel.send({"n": n}) for n in range(200)]) for _ in range(4)))
+    assert len(Connection.sent) == 800 and all(json.loads(line) for line in Connection.sent)

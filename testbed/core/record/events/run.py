@@ -1,0 +1,220 @@
+"""Events of the run itself: its stages, its workers, their steps, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+from testbed.core.record.events.base import (
+    FEW,
+    Count,
+    Counts,
+    Event,
+    Number,
+    Record,
+    StepEvent,
+    Text,
+    Texts,
+    WorkerEvent,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule(Event, name="schedule"):
+    """The run entered another stage."""
+
+    what: Text
+    """Stage of the run. One of `network`, `measured`, `workers`, `busy`, `go`, `cluster`, `rootless`, `schedule`
+    (changes were still to come when it ended), `kept` (the model, with checkpoint=last), or `end`."""
+    detail: Text
+    """Message that the user sees."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warm(WorkerEvent, name="warm"):
+    """A worker is connected to all peers and has taken its warm-up steps. Not recorded."""
+
+    rank: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model(WorkerEvent, name="model"):
+    """Model and strategy of the run, from rank 0, once."""
+
+    rank: Count
+    parameters: Count
+    """Number of trainable parameters."""
+    dense_bytes_step: Number
+    """Bytes that all ranks would send in one step of uncompressed ring data parallelism. For kv_transfer, bytes of all
+    keys and values if they were sent for each decoded byte as float16."""
+    metric_name: Text | None
+    """Name of the metric; null if there is none, as are the next two."""
+    metric_target: Number | None
+    """Value that the metric is to reach."""
+    higher_is_better: bool | None
+    """True if a larger value of the metric is better."""
+    routes: Texts | None
+    """Compressor's route of each bucket; null if the strategy has no buckets."""
+    collectives: Texts | None
+    """Algorithm that carries each bucket; null if the strategy has none."""
+    outlived: Counts
+    """Ranks whose loss the run survives. With 0 among them, the others wait until rank 0 is started again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start(WorkerEvent, name="start"):
+    """Step 1 begins on a rank, or the first step after it rejoined."""
+
+    t_s: Number
+    rank: Count
+    late_s: Number
+    """Emulated seconds after the agreed moment."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseTimes(Record):
+    """Emulated seconds by phase. All but `communicate`, which overlaps them, add up to the step."""
+
+    forward: Number
+    """Forward, and drawing the batch."""
+    backward: Number
+    """Backward."""
+    compress: Number
+    """Encoding of what is sent."""
+    communicate: Number
+    """Time with a collective in flight. A thread notes its end, and does so late while another holds the interpreter's
+    lock: too long by microseconds, with a user's codec that keeps the lock by one compression of a bucket."""
+    decompress: Number
+    """Decoding of what was received."""
+    optimizer: Number
+    """Everything else: the update, zeroing gradients, reading the loss, what a strategy computes for its update."""
+    exposed_communication: Number
+    """Time in which the worker only waited for others."""
+
+
+PHASES = tuple(field.name for field in fields(PhaseTimes))
+"""Keys of `phase_s`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(StepEvent, name="step"):
+    """A rank has taken one step of the optimizer."""
+
+    loss: Number | None
+    """Loss of the rank's batch before the step; null if the workload computes none."""
+    step_s: Number
+    """Emulated seconds that the step took."""
+    phase_s: PhaseTimes
+    cpu_s: Number
+    """CPU seconds of the training thread."""
+    late_s: Number | None
+    """Emulated seconds by which the rank sent later than its device would have; null if no device paces it."""
+    queued_s: Number
+    """Emulated seconds that the rank's messages waited for a core."""
+    payload_bytes: Count
+    """Bytes that the rank sent, framing included."""
+    samples: Count
+    """Samples that the rank trained on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payload(WorkerEvent, name="payload"):
+    """One backward of a user's script, from its communication hook."""
+
+    rank: Count
+    elements: Count
+    """Gradient entries that were reduced."""
+    payload_bytes: Count
+    """Bytes that the hook sent for them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(WorkerEvent, name="evaluation"):
+    """The model was evaluated. It is computed next to the training and sent later, in the order of steps."""
+
+    t_s: Number
+    """Moment at which the model became what was evaluated: the end of the step."""
+    rank: Count
+    step: Count
+    name: Text
+    """Name of the metric."""
+    value: Number
+    """Value of the metric."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done(WorkerEvent, name="done"):
+    """A rank has taken all steps and sent all evaluations."""
+
+    t_s: Number
+    rank: Count
+    steps: Count
+    """Number of steps of the run."""
+    finish_s: Number
+    """Emulated seconds that the strategy took after the last step; no step contains them."""
+    finish_payload_bytes: Count
+    """Bytes that it sent in this time."""
+    parameters_crc32: Count | None
+    """CRC-32 of all parameters in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaving(WorkerEvent, name="leaving"):
+    """A worker ends because the others go on without it. Recorded as `left`."""
+
+    rank: Count
+    node: Text
+    message: Text
+    """Reason, one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault(WorkerEvent, name="fault"):
+    """The run failed."""
+
+    rank: Count | None
+    node: Text | None
+    message: Text
+    """Reason, one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left(Event, name="left"):
+    """A worker was killed, failed, or was excluded, and the run continues without it.
+
+    If it is started again, another `start` follows.
+    """
+
+    rank: Count
+    node: Text
+    message: Text
+    """Reason, one line."""
+    late: bool
+    """True if it was started again and training had ended by then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change(Event, name="change"):
+    """An entry of `events=` took effect."""
+
+    t_s: Number
+    """Moment at which it was in force."""
+    what: Text
+    """Kind of change, as in `testbed.core.spec.schedule`."""
+    name: Text | None
+    """Link; null for a node's change."""
+    from_: Text | None
+    """Direction of the link, with `to`; null unless `what` is `set`."""
+    to: Text | None
+    node: Text | None
+    """Node; null for a link's change."""
+    asked_s: Number
+    """Moment for which it was scheduled."""
+    late_s: Number
+    """`t_s` minus `asked_s`."""
+    before: Annotated[dict[Text, Any], FEW]
+    """Fields of the link's profile before, in base units of emulated time."""
+    after: Annotated[dict[Text, Any], FEW]
+    """The same fields after."""
+    cause: Text
+    """Entry as the user wrote it."""

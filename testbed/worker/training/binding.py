@@ -1,0 +1,81 @@
+"""The model of a rank and all that depends on it: made again when a transform changes the model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from torch import nn
+
+from testbed.core.device.profile import Profile
+from testbed.core.record.events.base import StepEvent
+from testbed.core.spec.run_spec import RunSpec
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.device.clock import PhaseClock
+from testbed.worker.device.compute_times import ComputeTimes
+from testbed.worker.interfaces.strategy import WorkerContext
+from testbed.worker.interfaces.transform_capabilities import ModelSwitch, Plan
+from testbed.worker.interfaces.workload import trained
+from testbed.worker.training import capabilities
+from testbed.worker.training.optimizers import LearningRate, Optimizers
+from testbed.worker.training.parts import Parts, changed_parts
+
+
+class Binding:
+    """A model, the parts that train it, its optimizers, and the strategy's context."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        parts: Parts,
+        model: nn.Module,
+        comm: Communicator,
+        clock: PhaseClock,
+        record: Callable[[StepEvent], None],
+        start_step: int = 0,
+    ) -> None:
+        """Make the optimizers and the strategy's context.
+
+        Args:
+            start_step: Number of steps of the run that were taken with another model.
+        """
+        self.parts, self.model, self.start_step = parts, model, start_step
+        self.optimizers = Optimizers(parts.transform, model)
+        optimizer = parts.workload.optimizer(trained(model))
+        self.optimizers.prepare(optimizer)
+        self.rate = LearningRate(optimizer)
+        self.context = WorkerContext(
+            spec=spec,
+            workload=parts.workload,
+            model=model,
+            optimizer=optimizer,
+            compressor=parts.compressor,
+            comm=comm,
+            clock=clock,
+            prepare=self.optimizers.prepare,
+            start_step=start_step,
+            record=record,
+        )
+
+    def changed(
+        self, transform: ModelSwitch, plan: Plan, step: int, profile: Profile | None
+    ) -> tuple[Binding, StepEvent]:
+        """Change a copy of the model after step `step`, whose strategy has finished.
+
+        Args:
+            profile: Times of the model before; with `switched`, the clock gets those of the new one.
+
+        Returns:
+            The binding of the new model, with a fresh strategy and compressor that are not bound yet, and the event.
+        """
+        context, parts = self.context, self.parts
+        model = parts.workload.model(context.spec.seed)  # hooks of the old one stay behind
+        model.load_state_dict(self.model.state_dict())
+        event = transform.switch(model, plan, step)
+        if profile is not None and profile.switched is not None:
+            after = capabilities.profile_after(parts.transform, profile, model)
+            context.clock.times = ComputeTimes(after, model)
+        fresh = changed_parts(context.spec, parts.transform)
+        parts = dataclasses.replace(parts, strategy=fresh.strategy, compressor=fresh.compressor)
+        common = context.spec, parts, model, context.comm, context.clock, context.record
+        return Binding(*common, start_step=step + 1), event

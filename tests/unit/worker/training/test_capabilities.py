@@ -1,0 +1,164 @@
+"""What a strategy can do follows from its methods. One that lacks them is answered for; half of them are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from compressors.base.compressor import Compressor, Layout
+from testbed.core.errors import InputError
+from testbed.core.spec.run_spec import Part, RunSpec
+from testbed.worker.interfaces.strategy import Beside, ExtraWork, StepStats, Strategy, WorkerContext
+from testbed.worker.interfaces.transform import Transform
+from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.interfaces.workload_capabilities import Sequential, split
+from testbed.worker.model.pieces import Piece
+from testbed.worker.training import capabilities
+from testbed.worker.training.parts import build_parts
+from testbed.worker.transforms.none import Unchanged
+from testbed.worker.workloads.digits import Digits
+from tests.distributed.harness import STRATEGIES, make_spec
+from tests.distributed.small_model import SmallModel
+
+SMALL: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.0}
+
+
+class Least(Strategy):
+    """Has what every strategy must have."""
+
+    def bind(self, context: WorkerContext) -> None:
+        return
+
+    def step(self, batch: Batch, step: int) -> StepStats:
+        return StepStats(None)
+
+
+class Half(Least):
+    """Reduces buckets, and does not say by which routes."""
+
+    def layouts(self) -> list[Layout]:
+        return []
+
+
+def _spec(strategy: type[Strategy]) -> RunSpec:
+    return dataclasses.replace(make_spec(), strategy=Part("mine", f"{__name__}.{strategy.__name__}"))
+
+
+def test_a_strategy_without_capabilities_is_one_that_averages_gradients_of_all_ranks() -> None:
+    least = build_parts(_spec(Least)).strategy
+    assert [capabilities.part(least, rank, 3) for rank in range(3)] == [(0, 3), (1, 3), (2, 3)]
+    assert not capabilities.tolerates_loss_of(least, 1) and not capabilities.can_rejoin(least, 1)
+    assert capabilities.first_step(least) == 0 and list(capabilities.batch_faults(least, 7, 3)) == []
+    assert list(capabilities.layouts(least)) == [] and capabilities.extra_work(least) == ExtraWork()
+    assert capabilities.routes(least) is None and capabilities.collectives(least) is None
+    assert capabilities.dense_bytes_step(least, 12.0) == 12.0
+    assert capabilities.takes_transform(least, at_once=False, keeps_parameters=False)
+    capabilities.sync_parameters(least)
+    capabilities.hand_over(least)
+
+
+def test_what_lacks_a_declaration_does_not_train_on_an_accelerator() -> None:
+    (fault,) = capabilities.accelerator_faults(build_parts(_spec(Least)).strategy)
+    assert fault == "computes or sends in the host's memory; use a strategy that does neither, such as ddp"
+    assert list(capabilities.accelerator_faults(build_parts(make_spec("torch_ddp")).strategy)) == []
+
+
+def test_half_a_capability_is_refused_by_name() -> None:
+    with pytest.raises(InputError) as caught:
+        build_parts(_spec(Half))
+    (fault,) = caught.value.faults
+    assert fault == "strategy=mine: Half has layouts and lacks routes, collectives; Bucketed takes all"
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_no_strategy_of_the_tree_has_half_a_capability(name: str) -> None:
+    assert list(capabilities.partial_capabilities(build_parts(make_spec(name, workers=4)).strategy)) == []
+
+
+class HalfChange(Transform):
+    """Would change the model, and does not say how."""
+
+    def looks_after(self, step: int) -> bool:
+        return True
+
+
+def test_half_a_transform_is_refused_by_name() -> None:
+    spec = dataclasses.replace(make_spec(), transform=Part("mine", f"{__name__}.HalfChange"))
+    with pytest.raises(InputError) as caught:
+        build_parts(spec)
+    assert caught.value.faults == (
+        "transform=mine: HalfChange has looks_after and lacks plan_after, switch, example; ModelSwitch takes all",
+    )
+
+
+def test_half_a_chain_is_refused_by_name() -> None:
+    class Half(SmallModel):
+        def pieces(self, model: torch.nn.Module) -> list[Piece]:
+            return []
+
+    (fault,) = capabilities.partial_capabilities(Half(**SMALL))
+    assert fault == "Half has pieces and lacks inputs, loss_of; Sequential takes all"
+    assert isinstance(Digits(), Sequential) and not isinstance(SmallModel(**SMALL), Sequential)
+
+
+def test_an_attribute_that_is_called_like_a_method_is_none_of_a_capability() -> None:
+    workload = SmallModel(**SMALL)
+    workload.inputs = torch.zeros(3)  # type: ignore[attr-defined]
+    assert list(capabilities.partial_capabilities(workload)) == []
+
+
+def test_a_batch_is_split_by_its_tensors_where_the_workload_does_not_say_how() -> None:
+    batch = (torch.arange(6), [torch.arange(12).view(6, 2)])
+    first, second = split(SmallModel(**SMALL), batch, 2)
+    assert torch.equal(first[0], torch.arange(3)) and torch.equal(second[1][0], torch.arange(6, 12).view(3, 2))
+    assert split(SmallModel(**SMALL), "whole", 1) == ["whole"]
+    with pytest.raises(TypeError, match="a batch of str cannot be split; its workload's `split` has to"):
+        split(SmallModel(**SMALL), "whole", 2)
+
+
+def test_a_transform_without_capabilities_leaves_the_model_and_its_optimizer() -> None:
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    assert capabilities.begin(Unchanged(), model, 0) is None
+    capabilities.example(Unchanged(), model)
+    capabilities.attach(Unchanged(), model, optimizer)
+    assert capabilities.undecayed(Unchanged(), model) == [] and capabilities.rate_factor(Unchanged(), 3) == 1.0
+    assert capabilities.spared(Unchanged(), None) == {}
+    assert capabilities.kept(Unchanged(), model).keys() == model.state_dict().keys()
+
+
+def test_a_strategy_with_the_names_of_version_1_works_and_is_told_the_new_ones() -> None:
+    with pytest.warns(FutureWarning, match="Old: faults is validate now, batch_faults is validate_batch now, outlives"):
+
+        class Old(Least):
+            uses_collectives = False
+            draws = True
+
+            def faults(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
+                yield from super().faults(compressor, workload, world_size)  # type: ignore[misc]
+                yield f"no {world_size}"
+
+            def batch_faults(self, batch_size: int, world_size: int) -> Iterator[str]:
+                yield f"not {batch_size}"
+
+            def outlives(self, rank: int) -> bool:
+                return rank == 1
+
+            def beside(self) -> ExtraWork:
+                return Beside()
+
+            def settle(self) -> None:
+                self.settled = True
+
+    old, nothing = Old(), Any
+    assert list(old.validate(nothing, nothing, 3)) == ["no 3"]  # type: ignore[arg-type]
+    assert list(capabilities.batch_faults(old, 7, 3)) == ["not 7"] and old.draws_batches
+    assert capabilities.tolerates_loss_of(old, 1) and not capabilities.tolerates_loss_of(old, 0)
+    capabilities.sync_parameters(old)
+    assert old.settled
+    with pytest.warns(FutureWarning, match="Beside is ExtraWork now"):
+        assert isinstance(capabilities.extra_work(old), ExtraWork)
