@@ -73,7 +73,7 @@ docker-image: ## The image of nodes with runtime=docker, by a dockerd that you h
 	@$(AS_ROOT) env $(if $(DOCKER_HOST),DOCKER_HOST=$(DOCKER_HOST)) $(if $(BASE),BASE=$(BASE)) bash scripts/docker-image.sh
 
 .PHONY: test-slow
-test-slow: setup ## The third tier, more than half an hour: the README's commands one by one in a clone set up for them, every compressor over an emulated WAN
+test-slow: setup ## The third tier, about 50 minutes, alone on the machine: the README's commands one by one in a clone set up for them, every compressor over an emulated WAN
 	@trap 'scripts/own.sh runs report.html build' EXIT; \
 	$(AS_ROOT) $(BIN)/python -B -m pytest -p no:cacheprovider --tier slow tests/slow tests/contract tests/emulation
 

@@ -37,7 +37,7 @@ _MEANINGS = {
     "epoch": "Number of the epoch, from 1.",
     "phase_s": "Emulated seconds by phase.",
 }
-"""Of fields that mean the same in all events."""
+"""Meanings of fields that are the same in all events."""
 _MODULES = (run, network, machine, training, kfac, server, gossip, pipeline, kv_transfer, note)
 _HEAD = """# Events of a run
 

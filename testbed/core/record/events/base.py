@@ -72,7 +72,7 @@ _WORDS: dict[Any, str] = {
 }
 
 _STRICT = {"strict": True, "extra": "forbid"}
-"""What pydantic is told of each class: no value is converted, no field may be added."""
+"""Settings of each class that pydantic reads: no value is converted, no field may be added."""
 
 
 @dataclass(frozen=True, kw_only=True)

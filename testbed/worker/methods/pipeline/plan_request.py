@@ -74,7 +74,7 @@ PlacementRequest = Annotated[str | Sequence[int], _Placement()]
 @checked
 @dataclass(frozen=True, kw_only=True)
 class PipelineRequest:
-    """What a user asks of a pipeline.
+    """Pipeline that a user asks for.
 
     Raises:
         ValueError: a parameter is of another kind or out of its range; all of them, one a line.

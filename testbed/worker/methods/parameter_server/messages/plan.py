@@ -49,8 +49,8 @@ class Plan:
     direction: Annotated[str, Choice(PAYLOADS)]
     """"up", from clients to the server, or "down"."""
     payload: Annotated[str, Choice(PAYLOADS["up"])] = "params"
-    """What parameters travel as: params, their values; delta, what they have become less what the receiver has; grad,
-    gradients, upwards alone. Other tensors travel as they are."""
+    """Form in which parameters travel: params, their values; delta, what they have become less what the receiver has;
+    grad, gradients, upwards alone. Other tensors travel as they are."""
     codec: Annotated[str | Compressor, _Codec()] = "sz3"
     """Codec of large parameters."""
     algorithm: Annotated[str, Choice(ALGORITHMS)] = "nopred"
