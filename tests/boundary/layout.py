@@ -192,7 +192,7 @@ def _asks_for_name(statement: ast.stmt) -> bool:
 
 
 def _closure(start: Iterable[str], graph: Graph, *, into: set[str]) -> set[str]:
-    """What `start` imports of `into`, directly or through others of `into`; a module loads the packages it is in."""
+    """Return what `start` imports of `into`, directly or through others; a module loads the packages it is in."""
     found: set[str] = set()
     waiting = [target for path in start for target in graph[path]]
     while waiting:

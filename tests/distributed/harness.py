@@ -42,7 +42,7 @@ COMPRESSORS = ("fp16", "int8", "none", "powersgd", "sz3", "topk")
 SMALL = {"_target_": "tests.distributed.small_digits.SmallDigits", "learning_rate": 0.15}
 """The workload of a spec that asks for none."""
 SMALL_BUCKETS = {"bucket_size": "8 KiB"}
-"""Of strategies that have buckets, with that workload: by the default it would have a single one."""
+"""Parameters of strategies with buckets for that workload, which would have a single one by default."""
 _APART = ("kv_transfer", "pipetransformer")
 STRATEGIES = tuple(sorted(path.stem for path in (CONF / "strategy").glob("*.yaml") if path.stem not in _APART))
 """Those that train, each class once."""

@@ -32,7 +32,7 @@ from tests.distributed.harness import make_spec, part
 
 STEPS = 20
 START, RANK = 3, 2
-"""Of PowerSGD beside torch's: the first step that is compressed, and columns of its factors."""
+"""Parameters of PowerSGD in the comparison with torch: the first compressed step, and columns of its factors."""
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 rank, world_size = dist.get_rank(), dist.get_world_size()

@@ -84,7 +84,7 @@ class FedBuff(Strategy):
         straggler_sigma: Sigma of the lognormal factor by which a client lasts longer, another one each time
             (`testbed.worker.methods.federated.clients.slowness`).
         uplink: Parameters of how updates travel (`parameter_server.messages.plan_request.Direction`); payload=delta,
-            and no codec that goes by bounds, since these follow rounds.
+            and no codec that uses bounds, since these follow rounds.
         downlink: Codec of models: zstd or raw.
         round_timeout_s: Emulated seconds that a model may be in flight to a worker, and then those that the worker's
             update is waited for, its training included.
