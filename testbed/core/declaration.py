@@ -131,6 +131,7 @@ class Parameter:
             yield from self.kind.faults(self.name, value, null=self.null)
 
 
+@functools.cache
 def declaration(target: Callable[..., Any]) -> tuple[Parameter, ...]:
     """Return the parameters that `target` declares, in their order.
 
