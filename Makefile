@@ -33,8 +33,8 @@ setup-browser: ## The same and Chromium, with which the tests look at pages
 	@bash scripts/setup.sh browser
 
 .PHONY: experiment
-experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= START_FROM= CHECKPOINT=last SEED= SET="a.b=c d.e=f" ROOTLESS=1]
-	@$(MAKES_RUNS) $(BIN)/longhaul run $(AS_USER) $(OVERRIDES)
+experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= START_FROM= CHECKPOINT=last SEED= SET="a.b=c d.e=f" ARGS="--for a script" ROOTLESS=1]
+	@$(MAKES_RUNS) $(BIN)/longhaul run $(AS_USER) $(OVERRIDES) $(if $(ARGS),-- $(ARGS))
 
 .PHONY: sweep
 sweep: setup ## All runs of a grid that are not there yet, and their table: SWEEP=smoke [EXECUTOR=local|ray|slurm OPTIONS="address=..." SET="steps=20,40"]

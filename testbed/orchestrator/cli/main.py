@@ -58,8 +58,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     ours, words = _split(list(sys.argv[1:] if argv is None else argv))
     parsed, rest = parser.parse_known_args(ours)
     parsed.words = words
-    if words and parsed.command is not execute:
-        parser.error(f"-- {' '.join(words)}: only `exec` takes a command")
+    if words and parsed.command not in (execute, run):
+        parser.error(f"-- {' '.join(words)}: only `exec` takes a command, and `run` the arguments of a script")
     flags = [argument for argument in rest if argument.startswith("-")]
     if flags or (rest and not hasattr(parsed, "overrides")):
         parser.error(f"unknown argument: {' '.join(flags or rest)}")
@@ -111,7 +111,12 @@ _RUN_EPILOG = (
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="such as topo=wan1g compressor=topk")
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="key=value",
+        help="such as topo=wan1g compressor=topk; with workload=script, what follows -- are the script's arguments",
+    )
     parser.add_argument("--quiet", action="store_true", help="print one line: run id, verdict, folder")
     parser.add_argument("--json", action="store_true", help="the summary as JSON on stdout, all else on stderr")
     parser.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
@@ -186,7 +191,7 @@ def run(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.machine.rights import Rights
     from testbed.orchestrator.run.run_command import run as make_run
 
-    flags = {"quiet": parsed.quiet, "as_json": parsed.json, "share": parsed.share}
+    flags = {"quiet": parsed.quiet, "as_json": parsed.json, "share": parsed.share, "words": parsed.words}
     return make_run(
         parsed.overrides, parsed.runs, **flags, tell_run_id=parsed.tell_run_id, rights=Rights(parsed.rootless)
     )

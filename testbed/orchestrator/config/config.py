@@ -25,6 +25,7 @@ from testbed.orchestrator.config import programs
 from testbed.orchestrator.config.background import compile_background
 from testbed.orchestrator.config.events.compiler import ELASTIC_WORKLOAD, compile_events, read_events
 from testbed.orchestrator.config.grammar.overrides import Override, first_line, parse_overrides, unknown
+from testbed.orchestrator.config.grammar.script_arguments import ARGUMENTS
 from testbed.orchestrator.config.models import located
 from testbed.orchestrator.config.scale import apply_scale, scale_of
 from testbed.orchestrator.config.settings import AUTO, SETTINGS, read_limits, read_settings, with_run_defaults
@@ -72,11 +73,17 @@ def compose(overrides: Sequence[str], conf_dir: Path = CONF_DIR) -> RunSpec:
 
 
 def resolve(
-    texts: Sequence[str], conf_dir: Path = CONF_DIR, *, emulated: bool = True, runs_root: Path = RUNS_ROOT
+    texts: Sequence[str],
+    conf_dir: Path = CONF_DIR,
+    *,
+    emulated: bool = True,
+    runs_root: Path = RUNS_ROOT,
+    words: Sequence[str] = (),
 ) -> Resolved:
     """Like `compose`, but faults are returned beside what could be read.
 
     Args:
+        words: command line of a user's script, behind `--`.
         runs_root: where the runs lie that may be begun with.
         emulated: whether it is to be run; otherwise its network may be larger than one can be built.
     """
@@ -84,13 +91,13 @@ def resolve(
     faults += _key_faults(overrides)
     overrides = [o for o in overrides if o.head in GROUPS or o.key in SETTINGS]
     try:
-        return _Composition(overrides, conf_dir, faults, emulated=emulated, runs_root=runs_root).resolve()
+        return _Composition(overrides, conf_dir, faults, emulated=emulated, runs_root=runs_root).resolve(words)
     except (HydraException, OmegaConfBaseException, YAMLError, OSError) as error:
         return Resolved((*faults, f"configuration in {conf_dir}: {first_line(error)}"), {}, None, False)
 
 
 def names(group: str, conf_dir: Path = CONF_DIR) -> list[str]:
-    """The names of a group, sorted."""
+    """Return the names of a group, sorted."""
     return sorted(path.stem for path in (conf_dir / group).glob("*.yaml"))
 
 
@@ -127,14 +134,14 @@ class _Composition:
         """What a topology given by its path holds; None where it is one of ours."""
         self.lacking = {group for group in GROUPS if not self._has_known_name(group)}
 
-    def resolve(self) -> Resolved:
+    def resolve(self, words: Sequence[str]) -> Resolved:
         config = self._compose()
         settings = self._settings(config)
         topo = {**(self.topology_file or {}), **(config.get("topo") or {})}
         if not any(o.key == "workers" for o in self.overrides):
             settings["workers"] = self._recommended_workers(topo.get("run"), settings["workers"])
         parts = {group: self._part(group, config.get(group)) for group in PARTS}
-        parts, faults = programs.fit(parts, {override.head for override in self.overrides})
+        parts, faults = programs.fit(parts, self.overrides, words)
         self.faults += faults
         topology = self._topology(topo, settings["workers"])
         recommended = (config.get("workload") or {}).get("run") or {}
@@ -179,7 +186,7 @@ class _Composition:
         by_path = {"topo"} if self.topology_file is not None else set()
         arguments = [f"~{group}" for group in GROUPS if group in self.lacking | unnamed | by_path]
         for override in self.overrides:
-            if override.head not in self.lacking and override.key not in by_path:
+            if override.head not in self.lacking and override.key not in (*by_path, ARGUMENTS):
                 # "++": a parameter that the file does not name is for the plug-in to refuse, not for Hydra
                 arguments.append(override.text if override.key in GROUPS else f"++{override.text}")
         with hydra.initialize_config_dir(str(self.conf_dir.resolve()), version_base="1.3"):

@@ -32,16 +32,18 @@ def run(
     share: bool = False,
     tell_run_id: int | None = None,
     rights: Rights = OF_ROOT,
+    words: Sequence[str] = (),
 ) -> int:
     """Make the run that `overrides` ask for and return its exit status.
 
     Args:
+        words: Command line of a user's script, behind `--`.
         tell_run_id: a descriptor that takes the run's id as soon as it has one, and is closed then.
 
     Raises:
         InputError, MachineError: with every fault of the input and every lack of the machine together.
     """
-    spec = checked_spec(resolve(overrides, runs_root=runs_root), runs_root, rights)
+    spec = checked_spec(resolve(overrides, runs_root=runs_root, words=words), runs_root, rights)
     from testbed.orchestrator.run.supervisor import supervise  # Mininet and all: only once it is known to be there
 
     seal_killed_or_say(runs_root)

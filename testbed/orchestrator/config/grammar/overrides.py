@@ -13,6 +13,8 @@ from hydra.core.override_parser.types import Override as HydraOverride
 from hydra.core.override_parser.types import OverrideType
 from hydra.errors import HydraException
 
+from testbed.orchestrator.config.grammar.script_arguments import ARGUMENTS, AS_IN
+
 
 @dataclass(frozen=True)
 class Override:
@@ -74,14 +76,16 @@ def read_override(text: str, parser: OverridesParser) -> HydraOverride:
 
 def unread(text: str, error: HydraException) -> str:
     """The line for what Hydra cannot read."""
-    return f"{text}: cannot be read: {first_line(error)}; quote a value that has special characters"
+    is_of_script = text.lstrip("+").startswith(f"{ARGUMENTS}=")
+    remedy = f"{ARGUMENTS} {AS_IN}" if is_of_script else "quote a value that has special characters"
+    return f"{text}: cannot be read: {first_line(error)}; {remedy}"
 
 
 def _checked(text: str, parsed: HydraOverride) -> Override:
     if parsed.is_sweep_override():
         raise ValueError("several values are a sweep; a run takes one")
     value = parsed.value()
-    if not _is_finite(value):
+    if parsed.key_or_group != ARGUMENTS and not _is_finite(value):
         raise ValueError("must be a finite number")
     return Override(text=text.lstrip("+"), key=parsed.key_or_group, value=value)
 
