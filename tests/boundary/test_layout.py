@@ -30,8 +30,6 @@ EXCEPTIONS: dict[str, str] = {}
 FOUND_BY_NAME = {
     "experiments/benchmarks/*/declaration.py": "experiments/common/benchmark.py imports the folder's declaration",
     "experiments/benchmarks/netem/guest.py": "experiments/common/point.py imports it inside the virtual machine",
-    "testbed/worker/script/first_process.py": "testbed/orchestrator/config/programs.py starts it by its path",
-    "testbed/worker/script/startup/sitecustomize.py": "Python imports it where its folder is on PYTHONPATH",
     "experiments/reproductions/*/declaration.py": "experiments/common/papers/declaration.py imports the system's",
 }
 """Modules that a program imports by a name which it puts together, and which program does."""

@@ -26,11 +26,11 @@ def test_all_variables_of_torchrun_are_set(tmp_path: Path) -> None:
         command += [f"--master-port={port}", str(script)]
         done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=HANG_S, check=True)
     theirs = json.loads(done.stdout.splitlines()[-1])
-    spec = resolve(["workload=script", f"workload.script={script}", "workers=1"]).spec
+    spec = resolve(["topo=lan", "workload=script", f"workload.script={script}", "workers=1"]).spec
     ours = program_of(spec).environment(0, "127.0.0.1", "lo")
     assert len(theirs.keys() - given) > 10
     assert theirs.keys() - given.keys() - ours.keys() <= {"LC_CTYPE", "OMP_NUM_THREADS", "PYTHONUNBUFFERED"}
     same = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK")
     same += ("ROLE_NAME", "ROLE_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS")
-    same += ("TORCHELASTIC_USE_AGENT_STORE", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "MASTER_ADDR")
+    same += ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "MASTER_ADDR")
     assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}

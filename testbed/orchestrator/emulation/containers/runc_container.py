@@ -153,8 +153,9 @@ class Sandbox:
 
     def disk(self, node: str) -> NodeDisk | None:
         """Return a new disk of `node`; None where no script runs."""
-        place = self.working_directory
-        return place and NodeDisk(node, self.work, place, self.user(), rootless=self.rights.rootless)
+        if (place := self.working_directory) is None:
+            return None
+        return NodeDisk(node, self.work, place, self.user(), rootless=self.rights.rootless)
 
 
 def _mount(destination: str, kind: str, source: str, options: list[str]) -> dict[str, Any]:

@@ -81,11 +81,7 @@ class Scripts:
         if code:
             return f"{self._named(first)} {end_of(first, code)}"
         failed = min(dead, key=lambda node: (left[node], self._ranks[node]))
-        how = (
-            "had left its process group and still ran"
-            if code is None
-            else "had ended before it, with status 0"
-        )
+        how = "had left its process group and still ran" if code is None else "had ended before it, with status 0"
         return f"{self._named(failed)} {end_of(failed, dead[failed])}; {self._named(first)} {how}"
 
     def _named(self, node: str) -> str:
