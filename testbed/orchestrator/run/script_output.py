@@ -1,4 +1,4 @@
-"""What a user's script gives its user: rank 0's output while it runs, and the files it wrote, once it has ended."""
+"""Results of a user's script: rank 0's output while it runs, and the files it wrote, once it has ended."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class ScriptEnd(Event, name="script_end"):
     joined: bool
     """True if a process of the script has joined torch's process group."""
     how: Text
-    """How it ended, such as `ended with status 0`."""
+    """End of the script, such as `ended with status 0`."""
 
 
 @dataclass(frozen=True, kw_only=True)

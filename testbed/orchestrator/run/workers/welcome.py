@@ -1,4 +1,4 @@
-"""What a worker is told when it has said hello."""
+"""Answer to a worker that has said hello."""
 
 from __future__ import annotations
 
