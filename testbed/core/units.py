@@ -31,11 +31,47 @@ def _parse(text: str | int | float, kind: str, table: dict[str, float] | dict[st
             return 0.0
         known = ", ".join(u for u in table if u)
         found = f"unknown unit {unit!r}" if unit else "no unit"
-        raise ValueError(f"{kind} {text!r}: {found}; use one of {known}")
+        guess = _meant(unit, kind, value)
+        raise ValueError(f"{kind} {text!r}: {found};{f' did you mean {guess}?' if guess else ''} use one of {known}")
     base = value * table[unit]
     if not math.isfinite(base):
         raise ValueError(f"{kind} {text!r}: too large")
     return base
+
+
+_SPELT = {
+    "ns": "nsec nsecs nanosecond nanoseconds",
+    "us": "usec usecs microsecond microseconds \u03bcs",
+    "ms": "msec msecs millisecond milliseconds millis",
+    "s": "sec secs second seconds",
+    "min": "m mins minute minutes",
+    "h": "hr hrs hour hours",
+    "kB": "k kb kbyte kbytes kilobyte kilobytes",
+    "MB": "m mb mbyte mbytes megabyte megabytes",
+    "GB": "g gb gbyte gbytes gigabyte gigabytes",
+    "KiB": "ki kib",
+    "MiB": "mi mib",
+    "GiB": "gi gib",
+    "B": "b byte bytes",
+    "%": "pct percent",
+}
+"""Other spellings of units, in small letters."""
+_BITS = re.compile(r"([kKmMgGtT]?)(?:bps|b/s|b/sec|bit|bits|bit/sec|bits/s|bits/sec|bitps)", re.IGNORECASE)
+_BYTES = re.compile(r"([kKmMgGtT]?)(?:Bps|B/s|B/sec|byte/s|bytes/s|bytes/sec)")
+_FACTORS = {"": "", "k": "k", "m": "M", "g": "G", "t": "T"}
+
+
+def _meant(unit: str, kind: str, value: float) -> str | None:
+    """Return the unit that was probably meant by one that is unknown, or what a rate in bytes is in bits."""
+    if kind == "rate":
+        if match := _BYTES.fullmatch(unit):
+            return f"{8 * value:g} {_FACTORS[match[1].lower()]}bit/s, which is {value:g} {match[1]}B/s"
+        match = _BITS.fullmatch(unit)
+        return f"{_FACTORS[match[1].lower()]}bit/s" if match else None
+    table = {"time": _TIMES, "size": _SIZES, "ratio": _RATIOS}[kind]
+    asked = " ".join(unit.lower().split())
+    exact = next((known for known in table if known and known.lower() == asked), None)
+    return exact or next((known for known in table if asked in _SPELT.get(known, "").split()), None)
 
 
 def parse_rate_bit_s(text: str | int | float) -> float:

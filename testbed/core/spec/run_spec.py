@@ -47,8 +47,11 @@ class Part:
     name: str
     target: str
     params: dict[str, Any] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    """Absolute paths in which modules of the user's are looked for, first the first. Not part of the hash."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "folders", tuple(self.folders))
         object.__setattr__(self, "target", redirects.present(self.target))
         object.__setattr__(self, "params", redirects.in_params(self.params, redirects.present))
 
