@@ -21,8 +21,11 @@ from testbed.core.files import printable
 MAX_TRACE_BYTES = 20_000_000
 MAX_DIGITS = 40
 """Characters of a number; no quantity of ours needs more."""
+FIRST_MAX_S = 1e7
+"""First time of a trace that cannot count from its beginning, in seconds: four months."""
+EPOCH = "is a time of the calendar, or of a machine's clock, and no time of a run"
 _MAX_SHOWN = 60
-_MAX_FAULTS = 5
+_MAX_FAULTS, _MAX_FAULT_CHARACTERS = 5, 600
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 _WIDE = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -108,17 +111,19 @@ def code_of(character: str) -> str:
 
 def shown(text: object) -> str:
     """Return a text for a fault: in quotes, in one line, shortened."""
-    line = printable(text)
+    line = printable(str(text)[: _MAX_SHOWN + 1])
     return repr(line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 1] + "…")
 
 
 # Tables: CSV and traces of one number a line. A row is one line.
 
 
-def numbered_lines(text: str) -> list[tuple[int, str]]:
-    """Return the lines with their numbers, from 1, without empty ones and comments (#)."""
-    stripped = ((number, line.strip()) for number, line in enumerate(text.split("\n"), 1))
-    return [(number, line) for number, line in stripped if line and not line.startswith("#")]
+def numbered_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines with their numbers, from 1, without empty ones and comments (#)."""
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#"):
+            yield number, stripped
 
 
 def cells_of(line: str) -> list[str]:
@@ -164,7 +169,8 @@ def number_of(text: str) -> float:
 
 
 def listed(faults: Sequence[str], where: object, most: int = _MAX_FAULTS) -> Iterator[str]:
-    """Yield the first faults of one file, and how many more there are."""
-    yield from faults[:most]
+    """Yield the first faults of one file, each in one line that is not too long, and how many more there are."""
+    for fault in faults[:most]:
+        yield printable(fault)[:_MAX_FAULT_CHARACTERS]
     if len(faults) > most:
         yield f"{where}: and {len(faults) - most} more faults"

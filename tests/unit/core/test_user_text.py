@@ -8,7 +8,7 @@ from testbed.core.user_text import cells_of, heading_of, number_of, numbered_lin
 
 
 def test_lines_keep_their_numbers() -> None:
-    assert numbered_lines("# a\n\n x \ny\x0bz\n") == [(3, "x"), (4, "y\x0bz")]
+    assert list(numbered_lines("# a\n\n x \ny\x0bz\n")) == [(3, "x"), (4, "y\x0bz")]
 
 
 @pytest.mark.parametrize(

@@ -94,10 +94,10 @@ class Document:
         """
         for fault in faults:
             path = path_in(fault, key)
-            line = self.line(*path) if path else self._line_of_name(fault)
+            line = self.line(*path) if path else self.line_of_name(fault)
             yield fault if line is None or fault.startswith(self.where) else f"{self.where}, line {line}: {fault}"
 
-    def _line_of_name(self, fault: str) -> int | None:
+    def line_of_name(self, fault: str) -> int | None:
         """Return the line of the first scalar or key that a fault without a path quotes, or None."""
         quoted = re.findall(r"'([^']*)'", fault)
         lines = dict(reversed(list(_texts(self.root))))  # the first of each
