@@ -17,7 +17,8 @@ FUZZ_S ?= 60
 given = $(if $($(1)),$(2)='$($(1))')
 OVERRIDES = $(call given,TOPO,topo) $(call given,STRATEGY,strategy) $(call given,COMPRESSOR,compressor) \
 	$(call given,TRANSFORM,transform) $(call given,WORKLOAD,workload) $(call given,WORKERS,workers) $(call given,DILATION,dilation) \
-	$(call given,START_FROM,start_from) $(call given,CHECKPOINT,checkpoint) $(call given,SEED,seed) $(SET)
+	$(call given,START_FROM,start_from) $(call given,CHECKPOINT,checkpoint) $(call given,SEED,seed) $(SET) \
+	$(call given,TRUST,--trust)
 RUNS ?=
 
 .PHONY: help
@@ -33,12 +34,12 @@ setup-browser: ## The same and Chromium, with which the tests look at pages
 	@bash scripts/setup.sh browser
 
 .PHONY: experiment
-experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= START_FROM= CHECKPOINT=last SEED= SET="a.b=c d.e=f" ROOTLESS=1]
+experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= START_FROM= CHECKPOINT=last SEED= SET="a.b=c d.e=f" TRUST=ship.py ROOTLESS=1]
 	@$(MAKES_RUNS) $(BIN)/longhaul run $(AS_USER) $(OVERRIDES)
 
 .PHONY: sweep
 sweep: setup ## All runs of a grid that are not there yet, and their table: SWEEP=smoke [EXECUTOR=local|ray|slurm OPTIONS="address=..." SET="steps=20,40"]
-	@$(AS_ROOT) $(BIN)/longhaul sweep $(SWEEP) $(call given,EXECUTOR,--executor) $(OPTIONS:%=--executor-option=%) $(SET)
+	@$(AS_ROOT) $(BIN)/longhaul sweep $(SWEEP) $(call given,EXECUTOR,--executor) $(OPTIONS:%=--executor-option=%) $(SET) $(call given,TRUST,--trust)
 
 .PHONY: report
 report: setup ## One self-contained HTML file, report.html, over RUNS="id id"; all runs where none are given

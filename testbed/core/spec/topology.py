@@ -17,6 +17,9 @@ from typing import Any
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.spec.link_profile import LinkProfile
 
+MAX_WORKERS = 4096
+"""Largest number of workers of a topology, simulated ones among them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
@@ -88,15 +91,17 @@ class Topology:
             yield f"topology {self.name}: no path to {', '.join(sorted(lost))}"
 
     def _reachable(self) -> set[str]:
+        neighbours: dict[str, list[str]] = {}
+        for link in self.links:
+            neighbours.setdefault(link.a, []).append(link.b)
+            neighbours.setdefault(link.b, []).append(link.a)
         seen: set[str] = set()
-        frontier = [self.regions[0]] if self.regions else []
+        frontier = list(self.regions[:1])
         while frontier:
             here = frontier.pop()
-            seen.add(here)
-            for link in self.links:
-                for end, other in ((link.a, link.b), (link.b, link.a)):
-                    if end == here and other not in seen:
-                        frontier.append(other)
+            if here not in seen:
+                seen.add(here)
+                frontier += neighbours.get(here, ())
         return seen
 
     @functools.cached_property
@@ -190,8 +195,10 @@ def workers_per_region(workers: int, regions: int) -> tuple[int, ...]:
     (3, 2)
 
     Raises:
-        ValueError: a region would stay empty.
+        ValueError: a region would stay empty, or there are too many workers.
     """
+    if workers > MAX_WORKERS:
+        raise ValueError(f"workers={workers}: must be at most {MAX_WORKERS}; ask for fewer")
     if regions < 1 or workers < regions:
         raise ValueError(
             f"workers={workers}: {regions} regions need at least one worker each; ask for {regions} or more"

@@ -15,6 +15,7 @@ from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, Longhau
 from testbed.core.packages import both_sides_needed
 from testbed.orchestrator.cli import estimates, record, search
 from testbed.orchestrator.cli.record import Add, add_runs_root
+from testbed.orchestrator.cli.trusted import add_trust, apply_trust
 from testbed.orchestrator.machine.checks import with_system_directories
 from testbed.orchestrator.machine.clone import RUNS_ROOT
 from testbed.orchestrator.terminal.terminal import say, show, tell
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parsed = _parse(argv)
         command: Command = parsed.command
         with both_sides_needed():
+            apply_trust(parsed)
             status = command(parsed)
         sys.stdout.flush()
         return status
@@ -82,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     def add(name: str, command: Command, words: str, epilog: str | None = None) -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=words, description=words, epilog=epilog)
         one.set_defaults(command=command)
+        add_trust(name, one)
         return one
 
     # In the order in which --help names them.
@@ -250,7 +253,7 @@ def laws(parsed: argparse.Namespace) -> int:
 def up(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.cli import session
 
-    session.up(parsed.overrides, parsed.runs, share=parsed.share)
+    session.up(parsed.overrides, parsed.runs, share=parsed.share, trusted=parsed.trust)
     return EXIT_COMPLETED
 
 

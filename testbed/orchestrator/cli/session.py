@@ -36,8 +36,11 @@ _CAPABILITIES = "net_admin,net_bind_service,net_raw,setgid,setuid,chown,dac_over
 _RUN_MODULE = b"testbed.orchestrator.run"
 
 
-def up(overrides: Sequence[str], runs_root: Path, *, share: bool = False) -> None:
+def up(overrides: Sequence[str], runs_root: Path, *, share: bool = False, trusted: Sequence[Path] = ()) -> None:
     """Bring a session up in the background and return when its nodes are there.
+
+    Args:
+        trusted: Files of `--trust`.
 
     Raises:
         InputError, MachineError: as `longhaul run`, before anything is built.
@@ -50,6 +53,7 @@ def up(overrides: Sequence[str], runs_root: Path, *, share: bool = False) -> Non
             [
                 *(sys.executable, "-m", "testbed", "run", *overrides, HAND, "--quiet"),
                 *("--runs", str(runs_root.absolute()), f"--tell-run-id={telling}", *(["--share"] if share else [])),
+                *(f"--trust={path}" for path in trusted),
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,7 +1,7 @@
 """The key `background`: from what a user writes to `Background` of each direction.
 
 background=oregon-virginia:30%                          both ways
-background=[oregon-virginia:30%,{link: tokyo-virginia, from: tokyo, load: 0.5, mean_flow: 100 kB, seed: 7}]
+background=[oregon-virginia:30%,{link: tokyo-virginia, from: tokyo, load: 50%, mean_flow: 100 kB, seed: 7}]
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from testbed.core.errors import raise_input_faults
 from testbed.core.spec.schedule import Background
 from testbed.core.spec.topology import Topology
-from testbed.core.units import parse_size_bytes
+from testbed.core.units import parse_size_bytes, require_percentage
 from testbed.orchestrator.config.grammar.overrides import unknown
 
 KEYS = ("link", "from", "load", "mean_flow", "seed")
-_LOAD = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(%?)\s*")
+_LOAD = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*%\s*")
 _SEED_END = 2**32
 
 
@@ -98,10 +98,11 @@ def _name(value: Any) -> str:
 
 def _load(value: Any) -> float:
     """As a ratio; more than the whole capacity can be asked for, so it is not `units.parse_ratio`'s."""
-    match = None if isinstance(value, bool) else _LOAD.fullmatch(str(value))
+    require_percentage(value)
+    match = _LOAD.fullmatch(str(value))
     if match is None:
-        raise ValueError("must be a share of the link's capacity, such as 30% or 0.3")
-    ratio = float(match[1]) * (0.01 if match[2] else 1)
+        raise ValueError("must be a share of the link's capacity, such as 30%")
+    ratio = float(match[1]) * 0.01
     if not math.isfinite(ratio):
         raise ValueError("is too large")
     return ratio

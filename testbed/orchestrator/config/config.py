@@ -28,7 +28,7 @@ from testbed.orchestrator.config.grammar.overrides import Override, first_line, 
 from testbed.orchestrator.config.models import located
 from testbed.orchestrator.config.scale import apply_scale, scale_of
 from testbed.orchestrator.config.settings import AUTO, SETTINGS, read_limits, read_settings, with_run_defaults
-from testbed.orchestrator.config.topology import TARGET, build_topology, is_path, read_topology_file
+from testbed.orchestrator.config.topology import TARGET, TopologyFile, build_topology, is_path, read_topology_file
 from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.machine.clone import CONF_DIR, RUNS_ROOT
 
@@ -123,14 +123,14 @@ class _Composition:
         self.defaults: dict[str, str] = {k: str(v) for e in entries if not isinstance(e, str) for k, v in e.items()}
         self.chosen = {o.key: o.value_text for o in overrides if o.key in GROUPS}
         self.targets = {o.head: o.value_text for o in overrides if o.head in GROUPS and o.rest == "_target_"}
-        self.topology_file: dict[str, Any] | None = None
-        """What a topology given by its path holds; None where it is one of ours."""
+        self.topology_file: TopologyFile | None = None
+        """Content of a topology given by its path; None for one of ours."""
         self.lacking = {group for group in GROUPS if not self._has_known_name(group)}
 
     def resolve(self) -> Resolved:
         config = self._compose()
         settings = self._settings(config)
-        topo = {**(self.topology_file or {}), **(config.get("topo") or {})}
+        topo = {**(self.topology_file.values if self.topology_file else {}), **(config.get("topo") or {})}
         if not any(o.key == "workers" for o in self.overrides):
             settings["workers"] = self._recommended_workers(topo.get("run"), settings["workers"])
         parts = {group: self._part(group, config.get(group)) for group in PARTS}
@@ -236,7 +236,7 @@ class _Composition:
         try:
             return build_topology(name, target, params, workers, given, emulated=self.emulated)
         except InputError as error:
-            self.faults += error.faults
+            self.faults += self.topology_file.located(error.faults, given) if self.topology_file else error.faults
             return None
 
     def _events(self, value: Any, topology: Topology | None, workload: Part | None) -> tuple[Change, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.core.spec.topology import Topology
+from testbed.core.spec.topology import MAX_WORKERS, Topology
 from testbed.core.units import parse_size_bytes
 from testbed.orchestrator.config.grammar.overrides import unknown
 
@@ -99,8 +99,8 @@ def read_settings(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]
 
 def _check_range(key: str, value: Any) -> None:
     """Only what `RunSpec` does not check itself."""
-    if key == "workers" and value < 1:
-        raise ValueError("must be at least 1")
+    if key == "workers" and not 1 <= value <= MAX_WORKERS:
+        raise ValueError(f"must be from 1 to {MAX_WORKERS}")
     if key == "seed" and not 0 <= value < _SEED_END:
         raise ValueError("must be from 0 to 2**32 - 1")
 
