@@ -21,6 +21,36 @@ OVERRIDES = $(call given,TOPO,topo) $(call given,STRATEGY,strategy) $(call given
 	$(call given,TRUST,--trust)
 RUNS ?=
 
+# A variable that the target does not read is refused, since the run would be another one than was meant. The environment
+# and make's own variables are left alone.
+READS_experiment := TOPO STRATEGY COMPRESSOR TRANSFORM WORKLOAD WORKERS DILATION START_FROM CHECKPOINT SEED SET ARGS TRUST ROOTLESS
+READS_sweep := SWEEP EXECUTOR OPTIONS SET TRUST
+READS_report := RUNS
+READS_dashboard := LIVE
+READS_check := ROOTLESS
+READS_test := PYTEST_ADDOPTS
+READS_test-all := PYTEST_ADDOPTS
+READS_test-slow := PYTEST_ADDOPTS
+READS_docker-image := BASE DOCKER_HOST
+READS_fuzz := FUZZ_S
+READS_bench := BENCH
+READS_reproduce := SYSTEM AGAIN SEEDS FULL REPRODUCE
+OF_MAKE := SHELL .SHELLFLAGS MAKE MAKEFLAGS MFLAGS GNUMAKEFLAGS MAKEFILES MAKELEVEL MAKEOVERRIDES VPATH
+goals := $(or $(MAKECMDGOALS),$(.DEFAULT_GOAL))
+reads := $(foreach goal,$(goals),$(READS_$(goal)))
+given_here := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
+quoted = '$(subst ','\'',$(1))'
+define newline
+
+
+endef
+ifneq ($(filter-out $(OF_MAKE) $(reads),$(given_here)),)
+stray := $(filter-out $(OF_MAKE) $(reads),$(given_here))
+said := $(shell python3 scripts/make_variables.py '$(goals)' '$(reads)' $(call quoted,$(value SET)) \
+	$(foreach name,$(stray),$(call quoted,$(name)=$(value $(name)))) 2>/dev/null)
+$(error $(or $(subst \n,$(newline),$(said)),make $(goals): $(stray): unknown; known: $(or $(reads),none)))
+endif
+
 .PHONY: help
 help: ## Print the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "make %-15s %s\n", $$1, $$2 }'
@@ -35,7 +65,7 @@ setup-browser: ## The same and Chromium, with which the tests look at pages
 
 .PHONY: experiment
 experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= START_FROM= CHECKPOINT=last SEED= SET="a.b=c d.e=f" TRUST=ship.py ROOTLESS=1]
-	@$(MAKES_RUNS) $(BIN)/longhaul run $(AS_USER) $(OVERRIDES)
+	@$(MAKES_RUNS) $(BIN)/longhaul run $(AS_USER) $(OVERRIDES) $(if $(ARGS),-- $(ARGS))
 
 .PHONY: sweep
 sweep: setup ## All runs of a grid that are not there yet, and their table: SWEEP=smoke [EXECUTOR=local|ray|slurm OPTIONS="address=..." SET="steps=20,40"]

@@ -13,6 +13,8 @@ from typing import Any
 
 KEY = "_target_"
 """The key that makes a dictionary among parameters a plug-in of its own."""
+PACKAGES = ("testbed", "compressors", "topologies", "experiments", "dashboards", "longhaul")
+"""Packages of this repository, in which its plug-ins lie; no folder of a user stands in for them."""
 
 _FEDERATED = "testbed.worker.methods.federated"
 _BOUNDS = "testbed.worker.methods.parameter_server.bounds"

@@ -9,9 +9,9 @@ from typing import Any
 
 from testbed.core.declaration import Declared, declaration, declared_kinds
 from testbed.core.errors import InputError, nearest
-from testbed.core.spec.redirects import KEY
+from testbed.core.spec.redirects import KEY, PACKAGES
 from testbed.core.spec.run_spec import Part
-from testbed.worker.plugins.modules import OURS, load
+from testbed.worker.plugins.modules import load
 
 _VALUE_FAULT = re.compile(r"^\w[\w.\[\]]*=")
 
@@ -163,6 +163,6 @@ def _load(kind: str, part: Part, base: type | tuple[type, ...]) -> Any:
 def _where(part: Part, error: Exception) -> str:
     """Return where a module was looked for, if it is not there."""
     first = part.target.partition(".")[0]
-    if not isinstance(error, ModuleNotFoundError) or error.name != first or first in OURS:
+    if not isinstance(error, ModuleNotFoundError) or error.name != first or first in PACKAGES:
         return ""
     return f"; looked in {', '.join(part.folders) or 'no folder of yours'}, and on PYTHONPATH"

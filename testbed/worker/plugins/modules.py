@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-OURS = ("testbed", "compressors", "topologies", "experiments", "dashboards", "longhaul")
-"""Packages of this repository; no folder of a user stands in for them."""
+from testbed.core.spec.redirects import PACKAGES
+
 _folders: list[str] = []
 """Folders that modules were looked for in so far, the last ones first."""
 
@@ -33,7 +33,7 @@ def load(module: str, folders: Sequence[str] = ()) -> ModuleType:
         Exception: Whatever the module raises.
     """
     first = module.partition(".")[0]
-    if first not in OURS and folders:
+    if first not in PACKAGES and folders:
         importlib.invalidate_caches()
         _make_way(folders)
         found = PathFinder.find_spec(first, list(folders))
@@ -49,7 +49,7 @@ def _make_way(folders: Sequence[str]) -> None:
     """
     earlier = [folder for folder in _folders if folder not in folders]
     twice = _names(earlier) & _names(folders) & sys.modules.keys()
-    for first in twice.difference(OURS):
+    for first in twice.difference(PACKAGES):
         origin = getattr(sys.modules[first], "__file__", None)
         if origin == _origin(first, earlier) != _origin(first, folders):
             for name in [name for name in sys.modules if name.partition(".")[0] == first]:

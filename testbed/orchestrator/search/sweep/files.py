@@ -26,7 +26,7 @@ from typing import Any
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.user_text import listed, shown
-from testbed.orchestrator.config.grammar.overrides import unknown
+from testbed.orchestrator.config.grammar.overrides import is_path_alone, unknown
 from testbed.orchestrator.config.topology import is_path
 from testbed.orchestrator.config.user_files.document import Document
 from testbed.orchestrator.config.user_files.yaml_reader import read_yaml
@@ -53,8 +53,8 @@ def asked(words: Sequence[str]) -> Grid:
     Raises:
         InputError: with every fault at once.
     """
-    named = [word for word in words if "=" not in word]
-    texts = [word for word in words if "=" in word]
+    named = [word for word in words if "=" not in word or is_path_alone(word)]
+    texts = [word for word in words if word not in named]
     if len(named) > 1:
         raise InputError(f"sweep {' '.join(named)}: one at a time; all else is key=value")
     if named:

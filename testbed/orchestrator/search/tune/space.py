@@ -23,7 +23,7 @@ from omegaconf import OmegaConf
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.orchestrator.config.config import names
-from testbed.orchestrator.config.grammar.overrides import read_override, unknown, unread
+from testbed.orchestrator.config.grammar.overrides import path_given, read_override, unknown, unread
 from testbed.orchestrator.machine.clone import CONF_DIR
 from testbed.orchestrator.search.sweep.axes import Axis, Value, read_axes
 from testbed.orchestrator.search.sweep.grid import SEED, Point
@@ -173,6 +173,8 @@ def _read(words: Sequence[str]) -> tuple[list[Dimension], list[Axis]]:
 
 
 def _read_one(text: str) -> Dimension | Axis:
+    if path_given(text, must_exist=True) is not None:
+        return read_axes([text])[0]
     parsed = read_override(text, OverridesParser.create())
     swept: Any = parsed.value()
     tags = set(swept.tags) if isinstance(swept, Sweep) else set()
