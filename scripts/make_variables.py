@@ -36,12 +36,12 @@ def fault(targets: str, reads: list[str], set_value: str, name: str, value: str)
     asked = f"make {targets}: {name}={value}"
     known = f"known: {', '.join(sorted(reads))}" if reads else "it reads no variables"
     head, dot, rest = name.partition(".")
-    names = {one.lower(): one for one in reads} | ({key: "" for key in keys() - {one.lower() for one in reads}})
+    names = {one.lower(): one for one in reads} | (dict.fromkeys(keys() - {one.lower() for one in reads}, ""))
     near = nearest(head, names if "SET" in reads else {one.lower() for one in reads})
     if near is None and name in elsewhere():
         return f"{asked}: is not read by this target; {known}"
     if near is None:
-        return f"{asked}: unknown; {known}. A variable of the environment goes before make: {name}={value} make {targets}"
+        return f"{asked}: unknown; {known}. For the environment, put it first: {name}={value} make {targets}"
     if names[near] and not dot:
         return f"{asked}: unknown; did you mean {names[near]}={value}? {known}"
     key = f"{near}.{rest}" if dot else near

@@ -46,7 +46,7 @@ def up(overrides: Sequence[str], runs_root: Path, *, share: bool = False, truste
         InputError, MachineError: as `longhaul run`, before anything is built.
         RunError: it did not come up; says why.
     """
-    spec = checked_spec(resolve([*overrides, HAND], runs_root=runs_root), runs_root)
+    spec = checked_spec(resolve([*overrides, HAND], runs_root=runs_root), runs_root, share=share)
     told, telling = os.pipe()
     with os.fdopen(told) as run_id:
         process = subprocess.Popen(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, raise_input_faults
+from testbed.orchestrator.machine.lock import require_free
 from testbed.orchestrator.search.budget import check as checks
 from testbed.orchestrator.search.budget.pairs import Pair, resolved, search
 from testbed.orchestrator.search.budget.request import BudgetRequest, read
@@ -46,6 +47,8 @@ def budget(
     flags = (("check", check, 0), ("repeats", repeats, 1))
     raise_input_faults(f"--{key} {found}: must be at least {least}" for key, found, least in flags if found < least)
     asked = read(words)
+    if check:
+        require_free(share=share)
     pairs = resolved(asked, runs_root)
     content = _content(asked, pairs, search(pairs, asked, repeats), repeats)
     if not as_json:

@@ -22,7 +22,9 @@ from testbed.core.pareto import front
 from testbed.core.record.run_directory import write_json
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import resolve
+from testbed.orchestrator.config.grammar.overrides import unknown
 from testbed.orchestrator.executors import executor, registry
+from testbed.orchestrator.machine.lock import require_free
 from testbed.orchestrator.machine.ownership import give_to_caller, made_for_caller
 from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.run.plugins import check_parts
@@ -57,7 +59,7 @@ def tune(
         InputError, MachineError: before anything was built, with every fault at once; or where no more can be made.
         Interrupted: it was stopped; what was made is there, the table too.
     """
-    space = _checked(words, runs_root, by=by, count=count)
+    space = _checked(words, runs_root, by=by, count=count, share=share)
     if importlib.util.find_spec("optuna") is None:
         raise MachineError("tune: optuna is not installed: run make setup")
     kept, folder = KeptRuns(runs_root), runs_root / executor.FOLDER / space.name
@@ -107,11 +109,11 @@ def _search(
     return found, None
 
 
-def _checked(words: Sequence[str], runs_root: Path, *, by: str, count: int) -> Space:
+def _checked(words: Sequence[str], runs_root: Path, *, by: str, count: int, share: bool) -> Space:
     """With what all trials have looked at once, before the first."""
     faults = [] if count >= 1 else [f"--trials {count}: must be at least 1"]
     if by not in OBJECTIVES:
-        faults.append(f"--by {by}: unknown; known: {', '.join(OBJECTIVES)}")
+        faults.append(unknown(f"--by {by}", by, OBJECTIVES))
     try:
         space = read(words)
     except InputError as error:
@@ -120,6 +122,7 @@ def _checked(words: Sequence[str], runs_root: Path, *, by: str, count: int) -> S
     fixed = [f"{key}={value.text}" for key, value in space.fixed.items() if key.split(".")[0] not in space.keys]
     resolved = resolve(fixed, runs_root=runs_root)
     raise_input_faults([*faults, *resolved.faults])
+    require_free(share=share)
     raise_input_faults(_misfits(resolved.spec, by))
     return space
 
