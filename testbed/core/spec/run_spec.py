@@ -138,6 +138,11 @@ class RunSpec:
         return PROGRAMS.get(self.workload.target, "training")
 
     @property
+    def module_folders(self) -> tuple[str, ...]:
+        """Folders of the user's in which modules of any part are looked for; absolute paths."""
+        return tuple(dict.fromkeys(folder for part in PARTS for folder in getattr(self, part).folders))
+
+    @property
     def keeps_model(self) -> bool:
         return self.checkpoint == "last"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from testbed import __version__
-from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError, raise_input_faults
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError
 from testbed.core.packages import both_sides_needed
 from testbed.core.processes import open_standard_streams
 from testbed.orchestrator.cli import estimates, record, search
@@ -164,7 +164,7 @@ def _add_capture(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_laws(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="CLASS", help="package.module.Class, or a name such as topk")
+    parser.add_argument("target", metavar="CLASS", help="package.module.Class, a name such as topk, or a YAML file")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="its parameters, such as density=0.01")
     parser.add_argument("--no-run", action="store_true", help="laws and speed alone; needs no root")
     parser.add_argument("--no-speed", action="store_true", help="leave out the throughput table")

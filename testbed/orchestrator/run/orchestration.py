@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, Protocol
 
 from testbed.core.errors import Interrupted, RunError
@@ -183,7 +184,7 @@ class RunOrchestration:
             limits=self.spec.memory_limit,
             containers=self.spec.workers,
             keeps_model=self.spec.keeps_model or self.spec.keeps_server,
-            seen=() if directory is None else (directory,),
+            seen=(*([directory] if directory else []), *map(Path, self.spec.module_folders)),
             rights=self._rights,
             hosts="".join(f"{network.plan.node_address(node)} {node}\n" for node in network.workers),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -53,13 +54,22 @@ def _called(kind: str, target: Callable[..., Any], part: Part) -> Any:
         try:
             built = target(**{name: value for name, value in params.items() if name in names})
         except (ValueError, TypeError) as error:
-            faults += [prefixed(kind, line) for line in str(error).splitlines()]
+            faults += [f"{prefixed(kind, line)}{_place(error)}" for line in str(error).splitlines()]
     else:  # what can be said without the constructor
         declared = [one for one in declaration(target) if one.name in params]
         faults += [prefixed(kind, line) for one in declared for line in one.faults(params[one.name])]
     if faults:
         raise InputError(*faults)
     return built
+
+
+def _place(error: Exception) -> str:
+    """Return where a constructor called something in a wrong way, which is its own fault and not its parameters'."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    own = [frame for frame in frames if not frame.filename.endswith("core/declaration.py")]
+    if not isinstance(error, TypeError) or not own:
+        return ""
+    return f" ({own[-1].filename}, line {own[-1].lineno}, in {own[-1].name})"
 
 
 def _unknown(asked: str, name: str, part: Part, known: Sequence[str]) -> str:

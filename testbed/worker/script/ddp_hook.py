@@ -3,6 +3,7 @@
 No `from __future__ import annotations` here: torch compares a hook's annotations with classes.
 """
 
+import dataclasses
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -201,7 +202,7 @@ def _part(name: str | None, params: dict[str, Any], link: RunLink | None) -> Par
     if name is None:
         if link is None:
             raise InputError(f"compressor: in no run, so that none is given; name one of {', '.join(known)}")
-        return Part(link.compressor.name, link.compressor.target, {**link.compressor.params, **params})
+        return dataclasses.replace(link.compressor, params={**link.compressor.params, **params})
     if name not in known and "_target_" not in params:
         raise InputError(f"compressor={name}: unknown; known: {', '.join(known) or f'none in {CONF_DIR}'}")
     settings = {**(_defaults(name) if name in known else {}), **params}

@@ -52,6 +52,10 @@ def container_name(run_id: str, node: str) -> str:
     return f"longhaul-{run_id}-{node}"
 
 
+_OF_NODE = tuple(map(Path, ("/", "/usr", "/tmp", "/dev", "/proc", "/sys")))
+"""Directories that each node has of its own."""
+
+
 @dataclass(frozen=True)
 class Sandbox:
     """What all containers of a run share."""
@@ -86,7 +90,7 @@ class Sandbox:
         asked = [self.clone, Path(sys.prefix), *self.seen, *named]
         found: list[Path] = []
         for path in (p.resolve() for p in asked):
-            if path.is_dir() and not any(path.is_relative_to(other) for other in found) and path != Path("/usr"):
+            if path.is_dir() and not any(path.is_relative_to(other) for other in found) and path not in _OF_NODE:
                 found.append(path)
         return found
 
