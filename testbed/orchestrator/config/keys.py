@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -42,7 +43,9 @@ def _meant(override: Override, chosen: Mapping[str, str], groups: Collection[str
     for group in groups:
         if override.key in _parameters(conf_dir / group / f"{chosen[group]}.yaml"):
             return f"{group}.{override.key}"
-    return None
+    paths = (path for group in groups for path in (conf_dir / group).glob("*.yaml"))
+    having = Counter(path.parent.name for path in paths if override.key in _parameters(path))
+    return f"{having.most_common(1)[0][0]}.{override.key}" if having else None
 
 
 def _parameters(path: Path) -> set[str]:

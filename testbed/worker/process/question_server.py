@@ -5,7 +5,7 @@ torch takes longer than most answers. A fork sees the plug-ins of its question a
 
 Standard input has a JSON object a line, standard output one for each, once it is answered:
 
-    {"command": one of this module's, "question": its standard input, "environment": ..., "cwd": ..., "limit_s": ...}   ->
+    {"command": one of this module's, "question": its standard input, "environment", "cwd", "limit_s"}   ->
     <-   {"status": as of `subprocess`, "answer": what it said on standard output, "log": and on standard error}
 
 What takes longer than `limit_s` is ended, and its log says where it was, in the words of `faulthandler`.
