@@ -99,7 +99,7 @@ class _QuestionServer:
         asked = {"command": command, "question": json.dumps(question), "environment": given, "cwd": os.getcwd()}
         asked["limit_s"] = time_limit_s
         try:
-            line = self._exchanged(json.dumps(asked).encode() + b"\n", time_limit_s + _START_S)
+            line = self._exchanged(json.dumps(asked).encode() + b"\n", time_limit_s + min(_START_S, time_limit_s))
             if line is None:
                 raise RunError(f"{what}: no answer within {time_limit_s:g} s from {_words(command)}")
             if line:

@@ -92,6 +92,7 @@ def _live(asked: dict[str, Any], server: int, said: list[int], answer: Callable[
         os.environ.update(asked["environment"])
         os.chdir(asked["cwd"])
         sys.path[:0] = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        sys.path.append(asked["cwd"])
         tempfile.tempdir = None
         status = answer([asked["command"]])
     except SystemExit as end:

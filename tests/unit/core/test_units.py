@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 import pytest
@@ -138,3 +139,37 @@ def test_formats_choose_the_unit_a_reader_expects() -> None:
     assert format_time(0.067) == "67 ms"
     assert format_time(0) == "0 ns"
     assert format_size(4_500_000) == "4.5 MB"
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "meant"),
+    [
+        (parse_rate_bit_s, "100 Mbps", "Mbit/s"),
+        (parse_rate_bit_s, "5kbps", "kbit/s"),
+        (parse_rate_bit_s, "1 Gbps", "Gbit/s"),
+        (parse_rate_bit_s, "10 mbit", "Mbit/s"),
+        (parse_rate_bit_s, "10 MBIT/S", "Mbit/s"),
+        (parse_rate_bit_s, "10 Gb/s", "Gbit/s"),
+        (parse_rate_bit_s, "10 kbits/sec", "kbit/s"),
+        (parse_rate_bit_s, "12.5 MB/s", "100 Mbit/s, which is 12.5 MB/s"),
+        (parse_rate_bit_s, "1 GBps", "8 Gbit/s, which is 1 GB/s"),
+        (parse_time_s, "30 sec", "s"),
+        (parse_time_s, "5 MS", "ms"),
+        (parse_time_s, "2 Hours", "h"),
+        (parse_time_s, "5 \u03bcs", "us"),
+        (parse_size_bytes, "4 mb", "MB"),
+        (parse_size_bytes, "4K", "kB"),
+        (parse_size_bytes, "4 Mi", "MiB"),
+        (parse_ratio, "5 percent", "%"),
+    ],
+)
+def test_a_unit_in_another_spelling_suggests_ours(parse: Callable[[str], float], text: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=rf"unknown unit .*; did you mean {re.escape(meant)}\? use one of ") as raised:
+        parse(text)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_unit_that_is_like_none_suggests_none() -> None:
+    for parse, text in ((parse_rate_bit_s, "3 furlongs"), (parse_time_s, "3 moons"), (parse_size_bytes, "3 MiB/s")):
+        with pytest.raises(ValueError, match="unknown unit '[^']*'; use one of"):
+            parse(text)
