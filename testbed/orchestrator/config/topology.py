@@ -209,10 +209,10 @@ class TopologyFile:
         path = path_in(fault, "topo")
         if path and path[0] in given:
             return fault
-        if not fault.startswith("topology "):
-            return next(self.document.located([fault], "topo"))
-        line = self._line_of_link(fault) or self.document.line_of_name(fault)
-        return f"{self.document.where}{f', line {line}' if line else ''}: {fault}"
+        line = self._line_of_link(fault) if fault.startswith("topology ") else None
+        found = f"{self.document.where}, line {line}: {fault}" if line else next(self.document.located([fault], "topo"))
+        is_unplaced = found == fault and fault.startswith("topology ")
+        return f"{self.document.where}: {fault}" if is_unplaced else found
 
     def _line_of_link(self, fault: str) -> int | None:
         match = re.search(r": link (.*?)(?: from |: )", fault)
