@@ -39,8 +39,8 @@ def test_nothing_is_nothing(nothing: Any) -> None:
 
 
 def test_a_list_takes_texts_and_mappings() -> None:
-    entry = {"link": "b-c", "from": "c", "load": 1.5, "mean_flow": "100 kB", "seed": 3}
-    assert compile_background(["a-b:0.5", entry], THREE)[1:] == (
+    entry = {"link": "b-c", "from": "c", "load": "150%", "mean_flow": "100 kB", "seed": 3}
+    assert compile_background(["a-b:50%", entry], THREE)[1:] == (
         Background(link="a-b", source="b", load_ratio=0.5),
         Background(link="b-c", source="c", load_ratio=1.5, mean_flow_bytes=100_000, seed=3),
     )
@@ -85,6 +85,13 @@ def test_a_direction_given_twice_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize("load", ["0%", "-10%", "1e999", True, "30 %%"])
+@pytest.mark.parametrize("load", ["0%", "-10%", "1e999%", True, "30 %%", 0, "0"])
 def test_a_load_that_is_none_is_refused(load: Any) -> None:
     assert len(faults({"link": "a-b", "load": load})) == 1
+
+
+@pytest.mark.parametrize(("load", "readings"), [("2", "2% or 200%"), (0.3, "0.3% or 30%"), ("1", "1% or 100%")])
+def test_a_load_without_its_sign_is_refused_with_both_readings(load: Any, readings: str) -> None:
+    for asked in ({"link": "a-b", "load": load}, f"a-b:{load}"):
+        (line,) = faults(asked)
+        assert f"may mean {readings}" in line

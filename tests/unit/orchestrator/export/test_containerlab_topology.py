@@ -13,13 +13,14 @@ import pytest
 import yaml
 
 from testbed.core.errors import InputError
-from testbed.core.spec.topology import Topology
+from testbed.core.spec.topology import Topology, symmetric
 from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.config.config import compose, names
 from testbed.orchestrator.export.containerlab_topology import lab, netem, tbf, write
-from topologies import described, ring
+from topologies import described
 
 IMAGE = "example/debian:12"
+LINK: dict[str, Any] = {"wan": True, "rtt_s": 0.01, "rate_bit_s": 1e8, "source": "assumed: a test"}
 OF_NODE = {"kind", "image", "network-mode", "cmd", "exec"}
 """Of the many that a node may have."""
 
@@ -196,7 +197,7 @@ def test_directions_differ_where_they_were_asked_to() -> None:
 
 def test_all_that_cannot_be_is_told_at_once() -> None:
     with pytest.raises(InputError) as told:
-        lab(ring.build(workers=2, regions=["a b", "wan0"], source="assumed: a test"), "")
+        lab(Topology(name="odd", regions=("a b", "wan0"), nodes=(), links=(symmetric("x", "a b", "wan0", **LINK),)), "")
     assert [fault.split(":")[0] for fault in told.value.faults][:1] == ["--image ''"]
     assert any("'a b' is no name" in fault for fault in told.value.faults)
     assert any("'wan0' is the name of a WAN link's middle" in fault for fault in told.value.faults)

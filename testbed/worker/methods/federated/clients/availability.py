@@ -65,8 +65,6 @@ def _checked(file: str, lines: list[tuple[int, str]], period_s: float | None) ->
     found: dict[int, list[tuple[float, float, int]]] = {}
     faults: list[str] = []
     for line, text in lines:
-        if len(faults) > _MAX_LISTED:
-            break
         try:
             client, *span = _row(text, period_s)
         except ValueError as error:
