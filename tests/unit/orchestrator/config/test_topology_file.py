@@ -106,6 +106,9 @@ def described(tmp_path: Path, text: str) -> str:
     return f"topo={tmp_path}/net.yaml"
 
 
+TWO = "regions: {us: 1, eu: 1}\n"
+MANY = ",".join(f"r{index}" for index in range(9000))
+SECOND = "  - {name: x, a: eu, b: us, rate: 1 Gbit/s, rtt: 5 ms, source: s}\n"
 LINK = "links:\n  - {a: %s, b: %s, rate: 100 Mbit/s, rtt: 20 ms, source: my ping}\n"
 
 
@@ -128,29 +131,26 @@ def test_names_are_text_as_written(tmp_path: Path, names: tuple[str, str]) -> No
     ("text", "line"),
     [
         ("regions: {us: 1, eu: 1, us: 2}\n" + LINK % ("us", "eu"), "line 1: the key 'us' is there twice"),
-        ("regions: {us: 1, eu: 1}\n" + LINK % ("us", "eu, rtt: 2 s"), "line 3: the key 'rtt' is there twice"),
+        (TWO + LINK % ("us", "eu, rtt: 2 s"), "line 3: the key 'rtt' is there twice"),
         ("regions:\n  us: 1\n  ~: 1\n" + LINK % ("us", "~"), "line 3: topo.regions: the name '~' must be"),
         ("regions:\n  us: 1\n  '': 1\n" + LINK % ("us", "''"), "line 3: topo.regions: a name is empty"),
         ("regions:\n  us: 1\n  ../up: 1\n" + LINK % ("us", "../up"), "line 3: topo.regions: the name '../up'"),
         ("regions:\n  us: 1\n  host: 1\n" + LINK % ("us", "host"), "line 3: topo.regions: the name 'host' is reserved"),
         ("regions: {us: 1:10, eu: 1}\n" + LINK % ("us", "eu"), "line 1: topo.regions.us=1:10: must be how many"),
         ("regions: {us: 300000, eu: 1}\n" + LINK % ("us", "eu"), "line 1: topo.regions.us=300000: must be how many"),
-        ("regions: {us: 1, eu: 1}\n" + LINK % ("us", "eu, loss: 0.5"), "line 3: topo.links[0].loss: ratio 0.5: has no %"),
-        ("regions: {us: 1, eu: 1}\n" + LINK % ("us", "eu, reorder: 1"), "line 3: topo.links[0].reorder: ratio 1: has"),
-        ("regions: {us: 1, eu: 1}\n" + LINK % ("us", "eu, hops: 1"), "line 3: topo.links[0].hops: unknown"),
-        ("regions: {us: 1, eu: 1}\nrun: {wokers: 3}\n" + LINK % ("us", "eu"), "line 2: run.wokers: unknown key"),
-        ("regions: {us: 1, eu: 1}\nrun: 3\n" + LINK % ("us", "eu"), "line 2: run: must hold what"),
-        (
-            "regions: {us: 1, eu: 1}\n" + LINK % ("us", "eu") + "  - {name: x, a: eu, b: us, rate: 1 Gbit/s, rtt: 5 ms, source: s}\n",
-            "line 4: topology net: link x: joins eu and us, as us-eu does",
-        ),
+        (TWO + LINK % ("us", "eu, loss: 0.5"), "line 3: topo.links[0].loss: ratio 0.5: has no %"),
+        (TWO + LINK % ("us", "eu, reorder: 1"), "line 3: topo.links[0].reorder: ratio 1: has"),
+        (TWO + LINK % ("us", "eu, hops: 1"), "line 3: topo.links[0].hops: unknown"),
+        (TWO + "run: {wokers: 3}\n" + LINK % ("us", "eu"), "line 2: run.wokers: unknown key"),
+        (TWO + "run: 3\n" + LINK % ("us", "eu"), "line 2: run: must hold what"),
+        (TWO + LINK % ("us", "eu") + SECOND, "line 4: topology net: link x: joins eu and us, as us-eu does"),
         ("_target_: topologies.ring.build\nregions: [a, b]\nloss: 0.1\n", "line 3: topo.loss: ratio '0.1': has no %"),
-        ("_target_: topologies.full_mesh.build\nregions: [%s]\n" % ",".join(f"r{i}" for i in range(9000)), "line 2: topo.regions: has"),
+        (f"_target_: topologies.full_mesh.build\nregions: [{MANY}]\n", "line 2: topo.regions: has 9000 names"),
         ("_target_: os.system\ncommand: 'true'\n", "line 1: topo._target_=os.system: is neither"),
         ("_target_: [1]\n", "line 1: topo._target_="),
         ("_target_:\n", "line 1: topo._target_=''"),
     ],
-)  # fmt: skip
+)
 def test_a_fault_of_a_topology_has_its_line(tmp_path: Path, text: str, line: str) -> None:
     begun_s = time.process_time()
     (fault,) = lines(described(tmp_path, text))
