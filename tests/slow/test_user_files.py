@@ -112,7 +112,7 @@ def _read_events(path: Path) -> object:
 
 
 def _read_background(path: Path) -> object:
-    return compile_background(read_yaml(path).plain(), MESH)
+    return compile_background(str(path), MESH)
 
 
 def _read_trace(form: str) -> Callable[[Path], object]:

@@ -28,7 +28,8 @@ from testbed.orchestrator.config.grammar.overrides import Override, first_line, 
 from testbed.orchestrator.config.models import located
 from testbed.orchestrator.config.scale import apply_scale, scale_of
 from testbed.orchestrator.config.settings import AUTO, SETTINGS, read_limits, read_settings, with_run_defaults
-from testbed.orchestrator.config.topology import TARGET, TopologyFile, build_topology, is_path, read_topology_file
+from testbed.orchestrator.config.topology import TARGET, TopologyFile, build_topology, read_topology_file
+from testbed.orchestrator.config.user_files.yaml_reader import is_path
 from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.machine.clone import CONF_DIR, RUNS_ROOT
 

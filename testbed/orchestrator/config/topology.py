@@ -183,11 +183,6 @@ _STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,21}")
 """It becomes part of a run id."""
 
 
-def is_path(name: str) -> bool:
-    """Whether a topology is asked for by its file."""
-    return name.endswith((".yaml", ".yml"))
-
-
 @dataclass(frozen=True)
 class TopologyFile:
     """A topology file of a user."""

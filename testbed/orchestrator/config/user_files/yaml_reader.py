@@ -44,6 +44,11 @@ class _Refused(Exception):
         self.line = line
 
 
+def is_path(name: str) -> bool:
+    """Return True for the path of a YAML file, which no name of ours is."""
+    return name.endswith((".yaml", ".yml"))
+
+
 def read_yaml(path: Path, where: str = "") -> Document:
     """Return the content of a user's YAML file.
 

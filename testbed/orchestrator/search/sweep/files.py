@@ -27,9 +27,8 @@ from typing import Any
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.user_text import listed, shown
 from testbed.orchestrator.config.grammar.overrides import unknown
-from testbed.orchestrator.config.topology import is_path
 from testbed.orchestrator.config.user_files.document import Document
-from testbed.orchestrator.config.user_files.yaml_reader import read_yaml
+from testbed.orchestrator.config.user_files.yaml_reader import is_path, read_yaml
 from testbed.orchestrator.executors import options
 from testbed.orchestrator.executors.executor import NAMES
 from testbed.orchestrator.machine.clone import CLONE
