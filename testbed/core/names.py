@@ -33,7 +33,7 @@ def name_fault(name: str, *, is_link: bool = False) -> str | None:
     """
     most = MAX_LINK_NAME if is_link else MAX_NAME
     if not name:
-        return "a name is empty; give one of letters, digits and inner hyphens"
+        return "the name '' is empty; give one of letters, digits and inner hyphens"
     if len(name) > most or not _NAME.fullmatch(name):
         return f"the name {shown(name)} must be letters, digits and inner hyphens, {most} at most; give another one"
     owner = _RESERVED.get(name.lower())

@@ -115,7 +115,7 @@ def test_the_sum_of_workers_has_a_bound() -> None:
 @pytest.mark.parametrize(
     ("name", "cause"),
     [
-        ("", "a name is empty"),
+        ("", "the name '' is empty"),
         ("../../outside", "must be letters, digits and inner hyphens"),
         ("PAR/LIM", "must be letters, digits and inner hyphens"),
         (".", "must be letters"),

@@ -86,7 +86,7 @@ class Document:
         for fault in faults:
             path = path_in(fault, key)
             node, line = self._follow(path)
-            if line is not None or not path:
+            if not isinstance(node, Scalar) and (line is not None or not path):
                 line = _line_of_name(node, fault) or line
             yield fault if line is None or fault.startswith(self.where) else f"{self.where}, line {line}: {fault}"
 

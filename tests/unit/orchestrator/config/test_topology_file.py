@@ -133,7 +133,7 @@ def test_names_are_text_as_written(tmp_path: Path, names: tuple[str, str]) -> No
         ("regions: {us: 1, eu: 1, us: 2}\n" + LINK % ("us", "eu"), "line 1: the key 'us' is there twice"),
         (TWO + LINK % ("us", "eu, rtt: 2 s"), "line 3: the key 'rtt' is there twice"),
         ("regions:\n  us: 1\n  ~: 1\n" + LINK % ("us", "~"), "line 3: topo.regions: the name '~' must be"),
-        ("regions:\n  us: 1\n  '': 1\n" + LINK % ("us", "''"), "line 3: topo.regions: a name is empty"),
+        ("regions:\n  us: 1\n  '': 1\n" + LINK % ("us", "''"), "line 3: topo.regions: the name '' is empty"),
         ("regions:\n  us: 1\n  ../up: 1\n" + LINK % ("us", "../up"), "line 3: topo.regions: the name '../up'"),
         ("regions:\n  us: 1\n  host: 1\n" + LINK % ("us", "host"), "line 3: topo.regions: the name 'host' is reserved"),
         ("regions: {us: 1:10, eu: 1}\n" + LINK % ("us", "eu"), "line 1: topo.regions.us=1:10: must be how many"),

@@ -118,5 +118,6 @@ def test_files_that_cannot_be_modules_are_refused_at_once(ship: Path) -> None:
         "--trust none.py",
         "--trust ship.txt",
         "--trust my-ship.py",
+        "--trust ship.py",
         "--trust a/ship.py",
     ]

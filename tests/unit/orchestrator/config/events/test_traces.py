@@ -179,7 +179,9 @@ def test_a_bad_csv_says_what_is_wrong(tmp_path: Path, text: str, line: str) -> N
 def test_one_row_cannot_be_repeated(tmp_path: Path) -> None:
     path = tmp_path / "link.csv"
     path.write_text("t_s,loss\n0,0\n")
-    assert faults(entry_of(path, loop=True, **{"for": "9 s"}))[0].endswith("one row cannot be repeated")
+    assert faults(entry_of(path, loop=True, **{"for": "9 s"}))[0].endswith(
+        "one row cannot be repeated; give a second one, or no loop"
+    )
 
 
 def test_a_rate_of_0_is_an_outage_as_in_a_mahimahi_trace(tmp_path: Path) -> None:
