@@ -235,7 +235,8 @@ class _Composition:
             name = target.rpartition(".")[2][:_MAX_NAME]
         given = {o.rest.split(".")[0] for o in self.overrides if o.head == "topo" and o.rest}
         try:
-            return build_topology(name, target, params, workers, given, emulated=self.emulated)
+            flags = {"emulated": self.emulated, "is_users": self.topology_file is not None}
+            return build_topology(name, target, params, workers, given, **flags)
         except InputError as error:
             self.faults += self.topology_file.located(error.faults, given) if self.topology_file else error.faults
             return None

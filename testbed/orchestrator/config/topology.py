@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import re
@@ -39,6 +40,7 @@ def build_topology(
     given: Collection[str] = (),
     *,
     emulated: bool = True,
+    is_users: bool = False,
 ) -> Topology:
     """Call the build function `target`.
 
@@ -46,6 +48,7 @@ def build_topology(
         params: of the function, `name` and `workers` apart.
         given: keys of `params` that come from the user, whose numbers then have no other source.
         emulated: whether a network is to be built of it; otherwise it may be larger than one can be.
+        is_users: whether it is in a file of the user.
 
     Raises:
         InputError: with every fault at once.
@@ -67,7 +70,7 @@ def build_topology(
     raise_input_faults(wrong.values())
     if not isinstance(topology, Topology):
         raise InputError(f"topo={name}: {target} returned {type(topology).__name__}; it must return a Topology")
-    raise_input_faults(_name_faults(topology))
+    raise_input_faults(_name_faults(topology, is_ours=not is_users and not {"_target_", *_NAMES} & set(given)))
     if emulated:
         AddressPlan(topology)  # refuses more regions and links than there are addresses for
         raise_input_faults(tc.queue_faults(topology))
@@ -151,12 +154,13 @@ def _source(build: Callable[..., Any], params: Mapping[str, Any], given: Collect
     return {"source": f"assumed: given by the user: {', '.join(changed)}; the rest: {rest}"}
 
 
-def _name_faults(topology: Topology) -> Iterator[str]:
+def _name_faults(topology: Topology, *, is_ours: bool) -> Iterator[str]:
     """Yield what is wrong with names, and links that would carry nothing."""
     where = f"topology {topology.name}"
     # a node is mostly named after its region, and one line for both is enough
-    nodes = (node.name for node in topology.nodes if not name_fault(node.region))
-    faults = [fault for name in dict.fromkeys((*topology.regions, *nodes)) if (fault := name_fault(name))]
+    fault_of = functools.partial(name_fault, is_ours=is_ours)
+    nodes = (node.name for node in topology.nodes if not fault_of(node.region))
+    faults = [fault for name in dict.fromkeys((*topology.regions, *nodes)) if (fault := fault_of(name))]
     yield from (f"{where}: {fault}" for fault in faults)
     for name, count in Counter(link.name for link in topology.links).items():
         if not faults and (fault := name_fault(name, is_link=True)):  # or it is called after its regions

@@ -126,7 +126,7 @@ def test_several_faults_come_in_one_go(conf: Path) -> None:
     assert lines == (
         f"topo=wan1gg: unknown topology; did you mean wan1g? known: {TOPOLOGIES}",
         "compressor=topkk: unknown compressor; did you mean topk? known: none, topk",
-        "workers=0: must be at least 1",
+        "workers=0: must be from 1 to 4096",
     )
 
 

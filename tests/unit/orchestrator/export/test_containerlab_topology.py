@@ -215,3 +215,10 @@ def test_the_command_writes_it_with_its_sources(tmp_path: Path, capsys: pytest.C
         write(tmp_path / "no" / "x.yml", compose(["topo=us3"]).topology, IMAGE)
     said = capsys.readouterr()
     assert f"containerlab deploy -t {path}" in said.out and "--image ''" in said.err
+
+
+def test_a_region_that_containerlab_takes_for_the_machine_gets_another_name() -> None:
+    content = lab(compose(["topo=host_link"]).topology, IMAGE)
+    assert {"host-region", "host-0"} < set(content["topology"]["nodes"]) and "host" not in content["topology"]["nodes"]
+    ends = [end.split(":")[0] for link in content["topology"]["links"] for end in link["endpoints"]]
+    assert "host-region" in ends and "host" not in ends
