@@ -256,6 +256,9 @@ def _run_faults(run: Any) -> Iterator[tuple[tuple[str, ...], str]]:
     for key in run:
         if key != "workers":
             yield (key,), unknown(f"run.{key}", key, ("workers",), "key")
+    workers = run.get("workers", 1)
+    if not isinstance(workers, int) or isinstance(workers, bool) or not 1 <= workers <= MAX_WORKERS:
+        yield ("workers",), f"run.workers={workers}: must be a whole number from 1 to {MAX_WORKERS}"
 
 
 def _texts(values: Mapping[str, Any]) -> list[str]:

@@ -142,6 +142,11 @@ def test_names_are_text_as_written(tmp_path: Path, names: tuple[str, str]) -> No
         (TWO + LINK % ("us", "eu, reorder: 1"), "line 3: topo.links[0].reorder: ratio 1: has"),
         (TWO + LINK % ("us", "eu, hops: 1"), "line 3: topo.links[0].hops: unknown"),
         (TWO + "run: {wokers: 3}\n" + LINK % ("us", "eu"), "line 2: run.wokers: unknown key"),
+        (
+            "_target_: topologies.star.build\nrun:\n  workers: 300000\n",
+            "line 3: run.workers=300000: must be a whole number",
+        ),
+        ("_target_: topologies.lan.build\nrun: {workers: 1:10}\n", "line 2: run.workers=1:10: must be a whole number"),
         (TWO + "run: 3\n" + LINK % ("us", "eu"), "line 2: run: must hold what"),
         (TWO + LINK % ("us", "eu") + SECOND, "line 4: topology net: link x: joins eu and us, as us-eu does"),
         ("_target_: topologies.ring.build\nregions: [a, b]\nloss: 0.1\n", "line 3: topo.loss: ratio '0.1': has no %"),
