@@ -54,7 +54,7 @@ def build_topology(
         InputError: with every fault at once.
     """
     build = builder(target)
-    accepted = _accepted(build)
+    accepted = _accepted(build, target)
     wrong = dict(itertools.islice(_parameter_faults(accepted, params), _MAX_FAULTS))
     values = {key: value for key, value in params.items() if key not in wrong}
     if "source" in accepted.hints and "source" not in given:
@@ -88,11 +88,15 @@ class _Accepted:
     """Whether it takes any other parameter too."""
 
 
-def _accepted(build: Callable[..., Any]) -> _Accepted:
-    types = typing.get_type_hints(build) if inspect.isfunction(build) else {}
+def _accepted(build: Callable[..., Any], target: str) -> _Accepted:
+    try:
+        types = typing.get_type_hints(build) if inspect.isfunction(build) else {}
+        parameters = inspect.signature(build).parameters
+    except Exception as error:  # types of a user's function may name what is not there
+        raise InputError(f"topo._target_={target}: its parameters cannot be read: {first_line(error)}") from error
     hints: dict[str, Any] = {}
     required, open_ended = set(), False
-    for key, parameter in inspect.signature(build).parameters.items():
+    for key, parameter in parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             several = next((one for one in typing.get_args(types.get(key)) if typing.is_typeddict(one)), None)
             hints |= typing.get_type_hints(several) if several else {}
@@ -265,7 +269,7 @@ def _texts(values: Mapping[str, Any]) -> list[str]:
     """Return where a topology file holds text as written: names, and what its function takes as text."""
     target = str(values.get("_target_", DESCRIBED))
     try:
-        hints = _accepted(builder(target)).hints
+        hints = _accepted(builder(target), target).hints
     except InputError:  # told once the topology is built
         hints = {}
     texts = ["_target_", *(_LINK_TEXTS if target == DESCRIBED else ())]

@@ -88,6 +88,14 @@ def test_each_family_of_the_tree_is_known() -> None:
         ("def build(:", "cannot be imported: SyntaxError"),
         ("x = 1", "ship.py has no function build"),
         ("build = 3", "ship.py has no function build"),
+        (
+            "def build(rate: Nowhere, rtt):\n    return 3",
+            "cannot be imported: NameError: name 'Nowhere'",
+        ),
+        (
+            "from __future__ import annotations\ndef build(rate: No, rtt):\n    return 3",
+            "its parameters cannot be read",
+        ),
         ("def build(rate, rtt):\n    return 3", "returned int; it must return a Topology"),
         ("def build(rate, rtt):\n    raise OSError('two\\nlines')", "raised OSError: two"),
     ],
