@@ -19,7 +19,7 @@ from testbed.core.files import printable
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.orchestrator.cli.laws_table import laws_table
 from testbed.orchestrator.config.config import resolve
-from testbed.orchestrator.config.topology import is_path
+from testbed.orchestrator.config.user_files.yaml_reader import is_path
 from testbed.orchestrator.machine.clone import CONF_DIR, KEEPS_BLOCKS, environment
 from testbed.orchestrator.terminal.terminal import say, show, tell
 

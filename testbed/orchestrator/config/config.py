@@ -30,7 +30,8 @@ from testbed.orchestrator.config.models import located
 from testbed.orchestrator.config.part_files import at, folders_of, merged, read_part_file
 from testbed.orchestrator.config.scale import apply_scale, scale_of
 from testbed.orchestrator.config.settings import AUTO, SETTINGS, read_limits, read_settings, with_run_defaults
-from testbed.orchestrator.config.topology import TARGET, TopologyFile, build_topology, is_path, read_topology_file
+from testbed.orchestrator.config.topology import TARGET, TopologyFile, build_topology, read_topology_file
+from testbed.orchestrator.config.user_files.yaml_reader import is_path
 from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.machine.clone import CONF_DIR, RUNS_ROOT
 
@@ -236,7 +237,8 @@ class _Composition:
             name = target.rpartition(".")[2][:_MAX_NAME]
         given = {o.rest.split(".")[0] for o in self.overrides if o.head == "topo" and o.rest}
         try:
-            return build_topology(name, target, params, workers, given, emulated=self.emulated)
+            flags = {"emulated": self.emulated, "is_users": self.topology_file is not None}
+            return build_topology(name, target, params, workers, given, **flags)
         except InputError as error:
             self.faults += self.topology_file.located(error.faults, given) if self.topology_file else error.faults
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import re
@@ -39,6 +40,7 @@ def build_topology(
     given: Collection[str] = (),
     *,
     emulated: bool = True,
+    is_users: bool = False,
 ) -> Topology:
     """Call the build function `target`.
 
@@ -46,12 +48,13 @@ def build_topology(
         params: of the function, `name` and `workers` apart.
         given: keys of `params` that come from the user, whose numbers then have no other source.
         emulated: whether a network is to be built of it; otherwise it may be larger than one can be.
+        is_users: whether it is in a file of the user.
 
     Raises:
         InputError: with every fault at once.
     """
     build = builder(target)
-    accepted = _accepted(build)
+    accepted = _accepted(build, target)
     wrong = dict(itertools.islice(_parameter_faults(accepted, params), _MAX_FAULTS))
     values = {key: value for key, value in params.items() if key not in wrong}
     if "source" in accepted.hints and "source" not in given:
@@ -67,7 +70,7 @@ def build_topology(
     raise_input_faults(wrong.values())
     if not isinstance(topology, Topology):
         raise InputError(f"topo={name}: {target} returned {type(topology).__name__}; it must return a Topology")
-    raise_input_faults(_name_faults(topology))
+    raise_input_faults(_name_faults(topology, is_ours=not is_users and not {"_target_", *_NAMES} & set(given)))
     if emulated:
         AddressPlan(topology)  # refuses more regions and links than there are addresses for
         raise_input_faults(tc.queue_faults(topology))
@@ -85,11 +88,15 @@ class _Accepted:
     """Whether it takes any other parameter too."""
 
 
-def _accepted(build: Callable[..., Any]) -> _Accepted:
-    types = typing.get_type_hints(build) if inspect.isfunction(build) else {}
+def _accepted(build: Callable[..., Any], target: str) -> _Accepted:
+    try:
+        types = typing.get_type_hints(build) if inspect.isfunction(build) else {}
+        parameters = inspect.signature(build).parameters
+    except Exception as error:  # types of a user's function may name what is not there
+        raise InputError(f"topo._target_={target}: its parameters cannot be read: {first_line(error)}") from error
     hints: dict[str, Any] = {}
     required, open_ended = set(), False
-    for key, parameter in inspect.signature(build).parameters.items():
+    for key, parameter in parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             several = next((one for one in typing.get_args(types.get(key)) if typing.is_typeddict(one)), None)
             hints |= typing.get_type_hints(several) if several else {}
@@ -151,12 +158,13 @@ def _source(build: Callable[..., Any], params: Mapping[str, Any], given: Collect
     return {"source": f"assumed: given by the user: {', '.join(changed)}; the rest: {rest}"}
 
 
-def _name_faults(topology: Topology) -> Iterator[str]:
+def _name_faults(topology: Topology, *, is_ours: bool) -> Iterator[str]:
     """Yield what is wrong with names, and links that would carry nothing."""
     where = f"topology {topology.name}"
     # a node is mostly named after its region, and one line for both is enough
-    nodes = (node.name for node in topology.nodes if not name_fault(node.region))
-    faults = [fault for name in dict.fromkeys((*topology.regions, *nodes)) if (fault := name_fault(name))]
+    fault_of = functools.partial(name_fault, is_ours=is_ours)
+    nodes = (node.name for node in topology.nodes if not fault_of(node.region))
+    faults = [fault for name in dict.fromkeys((*topology.regions, *nodes)) if (fault := fault_of(name))]
     yield from (f"{where}: {fault}" for fault in faults)
     for name, count in Counter(link.name for link in topology.links).items():
         if not faults and (fault := name_fault(name, is_link=True)):  # or it is called after its regions
@@ -183,11 +191,6 @@ _STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,21}")
 """It becomes part of a run id."""
 
 
-def is_path(name: str) -> bool:
-    """Whether a topology is asked for by its file."""
-    return name.endswith((".yaml", ".yml"))
-
-
 @dataclass(frozen=True)
 class TopologyFile:
     """A topology file of a user."""
@@ -209,10 +212,10 @@ class TopologyFile:
         path = path_in(fault, "topo")
         if path and path[0] in given:
             return fault
-        if not fault.startswith("topology "):
-            return next(self.document.located([fault], "topo"))
-        line = self._line_of_link(fault) or self.document.line_of_name(fault)
-        return f"{self.document.where}{f', line {line}' if line else ''}: {fault}"
+        line = self._line_of_link(fault) if fault.startswith("topology ") else None
+        found = f"{self.document.where}, line {line}: {fault}" if line else next(self.document.located([fault], "topo"))
+        is_unplaced = found == fault and fault.startswith("topology ")
+        return f"{self.document.where}: {fault}" if is_unplaced else found
 
     def _line_of_link(self, fault: str) -> int | None:
         match = re.search(r": link (.*?)(?: from |: )", fault)
@@ -257,13 +260,16 @@ def _run_faults(run: Any) -> Iterator[tuple[tuple[str, ...], str]]:
     for key in run:
         if key != "workers":
             yield (key,), unknown(f"run.{key}", key, ("workers",), "key")
+    workers = run.get("workers", 1)
+    if not isinstance(workers, int) or isinstance(workers, bool) or not 1 <= workers <= MAX_WORKERS:
+        yield ("workers",), f"run.workers={workers}: must be a whole number from 1 to {MAX_WORKERS}"
 
 
 def _texts(values: Mapping[str, Any]) -> list[str]:
     """Return where a topology file holds text as written: names, and what its function takes as text."""
     target = str(values.get("_target_", DESCRIBED))
     try:
-        hints = _accepted(builder(target)).hints
+        hints = _accepted(builder(target), target).hints
     except InputError:  # told once the topology is built
         hints = {}
     texts = ["_target_", *(_LINK_TEXTS if target == DESCRIBED else ())]

@@ -12,7 +12,7 @@ def test_lines_keep_their_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "cells"), [('a, "b,c" ,d', ["a", "b,c", "d"]), ('5" x,y', ['5" x', "y"]), (",", ["", ""])]
+    ("line", "cells"), [('a, "b,c",d', ["a", "b,c", "d"]), ('5" x,y', ['5" x', "y"]), (",", ["", ""])]
 )
 def test_cells_are_separated_by_commas(line: str, cells: list[str]) -> None:
     assert cells_of(line) == cells

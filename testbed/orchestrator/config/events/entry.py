@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -42,7 +43,7 @@ class Entry:
         if self.at_s >= FIRST_MAX_S:
             self.fault(f"at: {self.at_s:g} s {EPOCH}; times count from step 1 of the run")
 
-    @property
+    @functools.cached_property
     def cause(self) -> str:
         """What the user wrote, in one line."""
         rest = [f"{key} {_spoken(value)}" for key, value in self.values.items() if key not in ("at", self.word)]

@@ -71,16 +71,7 @@ class Document:
         Args:
             path: Keys, and positions in lists from 0.
         """
-        node, line = self.root, None if path else self.root.line
-        for step in path:
-            if isinstance(node, Mapping) and str(step) in node.values:
-                line, node = node.lines[str(step)], node.values[str(step)]
-            elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
-                node = node.items[step]
-                line = node.line
-            else:
-                break
-        return line
+        return self._follow(path)[1]
 
     def at(self, *path: str | int) -> str:
         """Return the beginning of a fault of a value: the file and its line."""
@@ -94,14 +85,23 @@ class Document:
         """
         for fault in faults:
             path = path_in(fault, key)
-            line = self.line(*path) if path else self.line_of_name(fault)
+            node, line = self._follow(path)
+            if not isinstance(node, Scalar) and (line is not None or not path):
+                line = _line_of_name(node, fault) or line
             yield fault if line is None or fault.startswith(self.where) else f"{self.where}, line {line}: {fault}"
 
-    def line_of_name(self, fault: str) -> int | None:
-        """Return the line of the first scalar or key that a fault without a path quotes, or None."""
-        quoted = re.findall(r"'([^']*)'", fault)
-        lines = dict(reversed(list(_texts(self.root))))  # the first of each
-        return next((lines[text] for text in quoted if text in lines), None)
+    def _follow(self, path: Iterable[str | int]) -> tuple[Node, int | None]:
+        """Return the deepest node on a path, and its line, or None where the first step leads nowhere."""
+        node, line = self.root, None
+        for step in path:
+            if isinstance(node, Mapping) and str(step) in node.values:
+                line, node = node.lines[str(step)], node.values[str(step)]
+            elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
+                node = node.items[step]
+                line = node.line
+            else:
+                break
+        return node, line
 
 
 def path_in(fault: str, key: str) -> list[str | int]:
@@ -142,3 +142,10 @@ def _texts(node: Node) -> Iterator[tuple[str, int]]:
         for key, value in node.values.items():
             yield key, node.lines[key]
             yield from _texts(value)
+
+
+def _line_of_name(node: Node, fault: str) -> int | None:
+    """Return the line of the first scalar or key within a node that a fault quotes, or None."""
+    quoted = re.findall(r"'([^']*)'", fault)
+    lines = dict(reversed(list(_texts(node)))) if quoted else {}  # the first of each
+    return next((lines[text] for text in quoted if text in lines), None)

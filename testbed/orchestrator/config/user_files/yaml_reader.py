@@ -44,6 +44,11 @@ class _Refused(Exception):
         self.line = line
 
 
+def is_path(name: str) -> bool:
+    """Return True for the path of a YAML file, which no name of ours is."""
+    return name.endswith((".yaml", ".yml"))
+
+
 def read_yaml(path: Path, where: str = "") -> Document:
     """Return the content of a user's YAML file.
 
@@ -69,7 +74,7 @@ def parse_yaml(text: str, where: str) -> Document:
     except _Refused as error:
         composer.faults.append((error.line, str(error)))
     except MarkedYAMLError as error:
-        composer.faults.append(_syntax_fault(error, text))
+        composer.faults.append(_syntax_fault(error, text, composer.begun))
     except (YAMLError, ValueError, OverflowError) as error:  # such as an escape of no character
         composer.faults.append((composer.line, f"is not YAML: {shown(error)}; correct it, or put the text in quotes"))
     if composer.faults:
@@ -78,13 +83,13 @@ def parse_yaml(text: str, where: str) -> Document:
     return Document(where, root)
 
 
-def _syntax_fault(error: MarkedYAMLError, text: str) -> tuple[int, str]:
+def _syntax_fault(error: MarkedYAMLError, text: str, begun: list[int]) -> tuple[int, str]:
     problem, context = str(error.problem or error.context or "cannot be read"), str(error.context or "")
     mark = error.problem_mark or error.context_mark
     if "quoted scalar" in context and "unexpected" in problem and error.context_mark:
         return error.context_mark.line + 1, "is not YAML: a quote is not closed; close it"
-    if error.context_mark and mark and mark.index >= len(text.rstrip()) and "flow" in context:
-        return error.context_mark.line + 1, "is not YAML: a bracket is not closed; close it"
+    if begun and mark and mark.index >= len(text.rstrip()) and "flow" in context:
+        return begun[-1], "is not YAML: a bracket is not closed; close it"
     line = mark.line + 1 if mark else 1
     said = " ".join(problem.split())
     return line, f"is not YAML: {said}; correct it, or put text with special characters in quotes"
@@ -98,6 +103,8 @@ class _Composer:
         self._anchors: dict[str, tuple[Node, int] | None] = {}
         """Each anchor's node with its number of values; None while the node is being read."""
         self._values = 0
+        self.begun: list[int] = []
+        """Lines of the lists and mappings that have not ended."""
         self.line = 1
         self.faults: list[tuple[int, str]] = []
 
@@ -140,7 +147,9 @@ class _Composer:
             node: Node = self._scalar(event, is_key=is_key)
         else:
             self._refuse_tag(event, "list or mapping")
+            self.begun.append(line)
             node = self._sequence(depth) if isinstance(event, SequenceStartEvent) else self._mapping(depth)
+            self.begun.pop()
         if event.anchor:
             self._anchors[event.anchor] = node, self._values - before + 1
         return node

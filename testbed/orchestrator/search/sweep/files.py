@@ -27,9 +27,8 @@ from typing import Any
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.user_text import listed, shown
 from testbed.orchestrator.config.grammar.overrides import is_path_alone, unknown
-from testbed.orchestrator.config.topology import is_path
 from testbed.orchestrator.config.user_files.document import Document
-from testbed.orchestrator.config.user_files.yaml_reader import read_yaml
+from testbed.orchestrator.config.user_files.yaml_reader import is_path, read_yaml
 from testbed.orchestrator.executors import options
 from testbed.orchestrator.executors.executor import NAMES
 from testbed.orchestrator.machine.clone import CLONE
@@ -98,7 +97,7 @@ def described(name: str, document: Document) -> Grid:
         raise InputError(f"{document.at()}: must hold `axes`, a list of key=value lines")
     reader = _Reader(document)
     for key in itertools.islice((key for key in content if key not in _KEYS), _MAX_FAULTS):
-        reader.fault(unknown(key, key, _KEYS, "key"), key)
+        reader.fault(unknown("", key, _KEYS, "key").removeprefix(": "), key)
     axes = reader.axes(content.get("axes"), "axes")
     branches = [
         branch
@@ -111,8 +110,7 @@ def described(name: str, document: Document) -> Grid:
     ]
     max_hours = content.get("max_hours")
     if max_hours is not None and not (_is_number(max_hours) and 0 < max_hours < math.inf):
-        said = f"{shown(max_hours)}: must be a number of hours above 0, such as 1.5"
-        reader.fault(f"max_hours: {said}", "max_hours")
+        reader.fault(f"{max_hours}: must be a number above 0, of hours, such as 1.5", "max_hours")
     executors = reader.executors(content.get("executors", {}), "executors")
     raise_input_faults(listed(reader.faults, document.where, _MAX_FAULTS))
     exclude = tuple(condition for condition in excluded if condition is not None)
@@ -134,27 +132,33 @@ class _Reader:
         self._characters = 0
         self.faults: list[str] = []
 
-    def fault(self, text: str, *path: str | int) -> None:
+    def fault(self, text: str, *path: str | int, at: Sequence[int] = ()) -> None:
+        """Keep a fault of the value at `path`.
+
+        Args:
+            at: Position within the value, to find its line.
+        """
+        steps = [f", entry {step + 1}" if isinstance(step, int) else f": {step}" for step in path]
         if len(self.faults) <= _MAX_FAULTS:
-            self.faults.append(f"{self._document.at(*path)}: {text}")
+            self.faults.append(f"{self._document.at(*path, *at)}: {''.join(steps)[2:]}: {text}")
 
     def entries(self, value: Any, *path: str | int) -> list[Any]:
         if isinstance(value, list):
             return value
-        self.fault(f"{path[-1]}: must be a list, a line with a dash for each entry", *path)
+        self.fault("must be a list, a line with a dash for each entry", *path)
         return []
 
     def axes(self, value: Any, *path: str | int) -> tuple[Axis, ...]:
         lines = [self._line(entry, *path, index) for index, entry in enumerate(self.entries(value, *path))]
         texts = [line for line in lines if line is not None]
         if isinstance(value, list) and not value:
-            self.fault("axes: is empty; give at least one key=value", *path)
+            self.fault("is empty; give at least one key=value", *path)
         found: list[Axis] = []
         try:
             found = read_axes(texts)
         except InputError as error:
             for fault in error.faults:
-                self.fault(f"axes: {fault}", *path, *self._place(fault, lines))
+                self.fault(fault, *path, at=self._place(fault, lines))
         return tuple(found)
 
     @staticmethod
@@ -176,12 +180,12 @@ class _Reader:
             elif max(depths, default=0) > _MAX_DEPTH:
                 fault = f"is nested more than {_MAX_DEPTH} deep; make it flatter"
         if fault is not None:
-            self.fault(f"{path[0]}: {shown(value)}: {fault}", *path)
+            self.fault(f"{shown(value)}: {fault}", *path)
         return value if fault is None else None
 
     def branch(self, entry: Any, *path: str | int) -> Branch | None:
         if not isinstance(entry, dict) or set(entry) != {"if", "axes"}:
-            self.fault("when: an entry must hold `if` and `axes`, nothing else", *path)
+            self.fault("must hold `if` and `axes`, nothing else", *path)
             return None
         condition = self.condition(entry["if"], *path, "if")
         axes = self.axes(entry["axes"], *path, "axes")
@@ -193,19 +197,19 @@ class _Reader:
             return None if line is None else read_condition(line)
         except InputError as error:
             for fault in error.faults:
-                self.fault(f"{path[0]}: {fault}", *path)
+                self.fault(fault, *path)
             return None
 
     def executors(self, value: Any, *path: str | int) -> dict[str, dict[str, object]]:
         if not isinstance(value, dict):
-            self.fault("executors: must hold names of executors, each with its options", *path)
+            self.fault("must hold names of executors, each with its options", *path)
             return {}
         for name, given in value.items():
             if name not in NAMES:
-                self.fault(unknown(f"executors: {name}", name, NAMES, "executor"), *path, name)
+                self.fault(unknown("", name, NAMES, "executor").removeprefix(": "), *path, name)
             elif not isinstance(given, dict):
-                self.fault(f"executors: {name}: must hold options as key: value", *path, name)
+                self.fault("must hold options as key: value", *path, name)
             else:
                 for key, fault in options.faults(name, given):
-                    self.fault(f"executors: {fault}", *path, name, key)
+                    self.fault(fault.removeprefix(f"{name}: {key}").lstrip(":= "), *path, name, key)
         return value if not self.faults else {}

@@ -25,7 +25,7 @@ from testbed.core.errors import InputError, raise_input_faults
 from testbed.orchestrator.config.config import names
 from testbed.orchestrator.config.grammar.overrides import path_given, read_override, unknown, unread
 from testbed.orchestrator.config.part_files import read_part_file
-from testbed.orchestrator.config.topology import is_path
+from testbed.orchestrator.config.user_files.yaml_reader import is_path
 from testbed.orchestrator.machine.clone import CONF_DIR
 from testbed.orchestrator.search.sweep.axes import Axis, Value, read_axes
 from testbed.orchestrator.search.sweep.grid import SEED, Point

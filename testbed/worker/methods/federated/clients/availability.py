@@ -65,8 +65,6 @@ def _checked(file: str, lines: list[tuple[int, str]], period_s: float | None) ->
     found: dict[int, list[tuple[float, float, int]]] = {}
     faults: list[str] = []
     for line, text in lines:
-        if len(faults) > _MAX_LISTED:
-            break
         try:
             client, *span = _row(text, period_s)
         except ValueError as error:
@@ -77,7 +75,7 @@ def _checked(file: str, lines: list[tuple[int, str]], period_s: float | None) ->
         first_s, line = min((span[0], span[2]) for spans in found.values() for span in spans)
         if first_s >= FIRST_MAX_S:
             faults.append(
-                f"file={file}: line {line}: the first time, {first_s:.12g} s, {EPOCH}; subtract the first one from all"
+                f"file={file}: line {line}: the first time, {first_s:.15g} s, {EPOCH}; subtract the first one from all"
             )
     for client, spans in sorted(found.items()):
         spans.sort()

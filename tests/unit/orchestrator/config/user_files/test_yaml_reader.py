@@ -149,7 +149,7 @@ def test_what_is_no_file_is_refused_without_being_opened(tmp_path: Path) -> None
         (Path("/dev/zero"), "is a device"),
         (tmp_path / "none.yaml", "cannot be read: No such file"),
         (tmp_path / ("x" * 300), "cannot be read: File name too long"),
-        (Path("a\0b"), "cannot hold the character U+0000"),
+        (Path("a\0b"), "cannot hold the character"),
     ]:
         with pytest.raises(InputError, match=cause):
             read_yaml(path)
