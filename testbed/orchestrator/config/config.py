@@ -27,7 +27,7 @@ from testbed.orchestrator.config.events.compiler import ELASTIC_WORKLOAD, compil
 from testbed.orchestrator.config.grammar.overrides import Override, first_line, parse_overrides, unknown
 from testbed.orchestrator.config.keys import default_names, key_faults, targets
 from testbed.orchestrator.config.models import located
-from testbed.orchestrator.config.part_files import at, folders_of, merged, read_part_file
+from testbed.orchestrator.config.part_files import folders_of, merged, read_part_file, with_files
 from testbed.orchestrator.config.scale import apply_scale, scale_of
 from testbed.orchestrator.config.settings import AUTO, SETTINGS, read_limits, read_settings, with_run_defaults
 from testbed.orchestrator.config.topology import TARGET, TopologyFile, build_topology, read_topology_file
@@ -149,18 +149,16 @@ class _Composition:
         if group in self.targets and group not in self.chosen:
             return True
         name = self.chosen.get(group, self.defaults.get(group, ""))
-        if group == "topo" and is_path(name):
-            try:
-                self.topology_file = read_topology_file(Path(name))
-            except InputError as error:
-                self.faults += error.faults
-            return self.topology_file is not None
         if is_path(name):
             try:
-                self.part_files[group] = read_part_file(group, Path(name), targets(self.conf_dir / group))
+                if group == "topo":
+                    self.topology_file = read_topology_file(Path(name))
+                else:
+                    self.part_files[group] = read_part_file(group, Path(name), targets(self.conf_dir / group))
             except InputError as error:
                 self.faults += error.faults
-            return group in self.part_files
+                return False
+            return True
         known = names(group, self.conf_dir)
         if name not in known:
             asked = f"{group}={name}" + ("" if group in self.chosen else " (the default)")
@@ -180,13 +178,8 @@ class _Composition:
             config = hydra.compose("config", overrides=arguments)
         values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         assert isinstance(values, dict)
-        found = merged({str(key): value for key, value in values.items()}, {})
-        for override in self.overrides:
-            if override.is_path and override.key not in GROUPS and override.head not in self.lacking:
-                found = merged(found, at(override.key.split("."), override.value))
-        for group, file in self.part_files.items():
-            found[group] = merged(file, found.get(group) or {})
-        return found
+        given = [o for o in self.overrides if o.is_path and o.key not in GROUPS and o.head not in self.lacking]
+        return with_files(values, {override.key: override.value for override in given}, self.part_files)
 
     def _settings(self, config: Mapping[str, Any]) -> dict[str, Any]:
         settings, faults = read_settings(config)

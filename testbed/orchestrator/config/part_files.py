@@ -60,13 +60,25 @@ def merged(file: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def at(path: Sequence[str], value: Any) -> dict[str, Any]:
-    """Return `value` in mappings of one key each.
+def with_files(
+    values: Mapping[Any, Any], paths: Mapping[str, str], files: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return a configuration with what Hydra has not seen.
 
-    >>> at(["workload", "script"], "./train.py")
-    {'workload': {'script': './train.py'}}
+    Args:
+        values: Configuration as Hydra composed it.
+        paths: Paths that the user gave, by key, such as `workload.script`.
+        files: Contents of plug-ins' files, by group.
     """
-    return {path[0]: value if len(path) == 1 else at(path[1:], value)}
+    found = {str(key): value for key, value in values.items()}
+    for key, path in paths.items():
+        found = merged(found, _at(key.split("."), path))
+    return {**found, **{group: merged(file, found.get(group) or {}) for group, file in files.items()}}
+
+
+def _at(keys: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return `value` in mappings of one key each."""
+    return {keys[0]: value if len(keys) == 1 else _at(keys[1:], value)}
 
 
 def folders_of(target: str, params: Mapping[str, Any], file: Path | None) -> tuple[str, ...]:
