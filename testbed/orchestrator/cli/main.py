@@ -82,7 +82,8 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = CommandLineParser(prog="longhaul", description="Distributed training over emulated cross-region links.")
+    about = "Distributed training over emulated cross-region links."
+    parser = CommandLineParser(prog="longhaul", description=about, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"longhaul {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -108,13 +109,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+_EPILOG = (
+    "Topologies: longhaul topologies. Strategies, compressors, workloads, transforms: docs/strategies.md, compressors.md"
+    " and workloads.md; their parameters: docs/parameters.md. An unknown name is answered with all that are known."
+)
 _UP_EPILOG = "Ends with `longhaul down`. Nodes know each other by name: longhaul exec NODE -- ping OTHER."
 _RUN_EPILOG = (
     "Keys: topo, workload, strategy, compressor, transform, device (names), their parameters (compressor.density=0.01),"
     " and workers, steps or epochs, batch_size, evaluate_every, target, start_from, checkpoint, seed, dilation,"
     " runtime, shaper, tcp, capture, background, memory_limit, events, timeout_s, max_wall_s, metrics_port."
-    " Names: docs/topologies.md, workloads.md, strategies.md, compressors.md; their parameters: docs/parameters.md; an"
-    " unknown one is answered with all that are known. A plug-in of yours: compressor=./signs.yaml."
+    " Names and parameters: see longhaul --help. A plug-in of yours: compressor=./signs.yaml."
     " Exit status: 0 completed; 2 bad input; 3 the machine lacks"
     " something; 4 failed; 5 completed but invalid."
 )

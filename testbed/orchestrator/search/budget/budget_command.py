@@ -20,6 +20,8 @@ from testbed.orchestrator.search.budget.table import budget_table, check_table
 from testbed.orchestrator.terminal.terminal import show, tell
 
 GB = 1e9
+MOST = 100
+"""Of measurements, and of points that are emulated."""
 STEPS = 1000
 """In place of an epoch, where there is none."""
 _ENVELOPE = {"low": min, "estimate": max, "high": max}
@@ -45,7 +47,9 @@ def budget(
         InputError, MachineError: with every fault at once.
     """
     flags = (("check", check, 0), ("repeats", repeats, 1))
-    raise_input_faults(f"--{key} {found}: must be at least {least}" for key, found, least in flags if found < least)
+    raise_input_faults(
+        f"--{key} {found}: must be from {least} to {MOST}" for key, found, least in flags if not least <= found <= MOST
+    )
     asked = read(words)
     if check:
         require_free(share=share)

@@ -40,6 +40,7 @@ from testbed.orchestrator.search.tune.trials import BYTES, TIME, Outcome, Trials
 from testbed.orchestrator.terminal.terminal import say, show, tell
 
 OBJECTIVES = {"time": (TIME,), "bytes": (BYTES,), "both": (TIME, BYTES)}
+MOST_TRIALS = 10_000
 JOURNAL, TRIALS = "study.journal", "trials.json"
 """In the folder of results: the study as Optuna writes it, and ours."""
 
@@ -111,7 +112,7 @@ def _search(
 
 def _checked(words: Sequence[str], runs_root: Path, *, by: str, count: int, share: bool) -> Space:
     """With what all trials have looked at once, before the first."""
-    faults = [] if count >= 1 else [f"--trials {count}: must be at least 1"]
+    faults = [] if 1 <= count <= MOST_TRIALS else [f"--trials {count}: must be from 1 to {MOST_TRIALS}"]
     if by not in OBJECTIVES:
         faults.append(unknown(f"--by {by}", by, OBJECTIVES))
     try:

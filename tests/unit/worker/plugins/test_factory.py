@@ -133,6 +133,20 @@ def test_a_fault_of_a_class_that_moved_has_its_present_name() -> None:
     assert fault.startswith(asked)
 
 
+@pytest.mark.parametrize(
+    ("workload", "target", "fault"),
+    [
+        ("digits.Digits", 90, "target=90: accuracy is from 0 to 1; did you mean target=0.9?"),
+        ("sensors.Sensors", -1, "target=-1: roc_auc is from 0 to 1; give a value that it can have"),
+        ("bytelm.Bytelm", -2, "target=-2: bits_per_byte is at least 0; give a value that it can have"),
+        ("replay.Replay", 0.9, "target=0.9: workload=mine has no metric that could reach it; leave it out"),
+    ],
+)
+def test_a_target_that_cannot_be_is_refused(workload: str, target: float, fault: str) -> None:
+    part = Part("mine", f"testbed.worker.workloads.{workload}", {"model": "resnet18"} if "replay" in workload else {})
+    assert fault in _check(_spec(workload=part, target=target))[1]["faults"]
+
+
 SHELL = {"args": "touch called", "shell": True}
 DEEPREDUCE, POLICY = "compressors.deepreduce.DeepReduce", "compressors.policy.Policy"
 FEDERATED = "testbed.worker.strategies.federated.Federated"
