@@ -47,8 +47,9 @@ def budget(
         InputError, MachineError: with every fault at once.
     """
     flags = (("check", check, 0), ("repeats", repeats, 1))
+    faults = [f"--{key} {found}: must be at least {least}" for key, found, least in flags if found < least]
     raise_input_faults(
-        f"--{key} {found}: must be from {least} to {MOST}" for key, found, least in flags if not least <= found <= MOST
+        [*faults, *(f"--{key} {found}: must be at most {MOST}" for key, found, _ in flags if found > MOST)]
     )
     asked = read(words)
     if check:

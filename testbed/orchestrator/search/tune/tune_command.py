@@ -112,7 +112,8 @@ def _search(
 
 def _checked(words: Sequence[str], runs_root: Path, *, by: str, count: int, share: bool) -> Space:
     """With what all trials have looked at once, before the first."""
-    faults = [] if 1 <= count <= MOST_TRIALS else [f"--trials {count}: must be from 1 to {MOST_TRIALS}"]
+    faults = [] if count >= 1 else [f"--trials {count}: must be at least 1"]
+    faults += [] if count <= MOST_TRIALS else [f"--trials {count}: must be at most {MOST_TRIALS}"]
     if by not in OBJECTIVES:
         faults.append(unknown(f"--by {by}", by, OBJECTIVES))
     try:
