@@ -111,7 +111,8 @@ def _parser() -> argparse.ArgumentParser:
 
 _EPILOG = (
     "Topologies: longhaul topologies. Strategies, compressors, workloads, transforms: docs/strategies.md,"
-    " compressors.md and workloads.md; their parameters: docs/parameters.md. An unknown name is answered with all that are known."
+    " compressors.md and workloads.md; their parameters: docs/parameters.md. An unknown name"
+    " is answered with all that are known."
 )
 _UP_EPILOG = "Ends with `longhaul down`. Nodes know each other by name: longhaul exec NODE -- ping OTHER."
 _RUN_EPILOG = (
