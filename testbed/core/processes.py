@@ -7,7 +7,7 @@ import fcntl
 import os
 import signal
 import sys
-from typing import IO
+from typing import TextIO, cast
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -56,6 +56,6 @@ def _is_usable(number: int, mode: int) -> bool:
         return False
 
 
-def _stream(stream: IO[str] | None, number: int, mode: str) -> IO[str]:
+def _stream(stream: TextIO | None, number: int, mode: str) -> TextIO:
     """Return Python's stream of a descriptor; it has none of one that was closed when it started."""
-    return stream if stream is not None else os.fdopen(number, mode, closefd=False)
+    return stream if stream is not None else cast(TextIO, os.fdopen(number, mode, closefd=False))

@@ -132,7 +132,7 @@ def ask(part: Part, what: What, take: Callable[[dict[str, Any]], None]) -> None:
         listener = threading.Thread(target=_listen, args=(process, said), daemon=True)
         listener.start()
         is_late = threading.Event()
-        limit = threading.Timer(TIME_LIMIT_S, lambda: (is_late.set(), _kill_all_of(process)))
+        limit = threading.Timer(TIME_LIMIT_S, _end_late, [process, is_late])
         limit.start()
         try:
             process.stdin.write(json.dumps(question))
@@ -156,6 +156,11 @@ def ask(part: Part, what: What, take: Callable[[dict[str, Any]], None]) -> None:
         raise RunError(f"laws: {part.name} ended the process with status {process.returncode} after {last}:{tail}")
     if faults:
         raise InputError(*faults)
+
+
+def _end_late(process: subprocess.Popen[str], is_late: threading.Event) -> None:
+    is_late.set()
+    _kill_all_of(process)
 
 
 def _kill_all_of(process: subprocess.Popen[str]) -> None:

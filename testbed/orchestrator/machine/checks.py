@@ -268,7 +268,7 @@ MIN_FREE_DISK_BYTES = 200_000_000
 
 
 def disk(runs_root: Path) -> Check:
-    """Whether a record can be made there."""
+    """Return the free space where runs are to lie."""
     place = runs_root.absolute()
     while not place.exists():
         place = place.parent

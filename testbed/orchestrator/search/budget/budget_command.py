@@ -21,7 +21,7 @@ from testbed.orchestrator.terminal.terminal import show, tell
 
 GB = 1e9
 MOST = 100
-"""Of measurements, and of points that are emulated."""
+"""Largest number of measurements, and of points that are emulated."""
 STEPS = 1000
 """In place of an epoch, where there is none."""
 _ENVELOPE = {"low": min, "estimate": max, "high": max}
