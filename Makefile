@@ -14,7 +14,8 @@ CACHES := .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 TOPO ?= wan1g
 FUZZ_S ?= 60
 # Only what is given is passed on; the defaults are those of experiments/conf/config.yaml.
-given = $(if $($(1)),$(2)='$($(1))')
+quoted = '$(subst ','\'',$(1))'
+given = $(if $($(1)),$(2)=$(call quoted,$($(1))))
 OVERRIDES = $(call given,TOPO,topo) $(call given,STRATEGY,strategy) $(call given,COMPRESSOR,compressor) \
 	$(call given,TRANSFORM,transform) $(call given,WORKLOAD,workload) $(call given,WORKERS,workers) $(call given,DILATION,dilation) \
 	$(call given,START_FROM,start_from) $(call given,CHECKPOINT,checkpoint) $(call given,SEED,seed) $(SET) \
@@ -39,7 +40,6 @@ OF_MAKE := SHELL .SHELLFLAGS MAKE MAKEFLAGS MFLAGS GNUMAKEFLAGS MAKEFILES MAKELE
 goals := $(or $(MAKECMDGOALS),$(.DEFAULT_GOAL))
 reads := $(foreach goal,$(goals),$(READS_$(goal)))
 given_here := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
-quoted = '$(subst ','\'',$(1))'
 define newline
 
 
@@ -69,7 +69,7 @@ experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= 
 
 .PHONY: sweep
 sweep: setup ## All runs of a grid that are not there yet, and their table: SWEEP=smoke [EXECUTOR=local|ray|slurm OPTIONS="address=..." SET="steps=20,40"]
-	@$(AS_ROOT) $(BIN)/longhaul sweep $(SWEEP) $(call given,EXECUTOR,--executor) $(OPTIONS:%=--executor-option=%) $(SET) $(call given,TRUST,--trust)
+	@$(AS_ROOT) $(BIN)/longhaul sweep $(if $(SWEEP),$(call quoted,$(SWEEP))) $(call given,EXECUTOR,--executor) $(OPTIONS:%=--executor-option=%) $(SET) $(call given,TRUST,--trust)
 
 .PHONY: report
 report: setup ## One self-contained HTML file, report.html, over RUNS="id id"; all runs where none are given

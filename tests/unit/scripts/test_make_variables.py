@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -67,6 +68,16 @@ def test_make_and_the_environment_keep_theirs() -> None:
     assert status == 0 and "topo='lan'" in out and "topk" not in out
     assert make("--environment-overrides", "help", STEPS="3")[0] == 0
     assert make("experiment", COMPRESSOR="topk")[1].count("compressor='topk'") == 1
+
+
+@pytest.mark.parametrize(
+    "path", ["./a b/net.yaml", "./it's/a,b.yaml", './a"b/x=y.yaml', "./a;b/n.yaml", "./$$HOME/n.yaml"]
+)
+def test_a_path_reaches_the_command_as_it_is(path: str) -> None:
+    for words in (["experiment", f"TOPO={path}"], ["sweep", f"SWEEP={path}"]):
+        line = make(*words)[1].splitlines()[-1]
+        typed = path.replace("$$", "$")
+        assert {typed, f"topo={typed}"} & set(shlex.split(line)), line
 
 
 def test_what_is_said_without_python_is_the_known_ones(tmp_path: Path) -> None:
