@@ -41,9 +41,10 @@ def open_standard_streams() -> None:
     for number, mode in enumerate((os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)):
         if not _is_usable(number, mode):
             descriptor = os.open(os.devnull, mode)
-            os.dup2(descriptor, number)
             if descriptor != number:
+                os.dup2(descriptor, number)
                 os.close(descriptor)
+            os.set_inheritable(number, True)  # for what this process starts
     sys.stdin = _stream(sys.stdin, 0, "r")
     sys.stdout = _stream(sys.stdout, 1, "w")
     sys.stderr = _stream(sys.stderr, 2, "w")

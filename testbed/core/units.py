@@ -61,7 +61,7 @@ _SPELT = {
     "%": "pct percent",
 }
 """Other spellings of units, in small letters."""
-_BITS = re.compile(r"([kKmMgGtT]?)(?:bps|b/s|b/sec|bit|bits|bit/sec|bits/s|bits/sec|bitps)", re.IGNORECASE)
+_BITS = re.compile(r"([kKmMgGtT]?)(?:bps|b/s|b/sec|bit/s|bit|bits|bit/sec|bits/s|bits/sec|bitps)", re.IGNORECASE)
 _BYTES = re.compile(r"([kKmMgGtT]?)(?:Bps|B/s|B/sec|byte/s|bytes/s|bytes/sec)")
 _FACTORS = {"": "", "k": "k", "m": "M", "g": "G", "t": "T"}
 
