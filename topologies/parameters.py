@@ -10,10 +10,9 @@ from typing import Annotated, Any, TypedDict
 
 from testbed.core.errors import InputError
 from testbed.core.kinds import Choice, Kind, ListOf, Text
-from testbed.core.names import name_fault
 from testbed.core.parameters import Duration, NotNegative, Rate, Ratio, kind_in
 from testbed.core.spec.link_profile import JITTER_DISTRIBUTIONS, MIN_RATE_BIT_S
-from testbed.core.spec.topology import symmetric, workers_per_region
+from testbed.core.spec.topology import name_fault, symmetric, workers_per_region
 from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_size_bytes, parse_time_s
 
 MAX_REGIONS = 256

@@ -18,7 +18,7 @@ from testbed.core.errors import raise_input_faults
 from testbed.core.spec.schedule import Background
 from testbed.core.spec.topology import Topology
 from testbed.core.units import parse_size_bytes, require_percentage
-from testbed.core.user_text import listed
+from testbed.core.user_files.text import listed
 from testbed.orchestrator.config.grammar.overrides import unknown
 from testbed.orchestrator.config.user_files.yaml_reader import is_path, read_yaml
 

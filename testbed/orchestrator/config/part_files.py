@@ -13,7 +13,7 @@ from typing import Any
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.spec.redirects import KEY, PACKAGES
-from testbed.core.user_text import shown
+from testbed.core.user_files.text import shown
 from testbed.orchestrator.config.user_files.yaml_reader import read_yaml
 from testbed.orchestrator.machine.clone import CLONE
 

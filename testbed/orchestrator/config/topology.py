@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import InputError, raise_input_faults
-from testbed.core.names import name_fault
-from testbed.core.spec.topology import MAX_WORKERS, Topology
-from testbed.core.user_text import listed, shown
+from testbed.core.spec.topology import MAX_WORKERS, Topology, name_fault
+from testbed.core.user_files.text import listed, shown
 from testbed.orchestrator.config.grammar.overrides import first_line, unknown
 from testbed.orchestrator.config.trust import builder
 from testbed.orchestrator.config.user_files.document import Document, path_in

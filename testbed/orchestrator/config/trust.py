@@ -17,7 +17,7 @@ from typing import Any
 
 import topologies
 from testbed.core.errors import InputError, raise_input_faults
-from testbed.core.user_text import shown
+from testbed.core.user_files.text import shown
 from testbed.orchestrator.config.grammar.overrides import first_line, unknown
 
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")

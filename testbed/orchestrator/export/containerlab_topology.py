@@ -19,9 +19,8 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from testbed.core.errors import InputError, raise_input_faults
-from testbed.core.names import CONTAINERLAB
 from testbed.core.spec.link_profile import LinkProfile
-from testbed.core.spec.topology import Link, Topology
+from testbed.core.spec.topology import CONTAINERLAB, Link, Topology
 from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.emulation.links.addresses import AddressPlan, Pair
 from testbed.orchestrator.emulation.shapers.netem_options import ORDERING_RATE_BYTE_S

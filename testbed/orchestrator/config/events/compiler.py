@@ -11,8 +11,8 @@ from typing import Any
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.spec.schedule import Change
 from testbed.core.spec.topology import Topology
-from testbed.core.user_text import listed as several
-from testbed.core.user_text import shown
+from testbed.core.user_files.text import listed as several
+from testbed.core.user_files.text import shown
 from testbed.orchestrator.config.events import outages
 from testbed.orchestrator.config.events.entry import Entry
 from testbed.orchestrator.config.events.outages import Heal, Outage

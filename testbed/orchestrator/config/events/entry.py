@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from testbed.core.spec.schedule import Change
 from testbed.core.spec.topology import Link, Topology
 from testbed.core.units import parse_time_s
-from testbed.core.user_text import EPOCH, FIRST_MAX_S
+from testbed.core.user_files.tables import EPOCH, FIRST_MAX_S
 from testbed.orchestrator.config.grammar.overrides import unknown
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import Any
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Link
 from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_time_s
-from testbed.core.user_text import number_of
+from testbed.core.user_files.tables import number_of
 
 FIELDS = {"rate": "rate_bit_s", "rtt": "delay_s", "delay": "delay_s", "jitter": "jitter_s", "loss": "loss_ratio"}
 """By the user's word; `rtt` is of both directions together, `delay` of one way."""

@@ -12,17 +12,8 @@ from typing import NamedTuple
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.spec.link_profile import MIN_RATE_BIT_S
-from testbed.core.user_text import (
-    EPOCH,
-    FIRST_MAX_S,
-    cells_of,
-    heading_of,
-    listed,
-    number_of,
-    numbered_lines,
-    read_user_text,
-    shown,
-)
+from testbed.core.user_files.tables import EPOCH, FIRST_MAX_S, cells_of, heading_of, number_of, numbered_lines
+from testbed.core.user_files.text import listed, read_user_text, shown
 from testbed.orchestrator.config.events.quantities import FIELDS
 from testbed.orchestrator.config.grammar.overrides import unknown
 

@@ -6,5 +6,5 @@
     document.located(faults, "topo")                            # the same for faults such as "topo.links[0].rtt: ..."
 
 Values follow the core schema of YAML 1.2. Keys are text as written, and so are the values that `texts` names: `no`,
-`010` and `~` are names there. Text files of other formats: `testbed.core.user_text`.
+`010` and `~` are names there. Text files of other formats: `testbed.core.user_files`.
 """

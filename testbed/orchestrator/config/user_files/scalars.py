@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import re
 
-from testbed.core.user_text import MAX_DIGITS, shown
+from testbed.core.user_files.tables import MAX_DIGITS
+from testbed.core.user_files.text import shown
 
 _NULL = re.compile(r"null|Null|NULL|~|")
 _TRUE = re.compile(r"true|True|TRUE")

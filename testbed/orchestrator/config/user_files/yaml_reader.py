@@ -23,7 +23,7 @@ from ruamel.yaml.events import (
 )
 
 from testbed.core.errors import InputError
-from testbed.core.user_text import code_of, control_character, listed, read_user_text, shown
+from testbed.core.user_files.text import code_of, control_character, listed, read_user_text, shown
 from testbed.orchestrator.config.user_files.document import Document, Mapping, Node, Scalar, Sequence
 from testbed.orchestrator.config.user_files.scalars import fault_of
 

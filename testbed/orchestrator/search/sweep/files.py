@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import InputError, raise_input_faults
-from testbed.core.user_text import listed, shown
+from testbed.core.user_files.text import listed, shown
 from testbed.orchestrator.config.grammar.overrides import is_path_alone, unknown
 from testbed.orchestrator.config.user_files.document import Document
 from testbed.orchestrator.config.user_files.yaml_reader import is_path, read_yaml

@@ -9,8 +9,10 @@ import pytest
 
 from testbed.core.errors import InputError
 from testbed.core.record.run_directory import RUN_ID, new_run_id
+from testbed.core.spec.topology import Topology
 from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.config.config import compose, resolve
+from testbed.orchestrator.config.topology import build_topology, read_topology_file
 
 LISTED = """
 regions: {paris: 2, lima: 1}
@@ -106,6 +108,18 @@ def described(tmp_path: Path, text: str) -> str:
     return f"topo={tmp_path}/net.yaml"
 
 
+def drawn(tmp_path: Path, text: str) -> Topology:
+    """The topology in a file, without the rest of a run."""
+    (tmp_path / "net.yaml").write_text(text)
+    found = read_topology_file(tmp_path / "net.yaml")
+    params = {key: value for key, value in found.values.items() if key not in ("_target_", "run")}
+    workers = found.values.get("run", {}).get("workers", 4)
+    try:
+        return build_topology("net", str(found.values["_target_"]), params, workers, is_users=True)
+    except InputError as error:
+        raise InputError(*found.located(error.faults, ())) from error
+
+
 TWO = "regions: {us: 1, eu: 1}\n"
 MANY = ",".join(f"r{index}" for index in range(9000))
 SECOND = "  - {name: x, a: eu, b: us, rate: 1 Gbit/s, rtt: 5 ms, source: s}\n"
@@ -118,13 +132,13 @@ LINK = "links:\n  - {a: %s, b: %s, rate: 100 Mbit/s, rtt: 20 ms, source: my ping
 def test_names_are_text_as_written(tmp_path: Path, names: tuple[str, str]) -> None:
     a, b = names
     for regions in (f"{{{a}: 1, '{b}': 2}}", f"[{a}, {b}]"):
-        topology = compose([described(tmp_path, f"regions: {regions}\n{LINK % names}")]).topology
+        topology = drawn(tmp_path, f"regions: {regions}\n{LINK % names}")
         assert topology.regions == names and topology.wan_links[0].name == f"{a}-{b}"
         assert topology.nodes[0].name == f"{a}-0"
     text = f"regions: [us, eu]\n{LINK % ('us', 'eu')}".replace("source:", f"name: {a}, source:")
-    assert compose([described(tmp_path, text)]).topology.wan_links[0].name == a
+    assert drawn(tmp_path, text).wan_links[0].name == a
     text = f"_target_: topologies.ring.build\nregions: [{a}, {b}]\nrtt: 5 ms\n"
-    assert compose([described(tmp_path, text)]).topology.regions == names
+    assert drawn(tmp_path, text).regions == names
 
 
 @pytest.mark.parametrize(
@@ -158,7 +172,9 @@ def test_names_are_text_as_written(tmp_path: Path, names: tuple[str, str]) -> No
 )
 def test_a_fault_of_a_topology_has_its_line(tmp_path: Path, text: str, line: str) -> None:
     begun_s = time.process_time()
-    (fault,) = lines(described(tmp_path, text))
+    with pytest.raises(InputError) as caught:
+        drawn(tmp_path, text)
+    (fault,) = caught.value.faults
     assert fault.startswith(f"topo={tmp_path}/net.yaml, {line}") and "\n" not in fault
     assert time.process_time() - begun_s < 2
 

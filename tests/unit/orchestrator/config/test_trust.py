@@ -47,7 +47,7 @@ def test_the_commands_of_the_page(ship: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_without_the_flag_nothing_of_the_file_runs(ship: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (ship / "ship.py").write_text("open('ran', 'w')\n")
+    (ship / "ship.py").write_text("import pathlib\npathlib.Path('ran').touch()\n")
     assert main(["topologies", "./ship.yaml"]) == 2
     said = capsys.readouterr().err
     assert "line 1: topo._target_=ship.build: is neither" in said and "--trust ship.py" in said

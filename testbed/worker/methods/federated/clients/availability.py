@@ -17,17 +17,8 @@ from testbed.core.declaration import Declared
 from testbed.core.errors import InputError
 from testbed.core.kinds import Number, PathOf
 from testbed.core.parameters import CountOrZero, Seconds, raise_all
-from testbed.core.user_text import (
-    EPOCH,
-    FIRST_MAX_S,
-    cells_of,
-    heading_of,
-    listed,
-    number_of,
-    numbered_lines,
-    read_user_text,
-    shown,
-)
+from testbed.core.user_files.tables import EPOCH, FIRST_MAX_S, cells_of, heading_of, number_of, numbered_lines
+from testbed.core.user_files.text import listed, read_user_text, shown
 
 # The file of a trace of when clients are there, read and checked.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.core.user_text import cells_of, heading_of, number_of, numbered_lines
+from testbed.core.user_files.tables import cells_of, heading_of, number_of, numbered_lines
 
 
 def test_lines_keep_their_numbers() -> None:

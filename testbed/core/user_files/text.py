@@ -7,8 +7,6 @@ soon for any input, because special files are not opened, and sizes, cells and d
 from __future__ import annotations
 
 import codecs
-import csv
-import math
 import os
 import re
 import stat
@@ -19,17 +17,11 @@ from testbed.core.errors import InputError
 from testbed.core.files import printable
 
 MAX_TRACE_BYTES = 20_000_000
-MAX_DIGITS = 40
-"""Characters of a number; no quantity of ours needs more."""
-FIRST_MAX_S = 1e7
-"""First time of a trace that cannot count from its beginning, in seconds: four months."""
-EPOCH = "is a time of the calendar, or of a machine's clock, and no time of a run"
 _MAX_SHOWN = 60
 _MAX_FAULTS, _MAX_FAULT_CHARACTERS = 5, 600
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 _WIDE = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -113,59 +105,6 @@ def shown(text: object) -> str:
     """Return a text for a fault: in quotes, in one line, shortened."""
     line = printable(str(text)[: _MAX_SHOWN + 1])
     return repr(line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 1] + "…")
-
-
-# Tables: CSV and traces of one number a line. A row is one line.
-
-
-def numbered_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines with their numbers, from 1, without empty ones and comments (#)."""
-    for number, line in enumerate(text.split("\n"), 1):
-        stripped = line.strip()
-        if stripped and not stripped.startswith("#"):
-            yield number, stripped
-
-
-def cells_of(line: str) -> list[str]:
-    """Return the cells of one line of a CSV file, separated by commas, without spaces around them.
-
-    Raises:
-        ValueError: A quote is not closed, or text follows a closed one, or a cell is too long.
-    """
-    try:
-        return [cell.strip() for cell in next(csv.reader([line], strict=True, skipinitialspace=True))]
-    except csv.Error as error:
-        if line.count('"') % 2:
-            raise ValueError("a quote is not closed; close it on the same line, since a row is one line") from error
-        raise ValueError(f"is not CSV: {error}; put a comma between cells") from error
-
-
-def heading_of(line: str) -> list[str]:
-    """Return the names of the columns.
-
-    Raises:
-        ValueError: The line cannot be read, or its cells are not separated by commas.
-    """
-    for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-        if separator in line and "," not in line:
-            raise ValueError(f"cells are separated by {name}; separate them by commas, with points in numbers")
-    return cells_of(line)
-
-
-def number_of(text: str) -> float:
-    """Return a decimal number; digits are ASCII, without separators.
-
-    Raises:
-        ValueError: The text is something else, too long, or not finite.
-    """
-    if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{shown(text)} is not a number, such as 12.5")
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"{shown(text)} has {len(text)} characters; a number has at most {MAX_DIGITS}")
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{shown(text)} is too large")
-    return number
 
 
 def listed(faults: Sequence[str], where: object, most: int = _MAX_FAULTS) -> Iterator[str]:
