@@ -74,11 +74,16 @@ def require_free(*, share: bool = False) -> None:
         share: True if it may begin beside others.
 
     Raises:
-        MachineError: Another run has the machine.
+        MachineError: Another run has the machine. What else keeps it from being locked is told once it is.
     """
-    if not (share or _held):
+    if share or _held:
+        return
+    try:
         with machine_lock(share=False):
             pass
+    except MachineError as error:
+        if BUSY in error.faults:
+            raise
 
 
 @contextlib.contextmanager

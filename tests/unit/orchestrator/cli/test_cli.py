@@ -48,7 +48,7 @@ def test_unknown_commands_and_flags_are_status_2(arguments: list[str], capsys: p
         (["sweep", "--exector=ray"], "--executor"),
         (["sweep", "--executor=slrum", "topo=lan"], "slurm"),
         (["tune", "--by", "tmie", "topo=lan"], "time"),
-        (["run", "topo=wan10g"], "wan100m"),
+        (["run", "topo=wan100mm"], "wan100m"),
         (["laws", "tpok"], "topk"),
     ],
 )
