@@ -73,10 +73,10 @@ def _meant(unit: str, kind: str, value: float) -> str | None:
             return f"{8 * value:g} {_FACTORS[match[1].lower()]}bit/s, which is {value:g} {match[1]}B/s"
         match = _BITS.fullmatch(unit)
         return f"{_FACTORS[match[1].lower()]}bit/s" if match else None
-    table = {"time": _TIMES, "size": _SIZES, "ratio": _RATIOS}[kind]
+    known_units = {"time": [*_TIMES], "size": [*_SIZES], "ratio": [*_RATIOS]}[kind]
     asked = " ".join(unit.lower().split())
-    exact = next((known for known in table if known and known.lower() == asked), None)
-    return exact or next((known for known in table if asked in _SPELT.get(known, "").split()), None)
+    exact = next((known for known in known_units if known.lower() == asked), None)
+    return exact or next((known for known in known_units if asked in _SPELT.get(known, "").split()), None)
 
 
 def parse_rate_bit_s(text: str | int | float) -> float:

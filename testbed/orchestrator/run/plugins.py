@@ -96,8 +96,8 @@ class _QuestionServer:
             RunError: not within `time_limit_s`; the process that answers ends itself before, and says where it was.
         """
         given = {**clone.environment(), "OMP_NUM_THREADS": "1"}
-        asked = {"command": command, "question": json.dumps(question), "environment": given, "cwd": os.getcwd()}
-        asked["limit_s"] = time_limit_s
+        asked: dict[str, Any] = {"command": command, "question": json.dumps(question), "environment": given}
+        asked |= {"cwd": os.getcwd(), "limit_s": time_limit_s}
         try:
             line = self._exchanged(json.dumps(asked).encode() + b"\n", time_limit_s + min(_START_S, time_limit_s))
             if line is None:

@@ -15,6 +15,7 @@ from testbed.core.errors import (
     Interrupted,
     LonghaulError,
     MachineError,
+    nearest,
     raise_input_faults,
 )
 from testbed.core.files import printable
@@ -22,7 +23,6 @@ from testbed.core.pareto import front
 from testbed.core.record.run_directory import write_json
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import resolve
-from testbed.orchestrator.config.grammar.overrides import unknown
 from testbed.orchestrator.executors import executor, registry
 from testbed.orchestrator.machine.lock import require_free
 from testbed.orchestrator.machine.ownership import give_to_caller, made_for_caller
@@ -115,7 +115,9 @@ def _checked(words: Sequence[str], runs_root: Path, *, by: str, count: int, shar
     faults = [] if count >= 1 else [f"--trials {count}: must be at least 1"]
     faults += [] if count <= MOST_TRIALS else [f"--trials {count}: must be at most {MOST_TRIALS}"]
     if by not in OBJECTIVES:
-        faults.append(unknown(f"--by {by}", by, OBJECTIVES))
+        near = nearest(by, OBJECTIVES)
+        guess = f" did you mean {near}?" if near else ""
+        faults.append(f"--by {by}: unknown;{guess} known: {', '.join(OBJECTIVES)}")
     try:
         space = read(words)
     except InputError as error:

@@ -210,7 +210,10 @@ def test_changes_are_in_order_of_time_and_the_same_every_time() -> None:
         ({"at": 0, "set": "all", "from": "mars", "loss": 0}, "entry 1 (set): from: no WAN link begins at 'mars'"),
         ({"at": 0, "set": "us-eu", "from": "us", "rtt": "9 ms"}, "entry 1 (set): rtt is of both directions together"),
         ({"at": 0, "set": "us-eu", "delay": "9 ms", "rtt": "9 ms"}, "entry 1 (set): rtt and delay exclude each other"),
-        ({"at": 0, "set": "us-eu", "bandwidth": "50%", "loss": 0}, "entry 1 (set): bandwidth: unknown key; did you mean rate? known:"),
+        (
+            {"at": 0, "set": "us-eu", "bandwidth": "50%", "loss": 0},
+            "entry 1 (set): bandwidth: unknown key; did you mean rate? known:",
+        ),
         ({"at": 0, "set": "us-eu", "loss": 0, "for": 0}, "entry 1 (set): for: must be above 0"),
         ({"at": 0, "partition": "us"}, "entry 1 (partition): partition: must be two or more sets of regions"),
         ({"at": 0, "partition": [["us"], ["us", "eu"]]}, "entry 1 (partition): partition: us is in more than one set"),
