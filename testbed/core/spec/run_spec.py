@@ -267,7 +267,11 @@ class RunSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
-        return {"hash": self.hash, **dataclasses.asdict(self)}
+        data = dataclasses.asdict(self)
+        for part in PARTS:
+            if not data[part]["folders"]:
+                del data[part]["folders"]  # as in records from before there were any
+        return {"hash": self.hash, **data}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunSpec:

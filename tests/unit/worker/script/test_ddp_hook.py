@@ -209,7 +209,7 @@ def test_what_it_asks_for_wrongly_is_said_all_at_once() -> None:
     with pytest.raises(InputError) as caught:
         ddp_hook("topk", densty=0.1, density=2)
     assert caught.value.faults == (
-        "compressor.densty=0.1: unknown; topk knows: density, feedback",
+        "compressor.densty=0.1: unknown; did you mean density? topk knows: density, feedback",
         "compressor.density=2: must be in (0, 1]",
     )
     with pytest.raises(InputError, match=r"compressor=topkk: unknown; known: acpsgd, .*fp16, .*topk"):
