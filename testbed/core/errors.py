@@ -106,7 +106,7 @@ _SAME = (
     ("dashboard", "grafana", "serve"),
 )
 """Groups of names for the same thing, as this program, others and papers have them."""
-_TYPING_SLIP, _ALIKE = 0.8, 0.6
+_TYPING_SLIP, _ALIKE = 0.8, 0.65
 """Least likeness of a misspelt name, and of one that is suggested if no synonym is known."""
 
 

@@ -162,7 +162,7 @@ class Choice(Kind):
         return isinstance(value, str | int) and not isinstance(value, bool) and value in self.known
 
     def wanted(self, value: object) -> str:
-        near = nearest(str(value), map(str, self.known))
+        near = nearest(value, map(str, self.known)) if isinstance(value, str) else None
         return f"unknown;{f' did you mean {near}?' if near else ''} known: {self.values_text}"
 
 

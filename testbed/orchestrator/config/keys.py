@@ -60,4 +60,4 @@ def default_names(conf_dir: Path) -> dict[str, str]:
 
 def targets(group: Path) -> dict[str, str]:
     """Return the targets of the plug-ins in a folder of ours, by name."""
-    return {path.stem: str(dict(OmegaConf.load(path)).get(KEY)) for path in group.glob("*.yaml")}
+    return {path.stem: str(OmegaConf.select(OmegaConf.load(path), KEY)) for path in group.glob("*.yaml")}
