@@ -81,9 +81,7 @@ def test_a_copy_of_ours_with_other_values_keeps_its_name() -> None:
     assert (part.name, part.params, part.folders) == ("topk", {"density": 0.2}, ())
 
 
-@pytest.mark.parametrize(
-    "folder", ["a,b", "a=b", "a [1]", "a{b}", "it's", 'a"b', "a$b", "${oc.env:HOME}", "a b", "ü(1)"]
-)
+@pytest.mark.parametrize("folder", ["a,b", "a=b c", "a [1]{b}", "it's a\"b", "a$b ${oc.env:HOME}", "ü(1)"])
 def test_a_path_is_taken_as_it_is_typed(folder: str, here: Path) -> None:
     network = _written(f"{folder}/net.yaml", NETWORK)
     events = _written(f"{folder}/e,v=1.yaml", "- at: 1 s\n  set: all\n  rate: 5 Mbit/s\n")
