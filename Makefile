@@ -14,11 +14,42 @@ CACHES := .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 TOPO ?= wan1g
 FUZZ_S ?= 60
 # Only what is given is passed on; the defaults are those of experiments/conf/config.yaml.
-given = $(if $($(1)),$(2)='$($(1))')
+quoted = '$(subst ','\'',$(1))'
+given = $(if $($(1)),$(2)=$(call quoted,$($(1))))
 OVERRIDES = $(call given,TOPO,topo) $(call given,STRATEGY,strategy) $(call given,COMPRESSOR,compressor) \
 	$(call given,TRANSFORM,transform) $(call given,WORKLOAD,workload) $(call given,WORKERS,workers) $(call given,DILATION,dilation) \
-	$(call given,START_FROM,start_from) $(call given,CHECKPOINT,checkpoint) $(call given,SEED,seed) $(SET)
+	$(call given,START_FROM,start_from) $(call given,CHECKPOINT,checkpoint) $(call given,SEED,seed) $(SET) \
+	$(call given,TRUST,--trust)
 RUNS ?=
+
+# A variable that the target does not read is refused, since the run would be another one than was meant. The environment
+# and make's own variables are left alone.
+READS_experiment := TOPO STRATEGY COMPRESSOR TRANSFORM WORKLOAD WORKERS DILATION START_FROM CHECKPOINT SEED SET ARGS TRUST ROOTLESS
+READS_sweep := SWEEP EXECUTOR OPTIONS SET TRUST
+READS_report := RUNS
+READS_dashboard := LIVE
+READS_check := ROOTLESS
+READS_test := PYTEST_ADDOPTS
+READS_test-all := PYTEST_ADDOPTS
+READS_test-slow := PYTEST_ADDOPTS
+READS_docker-image := BASE DOCKER_HOST
+READS_fuzz := FUZZ_S
+READS_bench := BENCH
+READS_reproduce := SYSTEM AGAIN SEEDS FULL REPRODUCE
+OF_MAKE := SHELL .SHELLFLAGS MAKE MAKEFLAGS MFLAGS GNUMAKEFLAGS MAKEFILES MAKELEVEL MAKEOVERRIDES VPATH
+goals := $(or $(MAKECMDGOALS),$(.DEFAULT_GOAL))
+reads := $(foreach goal,$(goals),$(READS_$(goal)))
+given_here := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
+define newline
+
+
+endef
+ifneq ($(filter-out $(OF_MAKE) $(reads),$(given_here)),)
+stray := $(filter-out $(OF_MAKE) $(reads),$(given_here))
+said := $(shell python3 scripts/make_variables.py '$(goals)' '$(reads)' $(call quoted,$(value SET)) \
+	$(foreach name,$(stray),$(call quoted,$(name)=$(value $(name)))) 2>/dev/null)
+$(error $(or $(subst \n,$(newline),$(said)),make $(goals): $(stray): unknown; known: $(or $(reads),none)))
+endif
 
 .PHONY: help
 help: ## Print the targets
@@ -33,12 +64,12 @@ setup-browser: ## The same and Chromium, with which the tests look at pages
 	@bash scripts/setup.sh browser
 
 .PHONY: experiment
-experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= START_FROM= CHECKPOINT=last SEED= SET="a.b=c d.e=f" ROOTLESS=1]
-	@$(MAKES_RUNS) $(BIN)/longhaul run $(AS_USER) $(OVERRIDES)
+experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= START_FROM= CHECKPOINT=last SEED= SET="a.b=c d.e=f" ARGS="--for a script" TRUST=ship.py ROOTLESS=1]
+	@$(MAKES_RUNS) $(BIN)/longhaul run $(AS_USER) $(OVERRIDES) $(if $(ARGS),-- $(ARGS))
 
 .PHONY: sweep
 sweep: setup ## All runs of a grid that are not there yet, and their table: SWEEP=smoke [EXECUTOR=local|ray|slurm OPTIONS="address=..." SET="steps=20,40"]
-	@$(AS_ROOT) $(BIN)/longhaul sweep $(SWEEP) $(call given,EXECUTOR,--executor) $(OPTIONS:%=--executor-option=%) $(SET)
+	@$(AS_ROOT) $(BIN)/longhaul sweep $(if $(SWEEP),$(call quoted,$(SWEEP))) $(call given,EXECUTOR,--executor) $(OPTIONS:%=--executor-option=%) $(SET) $(call given,TRUST,--trust)
 
 .PHONY: report
 report: setup ## One self-contained HTML file, report.html, over RUNS="id id"; all runs where none are given

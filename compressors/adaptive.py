@@ -25,6 +25,7 @@ class _Candidates(Kind):
     """Lists of compressors, of which any may be picked in a step."""
 
     type_text = "list of candidates"
+    bases = (Compressor,)
     values_text = "each with compressor, and perhaps codec_s_element (s)"
 
     def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:

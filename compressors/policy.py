@@ -53,6 +53,7 @@ class _ForTensors(Kind):
     """Compressors that leave the optimizer alone."""
 
     type_text = "a compressor, given as {_target_: …}"
+    bases = (Compressor,)
 
     def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
         if not isinstance(value, Compressor):
@@ -66,6 +67,7 @@ class _Rules(Kind):
     """Lists of rules, the first of which that matches counts."""
 
     type_text = "list of rules"
+    bases = (Compressor,)
     values_text = f"each with compressor, and perhaps {', '.join(_KEYS[:-1])}"
 
     def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:

@@ -12,7 +12,7 @@ from testbed.core.errors import InputError
 from testbed.core.kinds import Kind
 from testbed.core.parameters import Count, Rate
 from testbed.core.spec.link_profile import MIN_RATE_BIT_S, LinkProfile
-from testbed.core.spec.topology import Link, Topology, symmetric
+from testbed.core.spec.topology import MAX_WORKERS, Link, Topology, symmetric
 from topologies.parameters import Cap, Impairments, Name, Parameters
 from topologies.parts import LAN_RATE, access_links, nodes_in
 
@@ -89,16 +89,22 @@ def _counts(read: Parameters, name: str, regions: list[str] | dict[str, int], wo
     if not isinstance(regions, dict):
         return read.placed(workers, read.regions(regions))
     counts: dict[str, int] = {}
+    read.names("topo.regions", map(str, regions))
     for region, count in regions.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            read.add([f"topo.regions.{region}={count}: must be how many workers it has, from 0"])
-        counts[str(region)] = count if isinstance(count, int) and count > 0 else 0
-    if not read.faults and not sum(counts.values()):
-        read.add(["topo.regions: no region has a worker"])
-    elif not read.faults and sum(counts.values()) != workers:
-        read.add(
-            [f"workers={workers}: the regions of {name} lay down {sum(counts.values())} in all; leave workers out"]
-        )
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MAX_WORKERS:
+            read.add([f"topo.regions.{region}={count}: must be how many workers it has, from 0 to {MAX_WORKERS}"])
+            count = 0
+        counts[str(region)] = count
+    total = sum(counts.values())
+    if read.faults:
+        return counts
+    if total > MAX_WORKERS:
+        read.add([f"topo.regions: {total} workers in all; must be at most {MAX_WORKERS}, give fewer"])
+        return dict.fromkeys(counts, 0)
+    if not total:
+        read.add(["topo.regions: no region has a worker; give at least one of them some"])
+    elif total != workers:
+        read.add([f"workers={workers}: the regions of {name} lay down {total} in all; leave workers out"])
     return counts
 
 
@@ -111,6 +117,8 @@ def _link(
         return None
     _known_keys(read, where, link, _LINK)
     a, b = ends = _ends(read, where, link, regions)
+    if "name" in link:
+        read.names(f"{where}.name", [str(link["name"])], are_links=True)
     ways = {way: _way(read, where, way, link) for way in ("forward", "backward")}
     for key, own in (("rate", "rate"), ("rtt", "delay")):
         if key not in link and not all(own in values for values in ways.values()):

@@ -12,9 +12,12 @@ from testbed.core.errors import InputError
 from testbed.core.kinds import Choice, Kind, ListOf, Text
 from testbed.core.parameters import Duration, NotNegative, Rate, Ratio, kind_in
 from testbed.core.spec.link_profile import JITTER_DISTRIBUTIONS, MIN_RATE_BIT_S
-from testbed.core.spec.topology import symmetric, workers_per_region
+from testbed.core.spec.topology import name_fault, symmetric, workers_per_region
 from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_size_bytes, parse_time_s
 
+MAX_REGIONS = 256
+"""Largest number of regions of a family, of which a full mesh has 32,640 links."""
+_MAX_FAULTS = 50
 PACKET_BYTES = 1514
 """Bytes of an Ethernet frame of 1500 bytes of payload, without its checksum: the unit in which a queue counts."""
 
@@ -92,11 +95,22 @@ class Parameters:
     """Reader of values. It keeps errors in `faults`, and returns a harmless value for one that cannot be read."""
 
     def __init__(self, *faults: str) -> None:
-        self.faults: list[str] = list(faults)
+        self.faults: list[str] = []
+        self._told: set[str] = set()
+        self.add(faults)
 
     def add(self, faults: Iterable[str]) -> None:
-        """Keep errors, each once: a network of many links has the same ones for each."""
-        self.faults += [fault for fault in faults if fault not in self.faults]
+        """Keep errors, each once: a network of many links has the same ones for each.
+
+        Raises:
+            InputError: There are so many that reading ends here.
+        """
+        for fault in faults:
+            if fault not in self._told:
+                self._told.add(fault)
+                self.faults.append(fault)
+        if len(self.faults) > _MAX_FAULTS:
+            self.raise_faults()
 
     def raise_faults(self) -> None:
         """Raise if there is an error.
@@ -174,11 +188,23 @@ class Parameters:
         return rate_bit_s
 
     def regions(self, regions: Sequence[str], *, key: str = "topo.regions") -> tuple[str, ...]:
-        """Return the regions, at least one and each once."""
+        """Return the regions, at least one and each once.
+
+        Raises:
+            InputError: There are too many; with all errors so far.
+        """
         names = tuple(str(region) for region in regions)
         if not names or len(set(names)) != len(names):
             self.add([f"{key}={list(names)}: must be one name or more, all different"])
+        self.names(key, names)
+        if len(names) > MAX_REGIONS:
+            self.add([f"{key}: has {len(names)} names; must be at most {MAX_REGIONS}, give fewer"])
+            self.raise_faults()  # links between so many would take long
         return names
+
+    def names(self, key: str, names: Iterable[str], *, are_links: bool = False) -> None:
+        """Keep an error for each name that breaks the rule for names of regions, or of links."""
+        self.add(f"{key}: {fault}" for name in names if (fault := name_fault(name, is_link=are_links)))
 
     def placed(self, workers: int, regions: Sequence[str]) -> dict[str, int]:
         """Return the number of workers of each region, in blocks."""

@@ -8,10 +8,13 @@
         └── Left        6  one rank ends and the others go on; of a worker alone, never of a run
 
 A run that completes but may not be believed ends with 5 (`EXIT_INVALID`); that is a verdict, not an error.
+
+An error about a name that does not exist suggests the one that was probably meant (`nearest`).
 """
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
 EXIT_COMPLETED = 0
@@ -68,3 +71,58 @@ def raise_input_faults(faults: Iterable[str]) -> None:
     found = tuple(faults)
     if found:
         raise InputError(*found)
+
+
+_SAME = (
+    ("every", "sync_every", "period", "interval", "frequency", "sync_period", "sync_interval", "inner_steps", "h"),
+    ("density", "ratio", "sparsity", "fraction", "keep", "k", "compression", "compress_ratio"),
+    ("rate", "bandwidth", "bw", "throughput", "speed"),
+    ("rtt", "latency", "delay", "ping", "round_trip"),
+    ("loss", "drop", "drop_rate", "packet_loss", "plr"),
+    ("topo", "topology", "network", "net"),
+    ("workload", "model", "dataset", "data", "task"),
+    ("strategy", "algorithm", "algo", "optimizer", "method"),
+    ("compressor", "compression", "codec", "compress"),
+    ("workers", "nodes", "ranks", "world_size", "num_workers", "n_workers", "clients"),
+    ("steps", "iterations", "iters", "max_steps", "num_steps"),
+    ("epochs", "epoch", "num_epochs", "max_epochs"),
+    ("batch_size", "batch", "bs", "per_device_batch_size"),
+    ("evaluate_every", "eval_every", "eval_interval", "eval_steps"),
+    ("target", "accuracy", "goal", "target_accuracy"),
+    ("seed", "random_seed", "rng"),
+    ("lr", "learning_rate", "outer_lr"),
+    ("device", "accelerator", "gpu"),
+    ("step_s", "step_time", "step_seconds"),
+    ("bucket_size", "bucket", "bucket_cap", "bucket_cap_mb"),
+    ("rank", "r", "lora_rank"),
+    ("block_size", "block", "group_size", "chunk"),
+    ("timeout_s", "timeout"),
+    ("metrics_port", "port"),
+    ("memory_limit", "memory", "mem", "ram"),
+    ("check", "doctor", "preflight", "verify"),
+    ("list", "ls", "runs", "show"),
+    ("clean", "rm", "remove", "delete"),
+    ("run", "train", "start", "experiment"),
+    ("dashboard", "grafana", "serve"),
+)
+"""Groups of names for the same thing, as this program, others and papers have them."""
+_TYPING_SLIP, _ALIKE = 0.8, 0.65
+"""Least likeness of a misspelt name, and of one that is suggested if no synonym is known."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant by `name`: a near spelling or a synonym; None if there is none."""
+    plain = {_plain(one): one for one in sorted(known, reverse=True)}
+    asked = _plain(name)
+    if asked in plain:
+        return plain[asked]
+    if close := difflib.get_close_matches(asked, plain, n=1, cutoff=_TYPING_SLIP):
+        return plain[close[0]]
+    same = [one for group in _SAME if asked in group for one in group if one in plain]
+    alike = same or difflib.get_close_matches(asked, plain, n=1, cutoff=_ALIKE)
+    alike = alike or [one for one in plain if len(asked) > 2 and asked in one.split("_")]
+    return plain[alike[0]] if alike else None
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from testbed.core.errors import nearest
+
 _MAX_INTEGER = 2**63 - 1
 """Largest number of elements of a tensor, or of steps of a run."""
 _MAX_SHOWN = 80
@@ -31,6 +33,14 @@ class Kind(ABC):
     def values_text(self) -> str:
         """Range or choices as a user reads them; empty if the type says all."""
         return ""
+
+    @property
+    def bases(self) -> tuple[type[Any], ...] | None:
+        """Base classes of the objects that `_target_` may name inside a value; empty: none may be named.
+
+        None allows any class with declared parameters.
+        """
+        return ()
 
     def allows(self, value: object) -> bool:
         """Return True for a value of this kind. A derived class overrides this, or `faults`."""
@@ -152,7 +162,8 @@ class Choice(Kind):
         return isinstance(value, str | int) and not isinstance(value, bool) and value in self.known
 
     def wanted(self, value: object) -> str:
-        return f"unknown; known: {self.values_text}"
+        near = nearest(value, map(str, self.known)) if isinstance(value, str) else None
+        return f"unknown;{f' did you mean {near}?' if near else ''} known: {self.values_text}"
 
 
 @dataclass(frozen=True)
@@ -187,6 +198,11 @@ class Part(Kind):
     def type_text(self) -> str:
         return f"{self.what}, given as {{_target_: …}}"
 
+    @property
+    def bases(self) -> tuple[type[Any], ...]:
+        given = self.base if isinstance(self.base, tuple) else (self.base,)
+        return tuple(one for one in given if one.__module__ != "builtins")
+
     def allows(self, value: object) -> bool:
         return isinstance(value, self.base)
 
@@ -200,6 +216,7 @@ class Settings(Kind):
     """Parameters by their names."""
 
     type_text = "parameters by their names"
+    bases = None
 
     def allows(self, value: object) -> bool:
         return isinstance(value, Mapping)
@@ -238,6 +255,10 @@ class ListOf(Kind):
     @property
     def values_text(self) -> str:
         return self.kind.values_text
+
+    @property
+    def bases(self) -> tuple[type[Any], ...] | None:
+        return self.kind.bases
 
     def allows(self, value: object) -> bool:
         return self._is_list(value) and all(map(self.kind.allows, value))

@@ -58,7 +58,7 @@ Flag = Annotated[bool, TrueOrFalse()]
 Size = Annotated[str, Quantity(parse_size_bytes, "size", above_0=True)]
 Rate = Annotated[str, Quantity(parse_rate_bit_s, "rate")]
 Duration = Annotated[str, Quantity(parse_time_s, "time")]
-Ratio = Annotated[str, Quantity(parse_ratio, "ratio or percentage")]
+Ratio = Annotated[str, Quantity(parse_ratio, "percentage")]
 
 MAX_BLOCK = 2**20
 """Largest number of values that share a scale."""

@@ -2,7 +2,8 @@
 
 Inside the program every quantity is a float or int in its base unit with the unit in its name (`rate_bit_s`,
 `delay_s`, `size_bytes`). Text with a unit exists at the edges only, and what is ambiguous is refused: a bare number
-other than 0 has no unit; "Mbps" may mean bits or bytes; "MB" is 10**6 bytes and "MiB" is 2**20.
+other than 0 has no unit, and 0.5 may be 50% or 0.5%; "Mbps" may mean bits or bytes. "MB" is 10**6 bytes,
+"MiB" is 2**20.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ _NUMBER = re.compile(r"^\s*([0-9]+(?:[._][0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-
 _RATES = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9, "Tbit/s": 1e12}
 _TIMES = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _SIZES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_RATIOS = {"": 1.0, "%": 0.01}
+_RATIOS = {"%": 0.01}
+_MAX_CHARACTERS = 100
+"""Length of the longest text that can be a quantity."""
 
 
 def _parse(text: str | int | float, kind: str, table: dict[str, float] | dict[str, int]) -> float:
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         raise ValueError(f"{kind} {text!r}: expected a number with a unit, one of {', '.join(u for u in table if u)}")
+    if len(str(text)) > _MAX_CHARACTERS:
+        raise ValueError(f"{kind} {str(text)[:20] + '…'!r}: too long; give a number with a unit")
     match = _NUMBER.match(str(text))
     unit = (match.group(2) or "") if match else ""
     if match is None:
@@ -31,11 +36,47 @@ def _parse(text: str | int | float, kind: str, table: dict[str, float] | dict[st
             return 0.0
         known = ", ".join(u for u in table if u)
         found = f"unknown unit {unit!r}" if unit else "no unit"
-        raise ValueError(f"{kind} {text!r}: {found}; use one of {known}")
+        guess = _meant(unit, kind, value)
+        raise ValueError(f"{kind} {text!r}: {found};{f' did you mean {guess}?' if guess else ''} use one of {known}")
     base = value * table[unit]
     if not math.isfinite(base):
         raise ValueError(f"{kind} {text!r}: too large")
     return base
+
+
+_SPELT = {
+    "ns": "nsec nsecs nanosecond nanoseconds",
+    "us": "usec usecs microsecond microseconds \u03bcs",
+    "ms": "msec msecs millisecond milliseconds millis",
+    "s": "sec secs second seconds",
+    "min": "m mins minute minutes",
+    "h": "hr hrs hour hours",
+    "kB": "k kb kbyte kbytes kilobyte kilobytes",
+    "MB": "m mb mbyte mbytes megabyte megabytes",
+    "GB": "g gb gbyte gbytes gigabyte gigabytes",
+    "KiB": "ki kib",
+    "MiB": "mi mib",
+    "GiB": "gi gib",
+    "B": "b byte bytes",
+    "%": "pct percent",
+}
+"""Other spellings of units, in small letters."""
+_BITS = re.compile(r"([kKmMgGtT]?)(?:bps|b/s|b/sec|bit/s|bit|bits|bit/sec|bits/s|bits/sec|bitps)", re.IGNORECASE)
+_BYTES = re.compile(r"([kKmMgGtT]?)(?:Bps|B/s|B/sec|byte/s|bytes/s|bytes/sec)")
+_FACTORS = {"": "", "k": "k", "m": "M", "g": "G", "t": "T"}
+
+
+def _meant(unit: str, kind: str, value: float) -> str | None:
+    """Return the unit that was probably meant by one that is unknown, or what a rate in bytes is in bits."""
+    if kind == "rate":
+        if match := _BYTES.fullmatch(unit):
+            return f"{8 * value:g} {_FACTORS[match[1].lower()]}bit/s, which is {value:g} {match[1]}B/s"
+        match = _BITS.fullmatch(unit)
+        return f"{_FACTORS[match[1].lower()]}bit/s" if match else None
+    known_units = {"time": [*_TIMES], "size": [*_SIZES], "ratio": [*_RATIOS]}[kind]
+    asked = " ".join(unit.lower().split())
+    exact = next((known for known in known_units if known.lower() == asked), None)
+    return exact or next((known for known in known_units if asked in _SPELT.get(known, "").split()), None)
 
 
 def parse_rate_bit_s(text: str | int | float) -> float:
@@ -66,15 +107,35 @@ def parse_size_bytes(text: str | int | float) -> int:
 
 
 def parse_ratio(text: str | int | float) -> float:
-    """Return a ratio from 0 to 1; a percentage is accepted.
+    """Return a ratio from 0 to 1 of a percentage.
 
     >>> parse_ratio("0.1%")
     0.001
+
+    Raises:
+        ValueError: The text is no percentage, such as a bare number other than 0, which may mean either.
     """
+    require_percentage(text)
     value = _parse(text, "ratio", _RATIOS)
     if not 0 <= value <= 1 or math.isnan(value):
         raise ValueError(f"ratio {text!r}: must be from 0 to 1")
     return value
+
+
+def require_percentage(text: object) -> None:
+    """Check that a number other than 0 has its %.
+
+    Raises:
+        ValueError: It has none; names both readings.
+    """
+    if not isinstance(text, str | int | float) or isinstance(text, bool) or len(str(text)) > _MAX_CHARACTERS:
+        return
+    match = _NUMBER.match(str(text))
+    value = float(match[1].replace("_", "")) if match and not match[2] else 0.0
+    if value != 0:
+        raise ValueError(
+            f"ratio {text!r}: has no %, and may mean {value:.12g}% or {value * 100:.12g}%; write the one that is meant"
+        )
 
 
 def _format(value: float, table: list[tuple[float, str]]) -> str:

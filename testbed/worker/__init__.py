@@ -17,6 +17,8 @@ def __getattr__(name: str) -> Any:
     """A worker says hello before it pays for torch, so that what needs it is imported on first use."""
     if name != "ddp_hook":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from testbed.worker.script.ddp_hook import ddp_hook
+    from testbed.worker.script.own_names import ours
 
+    with ours():
+        from testbed.worker.script.ddp_hook import ddp_hook
     return ddp_hook

@@ -241,7 +241,7 @@ def test_what_is_asked_wrongly_is_said_all_at_once() -> None:
     assert str(caught.value).splitlines() == [
         "inner=Int8: must be a compressor that sends chosen entries, as topk, given as {_target_: …}",
         "index=zip: unknown; known: raw, bitmap, rice, elias_fano, huffman, bloom",
-        "value=fit: unknown; known: raw, deflate, qsgd, fit_poly, fit_dexp",
+        "value=fit: unknown; did you mean fit_poly? known: raw, deflate, qsgd, fit_poly, fit_dexp",
         "policy=p3: unknown; known: p0, p1, p2",
         "false_positive_rate=1: must be at least 1e-06 and below 1",
         "levels=128: must be a whole number, at least 1 and at most 127",

@@ -148,7 +148,7 @@ class Observed(CompressionHook):
 
     def lost(self) -> float:
         """How far what was given, in the mean over ranks, is from what was applied plus what is still held back."""
-        held = {p: kept for slot in self._slots for p, kept in residuals(slot).items()}
+        held = {p: kept for model in self._models for slot in model.slots for p, kept in residuals(slot).items()}
         worst = 0.0
         for parameter, given in self.given.items():
             mean = (given - held[parameter].view_as(given) if parameter in held else given.clone()) / world_size

@@ -127,6 +127,34 @@ def test_powersgd_learns_as_with_torchs_hook_from_the_same_start(ranks: list[dic
     assert at_once == 20 * compressed and sent == 3 * dense + 17 * compressed
 
 
+@pytest.fixture(scope="module")
+def several() -> list[dict[str, Any]]:
+    compressors = ["topk", "efsignsgd", "powersgd", "randomk", "int8"]
+    return [json.loads(out) for out in _ranks(HERE / "several_models.py", 2, *compressors, environment={})]
+
+
+def test_one_hook_trains_several_models_as_one_hook_each_does(several: list[dict[str, Any]]) -> None:
+    """In turns, and with one backward for both, of which the buckets come mixed."""
+    for answer in several:
+        assert len(answer["differences"]) == 5
+        assert all(found == [0, 0] for found in answer["differences"].values()), answer["differences"]
+
+
+def test_a_model_over_some_ranks_is_refused(several: list[dict[str, Any]]) -> None:
+    expected = (
+        "RunError: ddp_hook averages over all 2 ranks of the default process group, and this model's group has 1:"
+        " give DistributedDataParallel no process_group"
+    )
+    for answer in several:
+        assert all(answer[way].startswith(expected) for way in ("alone", "state")), answer
+        assert answer["everybody"] == "reduced"
+
+
+def test_models_that_share_parameters_are_refused(several: list[dict[str, Any]]) -> None:
+    for answer in several:
+        assert answer["tied"].startswith("RunError: ddp_hook: two models share the parameters of a bucket")
+
+
 def test_ranks_that_ask_for_different_things_are_told(ranks: list[dict[str, Any]]) -> None:
     last = ", ".join(str(rank) for rank in range(1, len(ranks)))
     assert ranks[0]["disagree"] == (
@@ -163,6 +191,9 @@ def test_in_a_run_it_takes_the_runs_compressor_and_tells_what_it_sends(tmp_path:
     codec = with_feedback(build_parts(spec).compressor)
     assert choose_route(codec, layout, 3, alpha_s=alpha_s, beta_s_byte=beta_s_byte) is Route.TWO_SHOT
     for rank, messages in heard.items():
+        hook = messages.pop(0)
+        assert (hook["event"], hook["rank"], hook["name"]) == ("hook", rank, "topk")
+        assert (hook["target"], hook["params"]) == (spec.compressor.target, spec.compressor.params)
         assert [(m["event"], m["rank"], m["elements"]) for m in messages] == [("payload", rank, 1071)] * 4
         assert sum(m["payload_bytes"] for m in messages) == int(outputs[rank])
     declared = codec.sent_bytes(layout, 3, Route.TWO_SHOT)
@@ -183,13 +214,19 @@ def _play_run(accept: Any, spec: dict[str, Any], heard: dict[int, list[dict[str,
         heard[rank] += channel.messages()
 
 
-def _torchrun(*arguments: str) -> list[list[float]]:
+def _torchrun(script: str, **environment: str) -> list[list[float]]:
     """Of both ranks the losses of the epochs."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
     with port_of_ones_own() as port:
-        command += [f"--master-port={port}", *arguments, "--epochs", "2"]
+        command += [f"--master-port={port}", script, "--epochs", "2"]
         done = subprocess.run(
-            command, cwd=SCRIPTS, env=_environment(), capture_output=True, text=True, timeout=HANG_S, check=False
+            command,
+            cwd=SCRIPTS,
+            env={**_environment(), **environment},
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+            check=False,
         )
     assert done.returncode == 0, done.stderr[-3000:]
     # Both write to one pipe, so that their lines may run into each other.
@@ -199,8 +236,8 @@ def _torchrun(*arguments: str) -> list[list[float]]:
 
 
 def test_a_script_in_the_shape_of_a_tutorial_runs_as_it_is() -> None:
-    # Under our launcher, as in a run: with torch alone such a script aborts at one exit in thirty.
-    for losses in _torchrun("-m", "testbed.worker.script", "plain_ddp.py"):
+    # Started as in a run: with torch alone such a script aborts at one exit in thirty.
+    for losses in _torchrun("plain_ddp.py", PYTHONPATH=str(ROOT / "testbed" / "worker" / "script" / "startup")):
         assert losses[0] > 1 and losses[1] < 0.5
 
 

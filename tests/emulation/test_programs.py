@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.orchestrator.machine.clone import CLONE
+from testbed.orchestrator.machine.clone import CLONE, environment
 from tests.emulation.support import Longhaul, assert_as_asked_or_told, gone_within
 
 SCRIPTS = CLONE / "experiments" / "scripts"
@@ -110,3 +110,39 @@ def test_a_starved_machine_is_noticed(machine_lock: None, tmp_path: Path) -> Non
     summary = run.summary()
     assert (summary["status"], summary["verdict"]) == ("completed", "invalid")
     assert any("waited" in reason for reason in summary["reasons"])
+
+
+SIGNS = """
+from compressors.none import Uncompressed
+
+
+class Signs(Uncompressed):
+    def rounds(self, tensor, context, *, out, error=None):
+        import helper  # only now, in a node
+
+        helper.seen(context)
+        yield from super().rounds(tensor, context, out=out, error=error)
+"""
+
+
+@pytest.mark.parametrize("asked", ["compressor=./plugins/signs.yaml", "compressor._target_=plugins.signs.Signs"])
+def test_a_plugin_beside_the_user_is_found_by_ranks_and_closed_streams_do_no_harm(
+    machine_lock: None, tmp_path: Path, asked: str
+) -> None:
+    plugins = tmp_path / "plugins"
+    plugins.mkdir()
+    (plugins / "signs.py").write_text(SIGNS)
+    (plugins / "signs.yaml").write_text("_target_: signs.Signs\nfeedback: auto\n")
+    for place in (tmp_path, plugins):
+        (place / "helper.py").write_text("def seen(context):\n    print('seen by', context.rank)\n")
+        place.chmod(0o755)
+    run = f"{sys.executable} -m testbed run --share --runs {tmp_path}/runs topo=lan workload=sensors metrics_port=0"
+    call = ["bash", "-c", f"{run} workers=2 steps=3 {asked} <&- >&- 2>&-"]
+    done = subprocess.run(call, cwd=tmp_path, env=environment(), capture_output=True, check=False, timeout=300)
+    (folder,) = [path for path in (tmp_path / "runs").iterdir() if not path.name.startswith(".")]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["status"] == "completed", summary["reasons"]
+    assert done.returncode == (5 if summary["verdict"] == "invalid" else 0)
+    assert summary["compressor"] in ("signs", "Signs")
+    assert "seen by 1" in (folder / "logs" / "local-1.log").read_text()
+    assert "Traceback" not in (folder / "logs" / "orchestrator.log").read_text()

@@ -66,6 +66,8 @@ class RunDir:
         self.report = path / "report.html"
         self.model = path / "model.pt"
         """With checkpoint=last, once the training is complete."""
+        self.out = path / "out"
+        """What a user's script wrote, one folder a node."""
         self.logs = path / "logs"
         self.orchestrator_log = self.logs / "orchestrator.log"
         self.runtime = RUNTIME_ROOT / hashlib.sha256(self.run_id.encode()).hexdigest()[:12]

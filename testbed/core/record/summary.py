@@ -19,6 +19,7 @@ SUMMARY_KEYS: dict[str, tuple[str, ...] | None] = {
     "topo": None,
     "strategy": None,
     "compressor": None,
+    "hooks": None,
     "workload": None,
     "device": None,
     "workers": None,

@@ -8,11 +8,14 @@ recorded run stays what it was.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 KEY = "_target_"
 """The key that makes a dictionary among parameters a plug-in of its own."""
+PACKAGES = ("testbed", "compressors", "topologies", "experiments", "dashboards", "longhaul")
+"""Packages of this repository, in which its plug-ins lie; no folder of a user stands in for them."""
 
 _FEDERATED = "testbed.worker.methods.federated"
 _BOUNDS = "testbed.worker.methods.parameter_server.bounds"
@@ -29,6 +32,8 @@ MODULES = {
 }
 """Present names by the names under which they were first published. A module that moves again keeps its row, with the
 new name in it."""
+SCRIPT = "longhaul.program.Script"
+"""Target of a user's script. Its arguments are texts now; those spelt as a number were numbers."""
 _FIRST = {now: first for first, now in MODULES.items()}
 ADDED: dict[str, dict[str, Any]] = {"compressors.powersgd.PowerSGD": {"start_step": 0}}
 """Parameters that a class was given after runs with it were recorded, each with the value at which it does what it did
@@ -49,8 +54,21 @@ def as_recorded(target: str, params: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a plug-in as a hash has them: first published targets, without what was added since."""
     added = ADDED.get(present(target), {})
     known = {key: value for key, value in params.items() if key not in added or value != added[key]}
+    if target == SCRIPT and isinstance(known.get("args"), list):
+        known["args"] = [_as_number(argument) for argument in known["args"]]
     found: dict[str, Any] = in_params(known, first_published)
     return found
+
+
+def _as_number(argument: Any) -> Any:
+    """Return an argument as the number that is spelt just so, if there is one."""
+    for kind in (int, float):
+        try:
+            if str(kind(argument)) == argument and math.isfinite(number := kind(argument)):
+                return number
+        except (TypeError, ValueError, OverflowError):
+            continue
+    return argument
 
 
 def in_params(params: Any, rename: Callable[[str], str]) -> Any:

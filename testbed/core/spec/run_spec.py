@@ -47,8 +47,11 @@ class Part:
     name: str
     target: str
     params: dict[str, Any] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    """Absolute paths in which modules of the user's are looked for, first the first. Not part of the hash."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "folders", tuple(self.folders))
         object.__setattr__(self, "target", redirects.present(self.target))
         object.__setattr__(self, "params", redirects.in_params(self.params, redirects.present))
 
@@ -133,6 +136,11 @@ class RunSpec:
     def program(self) -> str:
         """What runs in the nodes: "training", "script" or "hand"."""
         return PROGRAMS.get(self.workload.target, "training")
+
+    @property
+    def module_folders(self) -> tuple[str, ...]:
+        """Folders of the user's in which modules of any part are looked for; absolute paths."""
+        return tuple(dict.fromkeys(folder for part in PARTS for folder in getattr(self, part).folders))
 
     @property
     def keeps_model(self) -> bool:
@@ -259,7 +267,11 @@ class RunSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
-        return {"hash": self.hash, **dataclasses.asdict(self)}
+        data = dataclasses.asdict(self)
+        for part in PARTS:
+            if not data[part]["folders"]:
+                del data[part]["folders"]  # as in records from before there were any
+        return {"hash": self.hash, **data}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunSpec:

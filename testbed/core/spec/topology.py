@@ -9,13 +9,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import heapq
+import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.spec.link_profile import LinkProfile
+from testbed.core.user_files.text import shown
+
+MAX_WORKERS = 4096
+"""Largest number of workers of a topology, simulated ones among them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,15 +93,17 @@ class Topology:
             yield f"topology {self.name}: no path to {', '.join(sorted(lost))}"
 
     def _reachable(self) -> set[str]:
+        neighbours: dict[str, list[str]] = {}
+        for link in self.links:
+            neighbours.setdefault(link.a, []).append(link.b)
+            neighbours.setdefault(link.b, []).append(link.a)
         seen: set[str] = set()
-        frontier = [self.regions[0]] if self.regions else []
+        frontier = list(self.regions[:1])
         while frontier:
             here = frontier.pop()
-            seen.add(here)
-            for link in self.links:
-                for end, other in ((link.a, link.b), (link.b, link.a)):
-                    if end == here and other not in seen:
-                        frontier.append(other)
+            if here not in seen:
+                seen.add(here)
+                frontier += neighbours.get(here, ())
         return seen
 
     @functools.cached_property
@@ -190,8 +197,10 @@ def workers_per_region(workers: int, regions: int) -> tuple[int, ...]:
     (3, 2)
 
     Raises:
-        ValueError: a region would stay empty.
+        ValueError: a region would stay empty, or there are too many workers.
     """
+    if workers > MAX_WORKERS:
+        raise ValueError(f"workers={workers}: must be at most {MAX_WORKERS}; ask for fewer")
     if regions < 1 or workers < regions:
         raise ValueError(
             f"workers={workers}: {regions} regions need at least one worker each; ask for {regions} or more"
@@ -238,3 +247,42 @@ def with_wan(topology: Topology, rate_bit_s: float, rtt_s: float) -> Topology:
         return dataclasses.replace(link, forward=changed(link.forward), backward=changed(link.backward))
 
     return dataclasses.replace(topology, links=tuple(map(of, topology.links)))
+
+
+# The rule for names of regions, nodes and links, which become host names, labels of metrics and names in exports. None
+# becomes a path: the rule has no dots and slashes, and files are numbered or named after nodes.
+
+MAX_NAME, MAX_LINK_NAME = 40, 81
+"""Characters; a link without a name is called after both of its regions."""
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
+_OUR_OWN: Mapping[str, str] = {
+    "all": "this testbed's, for all links",
+    "others": "this testbed's, for all other nodes",
+    "localhost": "every machine's own",
+}
+CONTAINERLAB = ("host", "mgmt-net", "macvlan", "vxlan", "vxlan-stitch", "dummy")
+"""Names that are no nodes of a lab where a link of containerlab ends at them."""
+_EXPORTS: Mapping[str, str] = {
+    **dict.fromkeys(CONTAINERLAB, "containerlab's, for what is no node of a lab"),
+    "c0": "Mininet's, for its controller",
+}
+_LINK_NODE = re.compile(r"wan[0-9]+")
+"""Names that the middle of a WAN link has in a lab of containerlab."""
+
+
+def name_fault(name: str, *, is_link: bool = False, is_ours: bool = False) -> str | None:
+    """Return what is wrong with a name, or None.
+
+    Args:
+        is_link: True for the name of a link, which may be longer.
+        is_ours: True for a name in a topology of this repository, which exports replace.
+    """
+    most = MAX_LINK_NAME if is_link else MAX_NAME
+    if not name:
+        return "the name '' is empty; give one of letters, digits and inner hyphens"
+    if len(name) > most or not _NAME.fullmatch(name):
+        return f"the name {shown(name)} must be letters, digits and inner hyphens, {most} at most; give another one"
+    owner = _OUR_OWN.get(name.lower()) or (None if is_ours else _EXPORTS.get(name.lower()))
+    if not is_link and _LINK_NODE.fullmatch(name.lower()):
+        owner = "the export's to containerlab, for the middle of a WAN link"
+    return f"the name {shown(name)} is reserved: it is {owner}; give another one" if owner else None

@@ -15,10 +15,12 @@ from typing import Any, Literal
 import yaml  # type: ignore[import-untyped]
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, InputError, RunError
+from testbed.core.files import printable
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.orchestrator.cli.laws_table import laws_table
 from testbed.orchestrator.config.config import resolve
-from testbed.orchestrator.machine.clone import CLONE, CONF_DIR, KEEPS_BLOCKS, environment
+from testbed.orchestrator.config.user_files.yaml_reader import is_path
+from testbed.orchestrator.machine.clone import CONF_DIR, KEEPS_BLOCKS, environment
 from testbed.orchestrator.terminal.terminal import say, show, tell
 
 RUN = ("topo=wan100m", "workload=digits", "steps=80")
@@ -42,14 +44,14 @@ def laws(
     """Print the table and return the exit status: 4 where a law is broken.
 
     Args:
-        target: package.module.Class, or a name of the catalogue.
+        target: package.module.Class, a name of the catalogue, or the path of a YAML file.
 
     Raises:
         InputError, MachineError: before anything was looked at, with every fault at once.
         RunError: the compressor ended the process that looked at it, or a run failed.
     """
-    see_modules_here(target)
-    asked = [f"compressor._target_={target}" if "." in target else f"compressor={target}"]
+    is_name = "." not in target or is_path(target)
+    asked = [f"compressor={target}" if is_name else f"compressor._target_={target}"]
     asked += [f"compressor.{parameter}" for parameter in parameters]
     part = resolve([*RUN, *asked]).spec.compressor
     arms: dict[str, RunSpec] = {}
@@ -57,7 +59,8 @@ def laws(
         from testbed.orchestrator.run.run_command import checked_spec
 
         arms = {
-            name: checked_spec(resolve([*RUN, *words]), runs_root) for name, words in _overrides(part, asked).items()
+            name: checked_spec(resolve([*RUN, *words]), runs_root, share=share)
+            for name, words in _overrides(part, asked).items()
         }
     found: dict[str, list[dict[str, Any]]] = {"begun": [], "law": [], "throughput": []}
     runs: dict[str, dict[str, Any]] = {}
@@ -71,26 +74,29 @@ def laws(
 
     try:
         ask(part, "law", take)
-        is_judged = True
-        if with_throughput:
+        is_judged = not _failure(found["law"])
+        if with_throughput and is_judged:
             ask(part, "throughput", take)
-        runs |= _runs(arms, runs_root, share=share)
+        if is_judged:
+            runs |= _runs(arms, runs_root, share=share)
     finally:  # what was found is told, also where the rest cannot be
         if as_json and found["law"]:
             tell(json.dumps({"laws": found["law"], "throughput": found["throughput"], "runs": runs}, indent=2))
         elif found["law"]:
             show(laws_table(part.name, found["law"], found["throughput"], runs, is_judged=is_judged))
+    for line in _failure(found["law"]):
+        say(printable(line))
     broken = any(row["outcome"] == "broken" for row in found["law"])
     failed = any(summary["status"] != "completed" for summary in runs.values())
     return EXIT_FAILED if broken or failed else EXIT_COMPLETED
 
 
-def see_modules_here(target: str) -> None:
-    """A module in the current directory is found as `python` would find it, by workers in their nodes too."""
-    here, first = Path.cwd(), target.partition(".")[0]
-    if here != CLONE and "." in target and ((here / f"{first}.py").is_file() or (here / first).is_dir()):
-        paths = [str(here), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+def _failure(laws: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what is said of a compressor that raised an exception, after which no further law was looked at."""
+    row = next((row for row in laws if row.get("traceback")), None)
+    if row is None:
+        return []
+    return [f"the law {row['law']} met an exception, and no further one was looked at:", *row["traceback"]]
 
 
 def _overrides(part: Part, asked: list[str]) -> dict[str, list[str]]:
@@ -112,7 +118,7 @@ def ask(part: Part, what: What, take: Callable[[dict[str, Any]], None]) -> None:
         InputError: with every fault of the class and its parameters.
         RunError: it ended before the end, or took too long; says after which law.
     """
-    told = {"name": part.name, "target": part.target, "params": part.params}
+    told = {"name": part.name, "target": part.target, "params": part.params, "folders": part.folders}
     question = {**told, "what": what, "parent": os.getpid()}
     command = [sys.executable, "-m", "testbed.worker", "laws"]
     environ = {**environment(), "OMP_NUM_THREADS": "2", **(KEEPS_BLOCKS if what == "throughput" else {})}
@@ -125,7 +131,8 @@ def ask(part: Part, what: What, take: Callable[[dict[str, Any]], None]) -> None:
         assert process.stdin is not None and process.stdout is not None
         listener = threading.Thread(target=_listen, args=(process, said), daemon=True)
         listener.start()
-        limit = threading.Timer(TIME_LIMIT_S, _kill_all_of, [process])
+        is_late = threading.Event()
+        limit = threading.Timer(TIME_LIMIT_S, _end_late, [process, is_late])
         limit.start()
         try:
             process.stdin.write(json.dumps(question))
@@ -142,11 +149,18 @@ def ask(part: Part, what: What, take: Callable[[dict[str, Any]], None]) -> None:
             limit.cancel()
             _kill_all_of(process)
             listener.join()
+    if faults is None and is_late.is_set():
+        raise RunError(f"laws: {part.name} took longer than {TIME_LIMIT_S:g} s and was ended; it had come past {last}")
     if faults is None:
         tail = "".join(f"\n    {line}" for line in said[-_TAIL_LINES:]) or " it said nothing"
         raise RunError(f"laws: {part.name} ended the process with status {process.returncode} after {last}:{tail}")
     if faults:
         raise InputError(*faults)
+
+
+def _end_late(process: subprocess.Popen[str], is_late: threading.Event) -> None:
+    is_late.set()
+    _kill_all_of(process)
 
 
 def _kill_all_of(process: subprocess.Popen[str]) -> None:

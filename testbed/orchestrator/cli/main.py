@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from testbed import __version__
-from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, LonghaulError, raise_input_faults
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError
 from testbed.core.packages import both_sides_needed
+from testbed.core.processes import open_standard_streams
 from testbed.orchestrator.cli import estimates, record, search
 from testbed.orchestrator.cli.record import Add, add_runs_root
+from testbed.orchestrator.cli.trusted import add_trust, apply_trust
 from testbed.orchestrator.machine.checks import with_system_directories
 from testbed.orchestrator.machine.clone import RUNS_ROOT
+from testbed.orchestrator.terminal.command_line import CommandLineParser
 from testbed.orchestrator.terminal.terminal import say, show, tell
 
+_UNWRITTEN = (errno.ENOSPC, errno.EIO, errno.EFBIG)
+"""Errors of a standard output on a full disk or a terminal that is gone."""
 Command = Callable[[argparse.Namespace], int]
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        say(f"{message}; see {self.prog} --help")
-        raise SystemExit(EXIT_INPUT)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    open_standard_streams()
     os.environ["PATH"] = with_system_directories(os.environ.get("PATH", ""))
     try:
         parsed = _parse(argv)
         command: Command = parsed.command
         with both_sides_needed():
+            apply_trust(parsed)
             status = command(parsed)
         sys.stdout.flush()
         return status
@@ -50,6 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as in `longhaul list | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_COMPLETED
+    except OSError as error:
+        if error.errno not in _UNWRITTEN or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # it would fail again at exit
+        say(f"standard output cannot be written to: {error.strerror}")
+        return EXIT_FAILED
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -58,11 +65,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     ours, words = _split(list(sys.argv[1:] if argv is None else argv))
     parsed, rest = parser.parse_known_args(ours)
     parsed.words = words
-    if words and parsed.command is not execute:
-        parser.error(f"-- {' '.join(words)}: only `exec` takes a command")
+    if words and parsed.command not in (execute, run):
+        parser.error(f"-- {' '.join(words)}: only `exec` takes a command, and `run` the arguments of a script")
     flags = [argument for argument in rest if argument.startswith("-")]
     if flags or (rest and not hasattr(parsed, "overrides")):
-        parser.error(f"unknown argument: {' '.join(flags or rest)}")
+        parsed.parser.refuse(flags or rest)
     if rest:
         parsed.overrides = [*parsed.overrides, *rest]
     return parsed
@@ -75,13 +82,15 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="longhaul", description="Distributed training over emulated cross-region links.")
+    about = "Distributed training over emulated cross-region links."
+    parser = CommandLineParser(prog="longhaul", description=about, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"longhaul {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, command: Command, words: str, epilog: str | None = None) -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=words, description=words, epilog=epilog)
-        one.set_defaults(command=command)
+        one.set_defaults(command=command, parser=one)
+        add_trust(name, one)
         return one
 
     # In the order in which --help names them.
@@ -100,18 +109,29 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+_EPILOG = (
+    "Topologies: longhaul topologies. Strategies, compressors, workloads, transforms: docs/strategies.md,"
+    " compressors.md and workloads.md; their parameters: docs/parameters.md. An unknown name"
+    " is answered with all that are known."
+)
 _UP_EPILOG = "Ends with `longhaul down`. Nodes know each other by name: longhaul exec NODE -- ping OTHER."
 _RUN_EPILOG = (
     "Keys: topo, workload, strategy, compressor, transform, device (names), their parameters (compressor.density=0.01),"
     " and workers, steps or epochs, batch_size, evaluate_every, target, start_from, checkpoint, seed, dilation,"
     " runtime, shaper, tcp, capture, background, memory_limit, events, timeout_s, max_wall_s, metrics_port."
+    " Names and parameters: see longhaul --help. A plug-in of yours: compressor=./signs.yaml."
     " Exit status: 0 completed; 2 bad input; 3 the machine lacks"
     " something; 4 failed; 5 completed but invalid."
 )
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="such as topo=wan1g compressor=topk")
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="key=value",
+        help="such as topo=wan1g compressor=topk; with workload=script, what follows -- are the script's arguments",
+    )
     parser.add_argument("--quiet", action="store_true", help="print one line: run id, verdict, folder")
     parser.add_argument("--json", action="store_true", help="the summary as JSON on stdout, all else on stderr")
     parser.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
@@ -154,7 +174,7 @@ def _add_capture(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_laws(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="CLASS", help="package.module.Class, or a name such as topk")
+    parser.add_argument("target", metavar="CLASS", help="package.module.Class, a name such as topk, or a YAML file")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="its parameters, such as density=0.01")
     parser.add_argument("--no-run", action="store_true", help="laws and speed alone; needs no root")
     parser.add_argument("--no-speed", action="store_true", help="leave out the throughput table")
@@ -186,7 +206,7 @@ def run(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.machine.rights import Rights
     from testbed.orchestrator.run.run_command import run as make_run
 
-    flags = {"quiet": parsed.quiet, "as_json": parsed.json, "share": parsed.share}
+    flags = {"quiet": parsed.quiet, "as_json": parsed.json, "share": parsed.share, "words": parsed.words}
     return make_run(
         parsed.overrides, parsed.runs, **flags, tell_run_id=parsed.tell_run_id, rights=Rights(parsed.rootless)
     )
@@ -205,29 +225,10 @@ def check(parsed: argparse.Namespace) -> int:
 
 
 def topologies(parsed: argparse.Namespace) -> int:
-    from testbed.orchestrator.config.config import compose, names
-    from testbed.orchestrator.export.topology_svg import write_svg
-    from testbed.orchestrator.export.topology_text import drawing, table
+    from testbed.orchestrator.export.topologies_command import topologies as draw
 
-    asked = [(flag, path) for flag, path in (("--svg", parsed.svg), ("--containerlab", parsed.containerlab)) if path]
-    if parsed.name is None:
-        raise_input_faults(
-            f"{flag} {path}: say which topology, as in longhaul topologies us3 {flag} FILE" for flag, path in asked
-        )
-        show(table([compose([f"topo={name}"]).topology for name in names("topo")]))
-        return EXIT_COMPLETED
-    topology = compose([f"topo={parsed.name}", *parsed.overrides]).topology
-    if parsed.svg:
-        write_svg(parsed.svg, topology)
-        tell(f"{topology.name} is drawn in {parsed.svg}")
-    if parsed.containerlab:
-        from testbed.orchestrator.export import containerlab_topology
-
-        containerlab_topology.write(parsed.containerlab, topology, parsed.image or "")
-        tell(f"{topology.name} is a lab in {parsed.containerlab}: containerlab deploy -t {parsed.containerlab}")
-    if not asked:
-        tell(drawing(topology))
-    return EXIT_COMPLETED
+    into = {"svg": parsed.svg, "containerlab": parsed.containerlab, "image": parsed.image or ""}
+    return draw(parsed.name, parsed.overrides, **into)
 
 
 def dashboard(parsed: argparse.Namespace) -> int:
@@ -250,7 +251,7 @@ def laws(parsed: argparse.Namespace) -> int:
 def up(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.cli import session
 
-    session.up(parsed.overrides, parsed.runs, share=parsed.share)
+    session.up(parsed.overrides, parsed.runs, share=parsed.share, trusted=parsed.trust)
     return EXIT_COMPLETED
 
 

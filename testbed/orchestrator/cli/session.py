@@ -36,20 +36,24 @@ _CAPABILITIES = "net_admin,net_bind_service,net_raw,setgid,setuid,chown,dac_over
 _RUN_MODULE = b"testbed.orchestrator.run"
 
 
-def up(overrides: Sequence[str], runs_root: Path, *, share: bool = False) -> None:
+def up(overrides: Sequence[str], runs_root: Path, *, share: bool = False, trusted: Sequence[Path] = ()) -> None:
     """Bring a session up in the background and return when its nodes are there.
+
+    Args:
+        trusted: Files of `--trust`.
 
     Raises:
         InputError, MachineError: as `longhaul run`, before anything is built.
         RunError: it did not come up; says why.
     """
-    spec = checked_spec(resolve([*overrides, HAND], runs_root=runs_root), runs_root)
+    spec = checked_spec(resolve([*overrides, HAND], runs_root=runs_root), runs_root, share=share)
     told, telling = os.pipe()
     with os.fdopen(told) as run_id:
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "testbed", "run", *overrides, HAND, "--quiet"),
                 *("--runs", str(runs_root.absolute()), f"--tell-run-id={telling}", *(["--share"] if share else [])),
+                *(f"--trust={path}" for path in trusted),
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

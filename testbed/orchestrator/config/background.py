@@ -1,47 +1,65 @@
 """The key `background`: from what a user writes to `Background` of each direction.
 
 background=oregon-virginia:30%                          both ways
-background=[oregon-virginia:30%,{link: tokyo-virginia, from: tokyo, load: 0.5, mean_flow: 100 kB, seed: 7}]
+background=[oregon-virginia:30%,{link: tokyo-virginia, from: tokyo, load: 50%, mean_flow: 100 kB, seed: 7}]
+background=./evening.yaml                               a file that holds such a list
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import raise_input_faults
 from testbed.core.spec.schedule import Background
 from testbed.core.spec.topology import Topology
-from testbed.core.units import parse_size_bytes
+from testbed.core.units import parse_size_bytes, require_percentage
+from testbed.core.user_files.text import listed
 from testbed.orchestrator.config.grammar.overrides import unknown
+from testbed.orchestrator.config.user_files.yaml_reader import is_path, read_yaml
 
 KEYS = ("link", "from", "load", "mean_flow", "seed")
-_LOAD = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(%?)\s*")
+_LOAD = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*%\s*")
 _SEED_END = 2**32
+_MAX_ENTRIES, _MAX_FAULTS = 1000, 50
+_TEXTS = ("link", "from", "*.link", "*.from")
+"""Where a file has names, which are text as written."""
 
 
 def compile_background(value: Any, topology: Topology, seed: int = 0) -> tuple[Background, ...]:
-    """What the key's value asks for; null is nothing.
+    """Return the traffic that the key's value asks for; null is none.
 
     Args:
-        seed: of entries that give none: the run's.
+        value: One entry, a list of them, or the path of a YAML file that holds them.
+        seed: Seed of entries that give none: the run's.
 
     Raises:
-        InputError: with every fault at once.
+        InputError: The value is wrong; every error at once, those of a file with their lines.
     """
-    entries = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    document = read_yaml(Path(value), f"background={value}") if isinstance(value, str) and is_path(value) else None
+    if document is not None:
+        value = document.plain(_TEXTS)
+    is_list = isinstance(value, list | tuple)
+    entries = value if is_list else [] if value is None else [value]
     found: list[Background] = []
     faults: list[str] = []
-    for entry in entries:
-        faults += _read(entry, topology, seed, found)
+    for index, entry in enumerate(itertools.islice(entries, _MAX_ENTRIES + 1)):
+        for fault in _read(entry, topology, seed, found):
+            key = re.search(r": (\w+)=", fault)
+            place = (*((index,) if is_list else ()), *((key[1],) if key else ()))
+            faults.append(f"{document.at(*place)}: {fault}" if document is not None else fault)
+    if len(entries) > _MAX_ENTRIES:
+        faults.append(f"background: has more than {_MAX_ENTRIES} entries; give one for a direction")
     directions = [(traffic.link, traffic.source) for traffic in found]
     for link, source in dict.fromkeys(d for d in directions if directions.count(d) > 1):
         faults.append(
             f"background: link {link} from {source}: given {directions.count((link, source))} times; give it once"
         )
-    raise_input_faults(dict.fromkeys(faults))
+    raise_input_faults(listed(list(dict.fromkeys(faults)), "background", _MAX_FAULTS))
     return tuple(found)
 
 
@@ -98,10 +116,11 @@ def _name(value: Any) -> str:
 
 def _load(value: Any) -> float:
     """As a ratio; more than the whole capacity can be asked for, so it is not `units.parse_ratio`'s."""
-    match = None if isinstance(value, bool) else _LOAD.fullmatch(str(value))
+    require_percentage(value)
+    match = _LOAD.fullmatch(str(value))
     if match is None:
-        raise ValueError("must be a share of the link's capacity, such as 30% or 0.3")
-    ratio = float(match[1]) * (0.01 if match[2] else 1)
+        raise ValueError("must be a share of the link's capacity, such as 30%")
+    ratio = float(match[1]) * 0.01
     if not math.isfinite(ratio):
         raise ValueError("is too large")
     return ratio

@@ -25,17 +25,19 @@ from testbed.orchestrator.config import programs
 from testbed.orchestrator.config.background import compile_background
 from testbed.orchestrator.config.events.compiler import ELASTIC_WORKLOAD, compile_events, read_events
 from testbed.orchestrator.config.grammar.overrides import Override, first_line, parse_overrides, unknown
+from testbed.orchestrator.config.grammar.script_arguments import ARGUMENTS
+from testbed.orchestrator.config.keys import default_names, key_faults, targets
 from testbed.orchestrator.config.models import located
+from testbed.orchestrator.config.part_files import folders_of, merged, read_part_file, with_files
 from testbed.orchestrator.config.scale import apply_scale, scale_of
 from testbed.orchestrator.config.settings import AUTO, SETTINGS, read_limits, read_settings, with_run_defaults
-from testbed.orchestrator.config.topology import TARGET, build_topology, is_path, read_topology_file
+from testbed.orchestrator.config.topology import TARGET, TopologyFile, build_topology, read_topology_file
+from testbed.orchestrator.config.user_files.yaml_reader import is_path
 from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.machine.clone import CONF_DIR, RUNS_ROOT
 
 PARTS = ("workload", "strategy", "compressor", "device", "transform")
 GROUPS = ("topo", *PARTS)
-_RECOMMENDING = {"workload": ("workload", "steps"), "topo": ("topology", "workers")}
-"""Groups whose files may hold a `run:`."""
 _MAX_NAME = 22
 """Characters of a plug-in's name: three of them and the hash must fit a run id."""
 
@@ -72,40 +74,32 @@ def compose(overrides: Sequence[str], conf_dir: Path = CONF_DIR) -> RunSpec:
 
 
 def resolve(
-    texts: Sequence[str], conf_dir: Path = CONF_DIR, *, emulated: bool = True, runs_root: Path = RUNS_ROOT
+    texts: Sequence[str],
+    conf_dir: Path = CONF_DIR,
+    *,
+    emulated: bool = True,
+    runs_root: Path = RUNS_ROOT,
+    words: Sequence[str] = (),
 ) -> Resolved:
     """Like `compose`, but faults are returned beside what could be read.
 
     Args:
+        words: command line of a user's script, behind `--`.
         runs_root: where the runs lie that may be begun with.
         emulated: whether it is to be run; otherwise its network may be larger than one can be built.
     """
     overrides, faults = parse_overrides(texts)
-    faults += _key_faults(overrides)
-    overrides = [o for o in overrides if o.head in GROUPS or o.key in SETTINGS]
+    known = [o for o in overrides if o.head in GROUPS or o.key in SETTINGS]
     try:
-        return _Composition(overrides, conf_dir, faults, emulated=emulated, runs_root=runs_root).resolve()
+        faults += key_faults(overrides, default_names(conf_dir), conf_dir)
+        return _Composition(known, conf_dir, faults, emulated=emulated, runs_root=runs_root).resolve(words)
     except (HydraException, OmegaConfBaseException, YAMLError, OSError) as error:
         return Resolved((*faults, f"configuration in {conf_dir}: {first_line(error)}"), {}, None, False)
 
 
 def names(group: str, conf_dir: Path = CONF_DIR) -> list[str]:
-    """The names of a group, sorted."""
+    """Return the names of a group, sorted."""
     return sorted(path.stem for path in (conf_dir / group).glob("*.yaml"))
-
-
-def _key_faults(overrides: Sequence[Override]) -> list[str]:
-    known = (*GROUPS, *SETTINGS)
-    faults = []
-    for override in overrides:
-        if override.head in GROUPS:
-            if override.head in _RECOMMENDING and override.rest.split(".")[0] == "run":
-                what, key = _RECOMMENDING[override.head]
-                key = override.rest.partition(".")[2] or key
-                faults.append(f"{override.text}: what a {what} recommends; give {key}=… itself")
-        elif override.key not in SETTINGS:
-            faults.append(unknown(override.text, override.key, known, "key"))
-    return faults
 
 
 class _Composition:
@@ -119,22 +113,23 @@ class _Composition:
         self.runs_root = runs_root
         self.conf_dir = conf_dir
         self.faults = faults
-        entries = OmegaConf.load(conf_dir / "config.yaml").defaults
-        self.defaults: dict[str, str] = {k: str(v) for e in entries if not isinstance(e, str) for k, v in e.items()}
+        self.defaults = default_names(conf_dir)
         self.chosen = {o.key: o.value_text for o in overrides if o.key in GROUPS}
         self.targets = {o.head: o.value_text for o in overrides if o.head in GROUPS and o.rest == "_target_"}
-        self.topology_file: dict[str, Any] | None = None
-        """What a topology given by its path holds; None where it is one of ours."""
+        self.topology_file: TopologyFile | None = None
+        """Content of a topology given by its path; None for one of ours."""
+        self.part_files: dict[str, dict[str, Any]] = {}
+        """Contents of plug-ins given by their paths, by group."""
         self.lacking = {group for group in GROUPS if not self._has_known_name(group)}
 
-    def resolve(self) -> Resolved:
+    def resolve(self, words: Sequence[str]) -> Resolved:
         config = self._compose()
         settings = self._settings(config)
-        topo = {**(self.topology_file or {}), **(config.get("topo") or {})}
+        topo = merged(self.topology_file.values if self.topology_file else {}, config.get("topo") or {})
         if not any(o.key == "workers" for o in self.overrides):
             settings["workers"] = self._recommended_workers(topo.get("run"), settings["workers"])
         parts = {group: self._part(group, config.get(group)) for group in PARTS}
-        parts, faults = programs.fit(parts, {override.head for override in self.overrides})
+        parts, faults = programs.fit(parts, self.overrides, words)
         self.faults += faults
         topology = self._topology(topo, settings["workers"])
         recommended = (config.get("workload") or {}).get("run") or {}
@@ -161,12 +156,16 @@ class _Composition:
         if group in self.targets and group not in self.chosen:
             return True
         name = self.chosen.get(group, self.defaults.get(group, ""))
-        if group == "topo" and is_path(name):
+        if is_path(name):
             try:
-                self.topology_file = read_topology_file(Path(name))
+                if group == "topo":
+                    self.topology_file = read_topology_file(Path(name))
+                else:
+                    self.part_files[group] = read_part_file(group, Path(name), targets(self.conf_dir / group))
             except InputError as error:
                 self.faults += error.faults
-            return self.topology_file is not None
+                return False
+            return True
         known = names(group, self.conf_dir)
         if name not in known:
             asked = f"{group}={name}" + ("" if group in self.chosen else " (the default)")
@@ -176,17 +175,19 @@ class _Composition:
     def _compose(self) -> dict[str, Any]:
         """The whole configuration as plain data, without the groups that are at fault."""
         unnamed = {group for group in self.targets if group not in self.chosen}
-        by_path = {"topo"} if self.topology_file is not None else set()
+        by_path = {*self.part_files, *(["topo"] if self.topology_file is not None else [])}
         arguments = [f"~{group}" for group in GROUPS if group in self.lacking | unnamed | by_path]
         for override in self.overrides:
-            if override.head not in self.lacking and override.key not in by_path:
+            is_given_as_text = override.key in (*by_path, ARGUMENTS) or override.is_path
+            if override.head not in self.lacking and not is_given_as_text:
                 # "++": a parameter that the file does not name is for the plug-in to refuse, not for Hydra
                 arguments.append(override.text if override.key in GROUPS else f"++{override.text}")
         with hydra.initialize_config_dir(str(self.conf_dir.resolve()), version_base="1.3"):
             config = hydra.compose("config", overrides=arguments)
         values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         assert isinstance(values, dict)
-        return {str(key): value for key, value in values.items()}
+        given = [o for o in self.overrides if o.is_path and o.key not in GROUPS and o.head not in self.lacking]
+        return with_files(values, {override.key: override.value for override in given}, self.part_files)
 
     def _settings(self, config: Mapping[str, Any]) -> dict[str, Any]:
         settings, faults = read_settings(config)
@@ -209,9 +210,12 @@ class _Composition:
             where = f"{group}._target_={target}" if group in self.targets else f"{group}={name}"
             self.faults.append(f"{where}: {target!r} is not of the form package.module.Class")
             return None
+        file = Path(name) if group in self.part_files else None
+        if file is not None:
+            name = file.stem
         if group in self.targets:
             name = target.rpartition(".")[2][:_MAX_NAME]
-        return Part(name, target, params)
+        return Part(name, target, params, folders_of(target, params, file))
 
     def _recommended_workers(self, run: Any, otherwise: int) -> int:
         """What the topology's `run:` says, since a network of ten regions needs ten workers."""
@@ -234,9 +238,10 @@ class _Composition:
             name = target.rpartition(".")[2][:_MAX_NAME]
         given = {o.rest.split(".")[0] for o in self.overrides if o.head == "topo" and o.rest}
         try:
-            return build_topology(name, target, params, workers, given, emulated=self.emulated)
+            flags = {"emulated": self.emulated, "is_users": self.topology_file is not None}
+            return build_topology(name, target, params, workers, given, **flags)
         except InputError as error:
-            self.faults += error.faults
+            self.faults += self.topology_file.located(error.faults, given) if self.topology_file else error.faults
             return None
 
     def _events(self, value: Any, topology: Topology | None, workload: Part | None) -> tuple[Change, ...]:

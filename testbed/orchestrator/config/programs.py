@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from testbed.core.record.telemetry import STORE_IN_NODE
 from testbed.core.spec.run_spec import PROGRAMS as CORE_PROGRAMS
 from testbed.core.spec.run_spec import Part, RunSpec
+from testbed.orchestrator.config.caller_environment import module_path, passed_on
+from testbed.orchestrator.config.grammar.overrides import Override, unknown
+from testbed.orchestrator.config.grammar.script_arguments import ARGUMENTS
+from testbed.orchestrator.config.script_parameters import script_part
+from testbed.orchestrator.machine.clone import CLONE
 
 MASTER_PORT = 29_400
+_SCRIPT_SIDE = CLONE / "testbed" / "worker" / "script"
 
 
 class Program(ABC):
@@ -24,6 +31,8 @@ class Program(ABC):
     """Whether its processes are forked from one that has imported what they need."""
     loss_is_fault: ClassVar[bool] = True
     """Whether a worker that an event took away ends the run."""
+    is_users: ClassVar[bool] = False
+    """True for a user's own script: it may write, is shown, and is started by a first process of ours."""
 
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
@@ -54,25 +63,53 @@ class Script(Program):
     """A user's own, as torchrun would start it, one process a node."""
 
     loss_is_fault = False
+    is_users = True
 
     def command(self) -> list[str]:
+        """Return the first process of a node, and what it starts."""
         params = self.spec.workload.params
-        return [sys.executable, "-m", "testbed.worker.script", params["script"], *map(str, params.get("args") or ())]
+        what = ["-m", params["module"]] if "module" in params else [params["script"]]
+        first = [sys.executable, "-I", "-S", str(_SCRIPT_SIDE / "first_process.py")]
+        return [*first, sys.executable, *what, *(params.get("args") or ())]
 
     def environment(self, rank: int, master: str, interface: str) -> dict[str, str]:
+        """Return the caller's variables, and all that torchrun sets."""
+        workers = str(self.spec.workers)
+        asked = self.spec.workload.params.get("environment", {})
+        path = [str(_SCRIPT_SIDE / "startup"), *module_path(os.environ, str(CLONE))]
         return {
+            **{name: value for name, value in passed_on(os.environ).items() if name in asked},
+            "PYTHONPATH": os.pathsep.join(path),
             "RANK": str(rank),
-            "WORLD_SIZE": str(self.spec.workers),
+            "WORLD_SIZE": workers,
             "LOCAL_RANK": "0",
             "LOCAL_WORLD_SIZE": "1",
             "GROUP_RANK": str(rank),
+            "GROUP_WORLD_SIZE": workers,
+            "ROLE_NAME": "default",
+            "ROLE_RANK": str(rank),
+            "ROLE_WORLD_SIZE": workers,
             "MASTER_ADDR": master,
             "MASTER_PORT": str(MASTER_PORT),
+            "TORCHELASTIC_RUN_ID": self.spec.hash,
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "TORCHELASTIC_MAX_RESTARTS": "0",
+            "TORCHELASTIC_USE_AGENT_STORE": "False",  # there is no agent: rank 0 is to listen itself
+            "TORCHELASTIC_ERROR_FILE": "/tmp/torchelastic_error.json",
+            "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
             "GLOO_SOCKET_IFNAME": interface,
+            "LONGHAUL_MARKS": f"{STORE_IN_NODE}/{marks_name(rank)}",
         }
 
     def working_directory(self) -> Path:
-        return Path(self.spec.workload.params["script"]).parent
+        params = self.spec.workload.params
+        return Path(params["directory"]) if "directory" in params else Path(params["script"]).parent
+
+
+def marks_name(rank: int) -> str:
+    """Return the name of the file, where ranks meet, in which a script's starts and ends are noted."""
+    return f"script-{rank}"
 
 
 class Hand(Program):
@@ -91,33 +128,33 @@ def program_of(spec: RunSpec) -> Program:
     return PROGRAMS[spec.program](spec)
 
 
-def fit(parts: Mapping[str, Part | None], given: Collection[str]) -> tuple[dict[str, Part | None], list[str]]:
-    """The parts as the program needs them, and what is wrong with them.
+def fit(
+    parts: Mapping[str, Part | None], overrides: Sequence[Override], words: Sequence[str] = ()
+) -> tuple[dict[str, Part | None], list[str]]:
+    """Return the parts as the program needs them, and what is wrong with them.
 
     Nobody but our own training has a strategy of ours; the compressor stays, for `testbed.worker.ddp_hook`.
 
     Args:
-        given: groups that the user named.
+        overrides: All that the user gave as key=value.
+        words: Command line of a script, behind `--`.
     """
     workload = parts.get("workload")
     program = CORE_PROGRAMS.get(workload.target) if workload else None
+    stray = f"-- {' '.join(words)}: only workload=script takes the command line of a script"
     if workload is None or program is None:
-        return dict(parts), []
-    faults = []
+        return dict(parts), [stray] if words and workload is not None else []
+    faults: list[str] = []
+    given = {override.head for override in overrides}
     if "strategy" in given:
         faults.append(f"strategy: workload={workload.name} brings its own; leave it out")
     if "transform" in given:
         faults.append(f"transform: the model of workload={workload.name} is its own; leave it out")
     if program == "script":
-        script = workload.params.get("script")
-        path = Path(str(script)).absolute() if script else None
-        if path is None:
-            faults.append("workload.script: must be given, such as workload.script=train.py")
-        elif not path.is_file():
-            faults.append(f"workload.script={script}: no such file")
-        elif path.parent.stat().st_mode & 0o005 != 0o005 or path.stat().st_mode & 0o004 != 0o004:
-            said = f"chmod o+rx {path.parent}; chmod o+r {path}"
-            faults.append(f"workload.script={script}: workers are nobody and cannot read it there: {said}")
-        else:
-            workload = replace(workload, params={**workload.params, "script": str(path)})
+        typed = next((one for one in overrides if one.key == ARGUMENTS), None)
+        workload, more = script_part(workload, typed, words, os.environ)
+        faults += more
+    else:
+        faults += [stray] if words else []
+        faults += [unknown(f"workload.{key}={workload.params[key]}", key, (), "parameter") for key in workload.params]
     return {**parts, "workload": workload, "strategy": Part(program, workload.target)}, faults

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.core.spec.topology import Topology
+from testbed.core.spec.topology import MAX_WORKERS, Topology
 from testbed.core.units import parse_size_bytes
 from testbed.orchestrator.config.grammar.overrides import unknown
 
@@ -78,6 +78,8 @@ SETTINGS: dict[str, Setting] = {
 RUN_DEFAULTS = ("steps", "epochs", "batch_size", "evaluate_every")
 """What a workload's `run:` may recommend."""
 
+MOST = {"steps": 10**9, "epochs": 10**6, "batch_size": 10**6, "evaluate_every": 10**9}
+"""Largest counts; no run of any use has more, and a slip of the finger soon has."""
 _SEED_END = 2**32
 """NumPy's generators take no more."""
 
@@ -99,8 +101,10 @@ def read_settings(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]
 
 def _check_range(key: str, value: Any) -> None:
     """Only what `RunSpec` does not check itself."""
-    if key == "workers" and value < 1:
-        raise ValueError("must be at least 1")
+    if key == "workers" and not 1 <= value <= MAX_WORKERS:
+        raise ValueError(f"must be from 1 to {MAX_WORKERS}")
+    if key in MOST and value is not None and value > MOST[key]:
+        raise ValueError(f"must be at most {MOST[key]:,}".replace(",", " "))
     if key == "seed" and not 0 <= value < _SEED_END:
         raise ValueError("must be from 0 to 2**32 - 1")
 

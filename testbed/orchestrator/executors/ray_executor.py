@@ -51,7 +51,7 @@ class RayNodes:
         Raises:
             InputError: there are no such options.
         """
-        options.check(self.name, given, {"address": options.text})
+        options.check(self.name, given)
         address = str(given.get("address") or os.environ.get("RAY_ADDRESS") or ANY_HERE)
         if "://" in address:
             raise InputError(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from testbed.core.errors import InputError, raise_input_faults
+from testbed.core.errors import InputError
 from testbed.orchestrator.config.grammar.overrides import unknown
 from testbed.orchestrator.executors.executor import LOCAL, NAMES, RAY, Executor, Local
+from testbed.orchestrator.executors.options import check
 
 
 def executor(name: str, runs_root: Path, *, share: bool, options: Mapping[str, object] | None = None) -> Executor:
@@ -22,7 +23,7 @@ def executor(name: str, runs_root: Path, *, share: bool, options: Mapping[str, o
         raise InputError(unknown(f"executor={name}", name, NAMES, "executor"))
     given = dict(options or {})
     if name == LOCAL:
-        raise_input_faults(f"{LOCAL}: {key}: this executor has no options" for key in given)
+        check(name, given)
         return Local(runs_root, share=share)
     # what these need is not everybody's: loaded where it is asked for
     from testbed.orchestrator.executors.remote_executor import RemoteExecutor

@@ -14,12 +14,10 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import MachineError
-from testbed.core.parameters import choice, number, whole
 from testbed.orchestrator.config.grammar.overrides import first_line
 from testbed.orchestrator.executors import options
 from testbed.orchestrator.executors.executor import FOLDER
@@ -28,22 +26,13 @@ from testbed.orchestrator.executors.remote_executor import Ended
 from testbed.orchestrator.machine.checks import has_module
 from testbed.orchestrator.machine.clone import environment
 
-SLURM, LOCAL, DEBUG = "slurm", "local", "debug"
+SLURM, LOCAL, DEBUG = options.CLUSTERS
 JOBS = ".jobs"
 """In the folder of sweeps."""
 _POLL_S = 0.1
 _LOCAL_ENDS_S = 30.0
 _UNREADABLE = (OSError, EOFError, pickle.UnpicklingError, ValueError, AttributeError, ImportError, IndexError)
 """What reading a damaged or foreign reply may raise."""
-_MAX_MINUTES = 60 * 24 * 30
-_OPTIONS: dict[str, options.Check] = {
-    "cluster": partial(choice, known=(SLURM, LOCAL, DEBUG)),
-    "jobs": partial(whole, least=1, most=1000),
-    "time_min": partial(whole, least=10, most=_MAX_MINUTES),
-    "cpus": partial(whole, least=1, most=4096),
-    "memory_gb": partial(number, above=0, most=65536),
-    **dict.fromkeys(("partition", "account", "qos", "constraint", "exclude"), options.text),
-}
 _DEFAULTS: dict[str, object] = {"cluster": SLURM, "jobs": 8, "time_min": 240}
 
 
@@ -62,7 +51,7 @@ class SlurmJobs:
         Raises:
             InputError: there are no such options.
         """
-        options.check(self.name, given, _OPTIONS)
+        options.check(self.name, given)
         self._options = {**_DEFAULTS, **given}
         self._cluster = str(self._options["cluster"])
         self._folder = runs_root.resolve() / FOLDER / JOBS / self._cluster

@@ -8,8 +8,9 @@ have no management network, so that nothing can go around a link.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -19,7 +20,7 @@ import yaml  # type: ignore[import-untyped]
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.spec.link_profile import LinkProfile
-from testbed.core.spec.topology import Link, Topology
+from testbed.core.spec.topology import CONTAINERLAB, Link, Topology
 from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.emulation.links.addresses import AddressPlan, Pair
 from testbed.orchestrator.emulation.shapers.netem_options import ORDERING_RATE_BYTE_S
@@ -104,6 +105,11 @@ def _link_node(index: int) -> str:
     return f"wan{index}"
 
 
+def _free(name: str, taken: Collection[str]) -> str:
+    """Return a name like `name` that nothing has, since containerlab takes `name` for something else."""
+    return next(label for index in itertools.count() if (label := f"{name}-{'x' * index}region") not in taken)
+
+
 class _Lab:
     """Collects nodes and links."""
 
@@ -114,6 +120,8 @@ class _Lab:
         forwarding = [*topology.regions, *link_nodes]
         self._nodes = {name: _LabNode(name, forwards=True) for name in forwarding}
         self._nodes |= {node.name: _LabNode(node.name, forwards=False) for node in topology.nodes}
+        taken = [*self._nodes, *CONTAINERLAB]
+        self._labels = {name: _free(name, taken) if name in CONTAINERLAB else name for name in self._nodes}
         self._link_nodes = {link.name: name for link, name in zip(topology.wan_links, link_nodes, strict=True)}
         self._links: list[dict[str, list[str]]] = []
         for link in topology.links:
@@ -122,13 +130,14 @@ class _Lab:
 
     def content(self, image: str) -> dict[str, Any]:
         common = {"kind": "linux", "image": image, "network-mode": "none", "cmd": "sleep infinity"}
-        nodes = {name: {**common, "exec": node.commands} for name, node in self._nodes.items()}
+        nodes = {self._labels[name]: {**common, "exec": node.commands} for name, node in self._nodes.items()}
         return {"name": self._topology.name, "topology": {"nodes": nodes, "links": self._links}}
 
     def _wire(self, a: str, b: str, pair: Pair) -> tuple[str, str]:
         """`pair.near` is a's address. Returns the interfaces."""
         interfaces = self._nodes[a].add_interface(pair.near), self._nodes[b].add_interface(pair.far)
-        self._links.append({"endpoints": [f"{a}:{interfaces[0]}", f"{b}:{interfaces[1]}"]})
+        ends = zip((a, b), interfaces, strict=True)
+        self._links.append({"endpoints": [f"{self._labels[name]}:{interface}" for name, interface in ends]})
         return interfaces
 
     def _add_wan_link(self, link: Link) -> None:

@@ -22,6 +22,7 @@ from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Link, Topology
 from testbed.core.units import format_rate
 from testbed.orchestrator.config import config
+from testbed.orchestrator.config.trust import trust
 from testbed.orchestrator.emulation.links.addresses import AddressPlan, Pair
 
 MAX_RATE_BIT_S = TCIntf.bwParamMax * 1e6
@@ -191,7 +192,7 @@ def end(message: str) -> None:
 # Our named topologies for `mn --custom scripts/mininet_topos.py --topo NAME,key=value,...` (docs/mininet.md).
 
 BY_PATH = "file"
-"""The name under which a file of the user's own is given, as `--topo file,path=./mynet.yaml`."""
+"""The name under which a file of the user's own is given, as `--topo file,path=./mynet.yaml[,trust=./ship.py]`."""
 
 
 def load(name: str, *positional: Any, **given: Any) -> MininetTopo:
@@ -202,11 +203,12 @@ def load(name: str, *positional: Any, **given: Any) -> MininetTopo:
     faults = [f"--topo {name},{value}: say what it is, as in workers={value}" for value in positional]
     if name == BY_PATH and "path" not in given:
         faults.append(f"--topo {BY_PATH}: say which, as in {BY_PATH},path=./mynet.yaml")
+    trusted = [Path(str(given.pop("trust")))] if "trust" in given else []
     asked = [f"topo={Path(str(given.pop('path')))}" if name == BY_PATH and "path" in given else f"topo={name}"]
     asked += [f"{key if key == 'workers' else f'topo.{key}'}={value}" for key, value in given.items()]
     try:
-        if faults:
-            raise InputError(*faults)
+        raise_input_faults(faults)
+        trust(trusted)
         return MininetTopo(config.compose(asked).topology)
     except InputError as error:
         end("\nlonghaul: ".join(error.faults))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import shutil
@@ -11,6 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.core.units import format_size
 from testbed.orchestrator.machine import docker_client
 from testbed.orchestrator.machine.rights import OF_ROOT, Rights
 
@@ -266,15 +268,18 @@ MIN_FREE_DISK_BYTES = 200_000_000
 
 
 def disk(runs_root: Path) -> Check:
+    """Return the free space where runs are to lie."""
     place = runs_root.absolute()
     while not place.exists():
         place = place.parent
-    free = shutil.disk_usage(place).free
-    found = f"{free / 1e9:.1f} GB free in {place}"
+    usage = shutil.disk_usage(place)
     meaning = f"a run's record and logs need up to {MIN_FREE_DISK_BYTES / 1e6:.0f} MB"
-    return Check(
-        "disk", True, free >= MIN_FREE_DISK_BYTES, found, meaning, "make room, or give --runs another directory"
-    )
+    if usage.total == 0:  # such as /proc
+        found = f"{place} is in a file system that stores no files"
+        return Check("disk", True, False, found, meaning, "give --runs a directory on a disk")
+    found = f"{format_size(usage.free)} free in {place}"
+    cure = "free space, or give --runs another directory"
+    return Check("disk", True, usage.free >= MIN_FREE_DISK_BYTES, found, meaning, cure)
 
 
 def port(number: int) -> Check:
@@ -286,6 +291,7 @@ def port(number: int) -> Check:
         try:
             listener.bind(("127.0.0.1", number))
         except OSError as error:
-            ok, found = False, error.strerror or str(error)
-    cure = "give metrics_port=0 for a free one, or another number"
+            said = {errno.EADDRINUSE: "in use by another process", errno.EACCES: "only root may use it"}
+            ok, found = False, said.get(error.errno or 0, error.strerror or str(error))
+    cure = "give metrics_port=0 for any free one, or another number"
     return Check(f"metrics port {number}", True, ok, found, "/metrics is served there", cure)

@@ -19,6 +19,6 @@ KEEPS_BLOCKS = {
 
 
 def environment() -> dict[str, str]:
-    """This process's, with the clone on the module path: the clone need not be installed to be run."""
-    paths = [str(CLONE), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    """Return this process's, with the clone on the module path, each folder once; the clone need not be installed."""
+    named = [os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys([str(CLONE), *named]))}

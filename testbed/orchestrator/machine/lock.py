@@ -55,15 +55,35 @@ def machine_lock(*, share: bool) -> Iterator[MachineLock]:
         elif _try_lock(alone, fcntl.LOCK_EX) and _try_lock(shared, fcntl.LOCK_EX):
             fcntl.flock(shared, fcntl.LOCK_UN)  # nobody shares now; whoever does later is found by `look`
         else:
-            raise MachineError(
-                "another run is going on this machine, and two would share its cores: wait for it, or give --share"
-            )
+            raise MachineError(BUSY)
         held = MachineLock(shared, share=share)
         _held.append(held)
         try:
             yield held
         finally:
             _held.remove(held)
+
+
+BUSY = "another run is going on this machine, and two would share its cores: wait for it, or give --share"
+
+
+def require_free(*, share: bool = False) -> None:
+    """Look whether a run may begin, and hold nothing.
+
+    Args:
+        share: True if it may begin beside others.
+
+    Raises:
+        MachineError: Another run has the machine. What else keeps it from being locked is told once it is.
+    """
+    if share or _held:
+        return
+    try:
+        with machine_lock(share=False):
+            pass
+    except MachineError as error:
+        if BUSY in error.faults:
+            raise
 
 
 @contextlib.contextmanager

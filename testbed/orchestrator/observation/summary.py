@@ -52,7 +52,10 @@ def summarise(
     summary = empty_summary()
     summary.update(_identity(run.run_id, spec, workers))
     summary.update(status=status, verdict=verdict, reasons=list(reasons), kind=kind, wall_s=wall_s)
+    summary["hooks"] = record.hooks or None
     is_ours = "strategy" not in spec or spec["strategy"]["name"] not in PROGRAMS.values()
+    if record.hooks:  # what ran is named, whatever the key was
+        summary["compressor"] = "+".join(dict.fromkeys(hook["name"] for hook in record.hooks))
     summary["unknowns"] = [*unknowns, *unseeded(spec, network)]
     summary["steps"] = len(steps) if record.has_events and is_ours else None
     summary["workers_at_end"] = workers - len(record.left) if workers and record.has_events else None
@@ -90,6 +93,7 @@ class _Record:
     """What a user's script sent by its hook, all ranks."""
     hook_elements: dict[int, int] = field(default_factory=dict)
     """Gradient entries it reduced, by rank."""
+    hooks: list[dict[str, Any]] = field(default_factory=list)
     end_of_run_s: float | None = None
     left: set[int] = field(default_factory=set)
     """Ranks that the run went on without, and that have not come back."""
@@ -123,6 +127,9 @@ class _Record:
             self.hook_bytes = (self.hook_bytes or 0) + int(event["payload_bytes"])
             rank = int(event["rank"])
             self.hook_elements[rank] = self.hook_elements.get(rank, 0) + int(event["elements"])
+        elif kind == "hook":
+            hook = {key: event[key] for key in ("name", "target", "params")}
+            self.hooks += [hook] if hook not in self.hooks else []
         elif kind == "schedule" and event["what"] == "end":
             self.end_of_run_s = t_s
         elif kind == "link" and t_s >= 0:

@@ -79,6 +79,10 @@ class Run:
         if event["event"] in ("host", "measurement"):
             self.display.verdict(*self.recorder.verdict())
 
+    def show(self, text: str) -> None:
+        """Print a line on the terminal and record nothing."""
+        self.display.line(text)
+
     def stage(self, what: str, text: str) -> None:
         self.display.stage(text)
         with contextlib.suppress(OSError):  # the log is a help, the record is what counts

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, Protocol
 
 from testbed.core.errors import Interrupted, RunError
@@ -32,7 +33,9 @@ from testbed.orchestrator.observation.recorder import Recorder
 from testbed.orchestrator.run.calibration import usable_cores
 from testbed.orchestrator.run.network_record import NetworkRecord
 from testbed.orchestrator.run.schedule import Schedule
+from testbed.orchestrator.run.script_output import LiveOutput, keep
 from testbed.orchestrator.run.workers.fork_server import ForkServerClient
+from testbed.orchestrator.run.workers.scripts import Scripts
 from testbed.orchestrator.run.workers.workers import Workers
 
 START_TIMEOUT_S = 180.0
@@ -58,6 +61,8 @@ class Record(Protocol):
     def write(self, event: Event) -> None: ...
 
     def stage(self, what: str, text: str) -> None: ...
+
+    def show(self, text: str) -> None: ...
 
     def begin(self, t0_s: float) -> float:
         """Emulated time counts from here; returns the same moment on the wall clock."""
@@ -90,6 +95,8 @@ class RunOrchestration:
         self._host_proc = host_proc
         # what docker starts lies in no pid namespace that the run could fork into
         self._is_forked = shared_start and self._program.is_forked and spec.runtime != "docker"
+        first = spec.topology.nodes[0].name
+        self._output = LiveOutput(first, record.run.log(first), record.show) if self._program.is_users else None
         self._watched: list[Callable[[], str | None]] = []
         """Each says why it can no longer do its part; None while it does."""
 
@@ -134,10 +141,14 @@ class RunOrchestration:
             background = stack.enter_context(BackgroundTraffic(network, spec.background, spec.dilation, record.write))
             self._watched.append(lambda: background.failure)
             sandbox = self._sandbox(network)
+            scripts = Scripts((holders or sandbox).store) if self._program.is_users else None
             workers = stack.enter_context(
-                Workers(spec, self._program, record.run, network, sandbox, record.write, fork_server)
+                Workers(spec, self._program, record.run, network, sandbox, record.write, fork_server, scripts)
             )
+            stack.push(self._keeping(workers, scripts))
             record.stage("workers", f"workers: {len(workers.nodes)} containers started")
+            for note in {note for one in workers.containers.values() if one.disk for note in one.disk.notes}:
+                record.stage("workers", note)
             if spec.program == "training":
                 self._until_warm(workers)
                 workers.busy(BUSY_OF_CORE * usable_cores())
@@ -150,6 +161,27 @@ class RunOrchestration:
                 kept = (holders or sandbox).kept_model
                 record.stage("kept", f"kept: {take_over(kept, record.run.model)}")
             written.finish()
+
+    def _keeping(self, workers: Workers, scripts: Scripts | None) -> Callable[..., None]:
+        """Return what is done once a user's script has ended, well or not, before its containers are removed."""
+
+        def kept(_kind: object, fault: BaseException | None, _traceback: object) -> None:
+            if scripts is None or self._output is None:
+                return
+            self._output.end()
+            for end in scripts.ends():
+                self._record.write(end.to_json())
+            try:
+                folder = keep(workers.containers, self._record.run.out)
+            except RunError as error:
+                if fault is None:
+                    raise
+                self._record.stage("kept", f"not kept: {error}")
+                return
+            if folder is not None:
+                self._record.stage("kept", f"kept: what the script wrote is in {folder}/")
+
+        return kept
 
     def _holders(self) -> Holders:
         run = self._record.run
@@ -183,7 +215,8 @@ class RunOrchestration:
             limits=self.spec.memory_limit,
             containers=self.spec.workers,
             keeps_model=self.spec.keeps_model or self.spec.keeps_server,
-            seen=() if directory is None else (directory,),
+            seen=(*([directory] if directory else []), *map(Path, self.spec.module_folders)),
+            working_directory=directory if self._program.is_users and self.spec.runtime != "docker" else None,
             rights=self._rights,
             hosts="".join(f"{network.plan.node_address(node)} {node}\n" for node in network.workers),
         )
@@ -215,9 +248,11 @@ class RunOrchestration:
             background.start(t0_s)
             schedule.start(t0_s)
             prober.watch(PROBE_EVERY_S)
-            if spec.program == "training":
+            if spec.program != "hand":
                 workers.go(t0_s)
             record.stage("go", {"training": "training", "script": "script", "hand": "ready"}[spec.program])
+            if self._output is not None:
+                self._output.begin()
             try:
                 self._follow(workers)
             except Interrupted:
@@ -250,6 +285,8 @@ class RunOrchestration:
             with self._record.stop.noted():
                 while not workers.all_done or self.spec.program == "hand":
                     workers.next_message()
+                    if self._output is not None:
+                        self._output.poll()
                     self._raise_failures()
                     self._record.stop.heed()
         except Interrupted:

@@ -6,14 +6,15 @@ import atexit
 import contextlib
 import json
 import os
+import re
 import select
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from testbed.core.errors import InputError, MachineError, RunError
-from testbed.core.spec.run_spec import RunSpec
+from testbed.core.spec.run_spec import PARTS, RunSpec
 from testbed.orchestrator.machine import clone
 
 TIME_LIMIT_S = 600.0
@@ -22,6 +23,9 @@ check that takes longer hangs."""
 _SPEC_LIMIT_S = 30.0
 """Of each one more, where there are several."""
 _TAIL_LINES = 8
+_START_S = 60.0
+"""Longest start of the process that answers, which imports torch."""
+_FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 
 
 def check_parts(spec: RunSpec, time_limit_s: float = TIME_LIMIT_S, *, accelerated: bool = False) -> dict[str, Any]:
@@ -63,6 +67,8 @@ def ask_worker(command: str, question: dict[str, Any], what: str, time_limit_s: 
     reply = _SERVER.reply(command, question, what, time_limit_s)
     answer = _answer(reply["answer"])
     if answer is None or reply["status"] not in (0, InputError.exit_status):
+        if (at := _overdue_at(reply["log"])) is not None:
+            raise RunError(f"{what}: took longer than {time_limit_s:g} s{_of(question)}, and was ended; it was {at}")
         raise _breakage(command, reply["status"], reply["log"], what)
     if answer["faults"]:
         raise InputError(*(str(fault) for fault in answer["faults"]))
@@ -87,12 +93,13 @@ class _QuestionServer:
         """{"status", "answer", "log"}; where the server itself ends, its status and what it said.
 
         Raises:
-            RunError: not within `time_limit_s`.
+            RunError: not within `time_limit_s`; the process that answers ends itself before, and says where it was.
         """
         given = {**clone.environment(), "OMP_NUM_THREADS": "1"}
-        asked = {"command": command, "question": json.dumps(question), "environment": given, "cwd": os.getcwd()}
+        asked: dict[str, Any] = {"command": command, "question": json.dumps(question), "environment": given}
+        asked |= {"cwd": os.getcwd(), "limit_s": time_limit_s}
         try:
-            line = self._exchanged(json.dumps(asked).encode() + b"\n", time_limit_s)
+            line = self._exchanged(json.dumps(asked).encode() + b"\n", time_limit_s + min(_START_S, time_limit_s))
             if line is None:
                 raise RunError(f"{what}: no answer within {time_limit_s:g} s from {_words(command)}")
             if line:
@@ -152,6 +159,25 @@ class _QuestionServer:
 
 _SERVER = _QuestionServer()
 atexit.register(_SERVER.end)
+
+
+def _of(question: Mapping[str, Any]) -> str:
+    """Return the words that name the parts of a question's spec, as far as it has one."""
+    spec = question.get("spec", question)
+    found = [f"{part}={spec[part]['name']}" for part in PARTS if isinstance(spec.get(part), dict)]
+    return f" with {' '.join(found)}" if found else ""
+
+
+def _overdue_at(log: str) -> str | None:
+    """Return where a process was that ended itself after its time limit; None if it ended otherwise."""
+    _, is_overdue, told = log.rpartition("Timeout (")
+    stack = told.rpartition("(most recent call first):")[2]  # of the thread that began first
+    frames = _FRAME.findall(stack) if is_overdue else []
+    if not frames:
+        return None
+    own = [frame for frame in frames if not re.search(r"/lib/python[\d.]+/|^<", frame[0])]
+    place, line, function = (own or frames)[0]
+    return f"in {place}, line {line}, in {function}"
 
 
 def _words(command: str) -> str:

@@ -14,6 +14,7 @@ from testbed.core.files import printable
 from testbed.core.spec.run_spec import SHAPERS, TCP_PROFILES, RunSpec
 from testbed.orchestrator.config.config import Resolved, resolve
 from testbed.orchestrator.machine.checks import Check
+from testbed.orchestrator.machine.lock import require_free
 from testbed.orchestrator.machine.rights import OF_ROOT, Rights
 from testbed.orchestrator.run import preflight
 from testbed.orchestrator.run.plugins import check_parts
@@ -32,16 +33,18 @@ def run(
     share: bool = False,
     tell_run_id: int | None = None,
     rights: Rights = OF_ROOT,
+    words: Sequence[str] = (),
 ) -> int:
     """Make the run that `overrides` ask for and return its exit status.
 
     Args:
+        words: Command line of a user's script, behind `--`.
         tell_run_id: a descriptor that takes the run's id as soon as it has one, and is closed then.
 
     Raises:
         InputError, MachineError: with every fault of the input and every lack of the machine together.
     """
-    spec = checked_spec(resolve(overrides, runs_root=runs_root), runs_root, rights)
+    spec = checked_spec(resolve(overrides, runs_root=runs_root, words=words), runs_root, rights, share=share)
     from testbed.orchestrator.run.supervisor import supervise  # Mininet and all: only once it is known to be there
 
     seal_killed_or_say(runs_root)
@@ -74,17 +77,28 @@ def _tell_essentials(summary: Mapping[str, Any], path: Path) -> None:
         say(printable(reason))
 
 
-def checked_spec(resolved: Resolved, runs_root: Path, rights: Rights = OF_ROOT) -> RunSpec:
+def checked_spec(resolved: Resolved, runs_root: Path, rights: Rights = OF_ROOT, *, share: bool = False) -> RunSpec:
     """The spec, if it can be run here.
+
+    On a machine that another run has, only what the user wrote is checked: more would take that run's cores, and what
+    it holds, such as its port, is no lack.
+
+    Args:
+        share: True if it may run beside others.
 
     Raises:
         InputError: something in the input is at fault; lacks of the machine are told along with it.
         MachineError: the input is well, but the machine lacks something.
     """
     faults = [*resolved.faults, *_beyond(rights, resolved)]
-    lines = preflight.lacking(machine_checks(resolved, runs_root, rights))
+    try:
+        require_free(share=share)
+        lines = preflight.lacking(machine_checks(resolved, runs_root, rights))
+        is_busy = False
+    except MachineError as error:
+        lines, is_busy = error.faults, True
     # starting torch takes seconds, so defaults are not checked again for somebody who misspelt a topology
-    checkable = resolved.stand_in is not None and (resolved.parts_given or not (faults or lines))
+    checkable = resolved.stand_in is not None and (resolved.parts_given or not (faults or lines)) and not is_busy
     broken: LonghaulError | None = None
     found: dict[str, Any] = {}
     if checkable and resolved.stand_in is not None and resolved.stand_in.program == "training":

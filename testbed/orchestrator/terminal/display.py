@@ -89,12 +89,16 @@ class Display:
         self._progress.stage = text
         self._say(text)
 
+    def line(self, text: str) -> None:
+        """Print a line that changes no stage, such as one of a script's output."""
+        self._say(text)
+
     def event(self, event: dict[str, Any]) -> None:
         """Take in one row of `core.record.events`."""
         try:
             self._progress.add(event)
             if event.get("event") in ("fault", "left"):
-                self._say(f"{event['event']}: rank {event.get('rank')} on {event.get('node')}: {event.get('message')}")
+                self._say(": ".join([str(event["event"]), *_whose(event), str(event.get("message"))]))
             elif event.get("event") == "change":
                 self._change(event)
         except (TypeError, ValueError, AttributeError, OverflowError):
@@ -169,6 +173,13 @@ class Display:
         elapsed_s = time.monotonic() - self._progress.started_s
         text = Text.assemble((f"{elapsed_s:6.1f} s  ", "dim"), line)
         self._console.print(text, soft_wrap=True)
+
+
+def _whose(event: dict[str, Any]) -> list[str]:
+    """Return the rank and the node of an event, those that it has."""
+    rank, node = event.get("rank"), event.get("node")
+    words = [*([] if rank is None else [f"rank {rank}"]), *([] if node is None else [f"on {node}"])]
+    return [" ".join(words)] if words else []
 
 
 def _console(stream: TextIO | None) -> Console:

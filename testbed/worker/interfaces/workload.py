@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -16,6 +18,8 @@ from testbed.core.renaming import Renamed
 
 Batch = Any
 """Argument of `loss`; opaque to strategies."""
+_SHARES = re.compile(r"accuracy|(^|_)(acc|auc|auroc|f1|precision|recall|iou|dice|exact_match)(_|$)")
+"""Names of metrics that are shares."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +29,26 @@ class Metric:
     name: str
     target: float
     higher_is_better: bool = True
+    least: float | None = None
+    most: float | None = None
+    """Ends of its range. Both None: those of shares, 0 and 1, if its name is that of one, such as accuracy."""
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Least and greatest value that it can have."""
+        if self.least is None and self.most is None and _SHARES.search(self.name.lower()):
+            return 0.0, 1.0
+        return -math.inf if self.least is None else self.least, math.inf if self.most is None else self.most
+
+    def target_fault(self, target: float) -> str | None:
+        """Return what is wrong with `target` as a value of this metric, or None."""
+        least, most = self.range
+        if least <= target <= most:
+            return None
+        allowed = f"from {least:g} to {most:g}" if most < math.inf else f"at least {least:g}"
+        percent = (least, most) == (0, 1) and 1 < target <= 100
+        instead = f"; did you mean target={target / 100:.6g}?" if percent else "; give a value that it can have"
+        return f"target={target:g}: {self.name} is {allowed if least > -math.inf else f'at most {most:g}'}{instead}"
 
 
 class Workload(Renamed, Declared, ABC):

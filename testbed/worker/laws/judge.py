@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from testbed.worker.laws.cases.registry import BOOK, Case, Law, LawBroken
@@ -13,6 +15,7 @@ from testbed.worker.laws.properties import feedback, payloads, peers, reduction,
 
 THEMES = (reduction, traits, feedback, state, payloads, peers)
 """Imported so that the book is complete; in the order in which it is read."""
+_LAWS = Path(__file__).parent
 Outcome = Literal["holds", "broken", "does not apply"]
 
 
@@ -25,6 +28,8 @@ class Row:
     detail: str = ""
     """What was found, or why it does not apply; empty where it holds."""
     seconds: float = 0.0
+    traceback: tuple[str, ...] = ()
+    """Lines of the first exception that is no breach of a law, from the compressor's own calls on."""
 
 
 def laws() -> list[Law]:
@@ -40,18 +45,22 @@ def cases_of(law: Law, case: Case) -> list[Case]:
 
 
 def judge(case: Case) -> Iterator[Row]:
-    """One row a law as it is done."""
+    """Yield one row a law as it is done.
+
+    A row with a traceback is of a compressor that failed: further laws would say the same in other words.
+    """
     for law in laws():
         began_s = time.monotonic()
-        outcome, detail = _outcome(law, case)
-        yield Row(law.name, outcome, detail, time.monotonic() - began_s)
+        outcome, detail, failure = _outcome(law, case)
+        yield Row(law.name, outcome, detail, time.monotonic() - began_s, failure)
 
 
-def _outcome(law: Law, case: Case) -> tuple[Outcome, str]:
+def _outcome(law: Law, case: Case) -> tuple[Outcome, str, tuple[str, ...]]:
     cases = cases_of(law, case)
     if not cases:
-        return "does not apply", law.lacks(case) or ""
-    found = []
+        return "does not apply", law.lacks(case) or "", ()
+    found: list[str] = []
+    failure: tuple[str, ...] = ()
     for one in cases:
         words = (one.variant, one.route.value if law.per_route else "")
         where = ", ".join(filter(None, words))
@@ -62,4 +71,13 @@ def _outcome(law: Law, case: Case) -> tuple[Outcome, str]:
         except Exception as error:
             said = (str(error).splitlines() or [""])[0]
             found.append(f"{f'{where}: ' if where else ''}{type(error).__name__}: {said}")
-    return ("broken", "; ".join(found)) if found else ("holds", "")
+            failure = failure or lines_of(error)
+    return ("broken", "; ".join(found), failure) if found else ("holds", "", ())
+
+
+def lines_of(error: BaseException) -> tuple[str, ...]:
+    """Return the traceback of an exception, without the calls of the laws that led to the compressor."""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [place for place, frame in enumerate(frames) if not Path(frame.filename).is_relative_to(_LAWS)]
+    told = traceback.format_list(frames[outside[0] if outside else 0 :])
+    return tuple("".join([*told, *traceback.format_exception_only(error)]).splitlines())

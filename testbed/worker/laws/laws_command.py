@@ -15,8 +15,8 @@ from testbed.core.spec.run_spec import Part
 
 def answer(source: TextIO, sink: TextIO) -> int:
     """Read {"name", "target", "params", "what": "law" | "throughput", "parent"}; write {"event": "begun"} once it is
-    built, {"event": what, ...} as they come, and {"faults"} at the end. The exit status is that of the question,
-    whatever the laws say."""
+    built, {"event": what, ...} as they come, and {"faults"} at the end. A law with a traceback is the last. The exit
+    status is that of the question, whatever the laws say."""
     faulthandler.enable()
 
     def tell(row: dict[str, Any]) -> None:
@@ -43,7 +43,7 @@ def _tell_all(question: Mapping[str, Any], tell: Callable[[dict[str, Any]], None
     from testbed.worker.laws.distributed import GROUP_LAWS, judge_groups
     from testbed.worker.laws.judge import judge
 
-    part = Part(question["name"], question["target"], question["params"])
+    part = Part(question["name"], question["target"], question["params"], question.get("folders", ()))
     case = catalogue.case(part)
     tell({"event": "begun"})
     if question["what"] == "throughput":
@@ -53,5 +53,7 @@ def _tell_all(question: Mapping[str, Any], tell: Callable[[dict[str, Any]], None
     torch.set_num_threads(1)
     for row in judge(case):
         tell({"event": "law", "says": BOOK[row.law].says, **dataclasses.asdict(row)})
+        if row.traceback:
+            return
     for row in judge_groups([part])[part.name]:
         tell({"event": "law", "says": GROUP_LAWS[row.law].says, **dataclasses.asdict(row)})

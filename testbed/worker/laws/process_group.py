@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -120,7 +121,7 @@ def _one_group(parts: Sequence[Part], world_sizes: Sequence[int]) -> list[dict[s
     if not parts:
         return [{} for _ in range(max(world_sizes))]
     with tempfile.TemporaryDirectory(prefix="longhaul-laws-") as folder:
-        told = [{"name": p.name, "target": p.target, "params": dict(p.params)} for p in parts]
+        told = [{"name": p.name, "target": p.target, "params": dict(p.params), "folders": p.folders} for p in parts]
         question = json.dumps(
             {"parts": told, "world_sizes": list(world_sizes), "folder": folder, "parent": os.getpid()}
         )
@@ -180,7 +181,7 @@ def be_rank(rank: int, question: Mapping[str, Any]) -> int:
     """One rank of all groups in turn: those of two ranks have ranks 0 and 1, and so on."""
     end_with(question["parent"])
     torch.set_num_threads(1)
-    cases = [case(Part(told["name"], told["target"], told["params"])) for told in question["parts"]]
+    cases = [case(Part(**told)) for told in question["parts"]]
     found: dict[str, Found] = {}
     for world_size in sorted(question["world_sizes"], reverse=True):  # so that no rank waits for groups it is not in
         if rank >= world_size:
@@ -211,7 +212,9 @@ def _reduce_or_end(case: Case, feedback: str, comm: Communicator) -> Found:
     try:
         return _reduce(case, feedback, comm)
     except Exception as error:
-        sys.stderr.write(f"{key}: {type(error).__name__}: {error}\n")
+        (*_, last) = traceback.extract_tb(error.__traceback__)
+        at = f"{last.filename}, line {last.lineno}, in {last.name}"
+        sys.stderr.write(f"{key}: {type(error).__name__}: {' '.join(str(error).splitlines())} ({at})\n")
         sys.stderr.flush()
         os._exit(EXIT_FAILED)  # what others still send would keep the communicator waiting
 

@@ -43,7 +43,7 @@ def _built(spec: RunSpec, *, accelerated: bool) -> dict[str, Any]:
     from testbed.worker.training.parts import build_parts, first_model, misfits
 
     parts = build_parts(spec)
-    workload = parts.workload
+    workload, metric = parts.workload, parts.workload.metric
     faults = [*parts.device.validate(), *(prefixed("workload", fault) for fault in workload.validate())]
     raise_input_faults([*faults, *(misfits(parts) if accelerated else ())])
     start_hash = None if spec.start_from is None else checkpoint.checksum(spec.start_from)
@@ -53,7 +53,7 @@ def _built(spec: RunSpec, *, accelerated: bool) -> dict[str, Any]:
         capabilities.example(parts.transform, model)
     return {
         "parameters": parameters,
-        "metric": workload.metric and dataclasses.asdict(workload.metric),
+        "metric": metric and {key: getattr(metric, key) for key in ("name", "target", "higher_is_better")},
         "uses_feedback": parts.compressor.uses_feedback,
         "computes": workload.computes,
         "epoch_steps": parts.epoch_steps(spec),

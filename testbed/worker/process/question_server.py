@@ -5,14 +5,17 @@ torch takes longer than most answers. A fork sees the plug-ins of its question a
 
 Standard input has a JSON object a line, standard output one for each, once it is answered:
 
-    {"command": one of this module's, "question": its standard input, "environment": ..., "cwd": ...}   ->
+    {"command": one of this module's, "question": its standard input, "environment", "cwd", "limit_s"}   ->
     <-   {"status": as of `subprocess`, "answer": what it said on standard output, "log": and on standard error}
+
+What takes longer than `limit_s` is ended, and its log says where it was, in the words of `faulthandler`.
 
 When standard input or the parent ends, the server does, and an answer that is under way with it.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -80,13 +83,16 @@ def _live(asked: dict[str, Any], server: int, said: list[int], answer: Callable[
     status = EXIT_FAILED
     try:
         end_with(server)
+        if asked.get("limit_s"):
+            faulthandler.dump_traceback_later(asked["limit_s"], exit=True, file=said[2])
         for standard, descriptor in enumerate(said):
             os.dup2(descriptor, standard)
         sys.stdin = os.fdopen(os.dup(0))
         os.environ.clear()
         os.environ.update(asked["environment"])
         os.chdir(asked["cwd"])
-        sys.path[:0] = [asked["cwd"], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        sys.path[:0] = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        sys.path.append(asked["cwd"])
         tempfile.tempdir = None
         status = answer([asked["command"]])
     except SystemExit as end:

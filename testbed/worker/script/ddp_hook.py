@@ -3,23 +3,27 @@
 No `from __future__ import annotations` here: torch compares a hook's annotations with classes.
 """
 
+import contextlib
+import dataclasses
+import importlib
+import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist  # noqa: TID251 - types, and whom the script has met; what is sent goes through communicator.py
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
 from compressors.adaptive import Adaptive
-from compressors.base.compressor import Compressor, Layout
+from compressors.base.compressor import Compressor
 from compressors.base.feedback import with_feedback
 from compressors.base.wrapper import Wrapper
 from compressors.policy import Policy
 from testbed.core.errors import InputError, RunError, raise_input_faults
-from testbed.core.record.events.run import Payload
+from testbed.core.record.events.run import Hook, Payload
 from testbed.core.spec.run_spec import Part
 from testbed.core.spec.topology import Topology
 from testbed.worker.communication.communicator import Communicator
@@ -27,6 +31,8 @@ from testbed.worker.communication.shutdown import shut_down
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.plugins.factory import build
 from testbed.worker.reduction.reducer import Reducer
+from testbed.worker.script.model_buckets import ModelBuckets, owners
+from testbed.worker.script.own_names import NAMES, ours
 from testbed.worker.script.run_link import RunLink, run_link
 
 CONF_DIR = Path(__file__).resolve().parents[3] / "experiments" / "conf" / "compressor"
@@ -51,66 +57,77 @@ def ddp_hook(name: str | None = None, /, **params: Any) -> "CompressionHook":
     return CompressionHook(_part(name, params, link), link)
 
 
-@dataclass
-class _Slot:
-    """What is kept for the bucket of one index, as long as its parameters stay the same."""
-
-    parameters: Sequence[Tensor]
-    layout: Layout
-    compressor: Compressor
-    """One for each bucket: when DDP lays buckets anew, those before the first changed one are already under way."""
-
-    def holds(self, parameters: Sequence[Tensor]) -> bool:
-        return len(parameters) == len(self.parameters) and all(
-            ours is theirs for ours, theirs in zip(self.parameters, parameters, strict=True)
-        )
-
-
 class CompressionHook:
     """Averages DDP's buckets through a compressor, as strategies/ddp.py does with buckets of its own.
 
     A bucket's first exchange overlaps the rest of backward. Further ones, and decompression, follow once the last
     bucket has come, in one order on all ranks: DDP hands out buckets by their index, in the thread that runs backward.
 
-    DDP lays its buckets anew after the first backward. What a compressor keeps of a parameter then goes with it, by the
-    rule of its `move_state`.
+    One hook serves several models: each has compressors of its own, found by its parameters.
     """
 
     def __init__(self, part: Part, link: RunLink | None = None) -> None:
         self._part, self._link = part, link
         self._seed = 0 if link is None else link.seed
         self._topology = NO_LINKS if link is None else link.topology
-        self._new_compressor: Callable[[], Compressor] = lambda: with_feedback(build("compressor", part, Compressor))
         self._first = self._new_compressor()  # a fault in the parameters is met here, not in the first backward
-        self._reducer: Reducer | None = None
-        self._slots: list[_Slot] = []
-        self._names: dict[Tensor, str] = {}
-        self._gone: list[_Slot] = []
-        self._futures: list[tuple[torch.futures.Future[Tensor], Tensor]] = []
-        self._step = 0
+        self._comm: Communicator | None = None
+        self._models: list[ModelBuckets] = []
+        self._is_of_scripts = False
         self._elements = self._told_bytes = 0
         self.__name__ = self.__qualname__ = f"longhaul_{part.name}"  # torch's logger asks for both
 
+    def _new_compressor(self) -> Compressor:
+        with contextlib.suppress(Exception):  # a class of the script's is imported as the script would; else told below
+            if self._part.target.partition(".")[0] not in NAMES:
+                importlib.import_module(self._part.target.rpartition(".")[0])
+        with ours():
+            return with_feedback(build("compressor", self._part, Compressor))
+
     @property
     def payload_bytes(self) -> int:
-        """What this rank has sent so far, counted as in our own strategies."""
-        return 0 if self._reducer is None else self._reducer.comm.payload_bytes
+        """Bytes that this rank has sent so far, counted as in our own strategies."""
+        return 0 if self._comm is None else self._comm.payload_bytes
 
     def __call__(self, state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
-        if self._reducer is None:
-            self.join(_script_communicator())
-        assert self._reducer is not None
-        flat, slot = bucket.buffer(), self._slot(bucket.index(), bucket.parameters())
-        self._reducer.comm.step = self._step + 1
+        parameters, flat = bucket.parameters(), bucket.buffer()
+        model = self._model(state, bucket.index(), parameters)
         _require_float32(flat)
-        self._reducer.compressor = slot.compressor
-        self._reducer.start(flat, slot.layout, self._step)
         self._elements += flat.numel()
-        future = torch.futures.Future[torch.Tensor]()
-        self._futures.append((future, flat))
+        future = model.start(bucket.index(), parameters, flat, is_last=bucket.is_last())
         if bucket.is_last():
-            self._finish(self._reducer)
+            self._tell(model.reducer.comm.rank)
         return future
+
+    def _model(self, state: object, index: int, parameters: Sequence[Tensor]) -> ModelBuckets:
+        """Return the model that a bucket is of.
+
+        Raises:
+            RunError: It is averaged over other ranks than all, or cannot be told from another model.
+        """
+        found = [one for one in self._models if one.parameters.issuperset(parameters)]
+        if len(found) == 1:
+            if self._is_of_scripts and not found[0].holds(index, parameters):  # perhaps it was wrapped anew
+                _require_all_ranks(_model_of(parameters), state)
+            return found[0]
+        if found:
+            raise RunError("ddp_hook: two models share the parameters of a bucket; give each model a hook of its own")
+        if self._comm is not None and not self._is_of_scripts:  # joined by hand: DDP is not asked
+            self._models = self._models or [self._new_model(self._comm, ())]
+            self._models[0].parameters.update(parameters)
+            return self._models[0]
+        model = _model_of(parameters)
+        _require_all_ranks(model, state)
+        if self._comm is None:
+            self._is_of_scripts = True
+            self.join(_script_communicator())
+        assert self._comm is not None
+        self._models.append(self._new_model(self._comm, list(model.parameters())))
+        return self._models[-1]
+
+    def _new_model(self, comm: Communicator, parameters: Sequence[Tensor]) -> ModelBuckets:
+        reducer = Reducer(self._new_compressor(), comm, PhaseClock(), self._topology, self._seed)
+        return ModelBuckets(parameters, self._new_compressor, reducer)
 
     def join(self, comm: Communicator) -> None:
         """Reduce among the ranks of `comm`; all ranks do so at once.
@@ -123,7 +140,11 @@ class CompressionHook:
         settings = (self._part.target, sorted(self._part.params.items()), self._seed, self._topology.slowest_hop)
         comm.require_equal(zlib.crc32(repr(settings).encode()), f"what is asked of compressor {self._part.name}")
         shut_down()
-        self._reducer = Reducer(self._first, comm, PhaseClock(), self._topology, self._seed)
+        self._comm = comm
+        if self._link is not None:
+            params = {key: _recorded(value) for key, value in self._part.params.items()}
+            told = Hook(rank=comm.rank, name=self._part.name, target=self._part.target, params=params)
+            self._link.tell(told.to_json())
 
     def _faults(self, world_size: int) -> Iterator[str]:
         yield from self._first.validate(world_size)
@@ -139,36 +160,11 @@ class CompressionHook:
         for rule in _named_rules(self._first):
             yield f"{rule} goes by names of parameters, which no hook of DistributedDataParallel sees; go by size"
 
-    def _slot(self, index: int, parameters: Sequence[Tensor]) -> _Slot:
-        if index < len(self._slots) and self._slots[index].holds(parameters):
-            return self._slots[index]
-        if index < len(self._slots):
-            # Buckets come in order, so that this is the first one that has changed: all from here on are laid anew.
-            self._gone = self._slots[index:]
-            del self._slots[index:]
-        for parameter in parameters:
-            self._names.setdefault(parameter, str(len(self._names)))
-        layout = Layout(tuple(tuple(p.shape) for p in parameters), index, tuple(self._names[p] for p in parameters))
-        slot = _Slot(parameters, layout, self._new_compressor())
-        if self._gone:
-            kept = _joined([gone.compressor.state_dict() for gone in self._gone])
-            slot.compressor.load_state_dict(
-                slot.compressor.move_state(kept, [gone.layout for gone in self._gone], [layout])
-            )
-        self._slots.append(slot)
-        return slot
-
-    def _finish(self, reducer: Reducer) -> None:
-        reducer.finish()
-        futures, self._futures, self._gone = self._futures, [], []
-        for future, flat in futures:
-            future.set_result(flat)
-        self._step += 1
+    def _tell(self, rank: int) -> None:
+        """Report one backward to the run, if there is one."""
         if self._link is not None:
             sent_bytes = self.payload_bytes - self._told_bytes
-            self._link.tell(
-                Payload(rank=reducer.comm.rank, elements=self._elements, payload_bytes=sent_bytes).to_json()
-            )
+            self._link.tell(Payload(rank=rank, elements=self._elements, payload_bytes=sent_bytes).to_json())
         self._elements, self._told_bytes = 0, self.payload_bytes
 
 
@@ -186,14 +182,40 @@ def _named_rules(compressor: Compressor) -> Iterator[str]:
             yield from _named_rules(rule.compressor)
 
 
-def _joined(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What several compressors keep, each of a bucket of its own, as one would keep it of all these buckets."""
-    joined: dict[str, Any] = {}
-    for state in states:
-        for key, value in state.items():
-            both = isinstance(value, dict) and isinstance(joined.get(key), dict)
-            joined[key] = _joined([joined[key], value]) if both else value
-    return joined
+def _recorded(value: Any) -> Any:
+    """Return a parameter as JSON has it."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def _model_of(parameters: Sequence[Tensor]) -> DistributedDataParallel:
+    """Return the model whose bucket this is.
+
+    Raises:
+        RunError: There is none, or several that differ in their parameters.
+    """
+    found = list(owners(parameters))
+    if not found:
+        raise RunError("ddp_hook: no DistributedDataParallel has the parameters of this bucket; it serves that alone")
+    if any(set(one.parameters()) != set(found[0].parameters()) for one in found):
+        raise RunError("ddp_hook: two models share the parameters of a bucket; give each model a hook of its own")
+    return min(found, key=lambda one: dist.get_world_size(one.process_group))
+
+
+def _require_all_ranks(model: DistributedDataParallel, state: object) -> None:
+    """
+    Raises:
+        RunError: The model is averaged over some ranks only.
+    """
+    groups = [model.process_group, *([state] if isinstance(state, dist.ProcessGroup) else [])]
+    for group in groups:
+        if (size := dist.get_world_size(group)) != dist.get_world_size():
+            raise RunError(
+                f"ddp_hook averages over all {dist.get_world_size()} ranks of the default process group, and this"
+                f" model's group has {size}: give DistributedDataParallel no process_group, or register no ddp_hook"
+            )
 
 
 def _part(name: str | None, params: dict[str, Any], link: RunLink | None) -> Part:
@@ -201,7 +223,7 @@ def _part(name: str | None, params: dict[str, Any], link: RunLink | None) -> Par
     if name is None:
         if link is None:
             raise InputError(f"compressor: in no run, so that none is given; name one of {', '.join(known)}")
-        return Part(link.compressor.name, link.compressor.target, {**link.compressor.params, **params})
+        return dataclasses.replace(link.compressor, params={**link.compressor.params, **params})
     if name not in known and "_target_" not in params:
         raise InputError(f"compressor={name}: unknown; known: {', '.join(known) or f'none in {CONF_DIR}'}")
     settings = {**(_defaults(name) if name in known else {}), **params}

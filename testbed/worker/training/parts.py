@@ -106,6 +106,8 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"compressor={spec.compressor.name}: {fault}" for fault in compressor.validate(spec.workers))
     if workload is not None:
         yield from (f"workload={spec.workload.name}: {fault}" for fault in capabilities.partial_capabilities(workload))
+    if workload is not None and spec.target is not None:
+        yield from filter(None, [_target_fault(spec.workload.name, workload, spec.target)])
     if workload is not None and "device" in built and built["device"].computes and not workload.computes:
         yield (
             f"device={spec.device.name}: workload={spec.workload.name} does no arithmetic that could be timed; use"
@@ -128,6 +130,12 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
     if workload is not None and not workload.computes:
         name = spec.workload.name
         yield from (f"{asked}: workload={name} learns nothing; leave it out" for asked in spec.asked_of_models)
+
+
+def _target_fault(name: str, workload: Workload, target: float) -> str | None:
+    if workload.metric is None:
+        return f"target={target:g}: workload={name} has no metric that could reach it; leave it out"
+    return workload.metric.target_fault(target)
 
 
 def _uncarried(spec: RunSpec, compressor: Compressor) -> Iterator[str]:

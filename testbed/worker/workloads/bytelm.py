@@ -54,7 +54,7 @@ class Bytelm(NumberedWorkload):
         ValueError: A parameter is out of its range.
     """
 
-    metric = Metric(name="bits_per_byte", target=2.8, higher_is_better=False)
+    metric = Metric(name="bits_per_byte", target=2.8, higher_is_better=False, least=0.0)
 
     def __init__(
         self,

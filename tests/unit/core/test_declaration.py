@@ -122,7 +122,7 @@ def test_a_type_that_is_not_there_at_run_time_is_named() -> None:
         (Size, ["4 MiB"], ["0 B", "4 MB/s", 4, "4", None], ""),
         (Rate, ["1 Gbit/s"], ["1 GB", "1", True], ""),
         (Duration, ["67 ms", 0], ["67", "1 GB"], ""),
-        (Ratio, ["1%", 0.5], ["101%", 2], ""),
+        (Ratio, ["1%", 0], ["101%", 2, 0.5], ""),
         (Annotated[str, PathOf("a CSV file")], ["/a.csv"], ["a.csv", 1], "must be the absolute path of a CSV file"),
         (Annotated[str, PathOf("a profile", absolute=False)], ["a", "/a"], [1], "must be the path of a profile"),
         (Annotated[Mapping[str, Any], Settings()], [{}], [[], "a"], "must be parameters by their names"),

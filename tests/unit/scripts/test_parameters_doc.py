@@ -72,10 +72,10 @@ def test_a_page_that_is_not_current_is_written(tree: Path, capsys: pytest.Captur
         ("compressor/topk", "0.01", "0.02", "density: 0.02, and compressors.topk.TopK declares 0.01"),
         ("compressor/topk", "0.01", "2", "density=2: must be in (0, 1]"),
         ("compressor/topk", "density", "dense", "dense: unknown to compressors.topk.TopK"),
-        ("strategy/mpd_kfac", "mpd", "mdp", "variant=mdp: unknown; known: d, mpd, spd, pad, dp"),
+        ("strategy/mpd_kfac", "mpd", "mdp", "variant=mdp: unknown; did you mean dp? known: d, mpd, spd, pad, dp"),
         ("topo/ring", "40 ms", "40 MB", "rtt=40 MB: time '40 MB': unknown unit 'MB'"),
         ("topo/lossy", "0.5%", "500%", "loss=500%: ratio '500%': must be from 0 to 1"),
-        ("workload/replay", "resnet50", "resnet", "model=resnet: unknown; known: "),
+        ("workload/replay", "resnet50", "resnet", "model=resnet: unknown; did you mean resnet50? known: "),
     ],
 )
 def test_a_yaml_file_that_differs_from_its_class_is_a_fault(

@@ -53,7 +53,9 @@ def test_workers_of_each_region_and_a_router_without_any() -> None:
     assert faults(workers=5, regions={"paris": 3, "lima": 1}) == (
         "workers=5: the regions of described lay down 4 in all; leave workers out",
     )
-    assert faults(regions={"paris": 0, "lima": 0}) == ("topo.regions: no region has a worker",)
+    assert faults(regions={"paris": 0, "lima": 0}) == (
+        "topo.regions: no region has a worker; give at least one of them some",
+    )
     assert "topo.regions.lima=two" in faults(regions={"paris": 1, "lima": "two"})[0]
 
 
@@ -97,3 +99,44 @@ def test_every_fault_at_once_with_its_key() -> None:
 
 def test_a_region_without_a_link_is_refused() -> None:
     assert faults(regions=["paris", "lima", "oslo"]) == ("topology described: no path to oslo, oslo-0",)
+
+
+@pytest.mark.parametrize("count", [4097, 300_000, 10**30, -1, 1.5, True, "1:10", None])
+def test_a_count_of_workers_has_bounds(count: Any) -> None:
+    (line,) = faults(regions={"paris": count, "lima": 1})
+    assert line == f"topo.regions.paris={count}: must be how many workers it has, from 0 to 4096"
+
+
+def test_the_sum_of_workers_has_a_bound() -> None:
+    (line,) = faults(regions={"paris": 4000, "lima": 4000})
+    assert line.startswith("topo.regions: 8000 workers in all; must be at most 4096")
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("", "the name '' is empty"),
+        ("../../outside", "must be letters, digits and inner hyphens"),
+        ("PAR/LIM", "must be letters, digits and inner hyphens"),
+        (".", "must be letters"),
+        ("-x", "must be letters"),
+        ("a b", "must be letters"),
+        ("a\nb", "must be letters"),
+        ("Málaga", "must be letters"),
+        ("x" * 82, "81 at most"),
+        ("all", "reserved: it is this testbed's"),
+        ("host", "reserved: it is containerlab's"),
+    ],
+)
+def test_names_follow_one_rule(name: str, cause: str) -> None:
+    (line,) = faults(links=[{**PLAIN, "name": name}])
+    assert line.startswith("topo.links[0].name: ") and cause in line
+    others = faults(regions=["paris", "lima", name], workers=3)
+    assert any(cause.replace("81", "40") in line for line in others), others
+
+
+@pytest.mark.parametrize("name", ["others", "localhost", "mgmt-net", "dummy", "c0", "wan0", "WAN12", "x" * 41])
+def test_names_of_regions_leave_out_those_of_exports_and_of_our_own(name: str) -> None:
+    assert any(
+        "reserved" in line or "40 at most" in line for line in faults(regions=["paris", "lima", name], workers=3)
+    )

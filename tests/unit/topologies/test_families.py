@@ -81,7 +81,7 @@ EVERYTHING = {
     "loss_burst_packets": 3,
     "bad_loss": "50%",
     "good_loss": "0.1%",
-    "duplicate": 0.01,
+    "duplicate": "1%",
     "reorder": "2%",
     "queue": "100 packets",
 }

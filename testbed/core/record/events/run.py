@@ -129,6 +129,31 @@ class Payload(WorkerEvent, name="payload"):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Hook(WorkerEvent, name="hook"):
+    """A user's script compresses gradients with `ddp_hook`; before its first exchange, from each rank."""
+
+    rank: Count
+    name: Text
+    """Name of the compressor, as the script gave it or as `compressor=` has it."""
+    target: Text
+    """Class of the compressor."""
+    params: Annotated[dict[Text, Any], FEW]
+    """Parameters of the compressor, defaults included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptEnd(Event, name="script_end"):
+    """A node's script has ended, or the run ended before it."""
+
+    rank: Count
+    node: Text
+    joined: bool
+    """True if a process of the script has joined torch's process group."""
+    how: Text
+    """End of the script, such as `ended with status 0`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evaluation(WorkerEvent, name="evaluation"):
     """The model was evaluated. It is computed next to the training and sent later, in the order of steps."""
 

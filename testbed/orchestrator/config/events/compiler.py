@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+import functools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
-
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.spec.schedule import Change
 from testbed.core.spec.topology import Topology
+from testbed.core.user_files.text import listed as several
+from testbed.core.user_files.text import shown
 from testbed.orchestrator.config.events import outages
 from testbed.orchestrator.config.events.entry import Entry
 from testbed.orchestrator.config.events.outages import Heal, Outage
 from testbed.orchestrator.config.events.profiles import Profiles
 from testbed.orchestrator.config.events.vocabulary import MAX_CHANGES, WORDS
-from testbed.orchestrator.config.grammar.overrides import first_line, unknown
+from testbed.orchestrator.config.grammar.overrides import unknown
+from testbed.orchestrator.config.user_files.document import Document
+from testbed.orchestrator.config.user_files.yaml_reader import read_yaml
 
 ELASTIC_WORKLOAD = "script"
 """The one workload whose workers may be asked to leave: it brings its own way of coping with it."""
+
+
+_TEXTS = tuple(f"*.{key}{items}" for key in (*WORDS, "from", "file", "format") for items in ("", ".*", ".*.*"))
+"""Where a list of events has names, which are text as written."""
+_MAX_FAULTS = 50
 
 
 @dataclass(frozen=True)
@@ -32,47 +40,31 @@ class Listed:
     folder: Path
     """That paths in it are relative to."""
     entries: list[Any]
+    document: Document | None = None
+    """File that it comes from."""
 
-
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """Refuses a key that is there twice, of which YAML would keep the last."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [key.value for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.MarkedYAMLError(problem=f"{key!r} is there twice", problem_mark=node.start_mark)
-        found: dict[Hashable, Any] = super().construct_mapping(node, deep)
-        return found
+    def where(self, index: int, word: str = "", key: str = "") -> str:
+        """Return the beginning of a fault of an entry: the file, the line of `key` or of the entry, its number."""
+        line = self.document.line(index, key) if self.document else None
+        return f"{self.name}{f', line {line}' if line else ''}, entry {index + 1}{f' ({word})' if word else ''}"
 
 
 def read_events(value: str | list[Any] | None) -> Listed:
-    """The file that `value` names, or the list that it is.
+    """Return the list in the file that `value` names, or the list that it is.
 
     Raises:
-        InputError: there is no such file, or it holds no list.
+        InputError: The file cannot be read, or holds no list; one line a fault, with its line.
     """
     if value is None:
         return Listed("events", Path(), [])
     if isinstance(value, list):
         return Listed("events", Path(), value)
-    path = Path(value)
-    try:
-        entries = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "is not text"
-        raise InputError(f"events={value}: {why}; give the path of a YAML file (docs/events.md)") from error
-    except yaml.YAMLError as error:
-        raise InputError(f"events={value}: {_yaml_fault(error)}") from error
+    document = read_yaml(Path(value), f"events={value}")
+    entries = document.plain(_TEXTS)
     if not isinstance(entries, list):
-        raise InputError(f"events={value}: must hold a list of events, each '- at: …'; found {type(entries).__name__}")
-    return Listed(f"events: {path.name}", path.parent, entries)
-
-
-def _yaml_fault(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    where = f"line {mark.line + 1}: " if mark else ""
-    return f"{where}{getattr(error, 'problem', None) or first_line(error)}"
+        found = "nothing" if entries is None else type(entries).__name__
+        raise InputError(f"{document.at()}: must hold a list of events, each '- at: …' (docs/events.md); found {found}")
+    return Listed(document.where, Path(value).parent, entries, document)
 
 
 def compile_events(listed: Listed, topology: Topology, workload: str) -> tuple[Change, ...]:
@@ -85,8 +77,10 @@ def compile_events(listed: Listed, topology: Topology, workload: str) -> tuple[C
     found: list[tuple[Change, Entry]] = []
     downs: list[Outage] = []
     heals: list[Heal] = []
-    for number, values in enumerate(listed.entries, 1):
-        entry = _entry(f"{listed.name}, entry {number}", values, listed.folder, topology, workload, faults)
+    for number, values in enumerate(listed.entries):
+        if len(faults) > _MAX_FAULTS:
+            break
+        entry = _entry(listed, number, values, topology, workload, faults)
         if entry is None:
             continue
         meanings = list(WORDS[entry.word].meaning(entry))
@@ -103,22 +97,25 @@ def compile_events(listed: Listed, topology: Topology, workload: str) -> tuple[C
     changes = sorted([*(change for change, _ in found), *outages.changes(downs)], key=lambda change: change.t_s)
     if len(changes) > MAX_CHANGES:
         faults.append(f"{listed.name}: {len(changes)} changes in all, at most {MAX_CHANGES} are taken")
-    raise_input_faults(dict.fromkeys(faults))
+    raise_input_faults(several(list(dict.fromkeys(faults)), listed.name, _MAX_FAULTS))
     return tuple(changes)
 
 
-def _entry(where: str, values: Any, folder: Path, topology: Topology, workload: str, faults: list[str]) -> Entry | None:
+def _entry(
+    listed: Listed, index: int, values: Any, topology: Topology, workload: str, faults: list[str]
+) -> Entry | None:
     """None where it cannot be told what is meant."""
+    where = listed.where(index)
     if not isinstance(values, dict):
         faults.append(f"{where}: must be keys and values, as in 'at: 10 s'; found {values!r:.80}")
         return None
     words = [key for key in values if key in WORDS]
     if len(words) != 1:
-        said = ", ".join(map(str, words or values)) or "nothing"
+        said = shown(", ".join(map(str, words or values)) or "nothing")
         faults.append(f"{where}: must say one of {', '.join(WORDS)}; found {said}")
         return None
     (word,) = words
-    entry = Entry(f"{where} ({word})", word, values, folder, topology)
+    entry = Entry(functools.partial(listed.where, index, word), word, values, listed.folder, topology)
     known = ("at", word, *WORDS[word].keys)
     for key in values:
         if key not in known:
@@ -142,7 +139,8 @@ def _value_faults(changes: Iterable[tuple[Change, Entry]], topology: Topology) -
             told.add((entry.where, link, start))
             for fault in found:
                 if fault not in before.faults(""):  # or it is another entry's
-                    yield f"{entry.where}: link {link} from {start} at {change.t_s:g} s{fault}"
+                    place = f"{entry.places[change.t_s]}: " if change.t_s in entry.places else ""
+                    yield f"{entry.where}: {place}link {link} from {start} at {change.t_s:g} s{fault}"
 
 
 def _member_faults(changes: Iterable[tuple[Change, Entry]]) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +11,7 @@ from typing import Any, TypeVar
 from testbed.core.spec.schedule import Change
 from testbed.core.spec.topology import Link, Topology
 from testbed.core.units import parse_time_s
+from testbed.core.user_files.tables import EPOCH, FIRST_MAX_S
 from testbed.orchestrator.config.grammar.overrides import unknown
 
 T = TypeVar("T")
@@ -19,28 +22,36 @@ class Entry:
     """Fields are taken by name. A field at fault gives a stand-in, so that the others are read too.
 
     Args:
-        where: for faults, such as "events: wan.yaml, entry 2 (flap)".
+        where: Returns the beginning of the faults of a key, such as "events=wan.yaml, line 7, entry 2 (flap)".
         word: the one that says what happens; its value says where.
         folder: that paths are relative to.
     """
 
-    def __init__(self, where: str, word: str, values: Mapping[str, Any], folder: Path, topology: Topology) -> None:
-        self.where = where
+    def __init__(
+        self, where: Callable[[str], str], word: str, values: Mapping[str, Any], folder: Path, topology: Topology
+    ) -> None:
+        self._where = where
+        self.where = where("")
         self.word = word
         self.values = values
         self.folder = folder
         self.topology = topology
         self.faults: list[str] = []
+        self.places: Mapping[float, str] = {}
+        """Lines of a trace, by the moment of their change."""
         self.at_s = self.take("at", parse_time_s, 0.0)
+        if self.at_s >= FIRST_MAX_S:
+            self.fault(f"at: {self.at_s:g} s {EPOCH}; times count from step 1 of the run")
 
-    @property
+    @functools.cached_property
     def cause(self) -> str:
         """What the user wrote, in one line."""
         rest = [f"{key} {_spoken(value)}" for key, value in self.values.items() if key not in ("at", self.word)]
         return ", ".join([f"{self.word} {_spoken(self.values[self.word])}", *rest])[:_MAX_CAUSE_CHARACTERS]
 
     def fault(self, message: str) -> None:
-        self.faults.append(f"{self.where}: {message}")
+        key = re.match(r"\w*", message)
+        self.faults.append(f"{self._where(key[0] if key else '')}: {message}")
 
     def take(self, key: str, parse: Callable[[Any], T], stand_in: T) -> T:
         """A field that must be there."""

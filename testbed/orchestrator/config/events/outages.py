@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -31,9 +32,12 @@ class Heal:
 
 def end_by(heals: Iterable[Heal], outages: Iterable[Outage]) -> Iterator[str]:
     """Cut the outages short; a heal that ends none is a fault."""
-    outages = list(outages)
+    waiting = deque(sorted(outages, key=lambda outage: outage.start_s))
+    begun: dict[str, list[Outage]] = {}
     for heal in sorted(heals, key=lambda heal: heal.t_s):
-        ended = [o for o in outages if o.link in heal.links and o.start_s < heal.t_s < o.end_s]
+        while waiting and waiting[0].start_s < heal.t_s:
+            begun.setdefault(waiting[0].link, []).append(waiting.popleft())
+        ended = [outage for link in heal.links for outage in begun.pop(link, ()) if heal.t_s < outage.end_s]
         for outage in ended:
             outage.end_s, outage.end_cause = heal.t_s, heal.cause
         if not ended:

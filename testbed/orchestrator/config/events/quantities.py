@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Link
 from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_time_s
+from testbed.core.user_files.tables import number_of
 
 FIELDS = {"rate": "rate_bit_s", "rtt": "delay_s", "delay": "delay_s", "jitter": "jitter_s", "loss": "loss_ratio"}
 """By the user's word; `rtt` is of both directions together, `delay` of one way."""
@@ -72,10 +72,8 @@ def _value(key: str, text: Any, own: LinkProfile, link: Link, bare: bool) -> flo
 
 
 def _bare_number(text: str) -> float | None:
+    """Return a number without a unit, or None."""
     try:
-        number = float(text)
+        return number_of(text)
     except ValueError:
         return None
-    if not math.isfinite(number):
-        raise ValueError(f"{text!r} is not a finite number")
-    return number

@@ -3,44 +3,74 @@
 from __future__ import annotations
 
 import bisect
-import csv
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from testbed.core.errors import InputError
+from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.spec.link_profile import MIN_RATE_BIT_S
+from testbed.core.user_files.tables import EPOCH, FIRST_MAX_S, cells_of, heading_of, number_of, numbered_lines
+from testbed.core.user_files.text import listed, read_user_text, shown
 from testbed.orchestrator.config.events.quantities import FIELDS
 from testbed.orchestrator.config.grammar.overrides import unknown
 
 OPPORTUNITY_BITS = 1500 * 8
 """What one line of a mahimahi trace lets through."""
-_MAX_FAULTS = 5
-"""Of one file, that are told one by one."""
+MAX_ROWS = 100_000
+"""Rows of a CSV trace, each of which is a change at least."""
+_MAX_COLUMNS = 20
+_MILLISECONDS = re.compile(r"[0-9]{1,15}")
+_ALL_MILLISECONDS = re.compile(r"(?:[ \t]*+(?:[0-9]{1,15}+[ \t]*+)?\n)*+")
+_FIRST_MAX_MS = 1e9
+"""First time of a mahimahi trace that cannot count from its beginning: the calendar's seconds are more, too."""
+_MAX_FAULTS = 100
+_REMEDY = "subtract the first one from all"
 
-Row = tuple[float, dict[str, str]]
-"""Seconds since the trace began, and the cells that are not empty by their heading."""
+
+class Row(NamedTuple):
+    """One row of a CSV trace."""
+
+    t_s: float
+    """Seconds since the trace began."""
+    cells: dict[str, str]
+    """Cells that are not empty, by their heading."""
+    line: int
 
 
 def read_mahimahi(path: Path) -> list[int]:
-    """The milliseconds at which one packet may leave.
+    """Return the milliseconds at which one packet may leave.
 
     Raises:
-        InputError: with the file's faults.
+        InputError: The file has faults; one line each, with its line.
     """
+    text = read_user_text(path) + "\n"
+    if _ALL_MILLISECONDS.fullmatch(text):  # as files of millions of lines are
+        times_ms = list(map(int, text.split()))
+        if times_ms and times_ms[0] < _FIRST_MAX_MS and times_ms[-1] and times_ms == sorted(times_ms):
+            return times_ms
     faults: list[str] = []
     opportunities_ms: list[int] = []
-    for number, line in _lines(path):
-        if not line.isdecimal() or not line.isascii():
-            faults.append(f"{path}, line {number}: {line[:40]!r} is not a whole number of milliseconds")
-        elif opportunities_ms and int(line) < opportunities_ms[-1]:
-            faults.append(f"{path}, line {number}: {line} ms is before the line above; times must not fall")
-        else:
-            opportunities_ms.append(int(line))
-    if not faults and (not opportunities_ms or opportunities_ms[-1] == 0):
-        faults.append(f"{path}: holds no time above 0, so that the trace has no length")
-    _raise(faults, path)
+    before_ms = 0
+    for number, line in numbered_lines(text):
+        if len(faults) > _MAX_FAULTS:
+            break
+        if not _MILLISECONDS.fullmatch(line):
+            faults.append(f"{path}, line {number}: {shown(line)} is not a whole number of milliseconds; correct it")
+            continue
+        t_ms = int(line)
+        if not opportunities_ms and t_ms >= _FIRST_MAX_MS:
+            faults.append(f"{path}, line {number}: the first time, {t_ms} ms, {EPOCH}; {_REMEDY}")
+            break
+        if t_ms < before_ms:
+            faults.append(f"{path}, line {number}: {t_ms} ms is before the line above; times must not fall, sort them")
+        before_ms = t_ms
+        opportunities_ms.append(t_ms)
+    if not faults and not before_ms:
+        faults.append(f"{path}: holds no time above 0, so that the trace has no length; give at least one")
+    raise_input_faults(listed(faults, path))
     return opportunities_ms
 
 
@@ -91,30 +121,41 @@ def _counts(opportunities_ms: Sequence[int], length_ms: float, bin_ms: int) -> I
 
 
 def read_csv(path: Path) -> list[Row]:
-    """The rows; cells are still text.
+    """Return the rows; cells are still text.
 
     Raises:
-        InputError: with the file's faults.
+        InputError: The file has faults; one line each, with its line.
     """
-    lines = list(_lines(path))
+    lines = list(itertools.islice(numbered_lines(read_user_text(path)), MAX_ROWS + 2))
     if len(lines) < 2:
-        raise InputError(f"{path}: holds no row below a heading such as t_s,rate,rtt,loss")
-    heading = [cell.strip() for cell in next(csv.reader([lines[0][1]]))]
-    faults = [f"{path}: {fault}" for fault in _heading_faults(heading)]
+        raise InputError(f"{path}: holds no row below a heading such as t_s,rate,rtt,loss; give at least one")
+    if len(lines) > MAX_ROWS + 1:
+        raise InputError(f"{path}: has more than {MAX_ROWS} rows; take longer steps")
+    first_line = lines[0][0]
+    try:
+        heading = heading_of(lines[0][1])
+    except ValueError as error:
+        raise InputError(f"{path}, line {first_line}: {error}") from error
+    raise_input_faults(f"{path}, line {first_line}: {fault}" for fault in _heading_faults(heading))
+    faults: list[str] = []
     rows: list[Row] = []
-    if faults:
-        raise InputError(*faults)
-    for (number, _), cells in zip(lines[1:], csv.reader(line for _, line in lines[1:]), strict=True):
+    for number, line in lines[1:]:
         try:
-            rows.append(_row(heading, [cell.strip() for cell in cells], rows[-1][0] if rows else None))
+            t_s, cells = _row(heading, cells_of(line), rows[-1].t_s if rows else None)
+            rows.append(Row(t_s, cells, number))
         except ValueError as error:
             faults.append(f"{path}, line {number}: {error}")
-    _raise(faults, path)
+            if EPOCH in str(error) or len(faults) > _MAX_FAULTS:
+                break
+    raise_input_faults(listed(faults, path))
     return rows
 
 
 def _heading_faults(heading: Sequence[str]) -> Iterator[str]:
     known = ("t_s", *FIELDS)
+    if len(heading) > _MAX_COLUMNS:
+        yield f"has {len(heading)} columns; give those of {', '.join(known)} alone"
+        return
     if "t_s" not in heading:
         yield f"heading {','.join(heading)[:80]}: has no t_s, the seconds since the trace began"
     for name in dict.fromkeys(heading):
@@ -127,50 +168,55 @@ def _heading_faults(heading: Sequence[str]) -> Iterator[str]:
         yield f"no column to set; known: {', '.join(FIELDS)}"
 
 
-def _row(heading: Sequence[str], cells: Sequence[str], before_s: float | None) -> Row:
+def _row(heading: Sequence[str], cells: Sequence[str], before_s: float | None) -> tuple[float, dict[str, str]]:
     if len(cells) != len(heading):
-        raise ValueError(f"{len(cells)} cells where the heading has {len(heading)}")
+        raise ValueError(f"{len(cells)} cells where the heading has {len(heading)}; give a cell for each column")
     by_name = {name: cell for name, cell in zip(heading, cells, strict=True) if cell}
     text = by_name.pop("t_s", "")
     try:
-        t_s = float(text)
+        t_s = number_of(text)
     except ValueError:
-        t_s = math.nan
-    if not (math.isfinite(t_s) and t_s >= 0):
-        raise ValueError(f"t_s {text!r} is not a number of seconds from 0")
+        t_s = -1.0
+    if t_s < 0:
+        raise ValueError(f"t_s {shown(text)} is not a number of seconds from 0; correct it")
+    if before_s is None and t_s >= FIRST_MAX_S:
+        raise ValueError(f"the first time, {text} s, {EPOCH}; {_REMEDY}")
     if before_s is not None and t_s <= before_s:
-        raise ValueError(f"t_s {text} is not after the row above")
+        raise ValueError(f"t_s {text} is not after the row above; sort the rows, and give each time once")
     return t_s, by_name
 
 
 def csv_round_s(rows: Sequence[Row]) -> float:
     """Until the first row comes again: the last row lasts as long as the one before it."""
-    return rows[-1][0] + (rows[-1][0] - rows[-2][0])
+    return rows[-1].t_s + (rows[-1].t_s - rows[-2].t_s)
 
 
-def csv_steps(rows: Sequence[Row], length_s: float, *, loop: bool) -> Iterator[Row]:
-    """Rows before `length_s`."""
+def csv_steps(rows: Sequence[Row], length_s: float, *, loop: bool) -> Iterator[tuple[float, Row]]:
+    """Yield each row before `length_s` with the time at which it begins."""
     round_s = csv_round_s(rows) if loop else 0.0
     for number in itertools.count() if loop else (0,):
-        for t_s, cells in rows:
-            if number * round_s + t_s >= length_s:
+        for row in rows:
+            if number * round_s + row.t_s >= length_s:
                 return
-            yield number * round_s + t_s, cells
+            yield number * round_s + row.t_s, row
 
 
-def _lines(path: Path) -> Iterable[tuple[int, str]]:
-    """Lines with their numbers; empty ones and comments (#) apart."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "is not text"
-        raise InputError(f"{path}: {why}") from error
-    stripped = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1))
-    return [(number, line) for number, line in stripped if line and not line.startswith("#")]
+def outage_rates(rates: Sequence[tuple[float, float]], end_s: float) -> Iterator[float]:
+    """Yield the rates of a trace in bit/s; those of an outage, which are 0 in it, as of `mahimahi_rates`.
+
+    Args:
+        rates: Times in seconds, ascending, with the rates that begin there.
+        end_s: End of the last one.
+    """
+    ends = {}
+    for t_s, rate_bit_s in reversed(rates):
+        ends[t_s] = end_s
+        end_s = t_s if rate_bit_s else end_s
+    outage_bit_s = 0.0
+    for t_s, rate_bit_s in rates:
+        outage_bit_s = 0.0 if rate_bit_s else outage_bit_s or _outage_bit_s(ends[t_s] - t_s)
+        yield rate_bit_s or outage_bit_s
 
 
-def _raise(faults: list[str], path: Path) -> None:
-    if len(faults) > _MAX_FAULTS:
-        faults[_MAX_FAULTS:] = [f"{path}: and {len(faults) - _MAX_FAULTS} more faults"]
-    if faults:
-        raise InputError(*faults)
+def _outage_bit_s(length_s: float) -> float:
+    return max(MIN_RATE_BIT_S, OPPORTUNITY_BITS / length_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,9 @@ def _set(entry: Entry) -> Iterator[Meaning]:
         except ValueError as error:
             entry.fault(str(error))
             return  # the same for every link
+        if any(values.get("rate_bit_s") == 0 for values in by_source.values()):
+            entry.fault("rate: 0 is no rate; for an outage give flap with for, every and until, or a trace")
+            return
         yield from entry.set(entry.at_s, link, by_source)
         if length_s is not None:
             own = quantities.own_fields(names, link, sources)
@@ -186,35 +189,51 @@ def _mahimahi(entry: Entry, links: list[Link], path: Path, length_s: float | Non
 
 def _csv(entry: Entry, links: list[Link], path: Path, length_s: float | None, loop: bool) -> Iterator[Meaning]:
     rows = traces.read_csv(path)
-    for fault in quantities.faults_of_keys({key for _, cells in rows for key in cells}, one_way="from" in entry.values):
-        entry.fault(f"{path}: {fault}")
+    keys = dict.fromkeys(key for row in rows for key in row.cells)
+    for fault in quantities.faults_of_keys(keys, one_way="from" in entry.values):
+        entry.fault(f"{path}, line {rows[0].line}: {fault}")
     if loop and len(rows) < 2:
-        entry.fault(f"{path}: one row cannot be repeated")
+        entry.fault(f"{path}: one row cannot be repeated; give a second one, or no loop")
     if entry.faults:
         return
     rounds = (length_s or 0.0) / traces.csv_round_s(rows) if loop else 1
     if not _fits(entry, math.ceil(rounds * len(rows)) * len(links)):
         return
-    names = dict.fromkeys(quantities.FIELDS[key] for _, cells in rows for key in cells)
     plays_s = math.inf if length_s is None else length_s
+    steps = [step for step in traces.csv_steps(rows, plays_s, loop=loop) if step[1].cells]
+    entry.places = {moment(entry.at_s + t_s): f"{path}, line {row.line}" for t_s, row in steps}
     for link in links:
         sources = entry.sources(link)
-        for t_s, cells in traces.csv_steps(rows, plays_s, loop=loop):
-            if cells:
-                yield from entry.set(entry.at_s + t_s, link, _row_fields(entry, path, t_s, cells, link, sources))
+        fields = [_row_fields(entry, path, row, link, sources) for _, row in steps]
+        if entry.faults:
+            return
+        _play_outages([(t_s, values) for (t_s, _), values in zip(steps, fields, strict=True)], sources, plays_s)
+        for (t_s, _), values in zip(steps, fields, strict=True):
+            yield from entry.set(entry.at_s + t_s, link, values)
         if length_s is not None:
-            yield from _own_again(entry, link, sources, names, length_s)
+            yield from _own_again(entry, link, sources, [quantities.FIELDS[key] for key in keys], length_s)
 
 
 def _row_fields(
-    entry: Entry, path: Path, t_s: float, cells: dict[str, str], link: Link, sources: list[str]
+    entry: Entry, path: Path, row: traces.Row, link: Link, sources: list[str]
 ) -> dict[str, dict[str, float]]:
     try:
-        return quantities.fields(cells, link, sources, bare=True)
+        return quantities.fields(row.cells, link, sources, bare=True)
     except ValueError as error:
         if not entry.faults:  # one of a file with the wrong unit stands for all
-            entry.fault(f"{path}: at {t_s:g} s: {error}")
+            entry.fault(f"{path}, line {row.line}: at {row.t_s:g} s: {error}")
         return {}
+
+
+def _play_outages(
+    steps: Sequence[tuple[float, dict[str, dict[str, float]]]], sources: list[str], plays_s: float
+) -> None:
+    """Replace rates of 0 by those of an outage."""
+    for source in sources:
+        timed = [(t_s, values[source]) for t_s, values in steps if "rate_bit_s" in values[source]]
+        rates = traces.outage_rates([(t_s, values["rate_bit_s"]) for t_s, values in timed], plays_s)
+        for (_, values), rate_bit_s in zip(timed, rates, strict=True):
+            values["rate_bit_s"] = rate_bit_s
 
 
 def _own_again(entry: Entry, link: Link, sources: list[str], names: Iterable[str], after_s: float) -> list[Change]:

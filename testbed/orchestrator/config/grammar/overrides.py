@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import difflib
 import math
+import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override as HydraOverride
 from hydra.core.override_parser.types import OverrideType
 from hydra.errors import HydraException
+
+from testbed.core.errors import nearest
+from testbed.orchestrator.config.grammar.script_arguments import ARGUMENTS, AS_IN
+
+_PATH = re.compile(r"\.{0,2}/|~/")
+"""Beginning of a path that cannot be a value of another kind."""
+_FILE = re.compile(r".*\.[A-Za-z]\w*")
+_KEY = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)")
 
 
 @dataclass(frozen=True)
@@ -22,6 +32,8 @@ class Override:
     """As given, without a leading sign."""
     key: str
     value: Any
+    is_path: bool = False
+    """True if the value is a path as it was typed, which Hydra must not read."""
 
     @property
     def head(self) -> str:
@@ -43,6 +55,9 @@ def parse_overrides(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
     overrides: list[Override] = []
     faults: list[str] = []
     for text in texts:
+        if (found := path_given(text)) is not None:
+            overrides.append(Override(text.lstrip("+"), *found, is_path=True))
+            continue
         try:
             overrides.append(_checked(text, read_override(text, parser)))
         except HydraException as error:
@@ -53,6 +68,29 @@ def parse_overrides(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
     return overrides, faults
 
 
+def path_given(text: str, *, must_exist: bool = False) -> tuple[str, str] | None:
+    """Return the key and the path of `key=path`; None if the value is something else.
+
+    A path is taken as it is typed, with commas, brackets, spaces and `=`. It begins with /, ./, ../ or ~/, or is that
+    of a file that exists.
+
+    Args:
+        must_exist: True where a comma may separate several values.
+    """
+    key, has_value, value = text.partition("=")
+    match = _KEY.fullmatch(key)
+    if not (has_value and match) or "\0" in value:
+        return None
+    is_there = _FILE.fullmatch(value) is not None and Path(value).is_file()
+    is_plain = _PATH.match(value) is not None and not must_exist
+    return (match[1], os.path.expanduser(value)) if is_there or is_plain else None
+
+
+def is_path_alone(text: str) -> bool:
+    """Return True if an argument is a path, not key=value: it begins as one, or is that of a YAML file that exists."""
+    return _PATH.match(text) is not None or (text.endswith((".yaml", ".yml")) and Path(text).is_file())
+
+
 def read_override(text: str, parser: OverridesParser) -> HydraOverride:
     """`key=value` of one value or of several.
 
@@ -60,6 +98,8 @@ def read_override(text: str, parser: OverridesParser) -> HydraOverride:
         HydraException: it cannot be read.
         ValueError: it is something else that Hydra knows.
     """
+    if is_path_alone(text):
+        raise ValueError(f"is a path without a key; give key=path, as in topo={text}")
     if "=" not in text and text[:1] != "~":
         raise ValueError("not of the form key=value")
     parsed = parser.parse_override(text)
@@ -74,14 +114,16 @@ def read_override(text: str, parser: OverridesParser) -> HydraOverride:
 
 def unread(text: str, error: HydraException) -> str:
     """The line for what Hydra cannot read."""
-    return f"{text}: cannot be read: {first_line(error)}; quote a value that has special characters"
+    is_of_script = text.lstrip("+").startswith(f"{ARGUMENTS}=")
+    remedy = f"{ARGUMENTS} {AS_IN}" if is_of_script else "quote a value that has special characters"
+    return f"{text}: cannot be read: {first_line(error)}; {remedy}"
 
 
 def _checked(text: str, parsed: HydraOverride) -> Override:
     if parsed.is_sweep_override():
         raise ValueError("several values are a sweep; a run takes one")
     value = parsed.value()
-    if not _is_finite(value):
+    if parsed.key_or_group != ARGUMENTS and not _is_finite(value):
         raise ValueError("must be a finite number")
     return Override(text=text.lstrip("+"), key=parsed.key_or_group, value=value)
 
@@ -105,11 +147,15 @@ def _repeated(overrides: Iterable[Override]) -> Iterator[str]:
             yield f"{key}: given {len(values)} times ({', '.join(values)}); give it once"
 
 
-def unknown(asked: str, name: str, known: Iterable[str], what: str = "") -> str:
-    """The line for a name that does not exist: what was asked, a near miss, the known ones."""
+def unknown(asked: str, name: str, known: Iterable[str], what: str = "", meant: str | None = None) -> str:
+    """Return the line for a name that does not exist: what was asked, what was probably meant, the known ones.
+
+    Args:
+        meant: What was probably meant, where the caller knows more than the names.
+    """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    guess = f"; did you mean {near[0]}?" if near else ";"
+    near = meant or nearest(name, names)
+    guess = f"; did you mean {near}?" if near else ";"
     return f"{asked}: unknown {what}{guess} known: {', '.join(names) or 'none'}".replace("unknown ;", "unknown;")
 
 

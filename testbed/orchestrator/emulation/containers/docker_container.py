@@ -99,9 +99,14 @@ class Holders:
 
     @property
     def kept_model(self) -> Path:
-        """Where rank 0 leaves it, as the run sees it: through a holder's root, which has the volume too."""
+        """Where rank 0 leaves it, as the run sees it."""
+        return self.store / KEPT_MODEL
+
+    @property
+    def store(self) -> Path:
+        """Directory in which ranks meet, as the run sees it: through a holder's root, which has the volume too."""
         root = f"/proc/{os.getpid()}/fd/{self._host_proc}/{self._pids[self.nodes[0]]}/root"
-        return Path(f"{root}{STORE_IN_NODE}") / KEPT_MODEL
+        return Path(f"{root}{STORE_IN_NODE}")
 
     def volume_arguments(self) -> list[str]:
         options = f"nosuid,nodev,noexec,mode=1777,size={self._room_bytes}"
@@ -152,6 +157,8 @@ class DockerContainer:
 
     def __init__(self, sandbox: Sandbox, files: Path, node: str, log: Path) -> None:
         self.sandbox = sandbox
+        self.disk = None
+        """Docker's daemon does not see what the run mounts: a script has /tmp alone."""
         self.node = node
         self.log = log
         self.name = container_name(sandbox.run_id, node)
@@ -228,7 +235,7 @@ class DockerContainer:
     def exit_code(self) -> int | None:
         """None while it runs or before it was started; minus the signal's number if one ended it."""
         code = None if self._process is None else self._process.poll()
-        return _SIGNALLED - code if code is not None and code > _SIGNALLED else code
+        return _SIGNALLED - code if code is not None and code - _SIGNALLED in signal.valid_signals() else code
 
     @property
     def memory_bytes(self) -> int:

@@ -15,7 +15,8 @@ def ended(code: int) -> str:
     Args:
         code: of `Popen.returncode`.
     """
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+    names = {number.value: number.name for number in signal.Signals}  # real-time signals have none
+    return f"was ended by {names.get(-code, f'signal {-code}')}" if code < 0 else f"ended with status {code}"
 
 
 def memory_kills(cgroup: Path) -> int:

@@ -24,6 +24,7 @@ from testbed.core.errors import MachineError, RunError
 from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, STORE_IN_NODE
 from testbed.core.units import format_size
 from testbed.orchestrator.emulation.containers.exit_report import ended, memory_kills
+from testbed.orchestrator.emulation.containers.node_disk import OUT_IN_NODE, NodeDisk
 from testbed.orchestrator.emulation.containers.root_filesystem import BoundRoot, MaskedRoot
 from testbed.orchestrator.machine.cleanup import CGROUP_ROOT
 from testbed.orchestrator.machine.limits import LIMIT_AT_START
@@ -52,6 +53,10 @@ def container_name(run_id: str, node: str) -> str:
     return f"longhaul-{run_id}-{node}"
 
 
+_OF_NODE = tuple(map(Path, ("/", "/usr", "/tmp", "/dev", "/proc", "/sys")))
+"""Directories that each node has of its own."""
+
+
 @dataclass(frozen=True)
 class Sandbox:
     """What all containers of a run share."""
@@ -66,6 +71,8 @@ class Sandbox:
     """Most memory of one container, but of those in `limits`."""
     seen: tuple[Path, ...] = ()
     """Directories beside the clone and the interpreter's."""
+    working_directory: Path | None = None
+    """Directory of a user's script."""
     hosts: str = ""
     """Lines of /etc/hosts: the nodes by name."""
     containers: int = 1
@@ -86,7 +93,7 @@ class Sandbox:
         asked = [self.clone, Path(sys.prefix), *self.seen, *named]
         found: list[Path] = []
         for path in (p.resolve() for p in asked):
-            if path.is_dir() and not any(path.is_relative_to(other) for other in found) and path != Path("/usr"):
+            if path.is_dir() and not any(path.is_relative_to(other) for other in found) and path not in _OF_NODE:
                 found.append(path)
         return found
 
@@ -108,7 +115,7 @@ class Sandbox:
             )
         return found.st_uid, found.st_gid
 
-    def mounts(self) -> list[dict[str, Any]]:
+    def mounts(self, disk: NodeDisk | None = None) -> list[dict[str, Any]]:
         hardened = ["nosuid", "nodev", "noexec"]
         mounts = [
             _mount("/proc", "proc", "proc", hardened),
@@ -118,31 +125,41 @@ class Sandbox:
             _mount("/tmp", "tmpfs", "tmpfs", ["nosuid", "nodev", "mode=1777", f"size={TMP_BYTES}"]),
             *(_mount(str(p), "none", str(p), ["bind", "ro", "nosuid", "nodev"]) for p in self.bound_back()),
         ]
+        if disk is not None and self.working_directory is not None:
+            for target, source in disk.mounts(self.working_directory):
+                mounts.append(_mount(target, "none", source, ["bind", "nosuid", "nodev"]))
         for runs in {self.runs, self.clone / "runs"}:
             if runs.is_dir() and any(runs.is_relative_to(path) for path in self.bound_back()):
                 mounts.append(_mount(str(runs), "tmpfs", "tmpfs", [*hardened, "ro", "size=4k"]))
         mounts.append(_mount(SOCKET_IN_NODE, "none", str(self.socket), ["bind", "nosuid", "nodev"]))
-        mounts.append(_mount(STORE_IN_NODE, "none", str(self._store), ["bind", *hardened]))
+        mounts.append(_mount(STORE_IN_NODE, "none", str(self.store), ["bind", *hardened]))
         return mounts
 
     def root(self) -> MaskedRoot:
         """Of all containers, and beside it the directory in which their ranks meet; made once."""
-        self._store.mkdir(parents=True)
+        self.store.mkdir(parents=True)
         room_bytes = STORE_BYTES + (MAX_MODEL_BYTES if self.keeps_model else 0)
         options = f"nosuid,nodev,noexec,mode=1777,size={room_bytes}"
-        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "store", str(self._store)], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "store", str(self.store)], check=True)
         files = [*self.bound_back(), Path(SOCKET_IN_NODE)]
         kind = BoundRoot if self.rights.rootless else MaskedRoot
-        return kind(self.work, files, self.hosts, directories=[Path(STORE_IN_NODE)])
+        return kind(self.work, files, self.hosts, directories=[Path(STORE_IN_NODE), Path(OUT_IN_NODE)])
 
     @property
     def kept_model(self) -> Path:
         """Where rank 0 leaves it, as the host sees it."""
-        return self._store / KEPT_MODEL
+        return self.store / KEPT_MODEL
 
     @property
-    def _store(self) -> Path:
+    def store(self) -> Path:
+        """Directory in which ranks meet, as the run sees it."""
         return self.work / "store"
+
+    def disk(self, node: str) -> NodeDisk | None:
+        """Return a new disk of `node`; None where no script runs."""
+        if (place := self.working_directory) is None:
+            return None
+        return NodeDisk(node, self.work, place, self.user(), rootless=self.rights.rootless)
 
 
 def _mount(destination: str, kind: str, source: str, options: list[str]) -> dict[str, Any]:
@@ -154,6 +171,7 @@ class Container:
 
     def __init__(self, sandbox: Sandbox, root: MaskedRoot, node: str, network: str, log: Path) -> None:
         self.sandbox = sandbox
+        self.disk = sandbox.disk(node)
         self.root = root
         self.node = node
         self.network = network
@@ -264,7 +282,7 @@ class Container:
                 "capabilities": {kind: [] for kind in _CAPABILITIES},
                 "rlimits": [{"type": "RLIMIT_NOFILE", "soft": LIMIT_AT_START[0], "hard": LIMIT_AT_START[1]}],
             },
-            "mounts": self.sandbox.mounts(),
+            "mounts": self.sandbox.mounts(self.disk),
             "linux": {
                 "namespaces": [
                     {"type": "pid"},

@@ -57,11 +57,16 @@ def _link(node: NamespaceNode, interface: str) -> Any:
     raise RunError(f"node {node.name}: no interface {interface}")
 
 
+def _file(number: int) -> str:
+    """Return the name of a direction's file: a number, since a link's name is its user's and may be a path."""
+    return f"{number:03}.pcap"
+
+
 class Capture:
     """Records from entry to exit. Enter it before the workers connect: offloads are a connection's from its beginning.
 
     Args:
-        directory: gets the files and `capture.json`, which says what they hold; made if missing.
+        directory: gets the files and `capture.json`, which says whose direction each holds; made if missing.
         mode: "wan" or "wan-packets".
         most_bytes: of one file; what comes after is counted, not kept.
     """
@@ -118,19 +123,14 @@ class Capture:
     def _config(self) -> dict[str, Any]:
         taps = [
             {
-                "file": self._file(port.key),
-                "path": str(self._directory / self._file(port.key)),
+                "file": _file(number),
+                "path": str(self._directory / _file(number)),
                 "namespace": port.node.namespace.path,
                 "interface": port.interface,
             }
-            for port in self._ports
+            for number, port in enumerate(self._ports)
         ]
         return {"most_bytes": self._most_bytes, "taps": taps}
-
-    @staticmethod
-    def _file(key: tuple[str, str, str]) -> str:
-        link, source, target = key
-        return f"{link}.{source}-{target}.pcap"
 
     def _answer(self, event: str) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -167,10 +167,10 @@ class Capture:
                         "link": port.link.name,
                         "from": port.source,
                         "to": port.target,
-                        "file": self._file(port.key),
-                        **counts.get(self._file(port.key), {}),
+                        "file": _file(number),
+                        **counts.get(_file(number), {}),
                     }
-                    for port in self._ports
+                    for number, port in enumerate(self._ports)
                 ],
             },
         )

@@ -29,6 +29,9 @@ a second of a change, or while a link is down, against nothing.
 | ranks that ended with different parameters | - | any | they trained different models |
 | a rank that began late; not of paced runs | 50 ms | 0.5 s | the first step holds its lateness |
 | a worker that the others went on without, if no event took it | any | - | fewer workers did the rest |
+| a user's script of which no worker sent anything (500 bytes) over the links | - | any | another network carried it |
+| a worker of such a script that sent nothing, or never joined a process group | any | - | the others ran without it |
+| a compressor given to such a script whose hook did not take it | any | - | the record would name it |
 | the collector's lateness | 1 s | - | its intervals are not what they say |
 
 Not judged: drops of a link's own queue (`drops` of `link` events), since a full queue drops on a real link too; rounds
@@ -51,6 +54,7 @@ from testbed.orchestrator.observation.verdict.link_rules import DelayLines, Even
 from testbed.orchestrator.observation.verdict.machine_rules import MIN_WATCHED_S, Backlogs, Bypass, Cores, Ranks
 from testbed.orchestrator.observation.verdict.member_rules import Departures
 from testbed.orchestrator.observation.verdict.reference import LinkReference
+from testbed.orchestrator.observation.verdict.script_rules import Scripts
 from testbed.orchestrator.observation.verdict.unknowns import Unknowns
 
 _NOT_OBSERVED = (
@@ -80,10 +84,11 @@ class Judge:
         self._ranks = Ranks()
         self._lateness = Lateness()
         self._departures = Departures()
+        self._scripts = Scripts(spec)
         self._rules = (
             *(self._rates, self._round_trips, self._delay_lines),
             *(self._cores, self._backlogs, self._bypass, self._ranks),
-            *(self._lateness, self._departures, self._unknowns),
+            *(self._lateness, self._departures, self._scripts, self._unknowns),
         )
         self._nothing: dict[str, None] = {}
         """Measurements that gave nothing, in words."""
@@ -158,6 +163,7 @@ class Judge:
         yield from self._bypass.findings(self._ended)
         yield from self._ranks.findings(is_paced=self._lateness.is_known)
         yield from self._departures.findings()
+        yield from self._scripts.findings()
         yield from self._unknown()
 
     def _unknown(self) -> Iterator[Finding]:

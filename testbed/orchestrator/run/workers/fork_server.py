@@ -23,7 +23,7 @@ from testbed.core.errors import RunError
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.emulation.containers.runc_container import Container
-from testbed.orchestrator.machine.clone import CLONE
+from testbed.orchestrator.machine import clone
 from testbed.orchestrator.machine.limits import LIMIT_AT_START
 from testbed.orchestrator.machine.rights import OF_ROOT, Rights
 
@@ -36,8 +36,9 @@ _END_TIMEOUT_S = 2.0
 class Process(Protocol):
     """A node's program, started by runc or forked."""
 
-    pid: int | None
-    """In the run's pid namespace; None before it is known."""
+    @property
+    def pid(self) -> int | None:
+        """In the run's pid namespace; None before it is known."""
 
     def exit_code(self) -> int | None:
         """None while it runs or before it was started; minus the signal's number if one ended it."""
@@ -53,7 +54,7 @@ def interpreter_environment(run_id: str) -> dict[str, str]:
     return {
         "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
         "LONGHAUL_RUN": run_id,
-        "PYTHONPATH": os.pathsep.join([str(CLONE), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "PYTHONPATH": clone.environment()["PYTHONPATH"],
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
@@ -129,7 +130,7 @@ class ForkServerClient:
                 stdin=subprocess.PIPE,
                 stdout=sys.stderr,  # the orchestrator's log
                 pass_fds=[far_end.fileno()],
-                cwd=CLONE,
+                cwd=clone.CLONE,
             )
         spec = {**self._spec.to_json(), "events": []}
         given = {"spec": spec, "scratch": str(scratch), "nice": self._rights.nice_of_imports}

@@ -62,3 +62,11 @@ def peer_pid(connection: socket.socket) -> int:
     """Return the process at the other end of a Unix socket, as the kernel names it."""
     (pid,) = struct.unpack_from("i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(pid)
+
+
+def parent_pid(pid: int) -> int | None:
+    """Return the parent of a process; None if it has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError):
+        return None

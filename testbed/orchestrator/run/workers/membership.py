@@ -100,6 +100,10 @@ class Membership:
             self._away.discard(node)
             self._late.add(node)
 
+    def is_away(self, node: str) -> bool:
+        """Return True if an event took it away, or the others went on without it."""
+        return node in self._away
+
     def has_ended(self, node: str) -> bool:
         return node in self._done or node in self._away
 

@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from testbed.core.errors import RunError
 from testbed.core.record.run_directory import RunDir
-from testbed.core.record.telemetry import STORE_IN_NODE, Channel, Welcome
+from testbed.core.record.telemetry import Channel
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.config.programs import MASTER_PORT, Program
+from testbed.orchestrator.config.programs import Program
 from testbed.orchestrator.emulation.containers.docker_container import DockerContainer, write_files
 from testbed.orchestrator.emulation.containers.exit_report import exit_report
+from testbed.orchestrator.emulation.containers.node_disk import OUT_IN_NODE
 from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
 from testbed.orchestrator.emulation.links.network import WORKER_INTERFACE, Network
 from testbed.orchestrator.run.workers.first_rank import FirstRank
@@ -24,6 +25,8 @@ from testbed.orchestrator.run.workers.fork_server import PAUSE, ForkServerClient
 from testbed.orchestrator.run.workers.listeners import WorkerListeners, peer_pid
 from testbed.orchestrator.run.workers.membership import Membership
 from testbed.orchestrator.run.workers.messages import Message, checked_message
+from testbed.orchestrator.run.workers.scripts import Scripts
+from testbed.orchestrator.run.workers.welcome import welcome
 
 _POLL_S = 0.1
 _LOOK_S = 1.0
@@ -40,6 +43,7 @@ class Workers:
     Args:
         record: is given what workers say and which of them are lost.
         fork_server: forks each worker into its container; without one the runtime starts the program there.
+        scripts: attend to a user's script; None where no such program runs.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Workers:
         sandbox: Sandbox,
         record: Callable[[Message], None],
         fork_server: ForkServerClient | None = None,
+        scripts: Scripts | None = None,
     ) -> None:
         self.spec = spec
         self.program = program
@@ -59,7 +64,7 @@ class Workers:
         self._network = network
         self._sandbox = sandbox
         self._profile = (run.read_json(run.profiles) or {}).get("device_profile")
-        self._record, self._fork_server = record, fork_server
+        self._record, self._fork_server, self._scripts = record, fork_server, scripts
         self._channels: dict[str, Channel] = {}
         self._messages: queue.SimpleQueue[tuple[str, Channel, Message]] = queue.SimpleQueue()
         self._membership = Membership(self.nodes, patience_s=spec.timeout_s * spec.dilation)
@@ -101,15 +106,17 @@ class Workers:
             self.containers[node] = Container(self._sandbox, root, node, worker.namespace.path, self.run.log(node))
 
     def _start(self, container: Container | DockerContainer) -> None:
+        rank = self.nodes.index(container.node)
         environment = {
             **interpreter_environment(self.run.run_id),
             "LONGHAUL_NODE": container.node,
-            **self.program.environment(self.nodes.index(container.node), self._master_address(), WORKER_INTERFACE),
+            **({} if container.disk is None else {"LONGHAUL_OUT": OUT_IN_NODE}),
+            **self.program.environment(rank, self._master_address(), WORKER_INTERFACE),
         }
         directory = self.program.working_directory() or self._sandbox.clone
         if self._fork_server is None or isinstance(container, DockerContainer):
             container.start(self.program.command(), environment, directory)
-            self._processes[container.node] = container
+            self._processes[container.node] = self._scripts.attend(container, rank) if self._scripts else container
         else:
             container.start(list(PAUSE), environment, directory)
             self._processes[container.node] = self._fork_server.fork(container, environment, directory)
@@ -170,9 +177,9 @@ class Workers:
         pid = peer_pid(connection)
         deadline_s = time.monotonic() + _POLL_S * 50
         while time.monotonic() < deadline_s:
-            for node, process in list(self._processes.items()):
-                if process.pid == pid:
-                    return node
+            node = next((node for node, process in list(self._processes.items()) if process.pid == pid), None)
+            if node or (self._scripts and (node := self._scripts.node_of(pid))):
+                return node
             time.sleep(_POLL_S)  # it has not been told of its process yet
         return None
 
@@ -181,19 +188,8 @@ class Workers:
         if hello is not None:
             if hello.get("event") != "hello" or hello.get("node") != node:
                 raise ValueError(f"{hello!r:.80} in place of its hello")
-            channel.send_welcome(
-                Welcome(
-                    spec={**self.spec.to_json(), "events": []},  # a trace has thousands; workers need none
-                    rank=self.nodes.index(node),
-                    world_size=len(self.nodes),
-                    interface=WORKER_INTERFACE,
-                    master_address=self._master_address(),
-                    master_port=MASTER_PORT,
-                    store=f"{STORE_IN_NODE}/ranks",
-                    profile=self._profile,
-                    is_back=node in self._restarted,
-                )
-            )
+            is_back = node in self._restarted
+            channel.send_welcome(welcome(self.spec, node, self._master_address(), self._profile, is_back=is_back))
             for message in channel.messages():
                 self._messages.put((node, channel, checked_message(message, self.nodes.index(node))))
 
@@ -202,6 +198,10 @@ class Workers:
         self._tell(self.nodes[:: max(1, len(self.nodes) // count)], {"event": "busy"})
 
     def go(self, t0_s: float) -> None:
+        """Have the workers begin: our training at `t0_s`, a script at once."""
+        if self._scripts is not None:
+            self._scripts.go()
+            return
         self._t0_s = t0_s
         self._tell(self.nodes, {"event": "go", "t0_s": t0_s})
 
@@ -282,6 +282,9 @@ class Workers:
                     self._membership.lose(node, self._end_of(node, code))
                 else:
                     dead.append((rank, node, code))
+        if dead and self._scripts:
+            codes = {node: code for _, node, code in dead}
+            raise RunError(self._scripts.blame(codes, self._membership.is_away, self._end_of, patience_s=_BLAME_S))
         if dead:
             rank, node, code = min(dead, key=lambda found: (found[2] >= 0, found[0]))
             raise RunError(f"worker {rank} on {node} {self._end_of(node, code)}{self._first.hint(node)}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, raise_input_faults
+from testbed.orchestrator.machine.lock import require_free
 from testbed.orchestrator.search.budget import check as checks
 from testbed.orchestrator.search.budget.pairs import Pair, resolved, search
 from testbed.orchestrator.search.budget.request import BudgetRequest, read
@@ -19,6 +20,8 @@ from testbed.orchestrator.search.budget.table import budget_table, check_table
 from testbed.orchestrator.terminal.terminal import show, tell
 
 GB = 1e9
+MOST = 100
+"""Largest number of measurements, and of points that are emulated."""
 STEPS = 1000
 """In place of an epoch, where there is none."""
 _ENVELOPE = {"low": min, "estimate": max, "high": max}
@@ -44,8 +47,13 @@ def budget(
         InputError, MachineError: with every fault at once.
     """
     flags = (("check", check, 0), ("repeats", repeats, 1))
-    raise_input_faults(f"--{key} {found}: must be at least {least}" for key, found, least in flags if found < least)
+    faults = [f"--{key} {found}: must be at least {least}" for key, found, least in flags if found < least]
+    raise_input_faults(
+        [*faults, *(f"--{key} {found}: must be at most {MOST}" for key, found, _ in flags if found > MOST)]
+    )
     asked = read(words)
+    if check:
+        require_free(share=share)
     pairs = resolved(asked, runs_root)
     content = _content(asked, pairs, search(pairs, asked, repeats), repeats)
     if not as_json:

@@ -19,7 +19,7 @@ from hydra.errors import HydraException
 
 from testbed.core.errors import InputError
 from testbed.orchestrator.config.config import GROUPS, names
-from testbed.orchestrator.config.grammar.overrides import read_override, unread
+from testbed.orchestrator.config.grammar.overrides import path_given, read_override, unread
 
 MAX_VALUES = 1000
 """Of an axis; a range with more is a slip."""
@@ -91,6 +91,8 @@ def read_condition(text: str) -> Condition:
 
 
 def _read_axis(text: str) -> Axis:
+    if (found := path_given(text, must_exist=True)) is not None:
+        return Axis(found[0], (Value(found[1], found[1]),))
     parsed = read_override(text, OverridesParser.create())
     key = parsed.key_or_group
     values = tuple(_values(key, parsed))

@@ -11,6 +11,7 @@ from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INVALID, Input
 from testbed.core.files import printable
 from testbed.orchestrator.config.grammar.overrides import parse_overrides
 from testbed.orchestrator.executors import executor, registry
+from testbed.orchestrator.machine.lock import require_free
 from testbed.orchestrator.run.seal import seal_killed_or_say
 from testbed.orchestrator.run_store.ended import KeptRuns
 from testbed.orchestrator.search.sweep import files, results
@@ -50,6 +51,8 @@ def sweep(
     """
     began_s = time.monotonic()
     place, grid, points = _asked(words, executor, options, runs_root, share=share)
+    if place.is_here and not plan:
+        require_free(share=share)
     grid = grid.within(max_hours)
     say(f"sweep {grid.name}: looking at {len(points)} runs")
     asked = ask_all(points, runs_root, here=place.is_here and not plan)

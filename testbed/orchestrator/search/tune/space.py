@@ -23,7 +23,9 @@ from omegaconf import OmegaConf
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.orchestrator.config.config import names
-from testbed.orchestrator.config.grammar.overrides import read_override, unknown, unread
+from testbed.orchestrator.config.grammar.overrides import path_given, read_override, unknown, unread
+from testbed.orchestrator.config.part_files import read_part_file
+from testbed.orchestrator.config.user_files.yaml_reader import is_path
 from testbed.orchestrator.machine.clone import CONF_DIR
 from testbed.orchestrator.search.sweep.axes import Axis, Value, read_axes
 from testbed.orchestrator.search.sweep.grid import SEED, Point
@@ -173,6 +175,8 @@ def _read(words: Sequence[str]) -> tuple[list[Dimension], list[Axis]]:
 
 
 def _read_one(text: str) -> Dimension | Axis:
+    if path_given(text, must_exist=True) is not None:
+        return read_axes([text])[0]
     parsed = read_override(text, OverridesParser.create())
     swept: Any = parsed.value()
     tags = set(swept.tags) if isinstance(swept, Sweep) else set()
@@ -209,7 +213,9 @@ def _faults(dimensions: Sequence[Dimension], axes: Sequence[Axis]) -> Iterator[s
     chosen = {group: _names(group, dimensions, axes) for group in SEARCHED}
     for group, found in chosen.items():
         known = names(group)
-        yield from (unknown(f"{group}={name}", name, known, group) for name in found if name not in known)
+        yield from (
+            unknown(f"{group}={name}", name, known, group) for name in found if name not in known and not is_path(name)
+        )
     for one in dimensions:
         group, _, parameter = one.key.partition(".")
         if one.key in SEARCHED or (group == "workload" and parameter):
@@ -235,6 +241,8 @@ def _default(group: str) -> str:
 
 
 def _parameters(group: str, name: str) -> set[str]:
+    if is_path(name):
+        return set(read_part_file(group, Path(name), {})) - {"_target_", "run"}
     path = Path(CONF_DIR / group / f"{name}.yaml")
     return {str(key) for key in OmegaConf.load(path)} - {"_target_", "run"} if path.exists() else set()
 

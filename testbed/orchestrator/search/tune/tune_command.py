@@ -15,6 +15,7 @@ from testbed.core.errors import (
     Interrupted,
     LonghaulError,
     MachineError,
+    nearest,
     raise_input_faults,
 )
 from testbed.core.files import printable
@@ -23,6 +24,7 @@ from testbed.core.record.run_directory import write_json
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.executors import executor, registry
+from testbed.orchestrator.machine.lock import require_free
 from testbed.orchestrator.machine.ownership import give_to_caller, made_for_caller
 from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.run.plugins import check_parts
@@ -38,6 +40,7 @@ from testbed.orchestrator.search.tune.trials import BYTES, TIME, Outcome, Trials
 from testbed.orchestrator.terminal.terminal import say, show, tell
 
 OBJECTIVES = {"time": (TIME,), "bytes": (BYTES,), "both": (TIME, BYTES)}
+MOST_TRIALS = 10_000
 JOURNAL, TRIALS = "study.journal", "trials.json"
 """In the folder of results: the study as Optuna writes it, and ours."""
 
@@ -57,7 +60,7 @@ def tune(
         InputError, MachineError: before anything was built, with every fault at once; or where no more can be made.
         Interrupted: it was stopped; what was made is there, the table too.
     """
-    space = _checked(words, runs_root, by=by, count=count)
+    space = _checked(words, runs_root, by=by, count=count, share=share)
     if importlib.util.find_spec("optuna") is None:
         raise MachineError("tune: optuna is not installed: run make setup")
     kept, folder = KeptRuns(runs_root), runs_root / executor.FOLDER / space.name
@@ -107,11 +110,14 @@ def _search(
     return found, None
 
 
-def _checked(words: Sequence[str], runs_root: Path, *, by: str, count: int) -> Space:
+def _checked(words: Sequence[str], runs_root: Path, *, by: str, count: int, share: bool) -> Space:
     """With what all trials have looked at once, before the first."""
     faults = [] if count >= 1 else [f"--trials {count}: must be at least 1"]
+    faults += [] if count <= MOST_TRIALS else [f"--trials {count}: must be at most {MOST_TRIALS}"]
     if by not in OBJECTIVES:
-        faults.append(f"--by {by}: unknown; known: {', '.join(OBJECTIVES)}")
+        near = nearest(by, OBJECTIVES)
+        guess = f" did you mean {near}?" if near else ""
+        faults.append(f"--by {by}: unknown;{guess} known: {', '.join(OBJECTIVES)}")
     try:
         space = read(words)
     except InputError as error:
@@ -120,6 +126,7 @@ def _checked(words: Sequence[str], runs_root: Path, *, by: str, count: int) -> S
     fixed = [f"{key}={value.text}" for key, value in space.fixed.items() if key.split(".")[0] not in space.keys]
     resolved = resolve(fixed, runs_root=runs_root)
     raise_input_faults([*faults, *resolved.faults])
+    require_free(share=share)
     raise_input_faults(_misfits(resolved.spec, by))
     return space
 

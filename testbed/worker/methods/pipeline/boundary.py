@@ -205,6 +205,7 @@ class ActivationCodec(Kind):
     """Compressors that serve point to point, by their names or made."""
 
     type_text = "name of a compressor, or a compressor, given as {_target_: …}"
+    bases = (Compressor,)
 
     def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
         try:

@@ -60,7 +60,7 @@ def test_a_line_is_that_of_earlier_versions_byte_for_byte(text: str) -> None:
 )
 def test_what_a_worker_may_send_passes_as_it_is(text: str) -> None:
     line = json.loads(text)
-    if line["event"] in ("model", "payload", "fault", "leaving", "warm"):
+    if line["event"] in ("model", "payload", "hook", "fault", "leaving", "warm"):
         line.pop("t_s", None)
     assert json.dumps(checked_message(line, line["rank"] or 0)) == json.dumps(line | {"rank": line["rank"] or 0})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from testbed.core.errors import InputError, MachineError, RunError
 from testbed.core.packages import OTHER_SIDE
 from testbed.orchestrator.cli import main as cli
 from testbed.orchestrator.config.config import compose, resolve
+from testbed.orchestrator.machine import lock
 from testbed.orchestrator.machine.clone import CLONE, environment
 from testbed.orchestrator.run import plugins, run_command
 
@@ -32,6 +34,59 @@ def test_unknown_commands_and_flags_are_status_2(arguments: list[str], capsys: p
     status, out, lines = run(capsys, *arguments)
     assert (status, out, len(lines)) == (2, "", 1)
     assert lines[0].startswith("longhaul: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["chekc"], "check"),
+        (["lits"], "list"),
+        (["ls"], "list"),
+        (["repotr", "x"], "report"),
+        (["run", "--quite"], "--quiet"),
+        (["list", "--jsn"], "--json"),
+        (["sweep", "--exector=ray"], "--executor"),
+        (["sweep", "--executor=slrum", "topo=lan"], "slurm"),
+        (["tune", "--by", "tmie", "topo=lan"], "time"),
+        (["run", "topo=wan100mm"], "wan100m"),
+        (["laws", "tpok"], "topk"),
+    ],
+)
+def test_a_misspelt_word_suggests_the_one_that_was_meant(
+    arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, lines = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert f"did you mean {meant}?" in lines[0]
+
+
+def test_a_busy_machine_is_told_first_and_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("testbed.orchestrator.run.preflight.run_checks", lambda **words: asked.append(words) or [])
+    monkeypatch.setattr(run_command, "check_parts", asked.append)
+    monkeypatch.setattr(plugins, "ask_worker", lambda *words: asked.append(words))
+    runs = ["--runs", str(tmp_path)]
+    with socket.create_server(("127.0.0.1", 0)) as listener, lock.MACHINE_LOCK.open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        port = f"metrics_port={listener.getsockname()[1]}"
+        for command in (
+            ["run", "topo=lan", "compressor=topk", port, *runs],
+            ["up", "topo=lan", port, *runs],
+            ["sweep", "topo=lan", "compressor=none,topk", port, *runs],
+            ["tune", "topo=wan1g", "compressor=none,topk", port, *runs],
+            ["budget", "target_step_s=1", "--check", "1", port, *runs],
+            ["laws", "topk", *runs],
+        ):
+            status, out, lines = run(capsys, *command)
+            assert (status, out, lines) == (3, "", [f"longhaul: {lock.BUSY}"]), command
+        status, _, lines = run(capsys, "run", "topo=lan", "compressor=tpok", port, *runs)
+        assert status == 2 and [line.split(":")[1] for line in lines] == [
+            " compressor=tpok",
+            f" {lock.BUSY}".split(":")[0],
+        ]
+    assert asked == [] and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -200,3 +255,21 @@ def test_a_sound_spec_passes_with_the_plugins_checked_once(monkeypatch: pytest.M
 def test_the_orchestrator_never_loads_torch() -> None:
     code = "import sys, testbed.orchestrator.run.run_command as r; r.resolve([]); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=CLONE, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("streams", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_commands_end_as_usual_with_closed_standard_streams(streams: str, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    for words, status in ((f"list --runs {runs}", 0), (f"report --runs {runs}", 2), ("chekc", 2)):
+        call = ["bash", "-c", f"{sys.executable} -m testbed {words} {streams}"]
+        done = subprocess.run(call, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+        assert done.returncode == status and "Traceback" not in done.stderr
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_an_output_that_cannot_be_written_is_a_line(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        call = [sys.executable, "-m", "testbed", "list", "--runs", str(tmp_path)]
+        done = subprocess.run(call, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 4
+    assert done.stderr == "longhaul: standard output cannot be written to: No space left on device\n"

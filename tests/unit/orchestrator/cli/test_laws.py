@@ -99,7 +99,7 @@ def test_a_class_beside_the_user_is_judged_and_its_breach_is_told(
     status, out, _ = run(capsys, "mine.Mine", "factor=0.5", "--no-run", "--no-speed")
     assert status == 4
     assert "Mine breaks the law: " in out and "contraction" in out
-    assert os.environ["PYTHONPATH"] == str(here)
+    assert os.environ["PYTHONPATH"] == "", "the folder is named by the part, and changes nothing else"
 
 
 @pytest.mark.tier("all")
@@ -112,6 +112,50 @@ def test_a_lawful_one_is_status_0_and_all_of_it_can_be_had_as_json(
     assert [row for row in answer["laws"] if row["outcome"] not in ("holds", "does not apply")] == []
     assert {"group-bytes", "damaged", "nothing-lost"} <= {row["law"] for row in answer["laws"]}
     assert (status, answer["throughput"], answer["runs"]) == (0, [], {})
+
+
+FAILS = """
+
+class Fails(Mine):
+    def encode(self, tensor, context):
+        return self.packed(tensor)
+
+    def packed(self, tensor):
+        return tensor.no_such_method()
+"""
+NO_BASE = """
+
+class NoBase(Mine):
+    def __init__(self, *, level: int = 1):
+        super().__init__(level)
+"""
+
+
+def test_the_first_exception_of_a_plugin_ends_the_laws_and_shows_its_place(
+    capsys: pytest.CaptureFixture[str], here: Path
+) -> None:
+    (here / "mine.py").write_text(MINE + FAILS)
+    (here / "fails.yaml").write_text("_target_: mine.Fails\nfactor: 2.0\n")
+    line = MINE.count("\n") + FAILS[: FAILS.index("tensor.no_such")].count("\n") + 1
+    for target, name in (("mine.Fails", "Fails"), ("./fails.yaml", "fails")):
+        status, out, lines = run(capsys, target, "--no-run", "--no-speed")
+        assert status == 4
+        assert f"{name} breaks the law: " in out and "1 broken" in out
+        (place,) = [place for place, said in enumerate(lines) if "met an exception, and no further one" in said]
+        told = lines[place + 1 :]
+        assert f'File "{here / "mine.py"}", line {line}, in packed' in "\n".join(told)
+        assert told[-1].endswith("AttributeError: 'Tensor' object has no attribute 'no_such_method'")
+        assert not any("/testbed/worker/laws/" in said for said in told)
+
+
+def test_a_constructor_that_calls_its_base_wrongly_is_told_with_its_line(
+    capsys: pytest.CaptureFixture[str], here: Path
+) -> None:
+    (here / "mine.py").write_text(MINE + NO_BASE)
+    status, out, lines = run(capsys, "mine.NoBase", "--no-run")
+    line = MINE.count("\n") + NO_BASE.count("\n")
+    assert (status, out, len(lines)) == (2, "", 1)
+    assert f"({here / 'mine.py'}, line {line}, in __init__)" in lines[0]
 
 
 def test_one_that_ends_the_process_is_named_and_what_was_found_before_is_told(
@@ -193,7 +237,7 @@ def test_the_run_beside_three_known_ones(
         take({"event": "throughput", **FAST, "relative_error": 0.0, "cosine": 1.0})
         take({"event": "throughput", "numel": 25_000_000, "threads": 1, "skipped": "would take about 99 s"})
 
-    monkeypatch.setattr(run_command, "checked_spec", lambda resolved, runs_root: resolved.spec)
+    monkeypatch.setattr(run_command, "checked_spec", lambda resolved, runs_root, **_: resolved.spec)
     monkeypatch.setattr(supervisor, "supervise", make)
     monkeypatch.setattr(laws, "ask", ask)
     found, out, _ = run(capsys, "int8", "block_size=128", "--runs", str(tmp_path))

@@ -126,7 +126,7 @@ def test_several_faults_come_in_one_go(conf: Path) -> None:
     assert lines == (
         f"topo=wan1gg: unknown topology; did you mean wan1g? known: {TOPOLOGIES}",
         "compressor=topkk: unknown compressor; did you mean topk? known: none, topk",
-        "workers=0: must be at least 1",
+        "workers=0: must be from 1 to 4096",
     )
 
 
@@ -157,9 +157,15 @@ def test_several_faults_come_in_one_go(conf: Path) -> None:
         ("topo.workers=3", "topo.workers=3: give workers=3 instead"),
         ("topo.rate=true", "topo.rate=True: must be text"),
         ("topo.regions=paris", "topo.regions=paris: must be a list, as in [a,b]"),
-        ("topo._target_=no.such", "topo._target_=no.such: cannot be imported"),
-        ("topo._target_=nodots", "topo._target_=nodots: not of the form package.module.function"),
-        ("topo._target_=os.getcwd", "topo=getcwd: os.getcwd returned str; it must return a Topology"),
+        ("topo._target_=no.such", "topo._target_=no.such: is neither topologies.FAMILY.build of a family"),
+        ("topo._target_=nodots", "topo._target_='nodots': not of the form module.function"),
+        ("topo._target_=os.getcwd", "topo._target_=os.getcwd: is neither"),
+        (
+            "topo._target_=topologies.rnig.build",
+            "topo._target_=topologies.rnig.build: unknown family; did you mean ring?",
+        ),
+        ("workers=300000", "workers=300000: must be from 1 to 4096"),
+        ("topo.loss=0.5", "topo.loss: ratio 0.5: has no %, and may mean 0.5% or 50%"),
         ("compressor._target_=Mine", "compressor._target_=Mine: 'Mine' is not of the form package.module.Class"),
         ("workload.run.steps=3", "workload.run.steps=3: what a workload recommends; give steps=… itself"),
         ("compressor.x=${nope}", "configuration in"),

@@ -13,13 +13,14 @@ import pytest
 import yaml
 
 from testbed.core.errors import InputError
-from testbed.core.spec.topology import Topology
+from testbed.core.spec.topology import Topology, symmetric
 from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.config.config import compose, names
 from testbed.orchestrator.export.containerlab_topology import lab, netem, tbf, write
-from topologies import described, ring
+from topologies import described
 
 IMAGE = "example/debian:12"
+LINK: dict[str, Any] = {"wan": True, "rtt_s": 0.01, "rate_bit_s": 1e8, "source": "assumed: a test"}
 OF_NODE = {"kind", "image", "network-mode", "cmd", "exec"}
 """Of the many that a node may have."""
 
@@ -196,7 +197,7 @@ def test_directions_differ_where_they_were_asked_to() -> None:
 
 def test_all_that_cannot_be_is_told_at_once() -> None:
     with pytest.raises(InputError) as told:
-        lab(ring.build(workers=2, regions=["a b", "wan0"], source="assumed: a test"), "")
+        lab(Topology(name="odd", regions=("a b", "wan0"), nodes=(), links=(symmetric("x", "a b", "wan0", **LINK),)), "")
     assert [fault.split(":")[0] for fault in told.value.faults][:1] == ["--image ''"]
     assert any("'a b' is no name" in fault for fault in told.value.faults)
     assert any("'wan0' is the name of a WAN link's middle" in fault for fault in told.value.faults)
@@ -214,3 +215,10 @@ def test_the_command_writes_it_with_its_sources(tmp_path: Path, capsys: pytest.C
         write(tmp_path / "no" / "x.yml", compose(["topo=us3"]).topology, IMAGE)
     said = capsys.readouterr()
     assert f"containerlab deploy -t {path}" in said.out and "--image ''" in said.err
+
+
+def test_a_region_that_containerlab_takes_for_the_machine_gets_another_name() -> None:
+    content = lab(compose(["topo=host_link"]).topology, IMAGE)
+    assert {"host-region", "host-0"} < set(content["topology"]["nodes"]) and "host" not in content["topology"]["nodes"]
+    ends = [end.split(":")[0] for link in content["topology"]["links"] for end in link["endpoints"]]
+    assert "host-region" in ends and "host" not in ends

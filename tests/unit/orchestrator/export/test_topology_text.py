@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from testbed.core.spec.topology import Topology, symmetric
 from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.config.config import compose, names
 from testbed.orchestrator.export.topology_svg import svg
@@ -78,9 +80,9 @@ def test_nothing_lies_outside_a_picture_and_no_two_regions_overlap() -> None:
 
 
 def test_names_are_escaped_in_a_picture() -> None:
-    from topologies import ring
-
-    picture = svg(ring.build(workers=2, regions=["a<b", "c&d"], source="assumed: <me> & you"))
+    profile: dict[str, Any] = {"wan": True, "rtt_s": 0.01, "rate_bit_s": 1e8, "source": "assumed: <me> & you"}
+    link = symmetric("a<b-c&d", "a<b", "c&d", **profile)
+    picture = svg(Topology(name="odd", regions=("a<b", "c&d"), nodes=(), links=(link,)))
     assert {"a<b", "c&d", "Source: assumed: <me> & you"} <= {*words_of(picture)}
 
 

@@ -48,7 +48,7 @@ def test_a_python_without_distutils_is_refused_by_name(monkeypatch: pytest.Monke
 
 def test_a_port_in_use_is_named_and_port_0_is_always_free(taken_port: int) -> None:
     (line,) = (line for line in lines(metrics_port=taken_port) if "metrics port" in line)
-    assert line.startswith(f"metrics port {taken_port}: Address already in use")
+    assert line.startswith(f"metrics port {taken_port}: in use by another process")
     assert "metrics_port=0" in line
     assert not any("metrics port" in line for line in lines(metrics_port=0))
 

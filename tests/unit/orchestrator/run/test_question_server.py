@@ -80,6 +80,36 @@ def test_what_ends_an_answer_ends_no_other(tmp_path: Path, monkeypatch: pytest.M
     assert check_parts(_spec(1.0))["parameters"] > 0 and _server() == server
 
 
+HANGS = """
+import time
+from compressors.none import Uncompressed
+
+def wait():
+    time.sleep(900)
+
+class Mine(Uncompressed):
+    def __init__(self):
+        super().__init__()
+        wait()
+"""
+SPINS = HANGS.replace("time.sleep(900)", "sum(range(10**12))")
+
+
+@pytest.mark.parametrize("text", [HANGS, SPINS])
+def test_a_plugin_that_hangs_is_ended_and_its_line_is_named(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    check_parts(resolve(["topo=lan", "workload=sensors", "dilation=1"]).spec)  # torch is imported
+    spec = replace(_spec(1.0), compressor=Part("mine", "mine.Mine"))
+    parts = "workload=sensors strategy=ddp compressor=mine device=native transform=none"
+    where = rf"it was in {tmp_path}/mine\.py, line 6, in wait"
+    with pytest.raises(RunError, match=rf"plug-in check: took longer than 3 s with {parts}, and was ended; {where}"):
+        check_parts(spec, 3.0)
+    assert check_parts(replace(spec, compressor=Part("none", "compressors.none.Uncompressed")))["parameters"] > 0
+
+
 def test_a_server_that_is_killed_is_named_and_the_next_question_starts_another() -> None:
     plain = resolve(["topo=lan", "workload=sensors", "dilation=1"]).spec
     check_parts(plain)

@@ -36,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any
         return SimpleNamespace(run=RunDir(tmp_path / "my runs" / RUN_ID), summary=summary, exit_status=0)
 
     monkeypatch.setitem(sys.modules, "testbed.orchestrator.run.supervisor", SimpleNamespace(supervise=supervise))
-    monkeypatch.setattr(run_command, "checked_spec", lambda resolved, runs_root, rights: compose([]))
+    monkeypatch.setattr(run_command, "checked_spec", lambda resolved, runs_root, rights, **_: compose([]))
     return calls
 
 

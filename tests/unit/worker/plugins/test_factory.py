@@ -96,7 +96,7 @@ def test_faults_of_all_parts_come_at_once() -> None:
         "workload.learning_rate=-1: must be above 0 and below 10",
         "workload.momentum=1: must be in [0, 1)",
         "strategy.bucket_size=4: size '4': no unit; use one of B, kB, MB, GB, KiB, MiB, GiB",
-        "compressor.densty=0.1: unknown; topk knows: density, feedback",
+        "compressor.densty=0.1: unknown; did you mean density? topk knows: density, feedback",
         "compressor.density=2: must be in (0, 1]",
         "device.speed=2: unknown; native knows: no parameters",
     ]
@@ -131,6 +131,87 @@ def test_a_fault_of_a_class_that_moved_has_its_present_name() -> None:
     (fault,) = answer["faults"]
     asked = "workload.partition=Dirichlett: cannot load 'testbed.worker.data.partitions.Dirichlett'"
     assert fault.startswith(asked)
+
+
+@pytest.mark.parametrize(
+    ("workload", "target", "fault"),
+    [
+        ("digits.Digits", 90, "target=90: accuracy is from 0 to 1; did you mean target=0.9?"),
+        ("sensors.Sensors", -1, "target=-1: roc_auc is from 0 to 1; give a value that it can have"),
+        ("bytelm.Bytelm", -2, "target=-2: bits_per_byte is at least 0; give a value that it can have"),
+        ("replay.Replay", 0.9, "target=0.9: workload=mine has no metric that could reach it; leave it out"),
+    ],
+)
+def test_a_target_that_cannot_be_is_refused(workload: str, target: float, fault: str) -> None:
+    part = Part("mine", f"testbed.worker.workloads.{workload}", {"model": "resnet18"} if "replay" in workload else {})
+    assert fault in _check(_spec(workload=part, target=target))[1]["faults"]
+
+
+SHELL = {"args": "touch called", "shell": True}
+DEEPREDUCE, POLICY = "compressors.deepreduce.DeepReduce", "compressors.policy.Policy"
+FEDERATED = "testbed.worker.strategies.federated.Federated"
+
+
+@pytest.mark.parametrize("target", ["os.system", "builtins.eval", "subprocess.Popen", "subprocess.check_output"])
+@pytest.mark.parametrize("kind", ["compressor", "strategy", "workload", "device", "transform"])
+def test_nothing_is_called_that_is_no_class_of_its_role(kind: str, target: str, called: Path) -> None:
+    status, answer = _check(_spec(**{kind: Part("mine", target, SHELL)}))
+    assert status == EXIT_INPUT and not called.exists()
+    assert any(f"{kind}=mine: {target} is not a " in fault for fault in answer["faults"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "params"),
+    [
+        ("compressor", DEEPREDUCE, {"inner": ...}),
+        ("compressor", DEEPREDUCE, {"inner": {"_target_": "compressors.topk.TopK", "density": ...}}),
+        ("compressor", POLICY, {"otherwise": {"_target_": DEEPREDUCE, "inner": ...}}),
+        ("compressor", POLICY, {"otherwise": {"_target_": "compressors.topk.TopK"}, "rules": [{"compressor": ...}]}),
+        ("compressor", "compressors.adaptive.Adaptive", {"candidates": [{"compressor": ...}]}),
+        ("compressor", "compressors.topk.TopK", {"density": ...}),
+        ("strategy", FEDERATED, {"partition": ..., "local_steps": 1}),
+        ("strategy", FEDERATED, {"defence": ...}),
+        ("strategy", FEDERATED, {"uplink": {"codec": ...}}),
+        ("strategy", FEDERATED, {"bound": ...}),
+        ("strategy", "testbed.worker.strategies.hybrid.Hybrid", {"activations": ...}),
+        ("workload", "testbed.worker.workloads.digits.Digits", {"partition": ...}),
+    ],
+)
+@pytest.mark.parametrize("inner", [{"_target_": "subprocess.Popen", **SHELL}, {"_target_": "os.system"}])
+def test_nor_is_a_class_within_a_parameter(
+    kind: str, target: str, params: dict[str, Any], inner: dict[str, Any], called: Path
+) -> None:
+    status, answer = _check(_spec(**{kind: Part("mine", target, _filled(params, inner))}))
+    assert status == EXIT_INPUT and not called.exists()
+    assert any(inner["_target_"] in fault and fault.startswith(f"{kind}.") for fault in answer["faults"])
+
+
+def _filled(params: Any, inner: dict[str, Any]) -> Any:
+    if isinstance(params, dict):
+        return {key: _filled(value, inner) for key, value in params.items()}
+    if isinstance(params, list):
+        return [_filled(value, inner) for value in params]
+    return inner if params is ... else params
+
+
+def test_all_classes_are_looked_at_before_the_first_is_called(called: Path) -> None:
+    (called.parent / "loud.py").write_text(
+        "import pathlib\nfrom compressors.none import Uncompressed\n\nclass Loud(Uncompressed):\n"
+        "    def __init__(self):\n        pathlib.Path('called').touch()\n"
+    )
+    folders = (str(called.parent),)
+    rules = [{"compressor": {"_target_": "loud.Loud"}}, {"compressor": {"_target_": "os.system"}}]
+    part = Part("mine", POLICY, {"otherwise": {"_target_": "loud.Loud"}, "rules": rules}, folders)
+    with pytest.raises(InputError, match=r"os\.system is not a Compressor"):
+        build("compressor", part, object)
+    assert not called.exists()
+
+
+@pytest.fixture
+def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that exists once something was called."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "called"
 
 
 @pytest.mark.parametrize(

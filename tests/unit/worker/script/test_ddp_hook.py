@@ -112,12 +112,12 @@ def test_nothing_is_lost_when_buckets_are_laid_anew() -> None:
         for parameters, came, went in zip(buckets, given, got, strict=True):
             for p, difference in zip(parameters, (came - went).split([p.numel() for p in parameters]), strict=True):
                 total[p] += difference
-    held = {p: residual for slot in hook._slots for p, residual in _residuals(slot).items()}
+    held = {p: residual for slot in hook._models[0].slots for p, residual in _residuals(slot).items()}
     assert held.keys() == total.keys()
     for p, difference in total.items():
         assert difference.abs().max() > 1  # there was something to lose
         assert torch.allclose(held[p], difference, atol=1e-5)
-    assert not hook._gone
+    assert not hook._models[0].gone
 
 
 def test_powersgd_keeps_to_its_rank_in_new_buckets() -> None:
@@ -185,7 +185,7 @@ def test_momentum_that_is_given_is_applied() -> None:
     ((first,), (at_once,)), ((second,), (then,)) = (_reduce(hook, [parameters], seed) for seed in range(2))
     held = (at_once == 0) & (then == 0)  # where nothing was sent, so that no velocity began anew
     assert 20 < held.sum() < 40
-    velocities = hook._slots[0].compressor.state_dict()["velocities"]["0/0/"]
+    velocities = hook._models[0].slots[0].compressor.state_dict()["velocities"]["0/0/"]
     assert torch.allclose(velocities[held], (0.5 * first + second)[held])
 
 
@@ -209,7 +209,7 @@ def test_what_it_asks_for_wrongly_is_said_all_at_once() -> None:
     with pytest.raises(InputError) as caught:
         ddp_hook("topk", densty=0.1, density=2)
     assert caught.value.faults == (
-        "compressor.densty=0.1: unknown; topk knows: density, feedback",
+        "compressor.densty=0.1: unknown; did you mean density? topk knows: density, feedback",
         "compressor.density=2: must be in (0, 1]",
     )
     with pytest.raises(InputError, match=r"compressor=topkk: unknown; known: acpsgd, .*fp16, .*topk"):

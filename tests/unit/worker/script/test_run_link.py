@@ -1,11 +1,8 @@
-"""A user's own script and the run around it: the socket, and the way in and out."""
+"""A user's own script and the run around it: the socket."""
 
 from __future__ import annotations
 
-import json
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from testbed.core.errors import EXIT_INPUT, RunError
+from testbed.core.errors import RunError
 from testbed.core.record.telemetry import Channel, Welcome
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.worker.script.run_link import run_link
-from tests.waiting import HANG_S, in_background, joined
+from tests.waiting import in_background, joined
 from topologies import lan
 
-ROOT = Path(__file__).resolve().parents[4]
 SPEC = RunSpec(
     topology=lan.build(workers=2),
     workload=Part("script", "x.Y"),
@@ -88,33 +84,3 @@ def test_a_script_outside_a_run_is_on_its_own(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("LONGHAUL_NODE", "here-1")
     assert run_link() is None
     run_link.cache_clear()
-
-
-def _run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "testbed.worker.script", *arguments]
-    environment = {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False
-    )
-
-
-def test_a_script_runs_as_by_python(tmp_path: Path) -> None:
-    (tmp_path / "beside.py").write_text("VALUE = 3\n")
-    (tmp_path / "train.py").write_text(
-        "import json, sys, beside\n"
-        "print(json.dumps([__name__, sys.argv, beside.VALUE, __file__]))\n"
-        "sys.exit(int(sys.argv[1]))\n"
-    )
-    for status in (0, 7):
-        done = _run("train.py", str(status), "--epochs", folder=tmp_path)
-        assert done.returncode == status, done.stderr
-        assert json.loads(done.stdout) == ["__main__", ["train.py", str(status), "--epochs"], 3, "train.py"]
-    (tmp_path / "train.py").write_text("raise KeyError('lost')\n")
-    done = _run("train.py", folder=tmp_path)
-    assert done.returncode == 1 and done.stderr.rstrip().endswith("KeyError: 'lost'")
-
-
-def test_a_script_that_is_not_there_is_named(tmp_path: Path) -> None:
-    done = _run("nowhere.py", folder=tmp_path)
-    assert (done.returncode, done.stderr) == (EXIT_INPUT, "no script at nowhere.py\n")
-    assert _run(folder=tmp_path).returncode == EXIT_INPUT

@@ -139,7 +139,7 @@ def test_the_loss_falls_and_evaluation_changes_nothing(optimizer: str, learning_
 def test_parameters_out_of_range_are_refused_together() -> None:
     with pytest.raises(ValueError, match="learning_rate=True: must be above 0") as caught:
         Bytelm(learning_rate=True, optimizer="adam", momentum=1)
-    assert "optimizer=adam: unknown; known: adamw, sgd" in str(caught.value)
+    assert "optimizer=adam: unknown; did you mean adamw? known: adamw, sgd" in str(caught.value)
     assert "momentum=1: must be in [0, 1)" in str(caught.value)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import math
 import random
@@ -10,21 +9,23 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Annotated
 
 from testbed.core.declaration import Declared
-from testbed.core.files import open_regular
-from testbed.core.kinds import Number, PathOf, shown
+from testbed.core.errors import InputError
+from testbed.core.kinds import Number, PathOf
 from testbed.core.parameters import CountOrZero, Seconds, raise_all
+from testbed.core.user_files.tables import EPOCH, FIRST_MAX_S, cells_of, heading_of, number_of, numbered_lines
+from testbed.core.user_files.text import listed, read_user_text, shown
 
 # The file of a trace of when clients are there, read and checked.
 
 COLUMNS = ("client", "from_s", "until_s")
 Spans = Sequence[tuple[float, float]]
 """Of one client, from when until when it is there; ascending, and none touches the next."""
-_MAX_BYTES = 50_000_000
+_MAX_ROWS, _MAX_CLIENT = 200_000, 10**9
 _MAX_LISTED = 20
 
 
@@ -35,30 +36,38 @@ def read_trace(file: str, period_s: float | None) -> tuple[dict[int, Spans], lis
     Args:
         period_s: after which no time may lie; None: any may.
     """
-    path = Path(file)
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            return {}, [f"file={file}: has {path.stat().st_size} bytes; must be at most {_MAX_BYTES}"]
-        with open_regular(path) as opened:
-            lines = list(csv.reader(opened))
-    except (OSError, ValueError, csv.Error) as error:
-        return {}, [f"file={file}: {error}"]
-    if not lines or tuple(cell.strip() for cell in lines[0]) != COLUMNS:
-        return {}, [f"file={file}: line 1: must be {','.join(COLUMNS)}"]
-    return _checked(file, lines, period_s)
+        lines = list(islice(numbered_lines(read_user_text(Path(file), where=f"file={file}")), _MAX_ROWS + 2))
+    except InputError as error:
+        return {}, list(error.faults)
+    if len(lines) > _MAX_ROWS + 1:
+        return {}, [f"file={file}: has more than {_MAX_ROWS} lines; give fewer"]
+    number, heading = lines[0] if lines else (1, "")
+    try:
+        is_ours = tuple(heading_of(heading)) == COLUMNS
+    except ValueError as error:
+        return {}, [f"file={file}: line {number}: {error}"]
+    if not is_ours:
+        return {}, [f"file={file}: line {number}: must be {','.join(COLUMNS)}"]
+    return _checked(file, lines[1:], period_s)
 
 
-def _checked(file: str, lines: list[list[str]], period_s: float | None) -> tuple[dict[int, Spans], list[str]]:
+def _checked(file: str, lines: list[tuple[int, str]], period_s: float | None) -> tuple[dict[int, Spans], list[str]]:
     found: dict[int, list[tuple[float, float, int]]] = {}
     faults: list[str] = []
-    for line, cells in enumerate(lines[1:], start=2):
-        if not cells:
-            continue
-        client, span, fault = _row(cells, period_s)
-        if fault:
-            faults.append(f"file={file}: line {line}: {fault}")
+    for line, text in lines:
+        try:
+            client, *span = _row(text, period_s)
+        except ValueError as error:
+            faults.append(f"file={file}: line {line}: {error}")
         else:
-            found.setdefault(client, []).append((*span, line))
+            found.setdefault(client, []).append((span[0], span[1], line))
+    if found and not faults:
+        first_s, line = min((span[0], span[2]) for spans in found.values() for span in spans)
+        if first_s >= FIRST_MAX_S:
+            faults.append(
+                f"file={file}: line {line}: the first time, {first_s:.15g} s, {EPOCH}; subtract the first one from all"
+            )
     for client, spans in sorted(found.items()):
         spans.sort()
         faults += [
@@ -68,26 +77,31 @@ def _checked(file: str, lines: list[list[str]], period_s: float | None) -> tuple
         ]
     if not found and not faults:
         faults.append(f"file={file}: nobody is ever there; give a line for each time that a client is")
-    if len(faults) > _MAX_LISTED:
-        faults = [*faults[:_MAX_LISTED], f"file={file}: and {len(faults) - _MAX_LISTED} more"]
-    return {client: _joined(spans) for client, spans in found.items()}, faults
+    return {client: _joined(spans) for client, spans in found.items()}, list(
+        listed(faults, f"file={file}", _MAX_LISTED)
+    )
 
 
-def _row(cells: list[str], period_s: float | None) -> tuple[int, tuple[float, float], str | None]:
-    """Client, times, and what is wrong."""
+def _row(line: str, period_s: float | None) -> tuple[int, float, float]:
+    """Return client, from_s and until_s.
+
+    Raises:
+        ValueError: The line holds something else.
+    """
+    cells = cells_of(line)
     try:
-        client, from_s, until_s = int(cells[0]), float(cells[1]), float(cells[2])
-        if len(cells) > len(COLUMNS):
+        if len(cells) != len(COLUMNS) or not cells[0].removeprefix("-").isdecimal():
             raise ValueError
-    except (ValueError, IndexError):
-        return 0, (0.0, 0.0), f"{shown(','.join(cells))}: must be a whole number and two numbers"
-    if client < 0:
-        return 0, (0.0, 0.0), f"client={client}: must be at least 0"
-    if not 0 <= from_s < until_s < math.inf:
-        return 0, (0.0, 0.0), f"from_s={from_s:g}, until_s={until_s:g}: must be 0 <= from_s < until_s, and finite"
+        client, from_s, until_s = int(number_of(cells[0])), number_of(cells[1]), number_of(cells[2])
+    except ValueError:
+        raise ValueError(f"{shown(line)}: must be a whole number and two numbers") from None
+    if not 0 <= client <= _MAX_CLIENT:
+        raise ValueError(f"client={cells[0]}: must be at least 0 and at most {_MAX_CLIENT}")
+    if not 0 <= from_s < until_s:
+        raise ValueError(f"from_s={from_s:g}, until_s={until_s:g}: must be 0 <= from_s < until_s, and finite")
     if period_s is not None and until_s > period_s:
-        return 0, (0.0, 0.0), f"until_s={until_s:g}: is after period_s={period_s:g}; give a longer period, or none"
-    return client, (from_s, until_s), None
+        raise ValueError(f"until_s={until_s:g}: is after period_s={period_s:g}; give a longer period, or none")
+    return client, from_s, until_s
 
 
 def _joined(spans: list[tuple[float, float, int]]) -> Spans:

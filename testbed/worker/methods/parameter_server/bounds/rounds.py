@@ -134,6 +134,7 @@ class BoundSchedule(Protocol):
 @dataclass(frozen=True)
 class _ScheduleKind(Kind):
     type_text = "a schedule of bounds, given as {_target_: …}"
+    bases = None
 
     def allows(self, value: object) -> bool:
         return hasattr(value, "client_alphas")

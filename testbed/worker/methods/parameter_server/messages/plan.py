@@ -30,6 +30,7 @@ class _Codec(Kind):
     """The server's own codecs, and compressors by their names or made."""
 
     type_text = "choice, or a compressor, given as {_target_: …}"
+    bases = (Compressor,)
     values_text = f"{', '.join(CODECS)}, or the name of a compressor"
 
     def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:

@@ -30,6 +30,7 @@ class _AskedCodec(Kind):
     """The run's own compressor, the server's codecs, and compressors by their names or made."""
 
     type_text = "choice, or a compressor, given as {_target_: …}"
+    bases = (Compressor,)
     values_text = f"{_RUNS_OWN}, {', '.join(CODECS)}, or the name of a compressor"
 
     def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:

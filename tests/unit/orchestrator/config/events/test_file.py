@@ -202,13 +202,18 @@ def test_changes_are_in_order_of_time_and_the_same_every_time() -> None:
         ({"at": 0, "set": "us-eu", "rate": "5 Mbps"}, "entry 1 (set): rate: rate '5 Mbps': unknown unit 'Mbps'"),
         ({"at": 0, "set": "us-eu", "rate": 5}, "entry 1 (set): rate: rate 5: no unit"),
         ({"at": 0, "set": "us-eu", "rate": "1 bit/s"}, "entry 1 (set): link us-eu from us at 0 s: rate must be from"),
-        ({"at": 0, "set": "us-eu", "rate": "0%"}, "entry 1 (set): link us-eu from us at 0 s: rate must be from"),
+        ({"at": 0, "set": "us-eu", "rate": "0%"}, "entry 1 (set): rate: 0 is no rate; for an outage give flap"),
+        ({"at": 0, "set": "us-eu", "loss": 0.5}, "entry 1 (set): loss: ratio 0.5: has no %, and may mean 0.5% or 50%"),
+        ({"at": "1e9 s", "set": "us-eu", "loss": 0}, "entry 1 (set): at: 1e+09 s is a time of the calendar"),
         ({"at": 0, "set": "us-eu", "loss": "150%"}, "entry 1 (set): loss: ratio '150%': must be from 0 to 1"),
         ({"at": 0, "set": "us-eu", "from": "asia", "loss": 0}, "entry 1 (set): from: link us-eu begins at us or eu"),
         ({"at": 0, "set": "all", "from": "mars", "loss": 0}, "entry 1 (set): from: no WAN link begins at 'mars'"),
         ({"at": 0, "set": "us-eu", "from": "us", "rtt": "9 ms"}, "entry 1 (set): rtt is of both directions together"),
         ({"at": 0, "set": "us-eu", "delay": "9 ms", "rtt": "9 ms"}, "entry 1 (set): rtt and delay exclude each other"),
-        ({"at": 0, "set": "us-eu", "bandwidth": "50%", "loss": 0}, "entry 1 (set): bandwidth: unknown key; known:"),
+        (
+            {"at": 0, "set": "us-eu", "bandwidth": "50%", "loss": 0},
+            "entry 1 (set): bandwidth: unknown key; did you mean rate? known:",
+        ),
         ({"at": 0, "set": "us-eu", "loss": 0, "for": 0}, "entry 1 (set): for: must be above 0"),
         ({"at": 0, "partition": "us"}, "entry 1 (partition): partition: must be two or more sets of regions"),
         ({"at": 0, "partition": [["us"], ["us", "eu"]]}, "entry 1 (partition): partition: us is in more than one set"),
@@ -225,11 +230,11 @@ def test_changes_are_in_order_of_time_and_the_same_every_time() -> None:
             {"at": 0, "flap": "us-eu", "for": "1 ns", "every": "1 us", "until": "1 s"},
             "entry 1 (flap): makes up to 2000000 changes, at most 100000 are taken",
         ),
-        ({"at": 0}, "entry 1: must say one of set, flap, partition, heal, crash, leave, join, trace; found at"),
+        ({"at": 0}, "entry 1: must say one of set, flap, partition, heal, crash, leave, join, trace; found 'at'"),
         ({"at": 0, "crash": "us-0", "heal": "all"}, "entry 1: must say one of"),
         ("crash us-0", "entry 1: must be keys and values"),
         ({"at": 0, "trace": "us-eu"}, "entry 1 (trace): file must be given"),
-        ({"at": 0, "trace": "us-eu", "file": "no.csv"}, "entry 1 (trace): no.csv: No such file"),
+        ({"at": 0, "trace": "us-eu", "file": "no.csv"}, "entry 1 (trace): no.csv: cannot be read: No such file"),
         (
             {"at": 0, "trace": "us-eu", "file": "a.csv", "loop": True},
             "entry 1 (trace): loop: give for, how long it is repeated",
@@ -260,11 +265,11 @@ def test_a_network_without_wan_links_has_nothing_to_set() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (None, "No such file or directory"),
-        ("", "must hold a list of events, each '- at: …'; found NoneType"),
-        ("at: 10 s\n", "must hold a list of events, each '- at: …'; found dict"),
-        ("- at: [\n", "line 2: "),
-        ("- {at: 1 s, crash: us-0}\n- at: 1 s\n  at: 2 s\n", "line 2: 'at' is there twice"),
+        (None, ": cannot be read: No such file or directory"),
+        ("", ", line 1: must hold a list of events, each '- at: …' (docs/events.md); found nothing"),
+        ("at: 10 s\n", ", line 1: must hold a list of events, each '- at: …' (docs/events.md); found dict"),
+        ("- at: [\n", ", line 1: is not YAML: a bracket is not closed"),
+        ("- {at: 1 s, crash: us-0}\n- at: 1 s\n  at: 2 s\n", ", line 3: the key 'at' is there twice, first in line 2"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, text: str | None, line: str) -> None:
@@ -274,7 +279,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, text: str | None
     with pytest.raises(InputError) as caught:
         read_events(str(path))
     (fault,) = caught.value.faults
-    assert fault.startswith(f"events={path}: {line}") and "\n" not in fault
+    assert fault.startswith(f"events={path}{line}") and "\n" not in fault
 
 
 # --- the files of the clone, the page, the command line

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.core.errors import InputError
 from testbed.core.spec.link_profile import MIN_RATE_BIT_S
 from testbed.orchestrator.config.events import traces
 from tests.unit.orchestrator.events_of import compiled, faults
@@ -105,6 +107,10 @@ def test_a_trace_that_is_too_long_is_refused_with_the_figure(tmp_path: Path) -> 
         ("1.5\n", "line 1: '1.5' is not a whole number of milliseconds"),
         ("-1\n", "line 1: '-1' is not"),
         ("x\n" * 9 + "7\n", "and 4 more faults"),
+        ("1_0\n", "line 1: '1_0' is not a whole number"),
+        ("1\n" + "2" * 5000, "line 2: '2222"),
+        ("1600000000123\n1600000000133\n", "line 1: the first time, 1600000000123 ms, is a time of the calendar"),
+        ("1600000000\n1600000001\n", "line 1: the first time, 1600000000 ms, is a time of the calendar"),
     ],
 )
 def test_a_bad_mahimahi_file_names_its_line(tmp_path: Path, text: str, line: str) -> None:
@@ -146,8 +152,20 @@ def test_csv_rows_hold_until_the_next(tmp_path: Path) -> None:
         ("t_s,rate\nnan,1e6\n", "line 2: t_s 'nan' is not"),
         ("t_s,rate\n0,1e6,3\n", "line 2: 3 cells where the heading has 2"),
         ("t_s,rate\n0,12 Mbps\n1,13 Mbps\n", "at 0 s: rate: rate '12 Mbps': unknown unit 'Mbps'"),
-        ("t_s,rate\n0,inf\n", "'inf' is not a finite number"),
-        ("t_s,rate\n0,12.5\n", "rate must be from 10000 to 3.2e+10 bit/s, found 12.5"),
+        ("t_s,rate\n0,inf\n", "line 2: at 0 s: rate: rate 'inf': not a number with a unit"),
+        ("t_s,rate\n0,1_0\n", "line 2: at 0 s: rate: rate '1_0': no unit"),
+        ("t_s,loss\n0,0\n1,0.01\n", "line 3: at 1 s: loss: ratio '0.01': has no %, and may mean 0.01% or 1%"),
+        ('t_s,rate\n0,"5 Mbit/s\n1,2 Mbit/s\n', "line 2: a quote is not closed; close it on the same line"),
+        ('t_s,rate\n0,"5"x\n', "line 2: is not CSV"),
+        ("t_s,rate\n0," + "5" * 200_000, "line 2: is not CSV: field larger than field limit"),
+        ("t_s;rate\n0;5e6\n", "line 1: cells are separated by semicolons; separate them by commas"),
+        ("t_s" + ",rate" * 30 + "\n0\n", "line 1: has 31 columns"),
+        ("t_s,rate\n1600000000.5,5e6\n1600000001.5,2e6\n", "line 2: the first time, 1600000000.5 s, is a time of"),
+        ("t_s,rate\n0,\0\n", "line 2: holds the control character U+0000"),
+        (
+            "t_s,rate\n0,12.5\n",
+            "line 2: link us-eu from us at 10 s: rate must be from 10000 to 3.2e+10 bit/s, found 12.5",
+        ),
         ("t_s,rtt\n0,67\n", "one-way delay must be from 0 to 5 s, found 33.5 s"),
         ("t_s,rtt,delay\n0,0.1,0.1\n", "rtt and delay exclude each other"),
     ],
@@ -161,4 +179,32 @@ def test_a_bad_csv_says_what_is_wrong(tmp_path: Path, text: str, line: str) -> N
 def test_one_row_cannot_be_repeated(tmp_path: Path) -> None:
     path = tmp_path / "link.csv"
     path.write_text("t_s,loss\n0,0\n")
-    assert faults(entry_of(path, loop=True, **{"for": "9 s"}))[0].endswith("one row cannot be repeated")
+    assert faults(entry_of(path, loop=True, **{"for": "9 s"}))[0].endswith(
+        "one row cannot be repeated; give a second one, or no loop"
+    )
+
+
+def test_a_rate_of_0_is_an_outage_as_in_a_mahimahi_trace(tmp_path: Path) -> None:
+    path = tmp_path / "link.csv"
+    path.write_text("t_s,rate\n0,5e6\n1,0\n2,3e6\n3,0 Mbit/s\n3.5,0%\n3.75,4e6\n5,0\n")
+    rates = [(c.t_s, c.values["rate_bit_s"]) for c in compiled(entry_of(path))]
+    short = 12e3 / 0.75  # one outage of two rows, in which one packet leaves
+    assert rates == [
+        *((10, 5e6), (11, 12e3), (12, 3e6), (13, short), (13.5, short), (13.75, 4e6)),
+        (15, MIN_RATE_BIT_S),
+    ]
+    packets = tmp_path / "link.mahimahi"
+    packets.write_text("100\n200\n1000\n")
+    (outage,) = [c for c in compiled(entry_of(packets, format="mahimahi")) if c.t_s == 10.2]
+    assert outage.values["rate_bit_s"] == pytest.approx(12e3 / 0.7)
+
+
+def test_a_trace_of_millions_of_lines_is_read_soon(tmp_path: Path) -> None:
+    path = tmp_path / "long"
+    path.write_text("\n".join(map(str, range(1, 2_000_001))))
+    begun_s = time.process_time()
+    assert len(traces.read_mahimahi(path)) == 2_000_000
+    assert time.process_time() - begun_s < 2
+    path.write_text("t_s,rate\n" + "".join(f"{second},5e6\n" for second in range(200_000)))
+    with pytest.raises(InputError, match="more than 100000 rows"):
+        traces.read_csv(path)

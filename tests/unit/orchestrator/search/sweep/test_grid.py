@@ -118,7 +118,7 @@ def test_every_fault_of_a_file_at_once(tmp_path: Path) -> None:
         "when, entry 2: if: a condition is empty",
         "when, entry 2: axes: is empty",
         "exclude: must be a list",
-        "max_hours: 0: must be a number above 0",
+        "max_hours: 0: must be a number above 0, of hours",
     ):
         assert sum(part in fault for fault in found) == 1, part
     assert len(found) == 8
@@ -145,6 +145,42 @@ def test_what_is_no_sweep_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(InputError, match=r"own\.yaml"):
         files.asked([str(path)])
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("axes: [topo=lan]\nmax_hours: 1:30\n", "line 2: max_hours: 1:30: must be a number above 0"),
+        ("axes: [topo=lan]\nmax_hours: 2_0\n", "line 2: max_hours: 2_0: must be a number above 0"),
+        (
+            "axes: [topo=lan]\nworkers: 2\naxes: [topo=wan1g]\n",
+            "line 3: the key 'axes' is there twice, first in line 1",
+        ),
+        ("axes:\n  - topo=lan\n  - seed: 3\n", "line 3: axes, entry 2: "),
+        ("axes:\n  - topo=lan\n  - seed=" + "[" * 500, "line 3: axes, entry 2: "),
+        ("axes:\n  - topo=lan\n  - seed=" + "1," * 20_000, "line 3: axes, entry 2: "),
+        ("axes: [topo=lan]\nwhen:\n  - {if: a=1, axes: [b=1], iff: 2}\n", "line 3: when, entry 1: must hold"),
+        (
+            "axes: [topo=lan]\nexecutors:\n  slurm: {parttion: x}\n",
+            "line 3: executors: slurm: parttion: unknown option",
+        ),
+        ("axes: [topo=lan]\nexecutors:\n  slurm:\n    jobs: 0\n", "line 4: executors: slurm: jobs: 0: must be a whole"),
+        ("axes: [topo=lan]\nexecutors: {local: {a: 1}}\n", "line 2: executors: local: a: this executor has no options"),
+    ],
+)
+def test_a_fault_of_any_section_has_its_line(tmp_path: Path, text: str, line: str) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        files.asked([str(path)])
+    (fault,) = caught.value.faults
+    assert fault.startswith(f"{path}, {line}") and "\n" not in fault
+
+
+def test_lines_of_a_file_are_text_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text("\ufeffaxes:\r\n  - workload.x=010,no\r\n  - topo=lan\r\n", encoding="utf-8", newline="")
+    assert [value.plain for value in files.asked([str(path)]).axes[0].values] == ["010", "no"]
 
 
 @pytest.mark.tier("all")

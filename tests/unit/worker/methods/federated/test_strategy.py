@@ -159,7 +159,7 @@ def test_a_trace_is_read_before_anything_is_built(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         build_parts(make_spec("federated", workers=3, strategy_params={"availability": trace, "mu": 1}))
     told = "\n".join(caught.value.faults)
-    assert "strategy.availability.file=" in told and "line 2: from_s=3, until_s=2" in told and "line 3: 1,0,x" in told
+    assert "strategy.availability.file=" in told and "line 2: from_s=3, until_s=2" in told and "line 3: '1,0,x'" in told
     (tmp_path / "good.csv").write_text("client,from_s,until_s\n100,3,20\n")
     trace["file"] = str(tmp_path / "good.csv")
     with pytest.raises(InputError, match=r"strategy\.availability\.file=.*names 1 clients that there are not \(100\)"):

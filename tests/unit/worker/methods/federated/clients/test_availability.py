@@ -47,11 +47,11 @@ def test_a_file_is_refused_with_all_its_faults(tmp_path: Path) -> None:
     for fault in (
         "line 3: client 0 is there already, by line 2",
         "line 4: client=-1",
-        "line 5: x,0,1: must be a whole number and two numbers",
+        "line 5: 'x,0,1': must be a whole number and two numbers",
         "line 6: from_s=5, until_s=5",
-        "line 7: from_s=0, until_s=nan",
+        "line 7: '1,0,nan'",
         "line 8: until_s=50: is after period_s=40",
-        "line 9: 3,1",
+        "line 9: '3,1'",
     ):
         assert fault in told, fault
     assert len(told.splitlines()) == 7
@@ -63,6 +63,14 @@ def test_a_file_is_refused_with_all_its_faults(tmp_path: Path) -> None:
         (["client,from,until"], "line 1: must be client,from_s,until_s"),
         (LINES[:1], "nobody is ever there"),
         ([*LINES[:1], *["x"] * 50], "and 30 more"),
+        ([*LINES[:1], "0,1600000000,1600000060"], "line 2: the first time, 1600000000 s, is a time of the calendar"),
+        ([*LINES[:1], "0,1600000000123,1600000060000"], "line 2: the first time, 1600000000123 s, is"),
+        ([*LINES[:1], '0,"1,2'], "line 2: a quote is not closed"),
+        ([*LINES[:1], "0,1_0,2_0"], "line 2: '0,1_0,2_0': must be a whole number and two numbers"),
+        ([*LINES[:1], "0,١,٢"], "line 2: "),
+        ([*LINES[:1], "0,1,1e999"], "line 2: "),
+        (["client;from_s;until_s", "0;1;2"], "line 1: cells are separated by semicolons"),
+        ([*LINES[:1], "0,0,\0"], "line 2: holds the control character"),
     ],
 )
 def test_what_is_no_trace_is_refused(tmp_path: Path, lines: list[str], told: str) -> None:

@@ -1,0 +1,67 @@
+"""Tables that users write, as CSV or one number a line: a row is one line, with commas between cells."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator
+
+from testbed.core.user_files.text import shown
+
+MAX_DIGITS = 40
+"""Characters of a number; no quantity of ours needs more."""
+FIRST_MAX_S = 1e7
+"""First time of a trace that cannot count from its beginning, in seconds: four months."""
+EPOCH = "is a time of the calendar, or of a machine's clock, and no time of a run"
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+
+
+def numbered_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines with their numbers, from 1, without empty ones and comments (#)."""
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#"):
+            yield number, stripped
+
+
+def cells_of(line: str) -> list[str]:
+    """Return the cells of one line of a CSV file, separated by commas, without spaces around them.
+
+    Raises:
+        ValueError: A quote is not closed, or text follows a closed one, or a cell is too long.
+    """
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], strict=True, skipinitialspace=True))]
+    except csv.Error as error:
+        if line.count('"') % 2:
+            raise ValueError("a quote is not closed; close it on the same line, since a row is one line") from error
+        raise ValueError(f"is not CSV: {error}; put a comma between cells") from error
+
+
+def heading_of(line: str) -> list[str]:
+    """Return the names of the columns.
+
+    Raises:
+        ValueError: The line cannot be read, or its cells are not separated by commas.
+    """
+    for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if separator in line and "," not in line:
+            raise ValueError(f"cells are separated by {name}; separate them by commas, with points in numbers")
+    return cells_of(line)
+
+
+def number_of(text: str) -> float:
+    """Return a decimal number; digits are ASCII, without separators.
+
+    Raises:
+        ValueError: The text is something else, too long, or not finite.
+    """
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{shown(text)} is not a number, such as 12.5")
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"{shown(text)} has {len(text)} characters; a number has at most {MAX_DIGITS}")
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{shown(text)} is too large")
+    return number

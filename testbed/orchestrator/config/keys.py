@@ -1,0 +1,63 @@
+"""Keys of a run that do not exist, and those that were probably meant."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from testbed.core.errors import nearest
+from testbed.core.spec.redirects import KEY
+from testbed.orchestrator.config.grammar.overrides import Override, unknown
+from testbed.orchestrator.config.settings import SETTINGS
+
+_RECOMMENDING = {"workload": ("workload", "steps"), "topo": ("topology", "workers")}
+"""Groups whose files may hold a `run:`."""
+
+
+def key_faults(overrides: Sequence[Override], defaults: Mapping[str, str], conf_dir: Path) -> Iterator[str]:
+    """Yield a line for each key that a run does not have.
+
+    Args:
+        defaults: Groups of plug-ins, with the name that each has if none is given.
+    """
+    known = (*defaults, *SETTINGS)
+    for override in overrides:
+        if override.head in defaults:
+            if override.head in _RECOMMENDING and override.rest.split(".")[0] == "run":
+                what, key = _RECOMMENDING[override.head]
+                key = override.rest.partition(".")[2] or key
+                yield f"{override.text}: what a {what} recommends; give {key}=… itself"
+        elif override.key not in SETTINGS:
+            meant = _meant(override, {**defaults, **{o.key: o.value_text for o in overrides}}, defaults, conf_dir)
+            yield unknown(override.text, override.key, known, "key", meant)
+
+
+def _meant(override: Override, chosen: Mapping[str, str], groups: Collection[str], conf_dir: Path) -> str | None:
+    """Return the key that was probably meant: a part misspelt, or a parameter without the name of its part."""
+    if override.rest:
+        near = nearest(override.head, groups)
+        return f"{near}.{override.rest}" if near else None
+    for group in groups:
+        if override.key in _parameters(conf_dir / group / f"{chosen[group]}.yaml"):
+            return f"{group}.{override.key}"
+    paths = (path for group in groups for path in (conf_dir / group).glob("*.yaml"))
+    having = Counter(path.parent.name for path in paths if override.key in _parameters(path))
+    return f"{having.most_common(1)[0][0]}.{override.key}" if having else None
+
+
+def _parameters(path: Path) -> set[str]:
+    return {str(key) for key in OmegaConf.load(path)} - {KEY, "run"} if path.is_file() else set()
+
+
+def default_names(conf_dir: Path) -> dict[str, str]:
+    """Return the groups of plug-ins, with the name that each has if none is given."""
+    entries = OmegaConf.load(conf_dir / "config.yaml").defaults
+    return {str(key): str(name) for one in entries if not isinstance(one, str) for key, name in one.items()}
+
+
+def targets(group: Path) -> dict[str, str]:
+    """Return the targets of the plug-ins in a folder of ours, by name."""
+    return {path.stem: str(OmegaConf.select(OmegaConf.load(path), KEY)) for path in group.glob("*.yaml")}
