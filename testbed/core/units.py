@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 
 _NUMBER = re.compile(r"^\s*([0-9]+(?:[._][0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9].*?)?\s*$")
 
@@ -77,6 +78,23 @@ def _meant(unit: str, kind: str, value: float) -> str | None:
     asked = " ".join(unit.lower().split())
     exact = next((known for known in known_units if known.lower() == asked), None)
     return exact or next((known for known in known_units if asked in _SPELT.get(known, "").split()), None)
+
+
+def exact(text: str) -> tuple[str, Fraction] | None:
+    """Return the kind of a quantity and its amount in the base unit, not rounded; None for what has no known unit.
+
+    >>> exact("10 ms") == exact("0.01 s")
+    True
+    """
+    match = _NUMBER.match(text)
+    unit = (match.group(2) or "") if match else ""
+    if match is None or not unit:
+        return None
+    amount = Fraction(match.group(1).replace("_", ""))
+    for kind, table in (("rate", _RATES), ("time", _TIMES), ("size", _SIZES), ("ratio", _RATIOS)):
+        if unit in table:
+            return kind, amount * Fraction(repr(table[unit]))
+    return None
 
 
 def parse_rate_bit_s(text: str | int | float) -> float:

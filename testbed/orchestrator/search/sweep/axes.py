@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -20,6 +20,7 @@ from hydra.errors import HydraException
 from testbed.core.errors import InputError
 from testbed.orchestrator.config.config import GROUPS, names
 from testbed.orchestrator.config.grammar.overrides import path_given, read_override, unread
+from testbed.orchestrator.search.sweep.meaning import meaning
 
 MAX_VALUES = 1000
 """Of an axis; a range with more is a slip."""
@@ -30,7 +31,7 @@ class Value:
     text: str
     """As an override takes it, in quotes where it had some."""
     plain: str
-    """As it is compared and shown."""
+    """As it is shown; values are compared by their meaning."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +41,21 @@ class Axis:
     key: str
     values: tuple[Value, ...]
 
+    @property
+    def meanings(self) -> dict[Hashable, str]:
+        """Meaning of each value, with how it is shown."""
+        return {meaning(self.key, value.text): value.plain for value in self.values}
+
 
 @dataclass(frozen=True)
 class Condition:
     text: str
-    wanted: Mapping[str, frozenset[str]]
-    """By key, the plain values of which a run must have one."""
+    wanted: Mapping[str, Mapping[Hashable, str]]
+    """By key, the meanings of which a run must have one, each with how it is shown."""
 
     def holds(self, values: Mapping[str, Value]) -> bool:
         """Of the values of a run; what it has no value for does not hold."""
-        return all(key in values and values[key].plain in wanted for key, wanted in self.wanted.items())
+        return all(key in values and meaning(key, values[key].text) in wanted for key, wanted in self.wanted.items())
 
 
 def read_axes(texts: Sequence[str]) -> list[Axis]:
@@ -87,7 +93,7 @@ def read_condition(text: str) -> Condition:
     axes = read_axes(words)
     if not axes:
         raise InputError("a condition is empty; give key=value, several with spaces between")
-    return Condition(text, {axis.key: frozenset(value.plain for value in axis.values) for axis in axes})
+    return Condition(text, {axis.key: axis.meanings for axis in axes})
 
 
 def _read_axis(text: str) -> Axis:
@@ -98,10 +104,17 @@ def _read_axis(text: str) -> Axis:
     values = tuple(_values(key, parsed))
     if not values:
         raise ValueError("has no value")
-    plain = [value.plain for value in values]
-    if twice := sorted({one for one in plain if plain.count(one) > 1}):
+    if twice := list(_given_twice(key, values)):
         raise ValueError(f"{', '.join(twice)}: given more than once; give each value once")
     return Axis(key, values)
+
+
+def _given_twice(key: str, values: Sequence[Value]) -> Iterator[str]:
+    """Yield each value that is there more than once, with all its spellings."""
+    spellings: dict[Hashable, list[str]] = {}
+    for value in values:
+        spellings.setdefault(meaning(key, value.text), []).append(value.text)
+    yield from (" and ".join(dict.fromkeys(found)) for found in spellings.values() if len(found) > 1)
 
 
 def _values(key: str, parsed: HydraOverride) -> Iterator[Value]:

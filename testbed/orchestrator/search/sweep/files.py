@@ -33,7 +33,7 @@ from testbed.orchestrator.executors import options
 from testbed.orchestrator.executors.executor import NAMES
 from testbed.orchestrator.machine.clone import CLONE
 from testbed.orchestrator.search.sweep.axes import Axis, Condition, read_axes, read_condition
-from testbed.orchestrator.search.sweep.grid import Branch, Grid, ad_hoc, with_given
+from testbed.orchestrator.search.sweep.grid import Branch, Grid, ad_hoc, at_path, with_given
 
 FOLDER = CLONE / "experiments" / "sweeps"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
@@ -79,7 +79,8 @@ def read(name: str) -> Grid:
     if not _NAME.fullmatch(path.stem):
         raise InputError(f"{path}: {shown(path.stem)} names the sweep: letters, digits, - and _, 40 at most; rename it")
     where = str(path.relative_to(CLONE) if path.is_relative_to(CLONE) else path)
-    return described(path.stem, read_yaml(path, where))
+    grid = described(path.stem, read_yaml(path, where))
+    return grid if path.resolve().parent == FOLDER else at_path(grid, path)
 
 
 def described(name: str, document: Document) -> Grid:

@@ -6,12 +6,14 @@ import dataclasses
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.orchestrator.config.grammar.overrides import unknown
 from testbed.orchestrator.search.sweep.axes import Axis, Condition, Value, read_axes
+from testbed.orchestrator.search.sweep.meaning import meaning
 
 MAX_RUNS = 1000
 """Of a sweep; more would take weeks here."""
@@ -51,7 +53,7 @@ class Point:
 @dataclass(frozen=True)
 class Grid:
     name: str
-    """Of the folder that takes what came of it."""
+    """Name that messages and tables have."""
     axes: tuple[Axis, ...]
     branches: tuple[Branch, ...] = ()
     exclude: tuple[Condition, ...] = ()
@@ -60,6 +62,13 @@ class Grid:
     """Options of executors, by their names."""
     given: frozenset[str] = field(default_factory=frozenset)
     """Keys from the command line, by which conditions of a file may come to hold for no run."""
+    place: str = ""
+    """End of the folder's name, by which two files of one name have folders of their own."""
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder that takes the results."""
+        return f"{self.name}{self.place}"
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -91,6 +100,7 @@ class Grid:
         found = [values for values in found if not any(condition.holds(values) for condition in self.exclude)]
         if not found:
             raise InputError(f"{self.name}: `exclude` leaves no run")
+        found = list(_in_one_spelling(found))
         varying = tuple(key for key in self.keys if len({values.get(key) for values in found}) > 1)
         seeds = [value for axis in self.axes if axis.key == SEED for value in axis.values]
         found.sort(key=lambda values: seeds.index(values[SEED]) if seeds else 0)
@@ -114,20 +124,33 @@ class Grid:
             yield from chosen
 
     def _faults(self) -> Iterator[str]:
-        known: dict[str, set[str]] = {key: set() for key in self.keys}
+        known: dict[str, dict[Hashable, str]] = {key: {} for key in self.keys}
         for axis in [*self.axes, *(axis for branch in self.branches for axis in branch.axes)]:
-            known[axis.key] |= {value.plain for value in axis.values}
+            known[axis.key] |= axis.meanings
         named = [*(("when", branch.condition) for branch in self.branches), *(("exclude", one) for one in self.exclude)]
         for where, condition in named:
             for key, wanted in condition.wanted.items():
                 asked = f"{self.name}: {where} {condition.text}"
                 if key not in known:
                     yield unknown(asked, key, known, "axis")
-                elif key not in self.given and (never := sorted(wanted - known[key])):
-                    yield f"{asked}: {key} is never {', '.join(never)}; it takes {', '.join(sorted(known[key]))}"
+                elif key not in self.given and (never := sorted(wanted[one] for one in wanted.keys() - known[key])):
+                    taken = ", ".join(sorted(known[key].values()))
+                    yield f"{asked}: {key} is never {', '.join(never)}; it takes {taken}"
         for branch in self.branches:
             if SEED in (axis.key for axis in branch.axes):
                 yield f"{self.name}: when {branch.condition.text}: seed is an axis of all runs or of none"
+
+
+def _in_one_spelling(points: Sequence[Mapping[str, Value]]) -> Iterator[dict[str, Value]]:
+    """Yield the values of each point, each in the spelling in which it comes first."""
+    first: dict[tuple[str, Hashable], Value] = {}
+    for values in points:
+        yield {key: first.setdefault((key, meaning(key, value.text)), value) for key, value in values.items()}
+
+
+def at_path(grid: Grid, path: Path) -> Grid:
+    """Return the sweep as that of a file of the user's, whose results no other file of this name replaces."""
+    return dataclasses.replace(grid, place=f"-{_digest([str(path.resolve())])}")
 
 
 def ad_hoc(texts: Sequence[str]) -> Grid:
@@ -159,6 +182,7 @@ def with_given(grid: Grid, texts: Sequence[str]) -> Grid:
         max_hours=grid.max_hours,
         executors=grid.executors,
         given=frozenset(given),
+        place=grid.place,
     )
 
 

@@ -67,7 +67,7 @@ def write(grid: Grid, standings: Sequence[RunStatus], runs_root: Path) -> tuple[
     Raises:
         RunError: they cannot be made.
     """
-    folder = runs_root / FOLDER / grid.name
+    folder = runs_root / FOLDER / grid.folder
     question = {"name": grid.name, "axes": list(grid.keys), "points": rows(standings)}
     command = [sys.executable, "-m", "testbed.analysis", "sweep", "--runs", str(runs_root), "--output", str(folder)]
     with made_for_caller(runs_root, runs_root / FOLDER):

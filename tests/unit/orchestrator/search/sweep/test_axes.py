@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from testbed.core.errors import InputError
@@ -75,3 +77,58 @@ def test_a_condition_holds_where_all_of_it_does() -> None:
         read_condition(" ")
     with pytest.raises(InputError, match="No closing quotation"):
         read_condition("topo.rate='50")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "steps=3,3.0",
+        "topo.rtt='10 ms','0.01 s'",
+        "topo.rate='1 Gbit/s','1000 Mbit/s'",
+        "topo.rate='0.1 Gbit/s','1e5 kbit/s'",
+        "strategy.bucket_size='1 MiB','1024 KiB'",
+        "topo.loss='1%','1.0 %'",
+        "target=1e-3,0.001",
+        "strategy.overlap=true,True",
+        "compressor.levels=[1,2.0],[1.0,2]",
+        "memory_limit={a: '1 GB'},{a: '1000 MB'}",
+        "compressor.inner={_target_: x.Y, k: [1e1]},{k: [10], _target_: 'x.Y'}",
+        "compressor=topk,'topk'",
+        "compressor=\"topk\",'topk'",
+    ],
+)
+def test_one_value_in_two_spellings_is_given_twice(text: str) -> None:
+    with pytest.raises(InputError, match="given more than once") as caught:
+        read_axes([text])
+    assert len(caught.value.faults) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "topo.rate='8 Mbit/s','1 MB'",
+        "topo.rtt='1 s',1",
+        "strategy.overlap=true,1",
+        "events=null,0",
+        "workload.args=['--lr=1e-3'],['--lr=0.001']",
+        "seed=9007199254740993,9007199254740992",
+    ],
+)
+def test_values_that_differ_stay_apart(text: str) -> None:
+    (axis,) = read_axes([text])
+    assert len(axis.meanings) == 2
+
+
+def test_two_ways_to_one_file_are_one_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.yaml").touch()
+    (tmp_path / "b.yaml").symlink_to("a.yaml")
+    monkeypatch.chdir(tmp_path)
+    for other in ("./a.yaml", f"{tmp_path}/a.yaml", "b.yaml"):
+        with pytest.raises(InputError, match="given more than once"):
+            read_axes([f"topo=a.yaml,{other}"])
+
+
+def test_a_condition_holds_for_each_spelling() -> None:
+    values = {axis.key: axis.values[0] for axis in read_axes(["topo.rtt='10 ms'", "steps=3"])}
+    assert read_condition("topo.rtt='0.01 s' steps=3.0").holds(values)
+    assert not read_condition("topo.rtt='0.1 s'").holds(values)

@@ -191,3 +191,25 @@ def test_sweeps_of_the_tree_resolve(name: str) -> None:
     by_parts = {tuple(text for text in point.overrides if not text.startswith("seed=")): point for point in points}
     for point in by_parts.values():
         assert resolve(point.overrides).faults == (), point.label
+
+
+def test_files_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
+    grids = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        grids.append(files.asked([written(tmp_path / folder, CONTENT)]))
+    assert [grid.name for grid in grids] == ["own", "own"] and grids[0].folder != grids[1].folder
+    again = files.asked([str(tmp_path / "b" / ".." / "a" / "own.yaml")])
+    assert again.folder == grids[0].folder, "the same file"
+    assert files.asked([str(files.FOLDER / "smoke.yaml")]).folder == files.asked(["smoke"]).folder == "smoke"
+    given = [files.asked([written(tmp_path / folder, CONTENT), "steps=5"]).folder for folder in ("a", "b")]
+    assert len({*given, *(grid.folder for grid in grids)}) == 4
+
+
+def test_a_value_that_two_branches_spell_in_two_ways_is_one_value(tmp_path: Path) -> None:
+    when = [
+        {"if": "compressor=topk", "axes": ["topo.rtt='10 ms'"]},
+        {"if": "compressor=int8", "axes": ["topo.rtt='0.01 s'"]},
+    ]
+    points = files.asked([written(tmp_path, CONTENT | {"when": when, "exclude": []})]).points()
+    assert {point.plain["topo.rtt"] for point in points if "topo.rtt" in point.plain} == {"10 ms"}

@@ -1,0 +1,57 @@
+"""Meaning of a value on the command line: one value in several spellings has one meaning.
+
+`3` and `3.0`, `10 ms` and `0.01 s`, `1 Gbit/s` and `1000 Mbit/s`, `true` and `True`, `./a.yaml` and `a.yaml` are one
+value each, inside lists and dictionaries too.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Hashable
+from fractions import Fraction
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from testbed.core.units import exact
+
+_TEXTS = ("workload.args",)
+"""Keys whose values a user's script gets as they are spelt."""
+
+
+@functools.lru_cache(maxsize=10_000)
+def meaning(key: str, text: str) -> Hashable:
+    """Return what two spellings of one value have in common.
+
+    Args:
+        key: Key that takes the value.
+        text: Value as an override has it, in quotes where it has some.
+    """
+    if key in _TEXTS:
+        return text
+    return _meaning(OverridesParser.create().parse_override(f"key={text}").value())
+
+
+def _meaning(value: Any) -> Hashable:
+    if isinstance(value, bool) or value is None:
+        return (type(value).__name__, value)
+    if isinstance(value, int | float):
+        return _number(value)
+    if isinstance(value, list):
+        return ("list", *map(_meaning, value))
+    if isinstance(value, dict):
+        return ("dict", frozenset((str(name), _meaning(inner)) for name, inner in value.items()))
+    return _text(str(value))
+
+
+def _number(value: float) -> Hashable:
+    return Fraction(repr(value)) if value - value == 0 else str(value)
+
+
+def _text(text: str) -> Hashable:
+    if (quantity := exact(text)) is not None:
+        kind, amount = quantity
+        return amount if kind == "ratio" else (kind, amount)
+    is_path = os.sep in text or os.path.splitext(text)[1]
+    return os.path.realpath(text) if is_path and os.path.isfile(text) else text
