@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 
 _NUMBER = re.compile(r"^\s*([0-9]+(?:[._][0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9].*?)?\s*$")
@@ -91,7 +92,8 @@ def exact(text: str) -> tuple[str, Fraction] | None:
     if match is None or not unit:
         return None
     amount = Fraction(match.group(1).replace("_", ""))
-    for kind, table in (("rate", _RATES), ("time", _TIMES), ("size", _SIZES), ("ratio", _RATIOS)):
+    tables: dict[str, Mapping[str, float]] = {"rate": _RATES, "time": _TIMES, "size": _SIZES, "ratio": _RATIOS}
+    for kind, table in tables.items():
         if unit in table:
             return kind, amount * Fraction(repr(table[unit]))
     return None

@@ -31,9 +31,13 @@ RUN_ID = re.compile(r"^[0-9]{8}T[0-9]{6}Z-[A-Za-z0-9_.+-]{1,80}$")
 
 
 def new_run_id(topo: str, strategy: str, compressor: str, spec_hash: str, now_s: float | None = None) -> str:
-    """`<utc time>-<topo>-<strategy>-<compressor>-<short hash>`."""
+    """Return `<utc time>-<topo>-<strategy>-<compressor>-<short hash>`.
+
+    Of a script that was given no compressor it names none: the script may choose one by itself.
+    """
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
-    return f"{stamp}-{topo}-{strategy}-{compressor}-{spec_hash[:8]}"
+    names = [topo, strategy] if (strategy, compressor) == ("script", "none") else [topo, strategy, compressor]
+    return "-".join([stamp, *names, spec_hash[:8]])
 
 
 def write_json(path: Path, data: Any) -> None:

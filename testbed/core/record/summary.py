@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 SCHEMA_VERSION = 1
@@ -21,6 +22,8 @@ SUMMARY_KEYS: dict[str, tuple[str, ...] | None] = {
     "compressor": None,
     "hooks": None,
     "workload": None,
+    "user_code": None,
+    "used_files": None,
     "device": None,
     "workers": None,
     "workers_at_end": None,
@@ -30,7 +33,7 @@ SUMMARY_KEYS: dict[str, tuple[str, ...] | None] = {
     "steps": None,
     "time_s": None,
     "wall_s": None,
-    "step_time_s": ("mean", "p50", "p95"),
+    "step_time_s": ("mean", "p50", "p95", "exchange_p50"),
     "phase_s": (
         "forward",
         "backward",
@@ -50,13 +53,33 @@ SUMMARY_KEYS: dict[str, tuple[str, ...] | None] = {
 Missing is null, never 0 and never absent.
 """
 
-LINK_KEYS = ("name", "from", "to", "wan", "wire_bytes", "rate_bit_s", "rtt_s", "loss_ratio")
+LINK_KEYS = ("name", "from", "to", "wan", "wire_bytes", "rate_bit_s", "rtt_s", "loss_ratio", "changes")
 
 
 def empty_summary() -> dict[str, Any]:
     """Every key, all null."""
     summary: dict[str, Any] = {key: dict.fromkeys(nested) if nested else None for key, nested in SUMMARY_KEYS.items()}
     return {**summary, "schema_version": SCHEMA_VERSION, "reasons": [], "unknowns": [], "links": []}
+
+
+def compressor_label(summary: Mapping[str, Any]) -> str | None:
+    """Return which compressor a run had: "by the script: topk density=0.01" if a user's script chose it by a hook.
+
+    Parameters that are null or "auto" say nothing and are left out.
+    """
+    hooks = [one for one in summary.get("hooks") or () if isinstance(one, Mapping)]
+    if not hooks:
+        name = summary.get("compressor")
+        return name if isinstance(name, str) else None
+    return f"by the script: {', '.join(dict.fromkeys(map(_hook_label, hooks)))}"
+
+
+def _hook_label(hook: Mapping[str, Any]) -> str:
+    params = hook.get("params")
+    given = params if isinstance(params, Mapping) else {}
+    texts = (f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in given.items())
+    told = (text for text, value in zip(texts, given.values(), strict=True) if value not in (None, "auto"))
+    return " ".join([str(hook.get("name")), *told])
 
 
 def version_fault(summary: dict[str, Any]) -> str | None:

@@ -23,6 +23,7 @@ from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.recorder import Recorder
 from testbed.orchestrator.observation.verdict.judge import CLUSTER, Judge
 from testbed.orchestrator.run.seal import seal
+from testbed.orchestrator.run_store.used import used_before
 
 MEET_TIMEOUT_S = 600.0
 """From here to the last rank's connection to all its peers; machines of a cluster start unlike quickly."""
@@ -45,6 +46,8 @@ class ClusterOrchestration:
 
     def perform(self) -> tuple[str, list[str]]:
         """How it ended, and what went wrong."""
+        for event in used_before(self._spec):
+            self._write(event.to_json())
         self._stage(CLUSTER, f"{self._spec.workers} ranks under torchrun; nothing is emulated")
         try:
             self._follow()

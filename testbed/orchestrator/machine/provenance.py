@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import MachineError
+from testbed.core.record.used_files import CODE
 from testbed.orchestrator.machine.clone import CLONE
 
-_CODE = ("testbed/core", "testbed/worker", "testbed/orchestrator", "compressors", "topologies")
 _SIMULATOR = ("testbed/analysis/simulator", "experiments/calibration")
 _PACKAGES = (
     "torch",
@@ -32,15 +35,43 @@ _PACKAGES = (
     "hydra-core",
     "mininet",
 )
+_SETTLED_S = 2.0
+"""Age from which on a file's times tell whether it has changed: clocks of file systems tick in milliseconds."""
 
 
 def code_hash(clone: Path = CLONE, *, simulated: bool = False) -> str:
-    """Of every source file that a result can depend on; of a simulated one, with the simulator and its constants."""
+    """Return the digest of every source file that a result can depend on, 16 hexadecimal digits.
+
+    Files are read again only if one of them has another time, size or inode.
+
+    Args:
+        simulated: True for a simulated result, which depends on the simulator and its constants too.
+    """
+    found: list[tuple[str, os.stat_result]] = []
+    for folder in (*CODE, *(_SIMULATOR if simulated else ())):
+        found += sorted(_files(str(clone / folder), (".py", ".json") if folder in _SIMULATOR else (".py",)))
+    stats = tuple((path, one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino) for path, one in found)
+    newest_s = max((max(mtime, ctime) for _, mtime, ctime, _, _ in stats), default=0) / 1e9
+    read = _digest if time.time() - newest_s > _SETTLED_S else _digest.__wrapped__
+    return read(str(clone), stats)
+
+
+def _files(folder: str, kinds: tuple[str, ...]) -> Iterator[tuple[str, os.stat_result]]:
+    if not os.path.isdir(folder):
+        return
+    with os.scandir(folder) as found:
+        for one in found:
+            if one.is_dir(follow_symlinks=False):
+                yield from _files(one.path, kinds) if one.name != "__pycache__" else ()
+            elif one.name.endswith(kinds):
+                yield one.path, one.stat()
+
+
+@functools.lru_cache(maxsize=8)
+def _digest(clone: str, stats: tuple[tuple[str, int, int, int, int], ...]) -> str:
     digest = hashlib.sha256()
-    for folder in (*_CODE, *(_SIMULATOR if simulated else ())):
-        kinds = ("*.py", "*.json") if folder in _SIMULATOR else ("*.py",)
-        for path in sorted(path for kind in kinds for path in (clone / folder).rglob(kind)):
-            digest.update(str(path.relative_to(clone)).encode() + b"\0" + path.read_bytes() + b"\0")
+    for path, *_ in stats:
+        digest.update(os.path.relpath(path, clone).encode() + b"\0" + Path(path).read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 
 

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 from testbed.core.record.events.run import PHASES
 from testbed.core.record.run_directory import RunDir
 from testbed.core.record.summary import SUMMARY_KEYS, empty_summary, summary_faults
+from testbed.core.record.used_files import KEYS as USED_KEYS
+from testbed.core.record.used_files import merged, version
 from testbed.core.spec.run_spec import PROGRAMS
+from testbed.orchestrator.observation.summary_links import Direction, links, nodes_of, sent
 from testbed.orchestrator.observation.verdict.unknowns import unseeded
 
-Direction = tuple[str, str, str]
-"""(link, from, to)."""
 _DENSE_ELEMENT_BYTES = 4
 
 
@@ -47,12 +48,14 @@ def summarise(
     spec = run.read_json(run.spec) or {}
     network = run.read_json(run.network) or {}
     record = _Record.read(run)
-    workers = len(_nodes(spec)) or None
+    workers = len(nodes_of(spec)) or None
     steps = record.common_steps(workers or 0)
     summary = empty_summary()
     summary.update(_identity(run.run_id, spec, workers))
     summary.update(status=status, verdict=verdict, reasons=list(reasons), kind=kind, wall_s=wall_s)
     summary["hooks"] = record.hooks or None
+    used = merged(record.used)
+    summary.update(user_code=version(used), used_files=used if record.has_events else None)
     is_ours = "strategy" not in spec or spec["strategy"]["name"] not in PROGRAMS.values()
     if record.hooks:  # what ran is named, whatever the key was
         summary["compressor"] = "+".join(dict.fromkeys(hook["name"] for hook in record.hooks))
@@ -60,10 +63,11 @@ def summarise(
     summary["steps"] = len(steps) if record.has_events and is_ours else None
     summary["workers_at_end"] = workers - len(record.left) if workers and record.has_events else None
     summary["time_s"] = record.end_s(steps) if steps else record.end_of_run_s
-    summary["step_time_s"] = _distribution(record.step_durations_s(steps))
+    of_exchanges = _distribution(record.step_durations_s(record.exchanges(steps)))["p50"]
+    summary["step_time_s"] = {**_distribution(record.step_durations_s(steps)), "exchange_p50": of_exchanges}
     summary["phase_s"] = record.phase_means_s(steps)
-    summary["links"] = [] if kind == "measured" else _links(spec, network, record)
-    summary["bytes"] = _bytes(spec, record, steps, summary["links"])
+    summary["links"] = [] if kind == "measured" else links(spec, network, record)
+    summary["bytes"] = sent(spec, record, steps, summary["links"])
     summary["compression_ratio"] = _ratio(summary["bytes"]["dense"], summary["bytes"]["payload"])
     summary["metric"] = _metric(spec, record)
     summary = {key: _without_non_finite(value) for key, value in summary.items()}
@@ -94,6 +98,9 @@ class _Record:
     hook_elements: dict[int, int] = field(default_factory=dict)
     """Gradient entries it reduced, by rank."""
     hooks: list[dict[str, Any]] = field(default_factory=list)
+    used: list[list[dict[str, Any]]] = field(default_factory=list)
+    changed: list[tuple[str | None, str | None]] = field(default_factory=list)
+    """Link and source of each event of `events=`; the source is null for both directions."""
     end_of_run_s: float | None = None
     left: set[int] = field(default_factory=set)
     """Ranks that the run went on without, and that have not come back."""
@@ -127,6 +134,10 @@ class _Record:
             self.hook_bytes = (self.hook_bytes or 0) + int(event["payload_bytes"])
             rank = int(event["rank"])
             self.hook_elements[rank] = self.hook_elements.get(rank, 0) + int(event["elements"])
+        elif kind == "change":
+            self.changed.append((event["name"], event["from"]))
+        elif kind == "used":
+            self.used.append([{key: one[key] for key in USED_KEYS} for one in event["files"]])
         elif kind == "hook":
             hook = {key: event[key] for key in ("name", "target", "params")}
             self.hooks += [hook] if hook not in self.hooks else []
@@ -134,6 +145,10 @@ class _Record:
             self.end_of_run_s = t_s
         elif kind == "link" and t_s >= 0:
             self.wire_bytes[event["name"], event["from"], event["to"]] = _finite(event["wire_bytes"])
+
+    def changes(self, link: str, source: str) -> int:
+        """Return how often events changed a direction of a link, or took the link down or up."""
+        return sum(name == link and begin in (source, None) for name, begin in self.changed)
 
     def common_steps(self, workers: int) -> list[int]:
         """Numbers of the steps that every rank finished, but for those that have left meanwhile, in order."""
@@ -149,6 +164,10 @@ class _Record:
     def end_s(self, steps: list[int]) -> float | None:
         """When the slowest rank ended the last of `steps`."""
         return max((event["t_s"] for event in self.of_step(steps[-1])), default=None) if steps else None
+
+    def exchanges(self, steps: list[int]) -> list[int]:
+        """Return the steps in which a rank sent something: of strategies that exchange rarely a few."""
+        return [step for step in steps if any(event.get("payload_bytes") for event in self.of_step(step))]
 
     def step_durations_s(self, steps: list[int]) -> list[float]:
         """Of every step, the first ones too, the time its slowest rank took: a synchronous step is as long as that."""
@@ -195,13 +214,9 @@ def _identity(run_id: str, spec: dict[str, Any], workers: int | None) -> dict[st
     }
 
 
-def _nodes(spec: dict[str, Any]) -> list[str]:
-    return [node["name"] for node in (spec.get("topology") or {}).get("nodes", ())]
-
-
 def _distribution(values: list[float]) -> dict[str, float | None]:
     if not values:
-        return dict.fromkeys(SUMMARY_KEYS["step_time_s"] or ())
+        return dict.fromkeys(("mean", "p50", "p95"))
     ordered = sorted(values)
     return {
         "mean": math.fsum(ordered) / len(ordered),
@@ -216,45 +231,6 @@ def _percentile(ordered: list[float], share: float) -> float:
     low = math.floor(position)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (position - low) * (ordered[high] - ordered[low])
-
-
-def _directions(spec: dict[str, Any], network: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every direction as `network.json` tells it; before that file is written, as the spec asks for it."""
-    if network.get("links"):
-        yield from network["links"]
-        return
-    for link in (spec.get("topology") or {}).get("links", ()):
-        rtt_s = link["forward"]["delay_s"] + link["backward"]["delay_s"]
-        for start, end, profile in ((link["a"], link["b"], "forward"), (link["b"], link["a"], "backward")):
-            asked = {**link[profile], "rtt_s": rtt_s}
-            yield {"name": link["name"], "from": start, "to": end, "wan": link["wan"], "asked": asked}
-
-
-def _links(spec: dict[str, Any], network: dict[str, Any], record: _Record) -> list[dict[str, Any]]:
-    links = []
-    for direction in _directions(spec, network):
-        asked, measured = direction.get("asked") or {}, direction.get("measured") or {}
-        link = {key: direction[key] for key in ("name", "from", "to", "wan")}
-        link["wire_bytes"] = record.wire_bytes.get((link["name"], link["from"], link["to"]))
-        for key in ("rate_bit_s", "rtt_s", "loss_ratio"):
-            link[key] = {"asked": asked.get(key), "measured": measured.get(key)}
-        links.append(link)
-    return links
-
-
-def _bytes(spec: dict[str, Any], record: _Record, steps: list[int], links: list[dict[str, Any]]) -> dict[str, Any]:
-    nodes = set(_nodes(spec))
-    return {
-        "payload": record.payload_bytes(steps),
-        "wire_total": _sum_of_all([link["wire_bytes"] for link in links if not link["wan"] and link["from"] in nodes]),
-        "wire_wan": _sum_of_all([link["wire_bytes"] for link in links if link["wan"]]),
-        "dense": record.dense_bytes(steps, len(nodes)),
-    }
-
-
-def _sum_of_all(values: list[Any]) -> Any:
-    """None if one of them is unknown: part of a sum would pass for the whole."""
-    return sum(values) if values and all(value is not None for value in values) else None
 
 
 def _ratio(dense: float | None, payload: float | None) -> float | None:

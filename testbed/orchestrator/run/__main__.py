@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from testbed.core.errors import (
     Interrupted,
     LonghaulError,
 )
-from testbed.core.record.events.run import Fault, Schedule
+from testbed.core.record.events.run import Fault, Schedule, Used
 from testbed.core.record.metric_samples import Totals
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
@@ -36,6 +37,7 @@ from testbed.orchestrator.observation.exporter import Exporter
 from testbed.orchestrator.observation.recorder import Recorder
 from testbed.orchestrator.observation.verdict.judge import Judge
 from testbed.orchestrator.run.orchestration import RunOrchestration
+from testbed.orchestrator.run_store.used import as_here, used_before
 from testbed.orchestrator.terminal.display import Display
 
 MAX_FAULT_CHARACTERS = 2000
@@ -62,11 +64,21 @@ class Run:
         self.display = display
         self.totals = Totals()
         self.recorder = Recorder(run.events, Judge(spec), self.totals, self._show, spec.dilation)
-        self.write = self.recorder.write
+        self.began_unix_s = time.time()
         self._metrics_port = metrics.getsockname()[1]
         code_hash = str(run.read_json(run.spec)["code_hash"])
         self._exporter = Exporter(self.totals, spec, run.run_id, self.recorder.verdict, code_hash)
         self._exporter.serve(metrics)
+
+    def write(self, event: dict[str, Any]) -> None:
+        """Record an event; what a worker says of files is checked against this machine's."""
+        if event["event"] == "used" and event["rank"] is not None:
+            event = as_here(event, self.began_unix_s)
+        self.recorder.write(event)
+
+    def _note_files(self, events: Iterable[Used]) -> None:
+        for event in events:
+            self.write(event.to_json())
 
     def begin(self, t0_s: float) -> float:
         """From now on there is a beginning to count from; returns it on the wall clock."""
@@ -96,10 +108,14 @@ class Run:
             self.display.stage(f"run {self.run.run_id}; metrics at http://127.0.0.1:{self._metrics_port}/metrics")
             if self._rights.rootless:
                 self.write(Schedule(what=ROOTLESS, detail="; ".join(self._rights.lost())).to_json())
+            self._note_files(used_before(self.spec))
             orchestration = RunOrchestration(
                 self.spec, self, shared=self._shared, rights=self._rights, host_proc=self._host_proc
             )
-            orchestration.perform()
+            try:
+                orchestration.perform()
+            finally:
+                self._note_files(used_before(self.spec, self.began_unix_s))
             if self.recorder.failure is not None:
                 raise self.recorder.failure
             self.stage("end", "ended")

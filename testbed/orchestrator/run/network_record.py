@@ -5,6 +5,7 @@ of every link and direction what was asked, what the kernel reports, what was me
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -37,9 +38,12 @@ class NetworkRecord:
         self._judge = judge
         self._write = write
         self._stages: list[ProbeResult] = []
+        self._built: dict[tuple[str, str, str], dict[str, Any]] = {}
+        """Links as they were measured, before any event changed them."""
 
     def add(self, measured: ProbeResult) -> None:
         self._stages.append(measured)
+        self._built = self._built or {port.key: port.to_json(self._dilation) for port in self._network.ports}
         for port in self._network.ports:
             entry = self._entry(measured, port)
             if entry is not None:
@@ -48,10 +52,10 @@ class NetworkRecord:
         self._save([self._link(port) for port in self._network.ports])
 
     def finish(self) -> None:
-        """After training: with what the judge saw of full queues and losses.
+        """Write the record after training, with what the judge saw of full queues and losses.
 
         `measured` stays the burst's rate: windows of some milliseconds in training are for the verdict, not a better
-        figure.
+        figure. `asked` stays what was built, so that both are of one moment; what events made of it is in `at_end`.
         """
         links = []
         for port in self._network.ports:
@@ -59,12 +63,15 @@ class NetworkRecord:
             rate_bit_s = self._judge.training_rate_bit_s(*port.key)
             if rate_bit_s is not None:
                 link["measurements"].append({"stage": "training", "rate_bit_s": rate_bit_s, "rtt_s": None})
+            now = port.to_json(self._dilation)["asked"]
+            if now != link["asked"]:
+                link["at_end"] = now
             link["measured"]["loss_ratio"] = self._judge.loss_ratio(*port.key)
             links.append(link)
         self._save(links)
 
     def _link(self, port: Port) -> dict[str, Any]:
-        link = port.to_json(self._dilation)
+        link = copy.deepcopy(self._built[port.key])
         link["measurements"] = [e for e in (self._entry(m, port) for m in self._stages) if e is not None]
         for key in ("rate_bit_s", "rtt_s", "delay_s"):
             known = [entry[key] for entry in link["measurements"] if entry[key] is not None]

@@ -57,6 +57,7 @@ class Record(Protocol):
     run: RunDir
     recorder: Recorder
     stop: Stop
+    began_unix_s: float
 
     def write(self, event: Event) -> None: ...
 
@@ -169,8 +170,8 @@ class RunOrchestration:
             if scripts is None or self._output is None:
                 return
             self._output.end()
-            for end in scripts.ends():
-                self._record.write(end.to_json())
+            for event in (*scripts.ends(), *scripts.used(self._record.began_unix_s)):
+                self._record.write(event.to_json())
             try:
                 folder = keep(workers.containers, self._record.run.out)
             except RunError as error:

@@ -1,7 +1,7 @@
 """The runs of a folder that have ended, by what was asked of them and by the code: what need not be made again.
 
-A run is of a spec and of this code if `hash` and `code_hash` of its spec.json say so. Nothing else is asked or kept:
-what is in the folder is all that is known.
+A run is of a spec and of this code if `hash` and `code_hash` of its spec.json say so, and if the files of the user's
+that it used are as its summary has them. Nothing else is asked or kept: what is in the folder is all that is known.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from testbed.core.record.run_directory import RUN_ID, RunDir
 from testbed.core.record.summary import form_fault, version_fault
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.orchestrator.machine import provenance
+from testbed.orchestrator.run_store.used import is_current
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ def ended_runs(
             yield known[path.name]
 
 
+def pattern_of(spec: RunSpec) -> str:
+    """Return a pattern that the names of a spec's runs fit."""
+    return f"*-{spec.strategy.name}-{'' if spec.program == 'script' else f'{spec.compressor.name}-'}*"
+
+
 def _read(path: Path) -> KeptRun | None:
     if not RUN_ID.fullmatch(path.name):
         return None
@@ -96,9 +102,9 @@ class KeptRuns:
         if spec.data_hash is None:
             spec = dataclasses.replace(spec, data_hash=self._newest_data_hash(spec, kind))
         wanted = self._code[kind], kind, spec.hash
-        pattern = f"*-{spec.strategy.name}-{spec.compressor.name}-*"
-        for kept in ended_runs(self.runs_root, pattern, self._known):
-            if (kept.spec.get("code_hash"), kept.summary.get("kind"), kept.spec.get("hash")) == wanted:
+        for kept in ended_runs(self.runs_root, pattern_of(spec), self._known):
+            found = kept.spec.get("code_hash"), kept.summary.get("kind"), kept.spec.get("hash")
+            if found == wanted and is_current(spec, kept.summary):
                 yield kept
 
     def _newest_data_hash(self, spec: RunSpec, kind: str) -> str | None:

@@ -19,6 +19,7 @@ from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, Channel, W
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.rendezvous import Rendezvous
+from testbed.worker.process.loaded_files import used
 
 if TYPE_CHECKING:
     from testbed.worker.device.accelerator import Accelerator
@@ -104,6 +105,8 @@ def live(channel: Channel, node: str, interface: str | None = None, accelerator:
     except BaseException as error:
         traceback.print_exc()
         text = str(error) if isinstance(error, LonghaulError) else f"{type(error).__name__}: {error}"
+        for told in used(welcome.rank):  # it may be the code of the user that failed, in this version
+            _tell(emit, told.to_json())
         _tell(emit, Fault(rank=welcome.rank, node=node, message=text).to_json())
         # Threads of gloo may be stuck in a collective that will never end; the ordinary way out would wait for them.
         _leave(
@@ -151,6 +154,8 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     done = training.run(orders.t0_s)
     if spec.keeps_model and welcome.rank == 0:
         checkpoint.keep(capabilities.kept(parts.transform, training.model), Path(welcome.store).with_name(KEPT_MODEL))
+    for told in used(welcome.rank):
+        emit(told.to_json())
     emit(done.to_json())
     orders.leaving = True
     comm.close(together=not training.outlived)

@@ -41,7 +41,8 @@ def make_run(
     **values: Any,
 ) -> RunDir:
     """Of this code unless another `code_hash` is given; `values` go into the summary."""
-    spec = dataclasses.replace(spec, dilation=3.0)  # as chosen when a run begins
+    if spec.auto_dilation:
+        spec = dataclasses.replace(spec, dilation=3.0)  # as chosen when a run begins
     run = RunDir.create(root, new_run_id(spec.topo, spec.strategy.name, spec.compressor.name, spec.hash, now_s))
     code = provenance.code_hash() if code_hash is None else code_hash
     write_json(run.spec, {**spec.to_json(), "code_hash": code})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
@@ -151,6 +152,38 @@ class ScriptEnd(Event, name="script_end"):
     """True if a process of the script has joined torch's process group."""
     how: Text
     """End of the script, such as `ended with status 0`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsedFile(Record):
+    """File outside of Longhaul's code and of installed packages."""
+
+    path: Text
+    """Absolute, or relative to the repository."""
+    sha256: Text | None
+    """Digest; null for more than 64 MiB, and for a file that changed while the run went on."""
+    size_bytes: Count | None
+    """Size; null for a file that changed while the run went on."""
+    modified_s: Number
+    """Time of its last change, seconds since 1970."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Used(WorkerEvent, name="used"):
+    """Files outside of Longhaul's code that were used.
+
+    Those that were named before the run come first, and again at its end; then the modules that a rank had loaded.
+    """
+
+    rank: Count | None
+    """Rank; null for what was named before the run."""
+    files: Annotated[list[UsedFile], FEW]
+    """Files, sorted by path."""
+
+    @classmethod
+    def of(cls, rank: int | None, entries: Iterable[Mapping[str, Any]]) -> Used:
+        """Return the event of entries as `core.record.used_files` has them."""
+        return cls(rank=rank, files=[UsedFile(**one) for one in entries])
 
 
 @dataclass(frozen=True, kw_only=True)

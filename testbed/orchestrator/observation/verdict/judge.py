@@ -123,8 +123,12 @@ class Judge:
         return self._rates.training_rate_bit_s(name, source, target)
 
     def loss_ratio(self, name: str, source: str, _target: str) -> float | None:
-        """Share of packets that the shaper dropped; None for a link without one."""
-        return self._delay_lines.loss_ratio(name, source)
+        """Return the share of packets that the shaper dropped; None for a link without one.
+
+        It is None too where an event changed the loss: the share is then of several targets.
+        """
+        is_of_several = self._asked.has_changed(name, source, "loss_ratio")
+        return None if is_of_several else self._delay_lines.loss_ratio(name, source)
 
     def verdict(self) -> tuple[str, list[str]]:
         """("valid" | "suspect" | "invalid", reasons), the gravest first."""

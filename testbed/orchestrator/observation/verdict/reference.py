@@ -23,6 +23,8 @@ class LinkReference:
         }
         self._changed_s: dict[str, float] = {}
         self._down: set[str] = set()
+        self._set: set[tuple[str, str, str]] = set()
+        """(link, source, field of the profile) of what any event has set."""
 
     def change(self, event: dict[str, Any]) -> None:
         name = event["name"]
@@ -31,11 +33,16 @@ class LinkReference:
         self._changed_s[name] = event["t_s"]
         if event["what"] == "set":
             key = name, event["from"]
+            self._set |= {(*key, field) for field in event["after"]}
             self._profiles[key] = dataclasses.replace(self._profiles[key], **event["after"])
         elif event["what"] == "down":
             self._down.add(name)
         else:
             self._down.discard(name)
+
+    def has_changed(self, name: str, source: str, field: str) -> bool:
+        """Return True if an event has set this field of a direction's profile."""
+        return (name, source, field) in self._set
 
     def profile(self, name: str, source: str) -> LinkProfile:
         return self._profiles[name, source]

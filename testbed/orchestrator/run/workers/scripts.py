@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from testbed.core.record.events.run import ScriptEnd
+from testbed.core.record.events.run import ScriptEnd, Used
 from testbed.orchestrator.config.programs import marks_name
 from testbed.orchestrator.emulation.containers.docker_container import DockerContainer
 from testbed.orchestrator.emulation.containers.runc_container import Container
 from testbed.orchestrator.run.workers.attended import AttendedProcess
 from testbed.orchestrator.run.workers.listeners import parent_pid
+from testbed.orchestrator.run_store.used import used_by_script
 
 _GO = "go"
 """File, where ranks meet, that the first process of each node waits for."""
@@ -53,6 +54,17 @@ class Scripts:
             code = process.exit_code()
             how = "was still running" if code is None else self._containers[node].ended(code)
             yield ScriptEnd(rank=self._ranks[node], node=node, joined=process.has_joined, how=how)
+
+    def used(self, since_unix_s: float) -> Iterator[Used]:
+        """Yield which modules each script had loaded at its end.
+
+        Args:
+            since_unix_s: Begin of the run; what was changed later is not what the script had.
+        """
+        for node, process in self._processes.items():
+            listed = self._store / f"{marks_name(self._ranks[node])}.modules"
+            has_completed = process.exit_code() == 0
+            yield used_by_script(self._ranks[node], listed, has_completed=has_completed, since_unix_s=since_unix_s)
 
     def blame(
         self,

@@ -97,7 +97,11 @@ def _summary(run: RunDir, question: Mapping[str, Any], found: Mapping[str, Any],
     verdict = "valid" if standing["inside"] else "suspect"
     summary = summarise(run, status="completed", verdict=verdict, reasons=reasons, wall_s=wall_s, kind=KIND)
     step_s, device = found["step_s"], question["device"]
-    summary |= {"steps": 1, "time_s": step_s, "step_time_s": {"mean": step_s, "p50": step_s, "p95": None}}
+    summary |= {
+        "steps": 1,
+        "time_s": step_s,
+        "step_time_s": {"mean": step_s, "p50": step_s, "p95": None, "exchange_p50": None},
+    }
     summary["phase_s"] |= {
         "forward": device["forward_s"],
         "backward": device["backward_s"],

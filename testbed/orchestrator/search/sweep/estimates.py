@@ -13,7 +13,7 @@ from testbed.core.errors import InputError, LonghaulError, RunError
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.machine.ownership import give_to_caller
 from testbed.orchestrator.run.calibration import calibrate
-from testbed.orchestrator.run_store.ended import KeptRun, ended_runs
+from testbed.orchestrator.run_store.ended import KeptRun, ended_runs, pattern_of
 from testbed.orchestrator.search.plan import simulated_run
 from testbed.orchestrator.search.sweep.specs import RunRequest
 
@@ -74,7 +74,7 @@ class _Earlier:
     def __init__(self, runs_root: Path, asked: Iterable[RunRequest]) -> None:
         self._by_kind: dict[str, list[float]] = defaultdict(list)
         self._beside: dict[int, list[float]] = defaultdict(list)
-        for pattern in {f"*-{one.spec.strategy.name}-{one.spec.compressor.name}-*" for one in asked}:
+        for pattern in {pattern_of(one.spec) for one in asked}:
             for kept in ended_runs(runs_root, pattern):
                 self._add(kept)
 

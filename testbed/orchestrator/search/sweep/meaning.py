@@ -30,6 +30,8 @@ def meaning(key: str, text: str) -> Hashable:
     """
     if key in _TEXTS:
         return text
+    if os.path.isfile(text):  # a path is taken as it is typed, and may be no override grammar
+        return _text(text)
     return _meaning(OverridesParser.create().parse_override(f"key={text}").value())
 
 

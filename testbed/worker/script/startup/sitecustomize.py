@@ -5,6 +5,8 @@ exit handlers are those of Python. Nothing of Longhaul's is imported here.
 
 * Longhaul's packages are found last, where nothing else has their names.
 * Each moment at which a process joins torch's process group, or leaves it, goes into the file LONGHAUL_MARKS.
+* The files of the modules that a process had loaded at its end go into a file next to LONGHAUL_MARKS, also where it
+  ends by `os._exit`.
 * A process that has used torch waits a moment at its end. A thread of gloo that comes back from a collective needs the
   interpreter's lock; one that gets it while the interpreter is taken down ends the process with SIGABRT.
 """
@@ -14,12 +16,13 @@ from __future__ import annotations
 import atexit
 import importlib.util
 import os
+import site
 import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _CLONE = os.path.abspath(os.path.join(_HERE, *[os.pardir] * 4))
@@ -27,6 +30,7 @@ _OURS = ("compressors", "experiments", "testbed", "topologies")
 _GROUPS = "torch.distributed.distributed_c10d"
 _MARKS = os.environ.get("LONGHAUL_MARKS")
 _PAUSE_S = 0.05
+_leave = os._exit
 _joined: list[int] = []
 """Processes that have joined a group: this one, or the one that it was forked from."""
 
@@ -93,8 +97,30 @@ def _mark(what: str) -> None:
         return
 
 
+def _note_modules() -> None:
+    """Add the files of all modules that are loaded, but for the standard library and installed packages."""
+    if _MARKS is None:
+        return
+    known = tuple(os.path.join(place, "") for place in (os.path.dirname(os.__file__), *site.getsitepackages()))
+    names = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    names += sys.argv[:1]  # the program itself, whose `__main__` has lost its `__file__` by now
+    lines = {os.path.abspath(name) for name in names if isinstance(name, str) and not name.startswith(known)}
+    try:
+        with open(f"{_MARKS}.modules", "a", encoding="utf-8", errors="surrogateescape") as file:
+            file.write("".join(f"{line}\n" for line in sorted(lines) if "\n" not in line))
+    except OSError:
+        return
+
+
+def _exit(status: int) -> NoReturn:
+    """Replace `os._exit`, which runs no exit handlers."""
+    _note_modules()
+    _leave(status)
+
+
 def _end() -> None:
     """Run after all exit handlers of the script."""
+    _note_modules()
     if _joined == [os.getpid()]:
         _mark("left")
     if "torch" in sys.modules:
@@ -111,6 +137,7 @@ def _next(places: list[str]) -> None:
 
 if __name__ == "sitecustomize":
     atexit.register(_end)
+    os._exit = _exit
     sys.meta_path.insert(0, _Groups)
     sys.meta_path.append(_OursLast)
     sys.path[:] = [place for place in sys.path if os.path.abspath(place) != _HERE]

@@ -20,12 +20,12 @@ from testbed.core.record.events.base import (
     type_words,
 )
 from testbed.core.record.events.note import MAX_ENTRIES, MAX_FIELDS, Note
-from testbed.core.record.events.run import PHASES, PhaseTimes, Step
+from testbed.core.record.events.run import PHASES, PhaseTimes, Step, UsedFile
 from testbed.orchestrator.run.workers.messages import checked_message
 
 GOLDEN = Path(__file__).resolve().parents[3] / "data" / "events" / "lines.jsonl"
 LINES = GOLDEN.read_text().splitlines()
-OBJECTS = {"phase_s": PhaseTimes, "factors": kfac.OwnedFactor, "factorised": training.Factorised}
+OBJECTS = {"phase_s": PhaseTimes, "factors": kfac.OwnedFactor, "factorised": training.Factorised, "files": UsedFile}
 """Fields that hold objects of a class, or lists of them."""
 STAMP = ("t_s", "rank", "step")
 
@@ -60,7 +60,7 @@ def test_a_line_is_that_of_earlier_versions_byte_for_byte(text: str) -> None:
 )
 def test_what_a_worker_may_send_passes_as_it_is(text: str) -> None:
     line = json.loads(text)
-    if line["event"] in ("model", "payload", "hook", "fault", "leaving", "warm"):
+    if line["event"] in ("model", "payload", "hook", "used", "fault", "leaving", "warm"):
         line.pop("t_s", None)
     assert json.dumps(checked_message(line, line["rank"] or 0)) == json.dumps(line | {"rank": line["rank"] or 0})
 

@@ -119,7 +119,10 @@ def make_run(
     if not is_simulated:
         run.events.write_text("".join(f"{json.dumps(event)}\n" for event in _steps(step_s)))
     summary = empty_summary() | {"run_id": run.run_id, "status": status, "verdict": verdict, "kind": asked.kind}
-    summary |= {"dilation": spec.dilation, "step_time_s": {"mean": step_s, "p50": step_s, "p95": None}}
+    summary |= {
+        "dilation": spec.dilation,
+        "step_time_s": {**dict.fromkeys(("mean", "p50"), step_s), "p95": None, "exchange_p50": None},
+    }
     assert not summary_faults(summary)
     write_json(run.summary, summary)
     return run

@@ -30,7 +30,7 @@ def test_a_whole_run_gives_figures_worked_out_by_hand(tmp_path: Path) -> None:
     assert parts == ["wan", "ddp", "topk", "digits", "native", 4]
     assert (summary["steps"], summary["wall_s"]) == (60, 61.5)
     assert summary["time_s"] == pytest.approx(59.95)  # the slowest rank ends step 60 at 59 + 0.95 s
-    assert summary["step_time_s"] == pytest.approx({"mean": 0.95, "p50": 0.95, "p95": 0.95})
+    assert summary["step_time_s"] == pytest.approx({"mean": 0.95, "p50": 0.95, "p95": 0.95, "exchange_p50": 0.95})
     assert summary["phase_s"] == pytest.approx(PHASES)
     # 4 ranks x 60 steps x 1000 B; 4 nodes x 60 s x 1500 B/s; 60 s x (2000 + 2500) B/s; 60 steps x 24,000 B
     assert summary["bytes"] == {"payload": 240_000, "wire_total": 360_000, "wire_wan": 270_000, "dense": 1_440_000}
@@ -58,6 +58,7 @@ def test_every_direction_of_a_link_has_its_own_entry(tmp_path: Path) -> None:
         "rate_bit_s": {"asked": 100e6, "measured": pytest.approx(99e6)},
         "rtt_s": {"asked": pytest.approx(0.06), "measured": 0.0605},
         "loss_ratio": {"asked": 0.001, "measured": None},
+        "changes": 0,
     }
 
 
@@ -69,7 +70,7 @@ def test_percentiles_of_the_step_time_are_those_of_the_slowest_rank(tmp_path: Pa
             event["step_s"] = float(event["step"])  # 1, 2, 3, 4, 5 s
     run.events.write_text("".join(json.dumps(event) + "\n" for event in lines))
 
-    assert summary_of(run)["step_time_s"] == pytest.approx({"mean": 3.0, "p50": 3.0, "p95": 4.8})
+    assert summary_of(run)["step_time_s"] == pytest.approx({"mean": 3.0, "p50": 3.0, "p95": 4.8, "exchange_p50": 3.0})
 
 
 def test_a_target_of_the_spec_comes_before_the_workloads_own(tmp_path: Path) -> None:

@@ -244,3 +244,11 @@ def test_clean_removes_the_run_and_only_it(root: Path) -> None:
     gone, kept = finished(root, RUN), finished(root, RUN.replace("2026", "2027"))
     assert clean([RUN, RUN], root) == [f"{RUN}: removed"]
     assert not gone.exists() and kept.exists()
+
+
+def test_a_hook_that_a_script_chose_stands_in_the_list(root: Path) -> None:
+    hooks = [{"name": "topk", "target": "compressors.topk.TopK", "params": {"density": 0.01, "feedback": "auto"}}]
+    finished(root, RUN, compressor="topk", hooks=hooks)
+    (row,) = listing.read_runs(root)
+    assert (row["compressor"], row["hooks"]) == ("topk", "by the script: topk density=0.01")
+    assert "by the script: topk density=0.01" in listing.csv_text([row])

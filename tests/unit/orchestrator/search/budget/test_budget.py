@@ -195,7 +195,7 @@ def test_points_are_emulated_as_runs_and_compared(
     end: dict[str, Any],
     status: int,
 ) -> None:
-    step_s = {"mean": 0.39, "p50": 0.39, "p95": 0.5}
+    step_s = {"mean": 0.39, "p50": 0.39, "p95": 0.5, "exchange_p50": 0.39}
     sent = {"payload": 1, "wire_total": 1, "wire_wan": 8_000_000, "dense": 1}
     values = {"step_time_s": step_s, "bytes": sent, "steps": 4}
     place = Place(runs, lambda number, spec: {**values, **end})

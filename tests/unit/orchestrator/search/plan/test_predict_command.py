@@ -94,7 +94,12 @@ def test_a_prediction_is_kept_as_a_simulated_run(runs: Path, capfd: pytest.Captu
     summary = json.loads((path / "summary.json").read_text())
     assert summary_faults(summary) == [] and summary["run_id"] == path.name
     assert (summary["kind"], summary["status"], summary["steps"]) == ("simulated", "completed", 1)
-    assert summary["step_time_s"] == {"mean": found["step_s"], "p50": found["step_s"], "p95": None}
+    assert summary["step_time_s"] == {
+        "mean": found["step_s"],
+        "p50": found["step_s"],
+        "p95": None,
+        "exchange_p50": None,
+    }
     assert summary["bytes"]["payload"] == 2 * 4 * ELEMENTS and summary["links"][0]["rate_bit_s"]["measured"] is None
     inside = found["validation"]["inside"]
     assert summary["verdict"] == ("valid" if inside else "suspect") and bool(summary["reasons"]) != inside

@@ -1,0 +1,96 @@
+"""Whole runs of the user's code: what the record says ran, and that an edit makes another version of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from testbed.core.record.run_directory import RunDir
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.run_store.ended import KeptRuns
+from tests.emulation.support import Longhaul
+
+SCRIPT = """
+import os, sys
+import helper, made
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+dist.all_reduce(torch.ones(1000))
+print("FACTOR", helper.FACTOR, open(sys.argv[1]).read())
+dist.destroy_process_group()
+sys.stdout.flush()
+os._exit(0)
+"""
+MAKES = "open('made.py', 'w').write('A = 1')\n"
+MINE = """
+from compressors.topk import TopK
+
+
+class Mine(TopK):
+    '''Selects as topk does.'''
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o755)
+    path = tmp_path / "code"
+    path.mkdir(mode=0o755)
+    return path
+
+
+def used(run: RunDir) -> dict[str, str | None]:
+    summary = json.loads(run.summary.read_text())
+    return {Path(one["path"]).name: one["sha256"] for one in summary["used_files"]}
+
+
+def count(run: RunDir) -> int:
+    """Return how many runs of its folder still count for its spec."""
+    return len(list(KeptRuns(run.path.parent).of(RunSpec.from_json(json.loads(run.spec.read_text())))))
+
+
+def test_an_edited_module_of_a_script_makes_another_version(folder: Path) -> None:
+    (folder / "train.py").write_text(MAKES + SCRIPT)
+    (folder / "helper.py").write_text("FACTOR = 1\n")
+    (folder / "data.txt").write_text("7")
+    words = ("topo=lan", "workers=2", "workload=script", f"workload.script={folder / 'train.py'}")
+    runs = []
+    for factor in (1, 2):
+        (folder / "helper.py").write_text(f"FACTOR = {factor}\n")
+        longhaul = Longhaul(folder.parent / f"runs{factor}", *words, "workload.args=[data.txt]")
+        assert longhaul.wait() in (0, 5), longhaul.said
+        runs.append(longhaul.run)
+        assert f"FACTOR {factor} 7" in longhaul.run.log("local-0").read_text()
+        assert set(used(longhaul.run)) == {"train.py", "helper.py", "data.txt"}, "and not what the script made itself"
+        assert all(used(longhaul.run).values()) and "-lan-script-" in longhaul.run.run_id
+        assert "none" not in longhaul.run.run_id
+        assert [count(run) for run in runs] == [0] * (factor - 1) + [1], "the version of now, and no other"
+    first, second = (json.loads(run.summary.read_text()) for run in runs)
+    assert first["user_code"] != second["user_code"] and used(runs[0])["train.py"] == used(runs[1])["train.py"]
+    (folder / "data.txt").write_text("8")
+    assert count(runs[0]) == count(runs[1]) == 0
+
+
+def test_a_class_outside_is_listed_and_a_changed_link_keeps_what_it_was_built_for(folder: Path) -> None:
+    (folder / "mine.py").write_text(MINE)
+    (folder / "mine.yaml").write_text("_target_: mine.Mine\ndensity: 0.05\n")
+    change = "events=[{at: 0 s, set: all, rate: 50 Mbit/s}]"
+    words = ("topo=wan100m", "workers=2", "steps=4", f"compressor={folder / 'mine.yaml'}", change, "dilation=4")
+    longhaul = Longhaul(folder.parent / "runs", *words)
+    assert longhaul.wait() in (0, 5), longhaul.said
+    assert set(used(longhaul.run)) == {"mine.py"}
+    for link in longhaul.summary()["links"]:
+        asked, measured = link["rate_bit_s"]["asked"], link["rate_bit_s"]["measured"]
+        assert link["changes"] == int(link["wan"])
+        if link["wan"]:
+            assert asked == pytest.approx(100e6) and measured == pytest.approx(100e6, rel=0.1)
+    network = json.loads(longhaul.run.network.read_text())
+    assert all(link["at_end"]["rate_bit_s"] == pytest.approx(50e6) for link in network["links"] if link["wan"])
+    assert "events then changed oregon-virginia" in longhaul.said
+    (folder / "mine.py").write_text(f"{MINE}\n# edited\n")
+    assert count(longhaul.run) == 0
+    shutil.rmtree(folder)
+    assert count(longhaul.run) == 0
