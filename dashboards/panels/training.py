@@ -82,7 +82,7 @@ def step_time() -> Any:
 def step_time_bars(share: float, name: str) -> Any:
     steps = by("max", RUN, series("longhaul_train_step_seconds"))
     return bars(
-        f"Step time, {name}",
+        f"Step time, {name} over seconds",
         "Of the slowest rank's last step at each second, so a long step counts for as many seconds as it lasts.",
         "s",
         Query(f"quantile_over_time({share:g}, ({steps})[{EACH_SECOND}])"),

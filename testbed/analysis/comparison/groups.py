@@ -1,6 +1,6 @@
 """Runs of one configuration, which differ by the seed alone, taken together: what every comparison's rows are.
 
-The code is part of the configuration: a mean over two versions of a compressor is of neither.
+The code is part of the configuration, the user's too: a mean over two versions of a compressor is of neither.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.analysis.comparison.intervals import Estimate, estimate
-from testbed.analysis.record.identity import code_of, kind_of, seed_of, verdict_of
+from testbed.analysis.record.identity import (
+    code_of,
+    kind_of,
+    script_compressor,
+    seed_of,
+    user_code_of,
+    verdict_of,
+)
 from testbed.analysis.record.record import Record, is_finite
 from testbed.analysis.record.run_settings import NETWORK, asked, differing, show_time, spoken
 from testbed.analysis.style.method_style import PlotStyle, method_of, plot_style_of
@@ -45,12 +52,13 @@ MEASURES = (
     Measure("metric_best", "best", ("metric", "best"), show_number),
     Measure("time_to_target_s", "to target", ("metric", "time_to_target_s"), show_time),
     Measure("time_s", "time", ("time_s",), show_time),
-    Measure("step_p50_s", "step p50", ("step_time_s", "p50"), show_time),
+    Measure("step_p50_s", "median step", ("step_time_s", "p50"), show_time),
+    Measure("exchange_p50_s", "median exchange", ("step_time_s", "exchange_p50"), show_time),
     Measure("payload_bytes", "payload", ("bytes", "payload"), format_size),
     Measure("wan_bytes", "WAN bytes", ("bytes", "wire_wan"), format_size),
     Measure("compression_ratio", "ratio", ("compression_ratio",), show_number),
 )
-_OF_METHODS = ("compressor.", "strategy.", "code")
+_OF_METHODS = ("compressor.", "strategy.", "code", "user_code", "hook")
 """By which rows of one method alone are told apart: another method has other parameters, and files of its own."""
 PROPERTIES = ("topo", "workload", "strategy", "compressor", "workers", "kind")
 SETTING = ("topo", "workload", "workers", "kind")
@@ -95,6 +103,7 @@ class Group:
         if spec is not None:
             names = {"workload": spec.workload.name, "strategy": spec.strategy.name, "compressor": spec.compressor.name}
             found |= {"topo": spec.topo, **names, "workers": spec.workers}
+        found |= {"compressor": script_compressor(self.records[0]) or found["compressor"]}
         return found | {"kind": kind_of(self.records[0])}
 
     def seeds(self) -> list[int]:
@@ -133,7 +142,7 @@ def grouped(records: Sequence[Record], *, take_all: bool = False) -> list[Group]
 def _configuration(record: Record) -> tuple[str, ...]:
     """All that decides the result but for the seed; what cannot be read is like nothing else."""
     asked_for = dataclasses.replace(record.spec, seed=0).hash if record.spec else record.run_id
-    return asked_for, code_of(record), kind_of(record)
+    return asked_for, code_of(record), user_code_of(record) or "", script_compressor(record) or "", kind_of(record)
 
 
 def _order(group: Group) -> tuple[Any, ...]:
@@ -147,6 +156,8 @@ def group_of(records: Sequence[Record], *, take_all: bool = False) -> Group:
     taken = tuple(record for record in records if take_all or verdict_of(record) in BELIEVED)
     spec = records[0].spec
     method = method_of(spec) if spec else records[0].run_id
+    if by_script := script_compressor(records[0]):
+        method = f"{method} {by_script.replace('by the script: ', '')}" if spec else by_script
     return Group(tuple(records), taken, method, plot_style_of(method))
 
 
@@ -175,4 +186,6 @@ def _told_apart(groups: Sequence[Group]) -> list[Group]:
 def _settings(group: Group) -> dict[str, str]:
     """Nothing where the spec cannot be read."""
     record = group.records[0]
-    return {**asked(record.spec), "code": code_of(record)[:6]} if record.spec else {}
+    if record.spec is None:
+        return {}
+    return {**asked(record.spec), "code": code_of(record)[:6], "user_code": (user_code_of(record) or "-")[:6]}

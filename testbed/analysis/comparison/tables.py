@@ -10,7 +10,7 @@ from typing import Any
 from testbed.analysis.comparison.comparison import INTERVAL, Comparison, cells, headings, remarks
 from testbed.analysis.comparison.groups import MEASURES, PROPERTIES, Group
 from testbed.analysis.comparison.intervals import Estimate
-from testbed.analysis.record.identity import code_of, verdict_of
+from testbed.analysis.record.identity import code_of, user_code_of, verdict_of
 from testbed.analysis.record.run_settings import asked
 from testbed.analysis.style.text_table import aligned
 from testbed.core.files import printable, spreadsheet_safe
@@ -47,6 +47,7 @@ def _object(group: Group) -> dict[str, Any]:
         **group.properties(),
         "asked": asked(group.records[0].spec),
         "code_hash": code_of(group.records[0]),
+        "user_code": user_code_of(group.records[0]),
         "metric_name": group.metric_name,
         "run_ids": [record.run_id for record in group.taken],
         "seeds": group.seeds(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from testbed.analysis.record.record import Record
+from testbed.core.record.summary import compressor_label
 
 UNKNOWN = "unknown"
 _CLUSTER = "cluster"
@@ -35,6 +36,18 @@ def spoken_kind(kind: str) -> str:
 
 def code_of(record: Record) -> str:
     return str(record.provenance.get("code_hash") or "unknown")
+
+
+def user_code_of(record: Record) -> str | None:
+    """Return the digest of the user's files that ran, their version; None where none did or the record is older."""
+    found = (record.summary or {}).get("user_code")
+    return found if isinstance(found, str) else None
+
+
+def script_compressor(record: Record) -> str | None:
+    """Return "by the script: topk density=0.01" if a user's script compressed by a hook; None otherwise."""
+    summary = record.summary or {}
+    return compressor_label(summary) if summary.get("hooks") else None
 
 
 def verdict_of(record: Record) -> str:

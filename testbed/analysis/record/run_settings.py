@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.core.spec.run_spec import RunSpec
@@ -31,7 +31,7 @@ def asked(spec: RunSpec | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in ("compressor", "strategy", "transform", "workload", "device"):
         params = getattr(spec, part).first_published()["params"]  # a digest is the same after a module has moved
-        found |= {f"{part}.{key}": _short(value) for key, value in params.items()}
+        found |= {f"{part}.{key}": _short(value) for key, value in _opened(params)}
     found |= {name: _short(getattr(spec, name)) for name in _PLAIN}
     found |= {"transform": spec.transform.name}
     found |= {"device": spec.device.name, "dilation": "auto" if spec.auto_dilation else f"{spec.dilation:g}"}
@@ -41,6 +41,15 @@ def asked(spec: RunSpec | None) -> dict[str, str]:
     found["topo.rtt"] = _all_of(show_time(link.rtt_s) for link in spec.topology.wan_links)
     found["topo.loss"] = _all_of(f"{100 * profile.loss_ratio:g}%" for profile in wan)
     return found
+
+
+def _opened(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield parameters by name; of the environment that a script got, each variable."""
+    for key, value in params.items():
+        if key == "environment" and isinstance(value, Mapping):
+            yield from ((f"environment.{name}", text) for name, text in value.items())
+        else:
+            yield key, value
 
 
 def differing(settings: Iterable[Mapping[str, str]]) -> list[str]:

@@ -10,6 +10,7 @@ from testbed.analysis.record.record import Record
 from testbed.analysis.report import changes, figures, link_tables, note_tables
 from testbed.analysis.report.link_tables import shown
 from testbed.analysis.style import html_page
+from testbed.core.record.summary import compressor_label
 from testbed.core.units import format_size, format_time
 
 NOTHING = "The record holds nothing to draw here."
@@ -40,6 +41,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         *_transforms(record),
         *_frozen(record),
         *note_tables.sections(record),
+        *_used_files(record),
         html_page.section("Links", *link_tables.links(record)),
         html_page.section("Measurements of the links", link_tables.measurements(record)),
         html_page.section(
@@ -61,6 +63,18 @@ def _raw_data(record: Record) -> str:
     files = (run.spec, run.provenance, run.network, run.events, run.samples, run.openmetrics, run.summary)
     links = ", ".join(html_page.link(file.name, run.path, run.report, file.name) for file in files)
     return f'<p class="note">Raw data: {links}</p>' + "".join(html_page.note(fault) for fault in record.faults)
+
+
+def _used_files(record: Record) -> Iterator[str]:
+    """Yield nothing for a run of Longhaul's code alone."""
+    if used := (record.summary or {}).get("used_files"):
+        rows = ((one.get("path"), shown(format_size, one.get("size_bytes")), one.get("sha256")) for one in used)
+        remark = (
+            "Files outside of Longhaul's code and of installed packages that ran or were named. Without a size: it"
+            " changed while the run went on."
+        )
+        table = html_page.table(("file", "size", "SHA-256"), rows)
+        yield html_page.section("User's files", html_page.note(remark), table)
 
 
 def _changes(record: Record) -> Iterator[str]:
@@ -209,8 +223,9 @@ def _hit_ratio(record: Record, epoch: int) -> str | None:
 
 def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, object]]:
     for key, value in summary.items():
-        if key in ("links", "reasons", "unknowns"):
+        if key in ("links", "reasons", "unknowns", "hooks", "used_files"):
             continue
+        value = compressor_label(summary) if key == "compressor" else value
         if isinstance(value, dict):
             yield from ((f"{key} {name}", _in_unit(key, item)) for name, item in value.items())
         else:

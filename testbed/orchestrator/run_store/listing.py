@@ -19,12 +19,12 @@ from rich.text import Text
 from testbed.core.errors import InputError
 from testbed.core.files import printable, read_object, spreadsheet_safe
 from testbed.core.record.run_directory import RUN_ID, RunDir
-from testbed.core.record.summary import form_fault, version_fault
+from testbed.core.record.summary import compressor_label, form_fault, version_fault
 from testbed.orchestrator.terminal.display import VERDICT_STYLES
 from testbed.orchestrator.terminal.progress import MISSING, number, spoken, spoken_size, spoken_time
 
 WORDS = ("status", "verdict", "topo", "strategy", "compressor", "workload", "kind")
-FIELDS = ("run_id", *WORDS[:-1], "workers", "seed", "metric", "time_s", "wire_wan", WORDS[-1])
+FIELDS = ("run_id", *WORDS[:-1], "workers", "seed", "metric", "time_s", "wire_wan", WORDS[-1], "hooks")
 UNREADABLE = ("damaged", "foreign", "refused")
 """First words of the `status` of what is no run that can be read."""
 
@@ -81,6 +81,7 @@ def _of_run(run: RunDir) -> Row:
     words = {key: _word(summary.get(key)) for key in WORDS}
     numbers = {key: _finite(summary.get(key)) for key in ("workers", "seed", "time_s")}
     metric, sent = summary.get("metric") or {}, summary.get("bytes") or {}
+    words["hooks"] = compressor_label(summary) if summary.get("hooks") else None
     return {**words, **numbers, "metric": _finite(metric.get("value")), "wire_wan": _finite(sent.get("wire_wan"))}
 
 
@@ -113,7 +114,9 @@ def table(rows: Sequence[Row]) -> Table:
     for heading in ("seed", "metric", "time", "WAN bytes"):
         view.add_column(heading, justify="right")
     for row in rows:
-        texts = [str(row[key] or MISSING) for key in ("run_id", "status", "verdict", "topo", "strategy", "compressor")]
+        keys = ("run_id", "status", "verdict", "topo", "strategy", "compressor")
+        texts = [str(row[key] or MISSING) for key in keys[:-1]]
+        texts.append(str(row["hooks"] or row["compressor"] or MISSING))
         if row["kind"] not in (None, "emulated"):
             texts[2] += f", {row['kind']}"
         seed = MISSING if number(row["seed"]) is None else f"{row['seed']:.0f}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.core.files import printable
+from testbed.core.record.summary import compressor_label
 from testbed.orchestrator.terminal.display import VERDICT_STYLES
 from testbed.orchestrator.terminal.progress import MISSING, spoken, spoken_rate, spoken_size, spoken_time
 
@@ -20,13 +21,14 @@ def final_table(summary: Mapping[str, Any], run_path: Path) -> RenderableType:
     """What was asked and measured, what it cost, what it gave, and whether to believe it. Missing values are dashes."""
     parts: list[RenderableType] = [Text(_title(summary), style="bold")]
     if summary.get("links"):
-        parts.append(_links(summary))
+        parts += [_links(summary), *_changed(summary)]
     parts += [_results(summary), _verdict(summary), Text(f"run directory: {run_path}", overflow="fold")]
     return Group(*parts)
 
 
 def _title(summary: Mapping[str, Any]) -> str:
-    names = [str(summary.get(key) or MISSING) for key in ("topo", "workload", "strategy", "compressor", "device")]
+    told = {**summary, "compressor": printable(compressor_label(summary) or MISSING)}
+    names = [str(told.get(key) or MISSING) for key in ("topo", "workload", "strategy", "compressor", "device")]
     workers, at_end = summary.get("workers"), summary.get("workers_at_end")
     workers = workers if at_end in (None, workers) else f"{workers} (at the end {at_end})"
     kind = str(summary.get("kind") or MISSING)
@@ -49,7 +51,7 @@ def _links(summary: Mapping[str, Any]) -> Table:
     lossy = any(_of(link.get("loss_ratio"), key) for link in shown for key in ("asked", "measured"))
     forms = {"rate_bit_s": spoken_rate, "rtt_s": spoken_time, **({"loss_ratio": _spoken_loss} if lossy else {})}
     table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("link", "rate asked, measured", "RTT asked, measured", *(["loss"] if lossy else []), "bytes"):
+    for heading in ("link", "rate target, measured", "RTT target, measured", *(["loss"] if lossy else []), "bytes"):
         table.add_column(heading, justify="left" if heading == "link" else "right")
     for link in shown:
         table.add_row(
@@ -61,6 +63,16 @@ def _links(summary: Mapping[str, Any]) -> Table:
             spoken_size(link.get("wire_bytes")),
         )
     return table
+
+
+def _changed(summary: Mapping[str, Any]) -> Iterator[Text]:
+    """Yield a note for links that events changed: what the table has is of the time before."""
+    changed = [link for link in summary["links"] if isinstance(link, Mapping) and link.get("changes")]
+    if changed:
+        count = max(int(link["changes"]) for link in changed)
+        names = ", ".join(dict.fromkeys(printable(link.get("name")) for link in changed))
+        times = "once" if count == 1 else f"up to {count} times"
+        yield Text(f"target and measured before the training; events then changed {names} {times}, see the report")
 
 
 def _spoken_loss(ratio: Any) -> str:
@@ -79,7 +91,11 @@ def _results(summary: Mapping[str, Any]) -> Table:
     steps = "" if summary.get("steps") is None else f"{spoken(summary.get('steps'), '{:.0f}')} in "
     table.add_row("steps" if steps else "time", f"{steps}{time_s} {kind}, {wall_s} on the wall")
     if _of(step, "mean") is not None:
-        table.add_row("step time", "  ".join(f"{key} {spoken_time(_of(step, key))}" for key in ("mean", "p50", "p95")))
+        words = {"mean": "mean", "p50": "median", "p95": "p95", "exchange_p50": "median with an exchange"}
+        known = {word: _of(step, key) for key, word in words.items() if key != "exchange_p50" or _of(step, key)}
+        if known.get(words["exchange_p50"]) == _of(step, "p50"):
+            known.pop(words["exchange_p50"], None)
+        table.add_row("step time", "  ".join(f"{word} {spoken_time(value)}" for word, value in known.items()))
     if isinstance(phases, Mapping) and any(value is not None for value in phases.values()):
         table.add_row("phases", "  ".join(f"{str(k).replace('_', ' ')} {spoken_time(v)}" for k, v in phases.items()))
     names = {"payload": "payload", "wire_total": "on the wire", "wire_wan": "over the WAN", "dense": "dense"}

@@ -209,11 +209,11 @@ def test_latex_is_escaped_and_a_booktabs_table(source: RunDir, tmp_path: Path) -
     runs = [variant(source, tmp_path, n, seed=n, time_s=float(n), compressor=HOSTILE) for n in (1, 2)]
     lines = tables.latex(compared(runs)).splitlines()
     body = [line for line in lines if not line.startswith("%")]
-    assert body[0].startswith(r"\begin{tabular}{lllrrrrrrr}") and body[-1] == r"\end{tabular}"
+    assert body[0].startswith(r"\begin{tabular}{lllrrrrrrrr}") and body[-1] == r"\end{tabular}"
     assert [line for line in body if line.endswith("rule")] == [r"\toprule", r"\midrule", r"\bottomrule"]
     (row,) = [line for line in body if r"\textless{}b" in line]
     assert row.startswith(r"=\textless{}b\textgreater{}?[31m\&\_\%\$\textbackslash{} & 2 & 2 valid & 0.9 $\pm$ 0")
-    assert row.count(" & ") == 9
+    assert row.count(" & ") == 10
 
 
 def test_a_table_does_not_steer_the_terminal(source: RunDir, tmp_path: Path) -> None:
@@ -225,3 +225,46 @@ def test_nothing_to_compare_is_said(source: RunDir, tmp_path: Path) -> None:
     text = tables.text(compared([run]))
     assert "nothing to compare" in text and run.run_id in text
     assert tables.latex(compared([run])) and tables.to_csv(compared([run])).count("\n") == 0
+
+
+FILES = [{"path": "/data/train.py", "sha256": "1" * 64, "size_bytes": 9, "modified_s": 1.0}]
+
+
+def hooks(**params: Any) -> list[dict[str, Any]]:
+    return [{"name": "topk", "target": "compressors.topk.TopK", "params": params}]
+
+
+def test_two_versions_of_the_user_s_code_are_never_in_one_row(source: RunDir, tmp_path: Path) -> None:
+    runs = [
+        variant(source, tmp_path, 1, user_code="a" * 16, used_files=FILES, time_s=1.0),
+        variant(source, tmp_path, 2, user_code="a" * 16, used_files=FILES, time_s=3.0, seed=1),
+        variant(source, tmp_path, 3, user_code="b" * 16, used_files=FILES, time_s=90.0, seed=2),
+    ]
+    comparison = compared(runs)
+    assert [(group.label, group.seeds()) for group in comparison.groups] == [
+        ("topk user_code=aaaaaa", [0, 1]),
+        ("topk user_code=bbbbbb", [2]),
+    ]
+    assert [row["user_code"] for row in tables.to_json(comparison)["rows"]] == ["a" * 16, "b" * 16]
+    (alone,) = compared(runs[:2]).groups
+    assert alone.label == "topk", "one version need not be told"
+
+
+def test_a_hook_that_a_script_chose_is_what_rows_are_named_for(source: RunDir, tmp_path: Path) -> None:
+    script = {"strategy": "script", "compressor": "none"}
+    runs = [
+        variant(source, tmp_path, 1, **script, hooks=hooks(density=0.01, feedback="auto")),
+        variant(source, tmp_path, 2, **script, hooks=hooks(density=0.1), seed=1),
+        variant(source, tmp_path, 3, **script, seed=2),
+    ]
+    comparison = compared(runs)
+    assert {group.method for group in comparison.groups} == {
+        "script topk density=0.01",
+        "script topk density=0.1",
+        "script",
+    }
+    assert {group.properties()["compressor"] for group in comparison.groups} == {
+        "by the script: topk density=0.01",
+        "by the script: topk density=0.1",
+        "none",
+    }
