@@ -47,12 +47,19 @@ def is_covered(path: str) -> bool:
 def outside(paths: Iterable[str]) -> list[str]:
     """Return those of loaded modules that lie outside of Longhaul's code, of this environment and of Python's library.
 
-    A path that is not absolute is left out: some modules of torch invent one.
+    A path that is not absolute is left out: some modules of torch invent one. A module in an archive counts as the
+    archive.
     """
     places = _installed()
     # thousands are installed; of the others links are followed
-    found = {os.path.realpath(path) for path in paths if os.path.isabs(path) and not path.startswith(places)}
-    return sorted(path for path in found if not is_covered(path) and not path.startswith(places))
+    found = {path: os.path.realpath(path) for path in paths if os.path.isabs(path) and not path.startswith(places)}
+    return sorted({_file_of(path) for path, real in found.items() if not (is_covered(real) or real.startswith(places))})
+
+
+def _file_of(path: str) -> str:
+    """Return the path of a module, or of the archive that it lies in, such as a zip file on PYTHONPATH."""
+    above = next((str(one) for one in Path(path).parents if one.is_file()), None)
+    return above or path
 
 
 @functools.cache
@@ -80,18 +87,18 @@ def entry(path: str, *, since_unix_s: float | None = None, most_bytes: int = MAX
     """Return the entry of a file as it is; None if there is no regular file, or it cannot be read.
 
     Args:
-        path: Path of the file; a link counts as the file that it leads to.
+        path: Path of the file. A link keeps its own name: what it leads to may change.
         since_unix_s: Moment from which on a change makes unknown what was used.
     """
-    real = os.path.realpath(path)
+    place = os.path.abspath(path)
     try:
-        found = os.stat(real)
+        found = os.stat(place)
         if not stat.S_ISREG(found.st_mode):
             return None
-        digest = _digest(real, found) if found.st_size <= min(most_bytes, MAX_BYTES) else None
+        digest = _digest(place, found) if found.st_size <= min(most_bytes, MAX_BYTES) else None
     except OSError:
         return None
-    name = os.path.relpath(real, CLONE) if real.startswith(f"{CLONE}{os.sep}") else real
+    name = os.path.relpath(place, CLONE) if place.startswith(f"{CLONE}{os.sep}") else place
     if since_unix_s is not None and max(found.st_mtime, found.st_ctime) > since_unix_s:
         return {"path": name, "sha256": None, "size_bytes": None, "modified_s": found.st_mtime}
     return {"path": name, "sha256": digest, "size_bytes": found.st_size, "modified_s": found.st_mtime}

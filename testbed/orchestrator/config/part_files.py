@@ -87,7 +87,7 @@ def folders_of(target: str, params: Mapping[str, Any], file: Path | None) -> tup
     Args:
         file: YAML file that names the class; its folder comes before the current one.
     """
-    if all(one.partition(".")[0] in PACKAGES for one in (target, *_targets(params))):
+    if all(one.partition(".")[0] in PACKAGES for one in (target, *targets_in(params))):
         return ()
     places = [*([file.parent.absolute()] if file else []), _here()]
     return tuple(dict.fromkeys(os.path.normpath(place) for place in places if place not in (None, CLONE)))
@@ -100,12 +100,13 @@ def _here() -> Path | None:
         return None
 
 
-def _targets(value: Any) -> Iterator[str]:
+def targets_in(value: Any) -> Iterator[str]:
+    """Yield each `_target_` within parameters, however deep."""
     if isinstance(value, Mapping):
         if KEY in value:
             yield str(value[KEY])
         for inner in value.values():
-            yield from _targets(inner)
+            yield from targets_in(inner)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _targets(inner)
+            yield from targets_in(inner)

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 from testbed.core.record.events.run import Used
 from testbed.core.record.used_files import entries, is_covered, is_same_now, outside, place_of, unknown
+from testbed.core.spec.redirects import PACKAGES
 from testbed.core.spec.run_spec import PARTS, RunSpec
+from testbed.orchestrator.config.part_files import targets_in
 from testbed.orchestrator.machine.clone import CLONE
 
 _MAX_LIST_BYTES = 4_000_000
+_SIGNS = re.compile(r"""[\s=,:;@"'()\[\]{}]+""")
+"""Signs around the name of a file within an argument: `--data=a.csv,b.csv`, `@more.txt`, `{"train": "a.csv"}`."""
+_SHORT_OPTION = re.compile(r"-[A-Za-z].")
+"""Option of one letter, which its value may follow without a space."""
 
 
 def named_files(spec: RunSpec) -> list[str]:
     """Return the regular files that parameters name, a script and its arguments among them; absolute paths.
 
-    An argument names a file as itself, behind `=`, or as one of several with commas between. Topologies, events and
-    traces are in the spec as they were read.
+    An argument names a file as itself, or as a part between signs such as `=`, `,`, `:` and `@`. The modules of classes
+    that are not Longhaul's are named by `_target_`. Topologies, events and traces are in the spec as they were read.
     """
     params = spec.workload.params
     # where relative names begin: in the script's working directory, or in that of our training
@@ -34,8 +43,30 @@ def named_files(spec: RunSpec) -> list[str]:
         if (part, key) != ("workload", "environment")
         for text in _texts(value)
     }
+    folders += spec.module_folders
     found = {path for text in texts for path in _files(text, folders)}
-    return sorted(path for path in found if not is_covered(path))
+    return sorted({*(path for path in found if not is_covered(os.path.realpath(path))), *_modules(spec)})
+
+
+def _modules(spec: RunSpec) -> list[str]:
+    """Return the files of the modules, and of the packages around them, that targets of the user's name."""
+    parts = [getattr(spec, part) for part in PARTS]
+    targets = {(one, part.folders) for part in parts for one in (part.target, *targets_in(part.params))}
+    return outside(path for target, folders in targets for path in _origins(target, folders))
+
+
+def _origins(target: str, folders: Sequence[str]) -> Iterator[str]:
+    """Yield where modules lie, package by package, as `worker.plugins.modules` finds them; nothing is imported."""
+    if target.partition(".")[0] in PACKAGES:
+        return
+    places = [*folders, *sys.path]
+    for segment in target.split("."):
+        spec = PathFinder.find_spec(segment, places)
+        if spec is None:
+            return
+        if spec.has_location and spec.origin is not None:
+            yield spec.origin
+        places = list(spec.submodule_search_locations or ())
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -50,14 +81,14 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _files(text: str, folders: list[str]) -> Iterator[str]:
-    candidates = {text, text.partition("=")[2]}
-    candidates |= {piece for one in tuple(candidates) for piece in one.split(",")}
-    for name in candidates:
+    candidates = {text, text.partition("=")[2], *_SIGNS.split(text)}
+    candidates |= {one[2:] for one in tuple(candidates) if _SHORT_OPTION.match(one)}
+    for name in candidates - {""}:
         for folder in folders:
             path = os.path.join(folder, os.path.expanduser(name))
             try:
-                if name and os.path.isfile(path):
-                    yield os.path.realpath(path)
+                if os.path.isfile(path):
+                    yield os.path.abspath(path)
                     break
             except (OSError, ValueError):  # no name of a file
                 continue
@@ -103,5 +134,5 @@ def as_here(event: Mapping[str, Any], since_unix_s: float) -> dict[str, Any]:
 def is_current(spec: RunSpec, summary: Mapping[str, Any]) -> bool:
     """Return True if all files that a kept run used are as they were, and the spec names no others."""
     used = [one for one in summary.get("used_files") or () if isinstance(one, Mapping)]
-    known = {os.path.realpath(place_of(str(one.get("path")))) for one in used}
+    known = {os.path.abspath(place_of(str(one.get("path")))) for one in used}
     return known.issuperset(named_files(spec)) and all(is_same_now(one) for one in used)

@@ -33,6 +33,8 @@ _PAUSE_S = 0.05
 _leave = os._exit
 _joined: list[int] = []
 """Processes that have joined a group: this one, or the one that it was forked from."""
+_noted: set[str] = set()
+"""Files of modules that this process, or the one that it was forked from, has noted."""
 
 
 class _OursLast:
@@ -102,14 +104,23 @@ def _note_modules() -> None:
     if _MARKS is None:
         return
     known = tuple(os.path.join(place, "") for place in (os.path.dirname(os.__file__), *site.getsitepackages()))
-    names = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    names = [_file_of(module) for module in list(sys.modules.values())]
     names += sys.argv[:1]  # the program itself, whose `__main__` has lost its `__file__` by now
-    lines = {os.path.abspath(name) for name in names if isinstance(name, str) and not name.startswith(known)}
+    lines = {os.path.abspath(name) for name in names if isinstance(name, str) and not name.startswith(known)} - _noted
+    _noted.update(lines)
     try:
         with open(f"{_MARKS}.modules", "a", encoding="utf-8", errors="surrogateescape") as file:
             file.write("".join(f"{line}\n" for line in sorted(lines) if "\n" not in line))
     except OSError:
         return
+
+
+def _file_of(module: object) -> object:
+    """Return what a module gives as its file; None if it has none, or raises."""
+    try:
+        return getattr(module, "__file__", None)
+    except Exception:  # a module may load what it stands for when it is asked, and fail
+        return None
 
 
 def _exit(status: int) -> NoReturn:
@@ -138,6 +149,7 @@ def _next(places: list[str]) -> None:
 if __name__ == "sitecustomize":
     atexit.register(_end)
     os._exit = _exit
+    os.register_at_fork(before=_note_modules)  # so that each of many children notes its own alone
     sys.meta_path.insert(0, _Groups)
     sys.meta_path.append(_OursLast)
     sys.path[:] = [place for place in sys.path if os.path.abspath(place) != _HERE]

@@ -48,6 +48,26 @@ def test_a_large_file_is_known_by_its_size_and_time(tmp_path: Path, monkeypatch:
     assert not is_same_now(was)
 
 
+def test_a_link_that_leads_elsewhere_is_a_change(tmp_path: Path) -> None:
+    for name in "12":
+        (tmp_path / f"v{name}.py").write_text(f"A = {name}\n")
+    link = tmp_path / "helper.py"
+    link.symlink_to("v1.py")
+    (was,) = entries(outside([str(link)]))
+    link.unlink()
+    link.symlink_to("v2.py")
+    assert not is_same_now(was)
+
+
+def test_a_module_in_an_archive_counts_as_the_archive(tmp_path: Path) -> None:
+    for name in ("lib.zip", "lib.egg"):
+        (tmp_path / name).write_bytes(b"PK")
+        (was,) = entries(outside([str(tmp_path / name / "helper.py"), str(tmp_path / name / "deep" / "other.py")]))
+        assert was["path"] == str(tmp_path / name) and is_same_now(was)
+        (tmp_path / name).write_bytes(b"PL")
+        assert not is_same_now(was)
+
+
 def test_only_regular_files_are_read_and_there_is_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/zero")

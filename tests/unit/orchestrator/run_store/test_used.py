@@ -47,6 +47,28 @@ def test_a_script_s_files_are_itself_and_those_that_arguments_name(folder: Path)
     assert [Path(path).name for path in named_files(asked(folder, str(folder / "b.csv")))] == ["b.csv", "train.py"]
 
 
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "a.csv",
+        "./a.csv",
+        "--data=a.csv",
+        "data.path=a.csv",
+        "--data=train:a.csv",
+        "@a.csv",
+        "-fa.csv",
+        "file://{folder}/a.csv",
+        "x.csv;a.csv",
+        '{{"train": "a.csv"}}',
+        "[a.csv, x.csv]",
+        "{folder}/sub/../a.csv",
+    ],
+)
+def test_an_argument_names_a_file_in_many_ways(argument: str, folder: Path) -> None:
+    (folder / "sub").mkdir()
+    assert named_files(asked(folder, argument.format(folder=folder)))[0] == str(folder / "a.csv")
+
+
 def test_our_own_workloads_name_none() -> None:
     assert named_files(compose(["compressor=topk", "strategy=local_sgd"])) == []
     assert list(used_before(compose([]))) == []
@@ -112,6 +134,24 @@ def test_a_class_outside_makes_another_run_when_it_changes(folder: Path, tmp_pat
     assert len(list(KeptRuns(runs).of(spec))) == 1
     write(folder / "helper.py")
     assert list(KeptRuns(runs).of(spec)) == []
+
+
+@pytest.mark.parametrize("shape", ["mine.py", "mine/__init__.py", "mine/deep.py"])
+def test_a_class_of_one_name_in_another_folder_makes_another_run(
+    shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = "mine.deep.Mine" if "deep" in shape else "mine.Mine"
+    runs, specs = tmp_path / "runs", []
+    for place in ("one", "two"):
+        path = tmp_path / place / shape
+        path.parent.mkdir(parents=True)
+        path.write_text(f"# {place}\n")
+        monkeypatch.chdir(tmp_path / place)
+        specs.append(compose(["topo=lan", "workers=2", "steps=4", f"compressor._target_={target}"]))
+        assert str(path) in named_files(specs[-1])
+    assert specs[0].hash == specs[1].hash, "asked for in the same words"
+    kept(runs, specs[0])
+    assert [len(list(KeptRuns(runs).of(spec))) for spec in specs] == [1, 0]
 
 
 def test_what_a_script_made_itself_is_not_what_it_used(folder: Path, tmp_path: Path) -> None:
