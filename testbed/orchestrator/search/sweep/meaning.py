@@ -19,6 +19,9 @@ from testbed.core.units import exact
 _TEXTS = ("workload.args",)
 """Keys whose values a user's script gets as they are spelt."""
 
+_BARE = {"ratio": "", "rate": "_bit_s", "time": "_s", "size": "_bytes"}
+"""By kind, the end of the keys whose bare number is in the base unit."""
+
 
 @functools.lru_cache(maxsize=10_000)
 def meaning(key: str, text: str) -> Hashable:
@@ -31,29 +34,30 @@ def meaning(key: str, text: str) -> Hashable:
     if key in _TEXTS:
         return text
     if os.path.isfile(text):  # a path is taken as it is typed, and may be no override grammar
-        return _text(text)
-    return _meaning(OverridesParser.create().parse_override(f"key={text}").value())
+        return _text(key, text)
+    return _meaning(key, OverridesParser.create().parse_override(f"key={text}").value())
 
 
-def _meaning(value: Any) -> Hashable:
+def _meaning(key: str, value: Any) -> Hashable:
     if isinstance(value, bool) or value is None:
         return (type(value).__name__, value)
     if isinstance(value, int | float):
         return _number(value)
     if isinstance(value, list):
-        return ("list", *map(_meaning, value))
+        return ("list", *(_meaning(key, inner) for inner in value))
     if isinstance(value, dict):
-        return ("dict", frozenset((str(name), _meaning(inner)) for name, inner in value.items()))
-    return _text(str(value))
+        return ("dict", frozenset((str(name), _meaning(str(name), inner)) for name, inner in value.items()))
+    return _text(key, str(value))
 
 
 def _number(value: float) -> Hashable:
     return Fraction(repr(value)) if value - value == 0 else str(value)
 
 
-def _text(text: str) -> Hashable:
+def _text(key: str, text: str) -> Hashable:
     if (quantity := exact(text)) is not None:
         kind, amount = quantity
-        return amount if kind == "ratio" else (kind, amount)
+        # a key that names its base unit takes a bare number too
+        return amount if key.endswith(_BARE[kind]) else (kind, amount)
     is_path = os.sep in text or os.path.splitext(text)[1]
     return os.path.realpath(text) if is_path and os.path.isfile(text) else text

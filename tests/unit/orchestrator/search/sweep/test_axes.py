@@ -89,6 +89,8 @@ def test_a_condition_holds_where_all_of_it_does() -> None:
         "strategy.bucket_size='1 MiB','1024 KiB'",
         "topo.loss='1%','1.0 %'",
         "target=1e-3,0.001",
+        "device.step_s=0.03,'30 ms'",
+        "strategy.wait={limit_s: 1},{limit_s: '1000 ms'}",
         "strategy.overlap=true,True",
         "compressor.levels=[1,2.0],[1.0,2]",
         "memory_limit={a: '1 GB'},{a: '1000 MB'}",
