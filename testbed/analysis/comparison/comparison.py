@@ -48,7 +48,7 @@ def compare(records: Sequence[Record], *, take_all: bool = False) -> Comparison:
 
 def headings(comparison: Comparison) -> list[str]:
     varying = [key for key in PROPERTIES if key not in comparison.common and key not in ("strategy", "compressor")]
-    best = comparison.metric_name or "best"
+    best = f"best {comparison.metric_name or ''}".rstrip()  # a list of runs has the last
     names = [best if measure.key == "metric_best" else measure.heading for measure in MEASURES]
     return ["method", *varying, "seeds", "verdicts", *names]
 

@@ -129,8 +129,8 @@ def outcome_of(record: Record | None) -> str:
 def text(sweep: Sweep) -> str:
     """Columns aligned by spaces, and what they mean; missing is a dash."""
     metric = {row.group.metric_name for row in sweep.rows if row.group} - {None}
-    best = metric.pop() if len(metric) == 1 else "best"
-    names = [str(best) if measure.key == "metric_best" else measure.heading for measure in MEASURES]
+    best = f"best {metric.pop()}" if len(metric) == 1 else "best"
+    names = [best if measure.key == "metric_best" else measure.heading for measure in MEASURES]
     lines = aligned([[*sweep.axes, "seeds", "verdicts", *names], *(_cells(sweep, row) for row in sweep.rows)])
     return "\n".join([*lines, "", *(printable(line) for line in remarks(sweep))])
 

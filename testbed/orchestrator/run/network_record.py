@@ -37,16 +37,18 @@ class NetworkRecord:
         self._prober = prober
         self._judge = judge
         self._write = write
-        self._stages: list[ProbeResult] = []
+        self._measured: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+        """Measurements of each direction, one a stage."""
         self._built: dict[tuple[str, str, str], dict[str, Any]] = {}
         """Links as they were measured, before any event changed them."""
 
     def add(self, measured: ProbeResult) -> None:
-        self._stages.append(measured)
         self._built = self._built or {port.key: port.to_json(self._dilation) for port in self._network.ports}
         for port in self._network.ports:
-            entry = self._entry(measured, port)
+            entry = measured.entry(port)
             if entry is not None:
+                entry = emulated(entry, self._dilation)
+                self._measured.setdefault(port.key, []).append(entry)
                 name, source, target = port.key
                 self._write(Measurement(name=name, from_=source, to=target, **entry).to_json())
         self._save([self._link(port) for port in self._network.ports])
@@ -63,24 +65,30 @@ class NetworkRecord:
             rate_bit_s = self._judge.training_rate_bit_s(*port.key)
             if rate_bit_s is not None:
                 link["measurements"].append({"stage": "training", "rate_bit_s": rate_bit_s, "rtt_s": None})
-            now = port.to_json(self._dilation)["asked"]
+            now = self._asked_now(port)
             if now != link["asked"]:
                 link["at_end"] = now
             link["measured"]["loss_ratio"] = self._judge.loss_ratio(*port.key)
             links.append(link)
         self._save(links)
 
+    def _asked_now(self, port: Port) -> dict[str, Any]:
+        """Return `asked` as events have left it; the round trip is of both directions."""
+        name, source, target = port.key
+        asked: dict[str, Any] = port.to_json(self._dilation)["asked"]
+        ways = {one.key: one for one in self._network.ports if one.key in (port.key, (name, target, source))}
+        delays_s = [one.to_json(self._dilation)["asked"]["delay_s"] for one in ways.values()]
+        if delays_s != [self._built[key]["asked"]["delay_s"] for key in ways]:
+            asked["rtt_s"] = sum(delays_s)
+        return asked
+
     def _link(self, port: Port) -> dict[str, Any]:
         link = copy.deepcopy(self._built[port.key])
-        link["measurements"] = [e for e in (self._entry(m, port) for m in self._stages) if e is not None]
+        link["measurements"] = list(self._measured.get(port.key, ()))
         for key in ("rate_bit_s", "rtt_s", "delay_s"):
             known = [entry[key] for entry in link["measurements"] if entry[key] is not None]
             link["measured"][key] = known[-1] if known else None
         return link
-
-    def _entry(self, measured: ProbeResult, port: Port) -> dict[str, Any] | None:
-        entry = measured.entry(port)
-        return None if entry is None else emulated(entry, self._dilation)
 
     def _save(self, links: list[dict[str, Any]]) -> None:
         network = self._network

@@ -111,7 +111,7 @@ def table(rows: Sequence[Row]) -> Table:
     view = Table(box=box.SIMPLE_HEAD)
     for heading in ("run", "status", "verdict", "topo", "strategy", "compressor"):
         view.add_column(heading, overflow="fold", no_wrap=False)
-    for heading in ("seed", "metric", "time", "WAN bytes"):
+    for heading in ("seed", "last metric", "time", "WAN bytes"):
         view.add_column(heading, justify="right")
     for row in rows:
         keys = ("run_id", "status", "verdict", "topo", "strategy", "compressor")
