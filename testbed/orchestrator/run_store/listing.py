@@ -24,9 +24,11 @@ from testbed.orchestrator.terminal.display import VERDICT_STYLES
 from testbed.orchestrator.terminal.progress import MISSING, number, spoken, spoken_size, spoken_time
 
 WORDS = ("status", "verdict", "topo", "strategy", "compressor", "workload", "kind")
-FIELDS = ("run_id", *WORDS[:-1], "workers", "seed", "metric", "time_s", "wire_wan", WORDS[-1], "hooks")
+FIELDS = ("run_id", *WORDS[:-1], "workers", "seed", "metric", "time_s", "wire_wan", WORDS[-1], "hooks", "user_code")
 UNREADABLE = ("damaged", "foreign", "refused")
 """First words of the `status` of what is no run that can be read."""
+_VERSION_DIGITS = 6
+"""Digits of a version that are shown, as a comparison shows them."""
 
 Row = dict[str, Any]
 """Has all of `FIELDS`."""
@@ -78,7 +80,7 @@ def _of_run(run: RunDir) -> Row:
         return {"status": f"{'damaged' if summary.get('schema_version') is None else 'refused'}: {fault}"}
     if fault := form_fault(summary):
         return {"status": f"damaged: summary.json: {fault}"}
-    words = {key: _word(summary.get(key)) for key in WORDS}
+    words = {key: _word(summary.get(key)) for key in (*WORDS, "user_code")}
     numbers = {key: _finite(summary.get(key)) for key in ("workers", "seed", "time_s")}
     metric, sent = summary.get("metric") or {}, summary.get("bytes") or {}
     words["hooks"] = compressor_label(summary) if summary.get("hooks") else None
@@ -108,15 +110,21 @@ def _finite(value: object) -> float | int | None:
 
 
 def table(rows: Sequence[Row]) -> Table:
+    """Return a table; it shows the version of the user's code if there is more than one."""
+    versions = {row["user_code"] for row in rows} - {None}
     view = Table(box=box.SIMPLE_HEAD)
     for heading in ("run", "status", "verdict", "topo", "strategy", "compressor"):
         view.add_column(heading, overflow="fold", no_wrap=False)
+    if len(versions) > 1:
+        view.add_column("user code", overflow="fold")
     for heading in ("seed", "last metric", "time", "WAN bytes"):
         view.add_column(heading, justify="right")
     for row in rows:
         keys = ("run_id", "status", "verdict", "topo", "strategy", "compressor")
         texts = [str(row[key] or MISSING) for key in keys[:-1]]
         texts.append(str(row["hooks"] or row["compressor"] or MISSING))
+        if len(versions) > 1:
+            texts.append((row["user_code"] or MISSING)[:_VERSION_DIGITS])
         if row["kind"] not in (None, "emulated"):
             texts[2] += f", {row['kind']}"
         seed = MISSING if number(row["seed"]) is None else f"{row['seed']:.0f}"

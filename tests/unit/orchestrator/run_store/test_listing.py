@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from testbed.core.errors import InputError
 from testbed.core.files import read_object
@@ -252,3 +253,20 @@ def test_a_hook_that_a_script_chose_stands_in_the_list(root: Path) -> None:
     (row,) = listing.read_runs(root)
     assert (row["compressor"], row["hooks"]) == ("topk", "by the script: topk density=0.01")
     assert "by the script: topk density=0.01" in listing.csv_text([row])
+
+
+@pytest.mark.parametrize(
+    ("versions", "is_shown"),
+    [(("1bf1d45f15f4a9f7", "bdf8b5d0d0d0d0d0"), True), (("1bf1d45f15f4a9f7", None), False), ((None, None), False)],
+)
+def test_versions_of_the_user_s_code_are_shown_if_they_differ(
+    versions: tuple[str | None, ...], is_shown: bool, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, version in enumerate(versions):
+        finished(root, f"2026010{number + 1}T000000Z-lan-script-abcdef{number:02}", user_code=version)
+    rows = listing.read_runs(root)
+    assert [row["user_code"] for row in rows] == list(versions)
+    shown = Console(width=300)
+    shown.print(listing.table(rows))
+    out = capsys.readouterr().out
+    assert ("user code" in out, "1bf1d4" in out, "bdf8b5" in out) == (is_shown,) * 3
