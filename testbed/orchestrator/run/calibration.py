@@ -28,13 +28,15 @@ from testbed.core.costs.kfac_costs import planned
 from testbed.core.device.profile import Profile
 from testbed.core.errors import raise_input_faults
 from testbed.core.record.run_directory import RunDir, write_json
-from testbed.core.spec.run_spec import RunSpec
+from testbed.core.record.used_files import entries, version
+from testbed.core.spec.run_spec import PARTS, RunSpec
 from testbed.orchestrator.machine import clone, provenance
 from testbed.orchestrator.machine.lock import held_if_free
 from testbed.orchestrator.observation.verdict.judge import MIN_SLOWDOWN, Judge
 from testbed.orchestrator.run.dilation_choice import choose, most_dilation
 from testbed.orchestrator.run.plugins import ask_worker
 from testbed.orchestrator.run.replay_needs import time_faults
+from testbed.orchestrator.run_store.used import named_files
 
 CACHE = clone.CLONE / ".cache" / "profiles"
 TIME_LIMIT_S = 300.0
@@ -185,6 +187,8 @@ def _key(spec: RunSpec, *more: str, but: str = "") -> str:
         keys += ["device", "dilation"]
     parts = {key: data[key] for key in keys if key != but}
     machine = [provenance.cpu_model(), metadata.version("torch"), provenance.code_hash()]
+    if users := version(entries(named_files(spec, [part for part in PARTS if part != but]))):
+        machine.append(users)
     return hashlib.sha256(json.dumps([parts, machine], sort_keys=True).encode()).hexdigest()[:24]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,14 @@ _SHORT_OPTION = re.compile(r"-[A-Za-z].")
 """Option of one letter, which its value may follow without a space."""
 
 
-def named_files(spec: RunSpec) -> list[str]:
+def named_files(spec: RunSpec, parts: Collection[str] = PARTS) -> list[str]:
     """Return the regular files that parameters name, a script and its arguments among them; absolute paths.
 
     An argument names a file as itself, or as a part between signs such as `=`, `,`, `:` and `@`. The modules of classes
     that are not Longhaul's are named by `_target_`. Topologies, events and traces are in the spec as they were read.
+
+    Args:
+        parts: Parts of the spec whose parameters are looked at.
     """
     params = spec.workload.params
     # where relative names begin: in the script's working directory, or in that of our training
@@ -38,19 +41,19 @@ def named_files(spec: RunSpec) -> list[str]:
     # a variable's value is in the spec as it is: what many point to, such as certificates, is the system's
     texts = {
         text
-        for part in PARTS
+        for part in parts
         for key, value in getattr(spec, part).params.items()
         if (part, key) != ("workload", "environment")
         for text in _texts(value)
     }
     folders += spec.module_folders
     found = {path for text in texts for path in _files(text, folders)}
-    return sorted({*(path for path in found if not is_covered(os.path.realpath(path))), *_modules(spec)})
+    return sorted({*(path for path in found if not is_covered(os.path.realpath(path))), *_modules(spec, parts)})
 
 
-def _modules(spec: RunSpec) -> list[str]:
+def _modules(spec: RunSpec, names: Collection[str]) -> list[str]:
     """Return the files of the modules, and of the packages around them, that targets of the user's name."""
-    parts = [getattr(spec, part) for part in PARTS]
+    parts = [getattr(spec, name) for name in names]
     targets = {(one, part.folders) for part in parts for one in (part.target, *targets_in(part.params))}
     return outside(path for target, folders in targets for path in _origins(target, folders))
 

@@ -16,11 +16,13 @@ from typing import Any
 
 from testbed.core.errors import InputError
 from testbed.core.record.run_directory import RunDir, new_run_id, write_json
+from testbed.core.record.used_files import entries, version
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.machine import provenance
 from testbed.orchestrator.machine.ownership import give_to_caller
 from testbed.orchestrator.observation.summary import summarise
 from testbed.orchestrator.run.seal import analyse
+from testbed.orchestrator.run_store.used import named_files
 from testbed.orchestrator.search.plan.analysis_client import ask_analysis
 
 KIND = "simulated"
@@ -112,4 +114,6 @@ def _summary(run: RunDir, question: Mapping[str, Any], found: Mapping[str, Any],
     payload_bytes, dense_bytes = found["payload_bytes_step"], found["dense_bytes_step"]
     summary["bytes"] |= {"payload": payload_bytes, "wire_wan": wan_bytes, "dense": dense_bytes}
     summary["compression_ratio"] = dense_bytes / payload_bytes if payload_bytes else None
+    if used := entries(named_files(RunSpec.from_json(question["spec"]))):
+        summary |= {"used_files": used, "user_code": version(used)}
     return summary

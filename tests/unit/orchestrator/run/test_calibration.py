@@ -47,6 +47,19 @@ def questions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str,
     return asked
 
 
+def test_an_edited_class_of_the_user_s_is_measured_again_and_its_model_is_not(
+    questions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("A = 1\n")
+    spec = compose(["topo=wan1g", "workers=8", "compressor._target_=mine.Mine"])
+    for text in ("A = 1\n", "A = 2\n", "A = 2\n"):
+        (tmp_path / "mine.py").write_text(text)
+        calibrated(spec, [])
+    assert [question["cpu"] is None for question in questions] == [True, True, False]
+    assert [question["model"] is None for question in questions] == [True, False, True]
+
+
 def test_what_is_measured_beside_another_run_is_not_kept(
     questions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
