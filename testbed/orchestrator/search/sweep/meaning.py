@@ -23,7 +23,6 @@ _BARE = {"ratio": "", "rate": "_bit_s", "time": "_s", "size": "_bytes"}
 """By kind, the end of the keys whose bare number is in the base unit."""
 
 
-@functools.lru_cache(maxsize=10_000)
 def meaning(key: str, text: str) -> Hashable:
     """Return what two spellings of one value have in common.
 
@@ -35,7 +34,13 @@ def meaning(key: str, text: str) -> Hashable:
         return text
     if os.path.isfile(text):  # a path is taken as it is typed, and may be no override grammar
         return _text(key, text)
-    return _meaning(key, OverridesParser.create().parse_override(f"key={text}").value())
+    return _meaning(key, _parsed(text))
+
+
+@functools.lru_cache(maxsize=10_000)
+def _parsed(text: str) -> Any:
+    """Return the value that a text stands for. Files are not looked at here: they may come and go."""
+    return OverridesParser.create().parse_override(f"key={text}").value()
 
 
 def _meaning(key: str, value: Any) -> Hashable:
