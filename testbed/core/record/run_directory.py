@@ -71,7 +71,7 @@ class RunDir:
         self.model = path / "model.pt"
         """With checkpoint=last, once the training is complete."""
         self.out = path / "out"
-        """What a user's script wrote, one folder a node."""
+        """Files that a user's script wrote, in one folder for each node."""
         self.logs = path / "logs"
         self.orchestrator_log = self.logs / "orchestrator.log"
         self.runtime = RUNTIME_ROOT / hashlib.sha256(self.run_id.encode()).hexdigest()[:12]

@@ -195,7 +195,7 @@ class TopologyFile:
     """A topology file of a user."""
 
     values: dict[str, Any]
-    """What one of our own files would hold: `_target_`, its parameters, `run`."""
+    """Keys and values, as in our own files: `_target_`, its parameters, `run`."""
     document: Document
 
     def located(self, faults: Iterable[str], given: Collection[str]) -> list[str]:

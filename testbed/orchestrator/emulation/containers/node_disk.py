@@ -58,7 +58,7 @@ class NodeDisk:
         self.working_directory = self._disk / "working_directory"
         """The overlay."""
         self.notes: list[str] = []
-        """What the script cannot do here, and why."""
+        """Limits of the script on this kernel, each with its reason."""
         self._disk.mkdir()
         _mount("tmpfs", "disk", self._disk, f"nosuid,nodev,mode=755,size={DISK_BYTES},nr_inodes={MAX_FILES}")
         for folder in (self.out, self._changes, self.working_directory, self._disk / "work"):

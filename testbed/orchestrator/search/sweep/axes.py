@@ -31,7 +31,7 @@ class Value:
     text: str
     """As an override takes it, in quotes where it had some."""
     plain: str
-    """As it is shown; values are compared by their meaning."""
+    """Text that tables show; values are compared by their meaning."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Axis:
 class Condition:
     text: str
     wanted: Mapping[str, Mapping[Hashable, str]]
-    """By key, the meanings of which a run must have one, each with how it is shown."""
+    """Allowed meanings by key, of which a run must have one, each with the text that is shown."""
 
     def holds(self, values: Mapping[str, Value]) -> bool:
         """Of the values of a run; what it has no value for does not hold."""

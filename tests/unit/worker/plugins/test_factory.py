@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import subprocess
 import sys
@@ -18,40 +17,23 @@ from compressors.base.compressor import Compressor, Context, Layout, Traits
 from compressors.base.feedback import take_momentum
 from compressors.topk import TopK
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
-from testbed.core.spec.run_spec import Part, RunSpec
+from testbed.core.spec.run_spec import Part
 from testbed.core.spec.schedule import Change
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch
 from testbed.worker.model import checkpoint
 from testbed.worker.plugins.factory import build
-from testbed.worker.process.check import check
 from testbed.worker.training.parts import build_parts
 from testbed.worker.workloads.digits import Digits
+from tests.unit.worker.plugins.checking import check_of, spec_of
 from tests.waiting import HANG_S
 from topologies import lan
 
 ROOT = Path(__file__).resolve().parents[4]
 
 
-def _spec(**given: Any) -> RunSpec:
-    defaults: dict[str, Any] = {
-        "topology": lan.build(workers=2),
-        "workload": Part("digits", "testbed.worker.workloads.digits.Digits"),
-        "strategy": Part("ddp", "testbed.worker.strategies.ddp.DDP"),
-        "compressor": Part("none", "compressors.none.Uncompressed"),
-        "device": Part("native", "testbed.core.device.Native"),
-    }
-    return RunSpec(steps=1, **(defaults | given))
-
-
-def _check(spec: RunSpec) -> tuple[int, dict[str, Any]]:
-    sink = io.StringIO()
-    status = check(io.StringIO(json.dumps(spec.to_json())), sink)
-    return status, json.loads(sink.getvalue())
-
-
 def test_a_possible_spec_has_no_faults() -> None:
-    status, answer = _check(_spec())
+    status, answer = check_of(spec_of())
     assert status == EXIT_COMPLETED
     assert answer == {
         "faults": [],
@@ -67,24 +49,24 @@ def test_a_possible_spec_has_no_faults() -> None:
 
 def test_a_model_to_begin_with_is_checked_before_anything_is_built(tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
-    state = dict(build_parts(_spec()).workload.model(0).state_dict())
+    state = dict(build_parts(spec_of()).workload.model(0).state_dict())
     checkpoint.keep(state, path)
     lora = Part("lora", "testbed.worker.transforms.lora.LoRA", {"rank": 4, "layers": ["8"]})
-    status, answer = _check(_spec(start_from=str(path), transform=lora))
+    status, answer = check_of(spec_of(start_from=str(path), transform=lora))
     assert status == EXIT_COMPLETED
     assert answer["start_hash"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert answer["parameters"] == 4 * 2 * 640
     checkpoint.keep({name: value for name, value in state.items() if name != "10.bias"} | {"a": state["0.bias"]}, path)
-    status, answer = _check(_spec(start_from=str(path)))
+    status, answer = check_of(spec_of(start_from=str(path)))
     assert (status, len(answer["faults"])) == (EXIT_INPUT, 2)
     assert answer["faults"][0] == f"start_from={path}: it lacks 10.bias, which the model has"
     lora.params["layers"] = ["head"]
-    assert "transform.layers: the model has no head" in _check(_spec(transform=lora))[1]["faults"][0]
+    assert "transform.layers: the model has no head" in check_of(spec_of(transform=lora))[1]["faults"][0]
 
 
 def test_faults_of_all_parts_come_at_once() -> None:
-    status, answer = _check(
-        _spec(
+    status, answer = check_of(
+        spec_of(
             compressor=Part("topk", "compressors.topk.TopK", {"density": 2, "densty": 0.1}),
             workload=Part("digits", "testbed.worker.workloads.digits.Digits", {"learning_rate": -1, "momentum": 1}),
             strategy=Part("ddp", "testbed.worker.strategies.ddp.DDP", {"bucket_size": "4"}),
@@ -103,37 +85,6 @@ def test_faults_of_all_parts_come_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "params"),
-    [
-        ("testbed.core.bound_baselines.Fixed", {"alpha": 0.01}),
-        ("testbed.core.bound_schedules.AdaptiveBound", {}),
-        ("testbed.core.break_even.Gate", {}),
-        ("testbed.core.federated.availability.Alternating", {"present_s": 60, "absent_s": 30}),
-        ("testbed.core.federated.oort.Oort", {}),
-        ("testbed.core.federated.partitions.Iid", {}),
-        ("testbed.core.federated.partitions.Dirichlet", {"alpha": 0.3}),
-        ("testbed.core.federated.partitions.Shards", {}),
-        ("testbed.worker.federated.attacks.SignFlip", {}),
-        ("testbed.worker.federated.robust.Krum", {"most_liars": 1}),
-        ("testbed.worker.federated.secure.Secure", {"privacy": 1, "dropouts": 1}),
-    ],
-)
-def test_a_class_is_built_by_the_name_it_had_before_it_moved(target: str, params: dict[str, Any]) -> None:
-    built = build("strategy.given", Part("given", target, params), object)
-    assert type(built).__name__ == target.rpartition(".")[2]
-    assert type(built).__module__ != target.rpartition(".")[0]
-
-
-def test_a_fault_of_a_class_that_moved_has_its_present_name() -> None:
-    nested = {"partition": {"_target_": "testbed.core.federated.partitions.Dirichlett"}}
-    status, answer = _check(_spec(workload=Part("digits", "testbed.worker.workloads.digits.Digits", nested)))
-    assert status == EXIT_INPUT
-    (fault,) = answer["faults"]
-    asked = "workload.partition=Dirichlett: cannot load 'testbed.worker.data.partitions.Dirichlett'"
-    assert fault.startswith(asked)
-
-
-@pytest.mark.parametrize(
     ("workload", "target", "fault"),
     [
         ("digits.Digits", 90, "target=90: accuracy is from 0 to 1; did you mean target=0.9?"),
@@ -144,101 +95,18 @@ def test_a_fault_of_a_class_that_moved_has_its_present_name() -> None:
 )
 def test_a_target_that_cannot_be_is_refused(workload: str, target: float, fault: str) -> None:
     part = Part("mine", f"testbed.worker.workloads.{workload}", {"model": "resnet18"} if "replay" in workload else {})
-    assert fault in _check(_spec(workload=part, target=target))[1]["faults"]
-
-
-SHELL = {"args": "touch called", "shell": True}
-DEEPREDUCE, POLICY = "compressors.deepreduce.DeepReduce", "compressors.policy.Policy"
-FEDERATED = "testbed.worker.strategies.federated.Federated"
-
-
-@pytest.mark.parametrize("target", ["os.system", "builtins.eval", "subprocess.Popen", "subprocess.check_output"])
-@pytest.mark.parametrize("kind", ["compressor", "strategy", "workload", "device", "transform"])
-def test_nothing_is_called_that_is_no_class_of_its_role(kind: str, target: str, called: Path) -> None:
-    status, answer = _check(_spec(**{kind: Part("mine", target, SHELL)}))
-    assert status == EXIT_INPUT and not called.exists()
-    assert any(f"{kind}=mine: {target} is not a " in fault for fault in answer["faults"])
-
-
-@pytest.mark.parametrize(
-    ("kind", "target", "params"),
-    [
-        ("compressor", DEEPREDUCE, {"inner": ...}),
-        ("compressor", DEEPREDUCE, {"inner": {"_target_": "compressors.topk.TopK", "density": ...}}),
-        ("compressor", POLICY, {"otherwise": {"_target_": DEEPREDUCE, "inner": ...}}),
-        ("compressor", POLICY, {"otherwise": {"_target_": "compressors.topk.TopK"}, "rules": [{"compressor": ...}]}),
-        ("compressor", "compressors.adaptive.Adaptive", {"candidates": [{"compressor": ...}]}),
-        ("compressor", "compressors.topk.TopK", {"density": ...}),
-        ("strategy", FEDERATED, {"partition": ..., "local_steps": 1}),
-        ("strategy", FEDERATED, {"defence": ...}),
-        ("strategy", FEDERATED, {"uplink": {"codec": ...}}),
-        ("strategy", FEDERATED, {"bound": ...}),
-        ("strategy", "testbed.worker.strategies.hybrid.Hybrid", {"activations": ...}),
-        ("workload", "testbed.worker.workloads.digits.Digits", {"partition": ...}),
-    ],
-)
-@pytest.mark.parametrize("inner", [{"_target_": "subprocess.Popen", **SHELL}, {"_target_": "os.system"}])
-def test_nor_is_a_class_within_a_parameter(
-    kind: str, target: str, params: dict[str, Any], inner: dict[str, Any], called: Path
-) -> None:
-    status, answer = _check(_spec(**{kind: Part("mine", target, _filled(params, inner))}))
-    assert status == EXIT_INPUT and not called.exists()
-    assert any(inner["_target_"] in fault and fault.startswith(f"{kind}.") for fault in answer["faults"])
-
-
-def _filled(params: Any, inner: dict[str, Any]) -> Any:
-    if isinstance(params, dict):
-        return {key: _filled(value, inner) for key, value in params.items()}
-    if isinstance(params, list):
-        return [_filled(value, inner) for value in params]
-    return inner if params is ... else params
-
-
-def test_all_classes_are_looked_at_before_the_first_is_called(called: Path) -> None:
-    (called.parent / "loud.py").write_text(
-        "import pathlib\nfrom compressors.none import Uncompressed\n\nclass Loud(Uncompressed):\n"
-        "    def __init__(self):\n        pathlib.Path('called').touch()\n"
-    )
-    folders = (str(called.parent),)
-    rules = [{"compressor": {"_target_": "loud.Loud"}}, {"compressor": {"_target_": "os.system"}}]
-    part = Part("mine", POLICY, {"otherwise": {"_target_": "loud.Loud"}, "rules": rules}, folders)
-    with pytest.raises(InputError, match=r"os\.system is not a Compressor"):
-        build("compressor", part, object)
-    assert not called.exists()
-
-
-@pytest.fixture
-def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that exists once something was called."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "called"
-
-
-@pytest.mark.parametrize(
-    ("target", "fault"),
-    [
-        ("compressors.nowhere.Nothing", "cannot load 'compressors.nowhere.Nothing'"),
-        ("compressors.topk.Nothing", "cannot load 'compressors.topk.Nothing'"),
-        ("Nothing", "cannot load 'Nothing'"),
-        ("pathlib.Path", "pathlib.Path is not a Compressor"),
-    ],
-)
-def test_a_class_that_cannot_be_had_is_named(target: str, fault: str) -> None:
-    status, answer = _check(_spec(compressor=Part("mine", target)))
-    assert status == EXIT_INPUT
-    assert answer["faults"][0].startswith("compressor=mine: ")
-    assert fault in answer["faults"][0]
+    assert fault in check_of(spec_of(workload=part, target=target))[1]["faults"]
 
 
 def test_torch_ddp_refuses_compressors_by_name() -> None:
     torch_ddp = Part("torch_ddp", "testbed.worker.strategies.torch_ddp.TorchDDP")
-    assert _check(_spec(strategy=torch_ddp))[0] == EXIT_COMPLETED
-    status, answer = _check(_spec(strategy=torch_ddp, compressor=Part("fp16", "compressors.fp16.Float16")))
+    assert check_of(spec_of(strategy=torch_ddp))[0] == EXIT_COMPLETED
+    status, answer = check_of(spec_of(strategy=torch_ddp, compressor=Part("fp16", "compressors.fp16.Float16")))
     assert status == EXIT_INPUT
     (fault,) = answer["faults"]
     assert fault.startswith("compressor=fp16: strategy=torch_ddp sends everything uncompressed; use compressor=none")
-    kept = _spec(strategy=torch_ddp, compressor=Part("none", "compressors.none.Uncompressed", {"feedback": "plain"}))
-    (fault,) = _check(kept)[1]["faults"]
+    kept = spec_of(strategy=torch_ddp, compressor=Part("none", "compressors.none.Uncompressed", {"feedback": "plain"}))
+    (fault,) = check_of(kept)[1]["faults"]
     assert fault.startswith("compressor=none compressor.feedback=plain: strategy=torch_ddp")
 
 
@@ -254,8 +122,8 @@ class Undeclared(Strategy):
 
 def test_a_strategy_of_ones_own_that_declares_nothing_is_not_recorded_as_compressed() -> None:
     mine = Part("mine", f"{__name__}.Undeclared")
-    assert _check(_spec(strategy=mine))[0] == EXIT_COMPLETED
-    status, answer = _check(_spec(strategy=mine, compressor=Part("topk", "compressors.topk.TopK")))
+    assert check_of(spec_of(strategy=mine))[0] == EXIT_COMPLETED
+    status, answer = check_of(spec_of(strategy=mine, compressor=Part("topk", "compressors.topk.TopK")))
     assert status == EXIT_INPUT
     (fault,) = answer["faults"]
     assert fault.startswith("compressor=topk: strategy=mine sends everything uncompressed")
@@ -310,18 +178,18 @@ def test_a_part_within_a_part_is_built() -> None:
 
 def test_momentum_has_one_owner_and_sums_have_their_limit() -> None:
     wrapper = _wrapper({"_target_": "compressors.topk.TopK"})
-    assert _check(_spec(compressor=wrapper))[1]["faults"] == []  # it takes the momentum of SGD
+    assert check_of(spec_of(compressor=wrapper))[1]["faults"] == []  # it takes the momentum of SGD
     adam = Part("digits", f"{__name__}.AdamDigits")
-    assert _check(_spec(workload=adam))[0] == EXIT_COMPLETED
-    answer = _check(_spec(compressor=wrapper, workload=adam))[1]
+    assert check_of(spec_of(workload=adam))[0] == EXIT_COMPLETED
+    answer = check_of(spec_of(compressor=wrapper, workload=adam))[1]
     fault = "compressor: Wrapper applies momentum itself and needs SGD, found Adam, which has moments of its own"
     assert answer["faults"] == [fault]
-    answer = _check(_spec(compressor=wrapper, topology=lan.build(workers=4)))[1]
+    answer = check_of(spec_of(compressor=wrapper, topology=lan.build(workers=4)))[1]
     assert answer["faults"] == ["compressor=wrapper: workers=4: Wrapper sums at most 3 ranks before its sums overflow"]
 
 
 def test_the_command_reads_a_spec_and_prints_one_object() -> None:
-    spec = _spec(compressor=Part("int8", "compressors.int8.Int8", {"block_size": 7}))
+    spec = spec_of(compressor=Part("int8", "compressors.int8.Int8", {"block_size": 7}))
     command = [sys.executable, "-m", "testbed.worker", "check"]
     done = subprocess.run(
         command, input=json.dumps(spec.to_json()), capture_output=True, text=True, cwd=ROOT, timeout=HANG_S, check=False
@@ -379,16 +247,16 @@ def test_only_ranks_that_a_strategy_outlives_may_join_again() -> None:
     nodes = [node.name for node in lan.build(workers=2).nodes]
     events = tuple(Change(t_s=t_s, kind=kind, node=node) for t_s, kind in ((1, "crash"), (2, "join")) for node in nodes)
     server = Part("parameter_server", "testbed.worker.strategies.parameter_server.ParameterServer")
-    _, answer = _check(_spec(events=events))
+    _, answer = check_of(spec_of(events=events))
     assert answer["faults"] == [
         f"events: {node} cannot join at 2 s: strategy=ddp does not go on without it, nor take it in again"
         for node in nodes
     ]
-    _, answer = _check(_spec(events=events, strategy=server))
+    _, answer = check_of(spec_of(events=events, strategy=server))
     found = [f" {nodes[0]} cannot join at 2 s", f" {nodes[0]}, which serves, crashes at 1 s"]
     assert [fault.split(":")[1] for fault in answer["faults"]] == found
     changing = Part("pufferfish", "testbed.worker.transforms.pufferfish.Pufferfish")
-    _, answer = _check(_spec(events=events, strategy=server, transform=changing))
+    _, answer = check_of(spec_of(events=events, strategy=server, transform=changing))
     assert any(f"{nodes[1]} cannot join at 2 s: transform=pufferfish" in fault for fault in answer["faults"])
 
 
@@ -399,8 +267,8 @@ def test_a_server_that_is_to_crash_must_leave_its_state_and_join_again() -> None
 
     def faults(events: tuple[Change, ...], workers: int = 3, **params: Any) -> list[str]:
         part = Part("parameter_server", target, params)
-        spec = _spec(topology=lan.build(workers=workers), events=events, strategy=part)
-        answer = _check(spec)[1]
+        spec = spec_of(topology=lan.build(workers=workers), events=events, strategy=part)
+        answer = check_of(spec)[1]
         return list(answer["faults"])
 
     (fault,) = faults((crash,))
