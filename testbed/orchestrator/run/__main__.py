@@ -27,7 +27,7 @@ from testbed.core.errors import (
 )
 from testbed.core.record.events.run import Fault, Schedule, Used
 from testbed.core.record.metric_samples import Totals
-from testbed.core.record.run_directory import RunDir
+from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
 from testbed.orchestrator.machine.limits import raise_limit
@@ -57,8 +57,11 @@ class Run:
         shared: bool,
         rights: Rights = OF_ROOT,
         host_proc: int | None = None,
+        restart: str | None = None,
     ) -> None:
         self.run, self.stop = run, stop
+        self._restart = restart
+        """Why the run was begun again."""
         self._shared, self._rights, self._host_proc = shared, rights, host_proc
         self.spec = spec
         self.display = display
@@ -91,6 +94,12 @@ class Run:
         if event["event"] in ("host", "measurement"):
             self.display.verdict(*self.recorder.verdict())
 
+    def retime(self, spec: RunSpec) -> None:
+        """Go on with the dilation of `spec`, which a pilot has found."""
+        self.spec = spec
+        self.recorder.dilation = spec.dilation
+        write_json(self.run.spec, {**self.run.read_json(self.run.spec), **spec.to_json()})
+
     def show(self, text: str) -> None:
         """Print a line on the terminal and record nothing."""
         self.display.line(text)
@@ -108,6 +117,8 @@ class Run:
             self.display.stage(f"run {self.run.run_id}; metrics at http://127.0.0.1:{self._metrics_port}/metrics")
             if self._rights.rootless:
                 self.write(Schedule(what=ROOTLESS, detail="; ".join(self._rights.lost())).to_json())
+            if self._restart is not None:
+                self.stage("restart", self._restart)
             self._note_files(used_before(self.spec))
             orchestration = RunOrchestration(
                 self.spec, self, shared=self._shared, rights=self._rights, host_proc=self._host_proc
@@ -153,6 +164,7 @@ def main() -> int:
                 shared=options["shared"],
                 rights=rights,
                 host_proc=options["host_proc_fd"],
+                restart=options.get("restart"),
             )
             one.perform()
     except Exception as error:

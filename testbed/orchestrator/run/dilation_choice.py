@@ -229,6 +229,11 @@ def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
     raise InputError(_refusal(spec, load, most))
 
 
+def on_grid(dilation: float) -> float:
+    """Return the next larger multiple of 0.05: a dilation as it is chosen."""
+    return round(math.ceil(dilation / _STEP - 1e-9) * _STEP, 2)
+
+
 def most_dilation(spec: RunSpec) -> float:
     """What TCP's own time-outs, which do not stretch, bear."""
     rtt_s = spec.outermost_topology.farthest_rtt_s

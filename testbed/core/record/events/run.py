@@ -25,10 +25,33 @@ class Schedule(Event, name="schedule"):
     """The run entered another stage."""
 
     what: Text
-    """Stage of the run. One of `network`, `measured`, `workers`, `busy`, `go`, `cluster`, `rootless`, `schedule`
-    (changes were still to come when it ended), `kept` (the model, with checkpoint=last), or `end`."""
+    """Stage of the run. One of `network`, `measured`, `pilot`, `workers`, `busy`, `go`, `cluster`, `rootless`, `restart`
+    (why the run was made once more, at a larger dilation), `schedule` (changes were still to come when it ended),
+    `kept` (the model, with checkpoint=last), or `end`."""
     detail: Text
     """Message that the user sees."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pilot(Event, name="pilot"):
+    """With dilation=auto, the run's first steps were tried at a dilation before the run began; none of them counts."""
+
+    dilation: Number
+    """Dilation that was tried."""
+    steps: Count
+    """Steps that every rank took, without the first."""
+    step_s: Number
+    """Mean emulated seconds of a step, each of its slowest rank."""
+    late_ratio: Number
+    """Share of the time by which phases were late, as the verdict counts it."""
+    queued_ratio: Number
+    """Share of the time that messages waited for a core, as the verdict counts it."""
+    cpu_idle_ratio: Number | None
+    """Idle share of all CPUs; null if the pilot was too short to see."""
+    next_dilation: Number
+    """Dilation that was chosen after it, for another pilot or for the run."""
+    why: Text
+    """Reason, in words; empty if the dilation is kept."""
 
 
 @dataclass(frozen=True, kw_only=True)

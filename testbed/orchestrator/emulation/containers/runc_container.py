@@ -8,6 +8,7 @@ the directory in which its ranks meet. The directory of all runs is hidden.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import select
@@ -135,6 +136,7 @@ class Sandbox:
         mounts.append(_mount(STORE_IN_NODE, "none", str(self.store), ["bind", *hardened]))
         return mounts
 
+    @functools.cached_property
     def root(self) -> MaskedRoot:
         """Of all containers, and beside it the directory in which their ranks meet; made once."""
         self.store.mkdir(parents=True)
@@ -154,6 +156,11 @@ class Sandbox:
     def store(self) -> Path:
         """Directory in which ranks meet, as the run sees it."""
         return self.work / "store"
+
+    def empty_store(self) -> None:
+        """Remove what ranks that are gone have left where others are to meet."""
+        for path in self.store.iterdir():
+            path.unlink()
 
     def disk(self, node: str) -> NodeDisk | None:
         """Return a new disk of `node`; None where no script runs."""

@@ -22,7 +22,7 @@ from testbed.core.spec.topology import Link, Topology
 from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.emulation.kernel.namespaces import Namespace
 from testbed.orchestrator.emulation.kernel.queue_counters import QueueReader
-from testbed.orchestrator.emulation.kernel.tcp import ROUTER_SYSCTLS, TcpProfile
+from testbed.orchestrator.emulation.kernel.tcp import ROUTER_SYSCTLS, RTO_MIN_US, TcpProfile
 from testbed.orchestrator.emulation.links.addresses import AddressPlan
 from testbed.orchestrator.emulation.links.node import NamespaceNode, Router, WorkerNode, set_sysctls
 from testbed.orchestrator.emulation.links.port import Port
@@ -229,6 +229,32 @@ class Network:
         if profile != before:
             self.shaper.change((link, source), profile, limit_packets(profile))
             self._read_delays()
+
+    def retime(self, topology: Topology, tcp: TcpProfile) -> None:
+        """Give every link and namespace the terms of another dilation, at once; read back. What packets a link holds
+        keep their time.
+
+        Args:
+            topology: The same one, dilated otherwise.
+            tcp: The same profile, of that dilation.
+
+        Raises:
+            RunError: what is in force then is not what was asked.
+        """
+        before, self.topology, self.tcp = self.tcp, topology, tcp
+        self._set_sysctls()
+        if (rto_min_s := tcp.route_rto_min_s or (before.route_rto_min_s and RTO_MIN_US / 1e6)) is not None:
+            self._wire_batch.retime(rto_min_s)
+        links = {link.name: link for link in topology.links}
+        for port in self.ports:
+            link = links[port.link.name]
+            (profile,) = (one for source, _, one in link.directions() if source == port.source)
+            least_queue_bytes = tc.CARD_QUEUE_BYTES if port.source in self.workers else 0
+            settings = tc.rate_settings(profile, link.rtt_s, topology.dilation, least_queue_bytes)
+            port.link, port.dilation = link, topology.dilation
+            port.change(profile, settings)
+        self.shaper.retime([self._hop(port) for port in self.ports if port.link.wan])
+        self._read_delays()
 
     def set_down(self, link: str, down: bool) -> None:
         """A link that is down loses every packet, both ways."""

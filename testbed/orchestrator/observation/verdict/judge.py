@@ -140,12 +140,14 @@ class Judge:
 
     @property
     def needed_slowdown(self) -> float:
-        """How many times as slow the next run of the same has to be for these cores, where this one was `invalid` since
-        its workers or its delay lines were late; else 1.
+        """How many times as slow a run of the same has to be for these cores, where this one was `invalid` since its
+        workers, their messages or its delay lines were late, or since no core was ever idle; else 1.
 
-        Lateness of workers tells no number, so theirs is the least that is worth another run: assumed (decision 0014).
+        Cores tell no number, so theirs is the least that is worth another run: assumed (decision 0014).
         """
-        return max(MIN_SLOWDOWN if self._lateness.is_invalid else 1.0, self._delay_lines.needed_slowdown)
+        late = max(MIN_SLOWDOWN, self._lateness.needed_slowdown) if self._lateness.is_invalid else 1.0
+        starved = MIN_SLOWDOWN if self._cores.are_never_idle else 1.0
+        return max(late, starved, self._delay_lines.needed_slowdown)
 
     def unknowns(self) -> list[str]:
         """What the verdict does not rest on, in words."""

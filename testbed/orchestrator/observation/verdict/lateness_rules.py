@@ -51,5 +51,12 @@ class Lateness:
             yield queued > QUEUED_INVALID, text
 
     @property
+    def needed_slowdown(self) -> float:
+        """How many times as slow a run had to be for its phases to be hardly late, where they are half of its time, and
+        its messages to wait no more than a `valid` run's."""
+        late, queued = self.shares()
+        return max(1 + 2 * late, queued / QUEUED_SUSPECT)
+
+    @property
     def is_invalid(self) -> bool:
         return any(is_grave for is_grave, _ in self.findings())

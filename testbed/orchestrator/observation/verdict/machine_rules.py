@@ -45,6 +45,21 @@ class Cores:
     def watched_s(self) -> float:
         return float(sum(event["interval_s"] for event in self._hosts))
 
+    @property
+    def idle_ratio(self) -> float:
+        """Of all cores, on average; 1 where nothing was seen."""
+        watched_s = self.watched_s
+        return (
+            sum(event["cpu_idle_ratio"] * event["interval_s"] for event in self._hosts) / watched_s
+            if watched_s
+            else 1.0
+        )
+
+    @property
+    def are_never_idle(self) -> bool:
+        """Whether a run is `invalid` for it."""
+        return self.watched_s >= MIN_WATCHED_S and self.idle_ratio < IDLE_INVALID
+
     def findings(self, *, is_paced: bool = False) -> Iterator[Finding]:
         """
         Args:
@@ -53,7 +68,7 @@ class Cores:
         """
         if self.watched_s < MIN_WATCHED_S:
             return
-        idle = sum(event["cpu_idle_ratio"] * event["interval_s"] for event in self._hosts) / self.watched_s
+        idle = self.idle_ratio
         if idle < IDLE_SUSPECT:
             text = f"the cores were idle only {idle:.1%} of the time: workers waited for each other's cores"
             yield idle < IDLE_INVALID, text

@@ -1,0 +1,1 @@
+"""Trials of a dilation on the run itself, before it begins."""

@@ -1,0 +1,182 @@
+"""What some steps at a dilation showed of this machine: folded from their events, as the verdict folds a run's."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.core.record.events.run import Pilot
+from testbed.core.spec.topology import Topology
+from testbed.orchestrator.observation.verdict.lateness_rules import LATE_SUSPECT, QUEUED_SUSPECT
+from testbed.orchestrator.observation.verdict.link_rules import LATE_RATIO, LATE_S
+from testbed.orchestrator.observation.verdict.machine_rules import IDLE_SUSPECT
+
+Event = dict[str, Any]
+HALF = 0.5
+"""Of what a `valid` run may be late: beyond, a pilot asks for a slower run."""
+MIN_IDLE = 1.5 * IDLE_SUSPECT
+"""Half as much again as a `valid` run has at least."""
+AIM_LATE, AIM_QUEUED, AIM_IDLE, AIM_DELAY_LINE = 0.2 * LATE_SUSPECT, 0.4 * QUEUED_SUSPECT, 2.5 * IDLE_SUSPECT, 0.7
+"""What a slower or faster run is to come to. Some runs are half as late again as their first steps."""
+COMPUTE_MARGIN = 1.15
+"""Over the CPU seconds that training threads took: what else is on the cores is not theirs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """Shares are of the emulated time of the steps; None where nothing was seen."""
+
+    dilation: float
+    steps: int
+    """That all ranks took and that count."""
+    step_s: float
+    """Emulated, of the slowest rank, on average."""
+    late_ratio: float
+    queued_ratio: float
+    computing_ratio: float
+    """Of a step, what the device takes of it."""
+    computing_dilation: float
+    """The dilation at which the training threads' CPU seconds fill the time that the device gives them."""
+    busy_ratio: float | None
+    """Of all cores."""
+    delay_line_ratio: float | None
+    """What a quarter of the seconds exceeded, of the lateness that is allowed."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing took more than half of what a `valid` run may."""
+        return not any(True for _ in self._excesses())
+
+    def slower(self) -> float:
+        """The dilation at which all would be well, by what was seen; at least this one."""
+        return max([self.dilation, *(self.dilation * times for times, _ in self._excesses())])
+
+    def faster(self) -> float:
+        """The least dilation at which all would still be well, by what was seen; at most this one."""
+        if self.late_ratio > AIM_LATE:
+            return self.dilation
+        floors = [
+            COMPUTE_MARGIN * self.computing_dilation,
+            self.dilation * self.queued_ratio / AIM_QUEUED,
+            self.dilation * (self.busy_ratio or 0.0) / (1 - AIM_IDLE),
+            self.dilation * (self.delay_line_ratio or 0.0) / AIM_DELAY_LINE,
+        ]
+        return min(self.dilation, max(1.0, *floors))
+
+    def why(self) -> str:
+        """What asks for a slower run, in words."""
+        return "; ".join(words for _, words in self._excesses())
+
+    def _excesses(self) -> Iterator[tuple[float, str]]:
+        """(how many times slower it had to be, in words) of each figure."""
+        if self.late_ratio > HALF * LATE_SUSPECT:
+            made_good = 1 + (self.late_ratio - AIM_LATE) / max(self.computing_ratio, self.late_ratio)
+            yield made_good, f"phases late by {self.late_ratio:.1%}"
+        if self.queued_ratio > HALF * QUEUED_SUSPECT:
+            yield self.queued_ratio / AIM_QUEUED, f"messages waited {self.queued_ratio:.1%} of the time"
+        if self.busy_ratio is not None and 1 - self.busy_ratio < MIN_IDLE:
+            yield self.busy_ratio / (1 - AIM_IDLE), f"cores idle {1 - self.busy_ratio:.0%}"
+        if self.delay_line_ratio is not None and self.delay_line_ratio > 1:
+            yield self.delay_line_ratio / AIM_DELAY_LINE, "packets left late"
+
+    def to_event(self, next_dilation: float, why: str) -> Event:
+        """The `pilot` event of this trial, and what followed from it."""
+        return Pilot(
+            dilation=self.dilation,
+            steps=self.steps,
+            step_s=self.step_s,
+            late_ratio=self.late_ratio,
+            queued_ratio=self.queued_ratio,
+            cpu_idle_ratio=None if self.busy_ratio is None else 1 - self.busy_ratio,
+            next_dilation=next_dilation,
+            why=why,
+        ).to_json()
+
+
+class TrialFold:
+    """Takes events of a pilot, from several threads.
+
+    Args:
+        topology: In emulated terms.
+        first_step: The first that counts: those before are of another dilation, or have cold caches.
+    """
+
+    def __init__(self, topology: Topology, dilation: float, cores: int, first_step: int) -> None:
+        self._delays_s = {
+            (link.name, source): profile.delay_s
+            for link in topology.wan_links
+            for source, _, profile in link.directions()
+        }
+        self._workers = len(topology.nodes)
+        self.dilation, self._cores, self.first_step = dilation, cores, first_step
+        self._steps: dict[int, dict[int, Event]] = defaultdict(dict)
+        self._idle: list[tuple[float, float]] = []
+        self._late: list[float] = []
+        self.is_running = False
+        """Whether seconds count: not before the links and all ranks have this dilation."""
+        self.reached: dict[int, int] = {}
+        """By rank, the last step that it told."""
+
+    def add(self, event: Event) -> None:
+        """Take an event as its sender says it: those of the network by the wall."""
+        kind = event["event"]
+        if kind == "step":
+            self.reached[event["rank"]] = event["step"]
+            if event["step"] >= self.first_step:
+                self._steps[event["step"]][event["rank"]] = event
+        elif kind == "host" and self.is_running:
+            self._idle.append((event["cpu_idle_ratio"], event["interval_s"]))
+        elif kind == "delay_line" and self.is_running and event["late_p99_s"] is not None:
+            delay_s = self._delays_s[event["name"], event["from"]]
+            self._late.append(event["late_p99_s"] / self.dilation / max(LATE_S, LATE_RATIO * delay_s))
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that all ranks have told."""
+        return len(self._whole())
+
+    @property
+    def last_step(self) -> int:
+        """The last step that any rank has told."""
+        return max(self.reached.values(), default=0)
+
+    def _whole(self) -> list[dict[int, Event]]:
+        return [ranks for ranks in list(self._steps.values()) if len(ranks) == self._workers]
+
+    def trial(self) -> Trial | None:
+        """None if no step was whole."""
+        steps = self._whole()
+        if not steps:
+            return None
+        time_s = sum(max(event["step_s"] for event in ranks.values()) for ranks in steps)
+        late_s = sum(max(event["late_s"] or 0.0 for event in ranks.values()) for ranks in steps)
+        queued_s = sum(statistics.fmean(event["queued_s"] for event in ranks.values()) for ranks in steps)
+        computing_s = sum(max(map(_computing_s, ranks.values())) for ranks in steps)
+        needed_s = sum(self._needed_s(ranks) for ranks in steps)
+        watched_s = sum(interval_s for _, interval_s in self._idle)
+        late = sorted(self._late, reverse=True)
+        return Trial(
+            dilation=self.dilation,
+            steps=len(steps),
+            step_s=time_s / len(steps),
+            late_ratio=late_s / time_s if time_s else 0.0,
+            queued_ratio=queued_s / time_s if time_s else 0.0,
+            computing_ratio=computing_s / time_s if time_s else 0.0,
+            computing_dilation=needed_s / computing_s if computing_s else 1.0,
+            busy_ratio=1 - sum(idle * each_s for idle, each_s in self._idle) / watched_s if watched_s else None,
+            delay_line_ratio=late[len(late) // 4] if late else None,
+        )
+
+    def _needed_s(self, ranks: dict[int, Event]) -> float:
+        """Seconds of the wall in which these cores do what all training threads did."""
+        cpu_s = [float(event["cpu_s"]) for event in ranks.values()]
+        return max(sum(cpu_s) / self._cores, *cpu_s)
+
+
+def _computing_s(event: Event) -> float:
+    """Emulated seconds of a step in which a rank did not wait for others, nor was late."""
+    own_s: float = event["step_s"] - event["phase_s"]["exposed_communication"] - (event["late_s"] or 0.0)
+    return max(0.0, own_s)
