@@ -86,8 +86,8 @@ def calibrate(
 def calibrated_at(
     spec: RunSpec, found: Calibration, tell: Callable[[str], None], give: Callable[[Path], None] = lambda _: None
 ) -> Calibration:
-    """Return what `found` is at the dilation of `spec`: the slower a run, the cheaper its messages, on which buckets and
-    the plan of K-FAC may depend."""
+    """Return what `found` is at the dilation of `spec`: the slower a run, the cheaper its messages, and buckets and the
+    plan of K-FAC may depend on that."""
     return _measured(spec, tell, give) if _goes_by_times(spec) or found.cpu.factored else found
 
 

@@ -98,7 +98,7 @@ def supervise(
             # under the lock: a directory without a summary and without a holder is taken for a killed run's
             _prepare(run, spec, calibration)
             _reserve(reserve)
-            options = {"metrics_fd": metrics.fileno(), "host_proc_fd": host_proc_fd, "quiet": quiet}
+            options: dict[str, Any] = {"metrics_fd": metrics.fileno(), "host_proc_fd": host_proc_fd, "quiet": quiet}
             status, faults = _perform(run, stop, machine, rights, options, display_fd=display_fd)
             if status == "completed" and calibration is not None and (again := slowed(run)) is not None:
                 spec, options["restart"] = again

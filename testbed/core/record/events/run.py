@@ -25,8 +25,8 @@ class Schedule(Event, name="schedule"):
     """The run entered another stage."""
 
     what: Text
-    """Stage of the run. One of `network`, `measured`, `pilot`, `workers`, `busy`, `go`, `cluster`, `rootless`, `restart`
-    (why the run was made once more, at a larger dilation), `schedule` (changes were still to come when it ended),
+    """Stage of the run. One of `network`, `measured`, `pilot`, `workers`, `busy`, `go`, `cluster`, `rootless`,
+    `restart` (the run was made once more, at a larger dilation), `schedule` (changes were still to come when it ended),
     `kept` (the model, with checkpoint=last), or `end`."""
     detail: Text
     """Message that the user sees."""

@@ -48,12 +48,8 @@ class Cores:
     @property
     def idle_ratio(self) -> float:
         """Of all cores, on average; 1 where nothing was seen."""
-        watched_s = self.watched_s
-        return (
-            sum(event["cpu_idle_ratio"] * event["interval_s"] for event in self._hosts) / watched_s
-            if watched_s
-            else 1.0
-        )
+        idle_s = sum(event["cpu_idle_ratio"] * event["interval_s"] for event in self._hosts)
+        return idle_s / self.watched_s if self._hosts else 1.0
 
     @property
     def are_never_idle(self) -> bool:
