@@ -28,6 +28,8 @@ SUMMARY_KEYS: dict[str, tuple[str, ...] | None] = {
     "workers": None,
     "workers_at_end": None,
     "dilation": None,
+    "tried_dilations": None,
+    "attempts": None,
     "scale": None,
     "seed": None,
     "steps": None,

@@ -30,7 +30,7 @@ from testbed.orchestrator.config.keys import default_names, key_faults, targets
 from testbed.orchestrator.config.models import located
 from testbed.orchestrator.config.part_files import folders_of, merged, read_part_file, with_files
 from testbed.orchestrator.config.scale import apply_scale, scale_of
-from testbed.orchestrator.config.settings import AUTO, SETTINGS, read_limits, read_settings, with_run_defaults
+from testbed.orchestrator.config.settings import AUTO, GUESS, SETTINGS, read_limits, read_settings, with_run_defaults
 from testbed.orchestrator.config.topology import TARGET, TopologyFile, build_topology, read_topology_file
 from testbed.orchestrator.config.user_files.yaml_reader import is_path
 from testbed.orchestrator.emulation.kernel import tc
@@ -272,10 +272,11 @@ class _Composition:
         stand_ins = self._defaults() if topology is None or None in parts.values() else {}
         chosen = {key: part or stand_ins.get(key) for key, part in {**parts, "topology": topology}.items()}
         fields = {k: v for k, v in settings.items() if k != "workers" and not (k in _OPEN and v is None)}
-        if fields["dilation"] == AUTO:
+        if (asked := fields["dilation"]) in (AUTO, GUESS):
             # chosen under the machine lock, once it is known how long a step takes; other programs have no steps
             workload = parts.get("workload")
-            fields |= {"dilation": 1.0, "auto_dilation": workload is None or workload.target not in PROGRAMS}
+            is_auto = workload is None or workload.target not in PROGRAMS
+            fields |= {"dilation": 1.0, "auto_dilation": is_auto, "guessed_dilation": is_auto and asked == GUESS}
         whole: dict[str, Any] = {key: value or _NOTHING[key] for key, value in chosen.items()}
         try:
             spec = RunSpec(**whole, **fields)

@@ -54,6 +54,8 @@ def summarise(
     summary.update(_identity(run.run_id, spec, workers))
     summary.update(status=status, verdict=verdict, reasons=list(reasons), kind=kind, wall_s=wall_s)
     summary["hooks"] = record.hooks or None
+    if record.has_events:
+        summary.update(tried_dilations=record.tried_dilations, attempts=record.attempts)
     used = merged(record.used)
     summary.update(user_code=version(used), used_files=used if record.has_events else None)
     is_ours = "strategy" not in spec or spec["strategy"]["name"] not in PROGRAMS.values()
@@ -99,6 +101,9 @@ class _Record:
     """Gradient entries it reduced, by rank."""
     hooks: list[dict[str, Any]] = field(default_factory=list)
     used: list[list[dict[str, Any]]] = field(default_factory=list)
+    tried_dilations: list[float] = field(default_factory=list)
+    """By pilots, in order."""
+    attempts: int = 1
     changed: list[tuple[str | None, str | None]] = field(default_factory=list)
     """Link and source of each event of `events=`; the source is null for both directions."""
     end_of_run_s: float | None = None
@@ -141,6 +146,10 @@ class _Record:
         elif kind == "hook":
             hook = {key: event[key] for key in ("name", "target", "params")}
             self.hooks += [hook] if hook not in self.hooks else []
+        elif kind == "pilot":
+            self.tried_dilations.append(event["dilation"])
+        elif kind == "schedule" and event["what"] == "restart":
+            self.attempts = 2
         elif kind == "schedule" and event["what"] == "end":
             self.end_of_run_s = t_s
         elif kind == "link" and t_s >= 0:

@@ -123,7 +123,7 @@ class RunOrchestration:
                 # only now: they would have taken the core that the links were measured on
                 stack.enter_context(fork_server)
             sandbox = sandbox_of(spec, self._program, record.run, links.network, self._rights)
-            if fork_server and spec.auto_dilation:
+            if fork_server and spec.auto_dilation and not spec.guessed_dilation:
                 self._pilot(links, sandbox, fork_server)
             network = links.network
             self._facts = {
