@@ -11,13 +11,15 @@ from testbed.core.units import parse_size_bytes
 from testbed.orchestrator.config.grammar.overrides import unknown
 
 AUTO, GUESS = "auto", "guess"
-"""Of `dilation`: chosen before the run, and tried on it first, or not."""
+"""Words for a `dilation` that is chosen, and tried before the run, or not."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """`kind` is "whole", "number", "text", "list" (itself or a file's path) or "sizes" (one, or several by name); an
-    optional one may be null. Some take words too."""
+    """Kind of a key's value, `words` and null apart.
+
+    `kind` is "whole", "number", "text", "list" (itself or a file's path) or "sizes" (one, or several by name).
+    """
 
     kind: str
     optional: bool = False
@@ -77,7 +79,7 @@ SETTINGS: dict[str, Setting] = {
 }
 
 RUN_DEFAULTS = ("steps", "epochs", "batch_size", "evaluate_every")
-"""What a workload's `run:` may recommend."""
+"""Keys that a workload's `run:` may recommend."""
 
 MOST = {"steps": 10**9, "epochs": 10**6, "batch_size": 10**6, "evaluate_every": 10**9}
 """Largest counts; no run of any use has more, and a slip of the finger soon has."""

@@ -45,7 +45,7 @@ _MAX_PLANS = 5
 
 @dataclass(frozen=True)
 class Calibration:
-    """Of one run."""
+    """Times of one training."""
 
     cpu: Profile
     """On a core of this machine."""
@@ -86,15 +86,17 @@ def calibrate(
 def calibrated_at(
     spec: RunSpec, found: Calibration, tell: Callable[[str], None], give: Callable[[Path], None] = lambda _: None
 ) -> Calibration:
-    """Return what `found` is at the dilation of `spec`: the slower a run, the cheaper its messages, and buckets and the
-    plan of K-FAC may depend on that."""
+    """Return `found` for the dilation of `spec`.
+
+    The slower a run, the cheaper its messages; buckets and the plan of K-FAC may depend on that.
+    """
     return _measured(spec, tell, give) if _goes_by_times(spec) or found.cpu.factored else found
 
 
 def repeated(
     spec: RunSpec, times: int, tell: Callable[[str], None], give: Callable[[Path], None] = lambda _: None
 ) -> list[Calibration]:
-    """So many measurements of the same, each kept for the same training, code and processor.
+    """Return repeated measurements of the same, each kept for the same training, code and processor.
 
     Raises:
         InputError: the device cannot tell.

@@ -83,13 +83,13 @@ class MeasuredNetwork:
         self._measure()
 
     def measure_busy(self) -> ProbeResult:
-        """Beside computing workers."""
+        """Measure the links while workers compute."""
         self.record.add(measured := self.prober.measure_busy())
         return measured
 
     @property
     def failure(self) -> str | None:
-        """Why links or probes can no longer do their part; None while they do."""
+        """Reason that links or probes can no longer do their part; None while they do."""
         return self.network.shaper.failure or self.prober.failure
 
 

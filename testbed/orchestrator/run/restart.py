@@ -10,7 +10,7 @@ from testbed.orchestrator.observation.verdict.judge import Judge
 from testbed.orchestrator.run.dilation_choice import most_dilation, on_grid
 
 MAX_SLOWDOWN = 2.0
-"""What disturbed the first may have passed."""
+"""Largest ratio of the dilations: the disturbance may have passed."""
 
 
 def slowed(run: RunDir) -> tuple[RunSpec, str] | None:

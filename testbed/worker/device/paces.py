@@ -22,4 +22,4 @@ class Paces:
 
 
 NO_PACES: Final = Paces()
-"""Of a training that nobody paces anew; nothing is ordered of it."""
+"""Orders for a training that nobody paces anew: none."""

@@ -34,7 +34,7 @@ class Schedule(Event, name="schedule"):
 
 @dataclass(frozen=True, kw_only=True)
 class Pilot(Event, name="pilot"):
-    """With dilation=auto, the run's first steps were tried at a dilation before the run began; none of them counts."""
+    """A dilation was tried on the run's first steps before it began (dilation=auto); none of them counts."""
 
     dilation: Number
     """Dilation that was tried."""

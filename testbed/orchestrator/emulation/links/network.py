@@ -39,7 +39,7 @@ class Network:
     Args:
         shaper: "nfqueue" or "netem".
         report: takes the shaper's events.
-        seed: of losses and jitter.
+        seed: Start of the random numbers for losses and jitter.
         namespaces: of workers that have one already, by node.
     """
 
@@ -90,7 +90,7 @@ class Network:
 
     @functools.cached_property
     def queues(self) -> dict[str, QueueReader]:
-        """By the Mininet node's name; of the nodes that limit rates."""
+        """Readers of the nodes that limit rates, by the Mininet node's name."""
         nodes = {port.node.name: port.node for port in self.ports}
         return {name: QueueReader(node.route_socket) for name, node in nodes.items()}
 
@@ -209,7 +209,7 @@ class Network:
             port.delay = found.get((port.link.name, port.source))
 
     def port(self, link: str, source: str) -> Port:
-        """Of one direction."""
+        """Return the port of one direction."""
         (found,) = (port for port in self.ports if (port.link.name, port.source) == (link, source))
         return found
 
@@ -231,8 +231,9 @@ class Network:
             self._read_delays()
 
     def retime(self, topology: Topology, tcp: TcpProfile) -> None:
-        """Give every link and namespace the terms of another dilation, at once; read back. What packets a link holds
-        keep their time.
+        """Give every link and namespace the terms of another dilation, at once, and read them back.
+
+        Packets that a link holds keep their time.
 
         Args:
             topology: The same one, dilated otherwise.

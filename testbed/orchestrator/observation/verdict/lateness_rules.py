@@ -32,7 +32,7 @@ class Lateness:
         return bool(self._steps)
 
     def shares(self) -> tuple[float, float]:
-        """(late, queued) of the emulated time of all steps."""
+        """Return which shares of the emulated time of all steps were late, and spent in queues for a core."""
         late_s = queued_s = time_s = 0.0
         for ranks in self._steps.values():
             events = ranks.values()
@@ -52,8 +52,7 @@ class Lateness:
 
     @property
     def needed_slowdown(self) -> float:
-        """How many times as slow a run had to be for its phases to be hardly late, where they are half of its time, and
-        its messages to wait no more than a `valid` run's."""
+        """Factor of the dilation for phases, half of a step, to be hardly late, and messages to wait as in a `valid` run."""
         late, queued = self.shares()
         return max(1 + 2 * late, queued / QUEUED_SUSPECT)
 

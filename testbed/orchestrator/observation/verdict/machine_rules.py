@@ -15,7 +15,7 @@ MIN_STARVED_S = 2.0
 """A hiccup of a second is no finding however short the run; the means bear it."""
 STEAL_SUSPECT, STEAL_INVALID = 0.02, 0.10
 PACED_STEAL_SUSPECT, PACED_STEAL_INVALID = 0.10, 0.30
-"""What is late through it is judged as lateness; what it adds to a step beside was measured (decision 0014)."""
+"""Lateness through it is judged as lateness; the rest that it adds to a step was measured (decision 0014)."""
 THROTTLED_SUSPECT, THROTTLED_INVALID = 0.01, 0.10
 SAMPLER_LATE_S = 1.0
 MIN_WATCHED_S = 2.0
@@ -26,7 +26,7 @@ START_SUSPECT_S, START_INVALID_S = 0.05, 0.5
 
 
 class Cores:
-    """Whether workers and links had the cores they needed, on average and in each second."""
+    """Tells if workers and links had the cores they needed, on average and in each second."""
 
     def __init__(self) -> None:
         self._hosts: list[Event] = []
@@ -47,17 +47,18 @@ class Cores:
 
     @property
     def idle_ratio(self) -> float:
-        """Of all cores, on average; 1 where nothing was seen."""
+        """Mean idle share of all cores; 1 where nothing was seen."""
         idle_s = sum(event["cpu_idle_ratio"] * event["interval_s"] for event in self._hosts)
         return idle_s / self.watched_s if self._hosts else 1.0
 
     @property
     def are_never_idle(self) -> bool:
-        """Whether a run is `invalid` for it."""
+        """True if the cores alone make a run `invalid`."""
         return self.watched_s >= MIN_WATCHED_S and self.idle_ratio < IDLE_INVALID
 
     def findings(self, *, is_paced: bool = False) -> Iterator[Finding]:
-        """
+        """Yield what the cores lacked.
+
         Args:
             is_paced: how late workers were is known; that somebody waited for a core is no finding then, and that
                 another machine took some of one is a lesser one.
@@ -133,7 +134,7 @@ class StarvedSeconds:
 
 
 class Backlogs:
-    """Whether the kernel itself lost packets between two interfaces."""
+    """Tells if the kernel itself lost packets between two interfaces."""
 
     def __init__(self) -> None:
         self._dropped = 0
@@ -149,7 +150,7 @@ class Backlogs:
 
 
 class Bypass:
-    """Whether traffic could go, or went, around the links."""
+    """Tells if traffic could go, or went, around the links."""
 
     def __init__(self, nodes: set[str]) -> None:
         self._nodes = nodes
@@ -175,7 +176,7 @@ class Bypass:
 
 
 class Ranks:
-    """Whether all ranks trained the same model from the same moment."""
+    """Tells if all ranks trained the same model from the same moment."""
 
     def __init__(self) -> None:
         self._checksums: set[int] = set()
@@ -188,7 +189,8 @@ class Ranks:
             self._started_late_s[event["rank"]] = event["late_s"]
 
     def findings(self, *, is_paced: bool = False) -> Iterator[Finding]:
-        """
+        """Yield how ranks differed.
+
         Args:
             is_paced: a late beginning is made good like a late phase, and what is not counts among those.
         """

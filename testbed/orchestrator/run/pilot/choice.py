@@ -1,4 +1,4 @@
-"""Which dilation is tried next, and which one the run gets: a search over few trials."""
+"""Search for a dilation over few trials."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from testbed.orchestrator.run.pilot.trial import Trial
 WORTH_RATIO = 1.15
 """A dilation that is so many times the least one found is as good; a shorter run is not worth another trial."""
 MAX_STEP = 2.0
-"""From one trial to the next, either way."""
+"""Largest ratio of a trial's dilation to the one before, either way."""
 
 
 class Choice:
@@ -16,18 +16,18 @@ class Choice:
 
     Args:
         first: Dilation to begin with.
-        most: What the links bear.
+        most: Largest dilation that the links bear.
     """
 
     def __init__(self, first: float, most: float) -> None:
         self._most = most
         self.dilation = first
-        """That the run gets if no other trial follows."""
+        """Dilation that the run gets if no other trial follows."""
         self.wants_another = True
         self._held: float | None = None
-        """The least that held."""
+        """Least dilation that held."""
         self._failed = 0.0
-        """The largest that did not."""
+        """Largest dilation that did not."""
 
     def take(self, trial: Trial) -> str:
         """Fold a trial of `dilation` in; return why the next one is another, in words, or nothing."""

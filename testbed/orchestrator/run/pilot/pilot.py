@@ -26,17 +26,17 @@ from testbed.orchestrator.run.pilot.trial import Trial, TrialFold
 from testbed.orchestrator.run.workers.workers import Workers
 
 BUDGET_S, BUDGET_RATIO = 10.0, 0.1
-"""Of wall time for all of it: seconds, or a share of the run, whichever is longer."""
+"""Wall time of all trials at most: seconds, or a share of the run, whichever is longer."""
 LEAST_STEPS, LEAST_S = 4, 2.0
-"""That a trial has, if the budget bears them."""
+"""Steps and wall seconds of a trial, if the budget bears them."""
 END_S = 1.0
-"""Of the budget, to end the workers."""
+"""Part of the budget in which the workers are ended."""
 
 Event = dict[str, Any]
 
 
 class Record(Protocol):
-    """What a pilot needs of the run's record."""
+    """The part of a run's record that a pilot needs."""
 
     run: RunDir
 
@@ -46,7 +46,7 @@ class Record(Protocol):
 
 
 class Pilot:
-    """One run's.
+    """Finds the dilation of one run.
 
     Args:
         start: makes workers for a spec, whose words the second argument takes.

@@ -1,4 +1,4 @@
-"""What some steps at a dilation showed of this machine: folded from their events, as the verdict folds a run's."""
+"""Figures of some steps at a dilation, folded from their events as the verdict folds a run's."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from testbed.orchestrator.observation.verdict.machine_rules import IDLE_SUSPECT
 
 Event = dict[str, Any]
 HALF = 0.5
-"""Of what a `valid` run may be late: beyond, a pilot asks for a slower run."""
+"""Share of a `valid` run's allowance: a pilot that takes more asks for a slower run."""
 MIN_IDLE = 1.5 * IDLE_SUSPECT
 """Half as much again as a `valid` run has at least."""
 AIM_LATE, AIM_QUEUED, AIM_IDLE, AIM_DELAY_LINE = 0.2 * LATE_SUSPECT, 0.4 * QUEUED_SUSPECT, 2.5 * IDLE_SUSPECT, 0.7
-"""What a slower or faster run is to come to. Some runs are half as late again as their first steps."""
+"""Figures that a slower or faster run is to come to. Some runs are half as late again as their first steps."""
 COMPUTE_MARGIN = 1.15
 """Over the CPU seconds that training threads took: what else is on the cores is not theirs."""
 
@@ -31,31 +31,31 @@ class Trial:
 
     dilation: float
     steps: int
-    """That all ranks took and that count."""
+    """Number of steps that all ranks took and that count."""
     step_s: float
-    """Emulated, of the slowest rank, on average."""
+    """Mean emulated seconds of a step, each of its slowest rank."""
     late_ratio: float
     queued_ratio: float
     computing_ratio: float
-    """Of a step, what the device takes of it."""
+    """Share of a step that the device takes."""
     computing_dilation: float
     """The dilation at which the training threads' CPU seconds fill the time that the device gives them."""
     busy_ratio: float | None
-    """Of all cores."""
+    """Busy share of all cores."""
     delay_line_ratio: float | None
-    """What a quarter of the seconds exceeded, of the lateness that is allowed."""
+    """Lateness that a quarter of the seconds exceeded, over what is allowed."""
 
     @property
     def holds(self) -> bool:
-        """Whether nothing took more than half of what a `valid` run may."""
+        """True if nothing took more than half of what a `valid` run may."""
         return not any(True for _ in self._excesses())
 
     def slower(self) -> float:
-        """The dilation at which all would be well, by what was seen; at least this one."""
+        """Return the dilation at which all would be well, by what was seen; at least this one."""
         return max([self.dilation, *(self.dilation * times for times, _ in self._excesses())])
 
     def faster(self) -> float:
-        """The least dilation at which all would still be well, by what was seen; at most this one."""
+        """Return the least dilation at which all would still be well, by what was seen; at most this one."""
         if self.late_ratio > AIM_LATE:
             return self.dilation
         floors = [
@@ -67,11 +67,11 @@ class Trial:
         return min(self.dilation, max(1.0, *floors))
 
     def why(self) -> str:
-        """What asks for a slower run, in words."""
+        """Return why a slower run is asked for, in words."""
         return "; ".join(words for _, words in self._excesses())
 
     def _excesses(self) -> Iterator[tuple[float, str]]:
-        """(how many times slower it had to be, in words) of each figure."""
+        """Yield how many times slower it had to be, and why in words, for each figure that was too large."""
         if self.late_ratio > HALF * LATE_SUSPECT:
             made_good = 1 + (self.late_ratio - AIM_LATE) / max(self.computing_ratio, self.late_ratio)
             yield made_good, f"phases late by {self.late_ratio:.1%}"
@@ -83,7 +83,7 @@ class Trial:
             yield self.delay_line_ratio / AIM_DELAY_LINE, "packets left late"
 
     def to_event(self, next_dilation: float, why: str) -> Event:
-        """The `pilot` event of this trial, and what followed from it."""
+        """Return the `pilot` event of this trial, with what followed from it."""
         return Pilot(
             dilation=self.dilation,
             steps=self.steps,
@@ -116,9 +116,9 @@ class TrialFold:
         self._idle: list[tuple[float, float]] = []
         self._late: list[float] = []
         self.is_running = False
-        """Whether seconds count: not before the links and all ranks have this dilation."""
+        """True while seconds count: not before the links and all ranks have this dilation."""
         self.reached: dict[int, int] = {}
-        """By rank, the last step that it told."""
+        """Last step that each rank told."""
 
     def add(self, event: Event) -> None:
         """Take an event as its sender says it: those of the network by the wall."""
@@ -140,14 +140,14 @@ class TrialFold:
 
     @property
     def last_step(self) -> int:
-        """The last step that any rank has told."""
+        """Last step that any rank has told."""
         return max(self.reached.values(), default=0)
 
     def _whole(self) -> list[dict[int, Event]]:
         return [ranks for ranks in list(self._steps.values()) if len(ranks) == self._workers]
 
     def trial(self) -> Trial | None:
-        """None if no step was whole."""
+        """Return the figures; None if no step was whole."""
         steps = self._whole()
         if not steps:
             return None
@@ -171,12 +171,12 @@ class TrialFold:
         )
 
     def _needed_s(self, ranks: dict[int, Event]) -> float:
-        """Seconds of the wall in which these cores do what all training threads did."""
+        """Return the wall seconds in which these cores do what all training threads did."""
         cpu_s = [float(event["cpu_s"]) for event in ranks.values()]
         return max(sum(cpu_s) / self._cores, *cpu_s)
 
 
 def _computing_s(event: Event) -> float:
-    """Emulated seconds of a step in which a rank did not wait for others, nor was late."""
+    """Return the emulated seconds of a step in which a rank neither waited for others nor was late."""
     own_s: float = event["step_s"] - event["phase_s"]["exposed_communication"] - (event["late_s"] or 0.0)
     return max(0.0, own_s)

@@ -1,4 +1,4 @@
-"""What the containers of a run share, by its spec: for runc a sandbox, for docker what holds their networks."""
+"""Makes what the containers of a run share: for runc a sandbox, for docker the holders of their networks."""
 
 from __future__ import annotations
 
