@@ -1,4 +1,4 @@
-"""`dilation=auto`: tried on the run before it begins, which changes nothing of the training; made again if that fails."""
+"""`dilation=auto`: tried on the run before it begins, which changes nothing of the training, or made again."""
 
 from __future__ import annotations
 

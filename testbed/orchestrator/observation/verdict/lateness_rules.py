@@ -52,7 +52,7 @@ class Lateness:
 
     @property
     def needed_slowdown(self) -> float:
-        """Factor of the dilation for phases, half of a step, to be hardly late, and messages to wait as in a `valid` run."""
+        """Factor of the dilation for phases, half of a step, to be hardly late, and messages to wait as if `valid`."""
         late, queued = self.shares()
         return max(1 + 2 * late, queued / QUEUED_SUSPECT)
 
