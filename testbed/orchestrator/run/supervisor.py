@@ -100,11 +100,12 @@ def supervise(
             _reserve(reserve)
             options: dict[str, Any] = {"metrics_fd": metrics.fileno(), "host_proc_fd": host_proc_fd, "quiet": quiet}
             status, faults = _perform(run, stop, machine, rights, options, display_fd=display_fd)
-            if status == "completed" and calibration is not None and (again := slowed(run)) is not None:
+            if status == "completed" and (again := slowed(run)) is not None:
                 spec, options["restart"] = again
                 put_aside(run)
                 remove_leftovers(run.run_id)
-                calibration = calibrated_at(spec, calibration, _silent if quiet else say, give_to_caller)
+                if calibration is not None:
+                    calibration = calibrated_at(spec, calibration, _silent if quiet else say, give_to_caller)
                 _prepare(run, spec, calibration)
                 status, faults = _perform(run, stop, machine, rights, options, display_fd=display_fd)
             _record_sharing(run, machine)
