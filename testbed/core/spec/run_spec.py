@@ -273,6 +273,8 @@ class RunSpec:
         for part in PARTS:
             if not data[part]["folders"]:
                 del data[part]["folders"]  # as in records from before there were any
+        if not self.guessed_dilation:
+            del data["guessed_dilation"]  # likewise
         return {"hash": self.hash, **data}
 
     @classmethod
