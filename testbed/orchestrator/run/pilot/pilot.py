@@ -27,8 +27,8 @@ from testbed.orchestrator.run.workers.workers import Workers
 
 BUDGET_S, BUDGET_RATIO = 10.0, 0.1
 """Wall time of all trials at most: seconds, or a share of the run, whichever is longer."""
-LEAST_STEPS, LEAST_S = 4, 2.0
-"""Steps and wall seconds of a trial, if the budget bears them."""
+LEAST_STEPS, LEAST_S, MOST_STEPS = 3, 1.5, 12
+"""Steps and wall seconds of a trial, if the budget bears them; the most steps where it is long unsure."""
 END_S = 1.0
 """Part of the budget in which the workers are ended."""
 
@@ -159,10 +159,12 @@ class Pilot:
         """Return whether the trial that began then may end, when it is asked."""
 
         def is_enough() -> bool:
-            now_s, steps = time.monotonic(), self._fold.steps
-            if workers.all_done or now_s > self._began_s + 2 * self._budget_s:
+            if workers.all_done or self._is_over():
                 return True
-            return (steps >= LEAST_STEPS and now_s - began_s >= LEAST_S) or (steps > 0 and self._is_over())
+            if self._fold.steps < LEAST_STEPS or time.monotonic() - began_s < LEAST_S:
+                return False
+            trial = self._fold.trial()
+            return self._fold.steps >= MOST_STEPS or (trial is not None and trial.is_sure)
 
         return is_enough
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,12 +16,12 @@ from testbed.orchestrator.observation.verdict.link_rules import LATE_RATIO, LATE
 from testbed.orchestrator.observation.verdict.machine_rules import IDLE_SUSPECT
 
 Event = dict[str, Any]
-HALF = 0.5
-"""Share of a `valid` run's allowance: a pilot that takes more asks for a slower run."""
-MIN_IDLE = 1.5 * IDLE_SUSPECT
-"""Half as much again as a `valid` run has at least."""
-AIM_LATE, AIM_QUEUED, AIM_IDLE, AIM_DELAY_LINE = 0.2 * LATE_SUSPECT, 0.4 * QUEUED_SUSPECT, 2.5 * IDLE_SUSPECT, 0.7
-"""Figures that a slower or faster run is to come to. Some runs are half as late again as their first steps."""
+MOST_LATE, MOST_QUEUED, MIN_IDLE = 0.5 * LATE_SUSPECT, 0.75 * QUEUED_SUSPECT, 1.5 * IDLE_SUSPECT
+"""Figures beyond which a pilot asks for a slower run. Waits fall only in proportion to the dilation, so half of what
+they may be would be twice the least dilation."""
+AIM_LATE, AIM_QUEUED, AIM_IDLE, AIM_DELAY_LINE = 0.4 * LATE_SUSPECT, 0.65 * QUEUED_SUSPECT, 2 * IDLE_SUSPECT, 0.7
+"""Figures that a slower or faster run is to come to."""
+NOTICED_LATE = 0.25
 COMPUTE_MARGIN = 1.15
 """Over the CPU seconds that training threads took: what else is on the cores is not theirs."""
 
@@ -35,6 +36,8 @@ class Trial:
     step_s: float
     """Mean emulated seconds of a step, each of its slowest rank."""
     late_ratio: float
+    late_doubt: float
+    """Standard error of `late_ratio`, from step to step; infinite of a single step."""
     queued_ratio: float
     computing_ratio: float
     """Share of a step that the device takes."""
@@ -47,8 +50,13 @@ class Trial:
 
     @property
     def holds(self) -> bool:
-        """True if nothing took more than half of what a `valid` run may."""
+        """True if nothing came near what a `valid` run may be."""
         return not any(True for _ in self._excesses())
+
+    @property
+    def is_sure(self) -> bool:
+        """True if more steps would hardly change whether phases are too late."""
+        return abs(self.late_ratio - MOST_LATE) > self.late_doubt
 
     def slower(self) -> float:
         """Return the dilation at which all would be well, by what was seen; at least this one."""
@@ -56,14 +64,15 @@ class Trial:
 
     def faster(self) -> float:
         """Return the least dilation at which all would still be well, by what was seen; at most this one."""
-        if self.late_ratio > AIM_LATE:
-            return self.dilation
+        on_time = self.computing_ratio / (self.computing_ratio + AIM_LATE)
         floors = [
-            COMPUTE_MARGIN * self.computing_dilation,
+            COMPUTE_MARGIN * self.computing_dilation * on_time,
             self.dilation * self.queued_ratio / AIM_QUEUED,
             self.dilation * (self.busy_ratio or 0.0) / (1 - AIM_IDLE),
             self.dilation * (self.delay_line_ratio or 0.0) / AIM_DELAY_LINE,
         ]
+        if self.late_ratio > NOTICED_LATE * AIM_LATE:  # then it says more than CPU seconds do
+            floors.append(self.dilation * (1 + (self.late_ratio - AIM_LATE) / max(self.computing_ratio, AIM_LATE)))
         return min(self.dilation, max(1.0, *floors))
 
     def why(self) -> str:
@@ -72,10 +81,10 @@ class Trial:
 
     def _excesses(self) -> Iterator[tuple[float, str]]:
         """Yield how many times slower it had to be, and why in words, for each figure that was too large."""
-        if self.late_ratio > HALF * LATE_SUSPECT:
+        if self.late_ratio > MOST_LATE:
             made_good = 1 + (self.late_ratio - AIM_LATE) / max(self.computing_ratio, self.late_ratio)
             yield made_good, f"phases late by {self.late_ratio:.1%}"
-        if self.queued_ratio > HALF * QUEUED_SUSPECT:
+        if self.queued_ratio > MOST_QUEUED:
             yield self.queued_ratio / AIM_QUEUED, f"messages waited {self.queued_ratio:.1%} of the time"
         if self.busy_ratio is not None and 1 - self.busy_ratio < MIN_IDLE:
             yield self.busy_ratio / (1 - AIM_IDLE), f"cores idle {1 - self.busy_ratio:.0%}"
@@ -152,7 +161,7 @@ class TrialFold:
         if not steps:
             return None
         time_s = sum(max(event["step_s"] for event in ranks.values()) for ranks in steps)
-        late_s = sum(max(event["late_s"] or 0.0 for event in ranks.values()) for ranks in steps)
+        late_s = [max(event["late_s"] or 0.0 for event in ranks.values()) for ranks in steps]
         queued_s = sum(statistics.fmean(event["queued_s"] for event in ranks.values()) for ranks in steps)
         computing_s = sum(max(map(_computing_s, ranks.values())) for ranks in steps)
         needed_s = sum(self._needed_s(ranks) for ranks in steps)
@@ -162,7 +171,8 @@ class TrialFold:
             dilation=self.dilation,
             steps=len(steps),
             step_s=time_s / len(steps),
-            late_ratio=late_s / time_s if time_s else 0.0,
+            late_ratio=sum(late_s) / time_s if time_s else 0.0,
+            late_doubt=_sum_doubt(late_s) / time_s if time_s else 0.0,
             queued_ratio=queued_s / time_s if time_s else 0.0,
             computing_ratio=computing_s / time_s if time_s else 0.0,
             computing_dilation=needed_s / computing_s if computing_s else 1.0,
@@ -174,6 +184,11 @@ class TrialFold:
         """Return the wall seconds in which these cores do what all training threads did."""
         cpu_s = [float(event["cpu_s"]) for event in ranks.values()]
         return max(sum(cpu_s) / self._cores, *cpu_s)
+
+
+def _sum_doubt(values: list[float]) -> float:
+    """Return the standard error of their sum; infinite of a single one."""
+    return statistics.stdev(values) * len(values) ** 0.5 if len(values) > 1 else math.inf
 
 
 def _computing_s(event: Event) -> float:

@@ -20,6 +20,7 @@ def trial(dilation: float, needed: float) -> Trial:
         steps=4,
         step_s=0.1,
         late_ratio=late,
+        late_doubt=0.0,
         queued_ratio=0.0,
         computing_ratio=0.5,
         computing_dilation=needed / 1.15,

@@ -17,6 +17,7 @@ CALM = Trial(
     steps=4,
     step_s=0.5,
     late_ratio=0.0,
+    late_doubt=0.001,
     queued_ratio=0.01,
     computing_ratio=0.5,
     computing_dilation=3.0,
@@ -74,14 +75,14 @@ def test_seconds_count_only_while_the_trial_runs() -> None:
 def test_a_calm_trial_asks_for_a_faster_run_only() -> None:
     assert CALM.holds
     assert CALM.slower() == CALM.dilation
-    assert CALM.faster() == pytest.approx(1.15 * 3.0)
+    assert CALM.faster() == pytest.approx(1.15 * 3.0 * 0.5 / 0.508)
 
 
 @pytest.mark.parametrize(
     ("changed", "word"),
     [
         ({"late_ratio": 0.011}, "phases late"),
-        ({"queued_ratio": 0.06}, "messages waited"),
+        ({"queued_ratio": 0.08}, "messages waited"),
         ({"busy_ratio": 0.9}, "cores idle"),
         ({"delay_line_ratio": 1.5}, "packets left late"),
     ],
@@ -95,6 +96,16 @@ def test_more_than_half_of_what_is_allowed_asks_for_a_slower_one(changed: dict[s
 
 def test_one_that_was_a_little_late_is_not_made_faster() -> None:
     assert dataclasses.replace(CALM, late_ratio=0.008).faster() == CALM.dilation
+
+
+@pytest.mark.parametrize(("late", "doubt", "sure"), [(0.002, 0.004, True), (0.009, 0.004, False), (0.03, 0.004, True)])
+def test_near_what_is_allowed_more_steps_are_wanted(late: float, doubt: float, sure: bool) -> None:
+    assert dataclasses.replace(CALM, late_ratio=late, late_doubt=doubt).is_sure is sure
+
+
+def test_one_step_is_never_sure() -> None:
+    found = folded(step(0, 2, late_s=0.1), step(1, 2)).trial()
+    assert found is not None and not found.is_sure
 
 
 def test_its_event_says_what_was_seen_and_what_followed() -> None:
