@@ -16,6 +16,7 @@ from hydra.core.override_parser.types import OverrideType
 from hydra.errors import HydraException
 
 from testbed.core.errors import nearest
+from testbed.orchestrator.config.grammar.doubled_keys import require_single_keys
 from testbed.orchestrator.config.grammar.script_arguments import ARGUMENTS, AS_IN
 
 _PATH = re.compile(r"\.{0,2}/|~/")
@@ -96,7 +97,7 @@ def read_override(text: str, parser: OverridesParser) -> HydraOverride:
 
     Raises:
         HydraException: it cannot be read.
-        ValueError: it is something else that Hydra knows.
+        ValueError: it is something else that Hydra knows, or a key stands twice within the value.
     """
     if is_path_alone(text):
         raise ValueError(f"is a path without a key; give key=path, as in topo={text}")
@@ -109,6 +110,7 @@ def read_override(text: str, parser: OverridesParser) -> HydraOverride:
         raise ValueError("no key before '='; give key=value")
     if parsed.package is not None:
         raise ValueError("'@' is not used here; give key=value")
+    require_single_keys(text)
     return parsed
 
 
@@ -138,13 +140,24 @@ def _is_finite(value: object) -> bool:
     return True
 
 
-def _repeated(overrides: Iterable[Override]) -> Iterator[str]:
+def _repeated(overrides: Sequence[Override]) -> Iterator[str]:
     by_key: dict[str, list[str]] = {}
     for override in overrides:
         by_key.setdefault(override.key, []).append(override.value_text)
     for key, values in by_key.items():
         if len(values) > 1:
             yield f"{key}: given {len(values)} times ({', '.join(values)}); give it once"
+    for override in overrides:
+        for key in _inner_keys(override.key, override.value):
+            if key in by_key:
+                yield f"{key}: given twice, alone and in {override.text}; give it once"
+
+
+def _inner_keys(key: str, value: object) -> Iterator[str]:
+    """Yield the keys within a mapping as they are when given alone, such as `compressor.inner.density`."""
+    for inner, found in value.items() if isinstance(value, dict) else ():
+        yield f"{key}.{inner}"
+        yield from _inner_keys(f"{key}.{inner}", found)
 
 
 def unknown(asked: str, name: str, known: Iterable[str], what: str = "", meant: str | None = None) -> str:
