@@ -32,14 +32,12 @@ from testbed.orchestrator.config.part_files import folders_of, merged, read_part
 from testbed.orchestrator.config.scale import apply_scale, scale_of
 from testbed.orchestrator.config.settings import AUTO, SETTINGS, read_limits, read_settings, with_run_defaults
 from testbed.orchestrator.config.topology import TARGET, TopologyFile, build_topology, read_topology_file
-from testbed.orchestrator.config.user_files.yaml_reader import is_path
+from testbed.orchestrator.config.user_files.yaml_reader import MAX_NAME, is_path
 from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.machine.clone import CONF_DIR, RUNS_ROOT
 
 PARTS = ("workload", "strategy", "compressor", "device", "transform")
 GROUPS = ("topo", *PARTS)
-_MAX_NAME = 22
-"""Characters of a plug-in's name: three of them and the hash must fit a run id."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +212,7 @@ class _Composition:
         if file is not None:
             name = file.stem
         if group in self.targets:
-            name = target.rpartition(".")[2][:_MAX_NAME]
+            name = target.rpartition(".")[2][:MAX_NAME]
         return Part(name, target, params, folders_of(target, params, file))
 
     def _recommended_workers(self, run: Any, otherwise: int) -> int:
@@ -235,7 +233,7 @@ class _Composition:
         if self.topology_file is not None:
             name = Path(name).stem
         if "topo" in self.targets:
-            name = target.rpartition(".")[2][:_MAX_NAME]
+            name = target.rpartition(".")[2][:MAX_NAME]
         given = {o.rest.split(".")[0] for o in self.overrides if o.head == "topo" and o.rest}
         try:
             flags = {"emulated": self.emulated, "is_users": self.topology_file is not None}

@@ -23,7 +23,7 @@ def require_single_keys(text: str) -> None:
 
 
 class _Visitor(HydraOverrideVisitor):
-    def visitDictContainer(self, ctx: OverrideParser.DictContainerContext) -> dict[str, object]:  # noqa: N802
+    def visitDictContainer(self, ctx: OverrideParser.DictContainerContext) -> dict[str, object]:
         """Return the mapping.
 
         Raises:

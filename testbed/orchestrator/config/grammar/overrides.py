@@ -22,6 +22,7 @@ from testbed.orchestrator.config.grammar.script_arguments import ARGUMENTS, AS_I
 _PATH = re.compile(r"\.{0,2}/|~/")
 """Beginning of a path that cannot be a value of another kind."""
 _FILE = re.compile(r".*\.[A-Za-z]\w*")
+_SWEEP = "several values are a sweep; a run takes one"
 _KEY = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)")
 
 
@@ -57,7 +58,10 @@ def parse_overrides(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
     faults: list[str] = []
     for text in texts:
         if (found := path_given(text)) is not None:
-            overrides.append(Override(text.lstrip("+"), *found, is_path=True))
+            if _are_several(found[1]):
+                faults.append(f"{text}: {_SWEEP}")
+            else:
+                overrides.append(Override(text.lstrip("+"), *found, is_path=True))
             continue
         try:
             overrides.append(_checked(text, read_override(text, parser)))
@@ -85,6 +89,11 @@ def path_given(text: str, *, must_exist: bool = False) -> tuple[str, str] | None
     is_there = _FILE.fullmatch(value) is not None and Path(value).is_file()
     is_plain = _PATH.match(value) is not None and not must_exist
     return (match[1], os.path.expanduser(value)) if is_there or is_plain else None
+
+
+def _are_several(path: str) -> bool:
+    """Return True if no file has this path, while commas separate paths of which some have one."""
+    return "," in path and not Path(path).exists() and any(Path(one).is_file() for one in path.split(","))
 
 
 def is_path_alone(text: str) -> bool:
@@ -123,7 +132,7 @@ def unread(text: str, error: HydraException) -> str:
 
 def _checked(text: str, parsed: HydraOverride) -> Override:
     if parsed.is_sweep_override():
-        raise ValueError("several values are a sweep; a run takes one")
+        raise ValueError(_SWEEP)
     value = parsed.value()
     if parsed.key_or_group != ARGUMENTS and not _is_finite(value):
         raise ValueError("must be a finite number")
