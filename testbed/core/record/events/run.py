@@ -156,12 +156,12 @@ class ScriptEnd(Event, name="script_end"):
 
 @dataclass(frozen=True, kw_only=True)
 class UsedFile(Record):
-    """File outside of Longhaul's code and of installed packages."""
+    """File or folder outside of Longhaul's code and of installed packages."""
 
     path: Text
-    """Absolute, or relative to the repository."""
+    """Absolute, or relative to the repository. A folder's ends with a slash."""
     sha256: Text | None
-    """Digest; null for more than 64 MiB, and for a file that changed while the run went on."""
+    """Digest; null for more than 64 MiB or 10,000 files, and for a file that changed while the run went on."""
     size_bytes: Count | None
     """Size; null for a file that changed while the run went on."""
     modified_s: Number

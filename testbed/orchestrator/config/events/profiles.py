@@ -15,9 +15,7 @@ class Profiles:
     """Every direction of the WAN links as the topology has it, with all that was set since."""
 
     def __init__(self, topology: Topology) -> None:
-        self._current = {
-            link.name: {start: profile for start, _, profile in link.directions()} for link in topology.wan_links
-        }
+        self._current = _directions(topology)
 
     def apply(self, change: Change) -> Iterator[tuple[str, str, LinkProfile, LinkProfile]]:
         """Of each direction of a "set": link, source, profile before and after."""
@@ -30,7 +28,7 @@ class Profiles:
 
 
 class ProfileFaults:
-    """Faults of the directions of WAN links as they change. Traces have 100,000 rows, so equal values are looked at once."""
+    """Faults of the directions of WAN links as they change; values that recur in a long trace are looked at once."""
 
     def __init__(self, topology: Topology) -> None:
         self._own = {
@@ -60,3 +58,8 @@ class ProfileFaults:
             changed: dict[str, Any] = dict(values)
             found = self._found[key] = list(dataclasses.replace(own, **changed).faults(""))
         return found
+
+
+def _directions(topology: Topology) -> dict[str, dict[str, LinkProfile]]:
+    """Return the profiles of each WAN link by where they begin, by its name."""
+    return {link.name: {start: profile for start, _, profile in link.directions()} for link in topology.wan_links}
