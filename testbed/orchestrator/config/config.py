@@ -26,7 +26,7 @@ from testbed.orchestrator.config.background import compile_background
 from testbed.orchestrator.config.events.compiler import ELASTIC_WORKLOAD, compile_events, read_events
 from testbed.orchestrator.config.grammar.overrides import Override, first_line, parse_overrides, unknown
 from testbed.orchestrator.config.grammar.script_arguments import ARGUMENTS
-from testbed.orchestrator.config.keys import default_names, key_faults, targets
+from testbed.orchestrator.config.keys import contents, default_names, key_faults, targets
 from testbed.orchestrator.config.models import located
 from testbed.orchestrator.config.part_files import folders_of, merged, read_part_file, with_files
 from testbed.orchestrator.config.scale import apply_scale, scale_of
@@ -190,7 +190,7 @@ class _Composition:
     def _settings(self, config: Mapping[str, Any]) -> dict[str, Any]:
         settings, faults = read_settings(config)
         self.faults += faults
-        defaults, own_faults = read_settings(dict(OmegaConf.load(self.conf_dir / "config.yaml")))
+        defaults, own_faults = read_settings(contents(self.conf_dir / "config.yaml"))
         if own_faults:
             raise OSError(f"config.yaml: {own_faults[0]}")
         return {key: settings.get(key, defaults[key]) for key in SETTINGS}

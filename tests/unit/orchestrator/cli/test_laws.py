@@ -134,7 +134,7 @@ class NoBase(Mine):
 @pytest.mark.parametrize(
     ("target", "name"),
     [
-        pytest.param("./fails.yaml", "fails", marks=pytest.mark.tier("all")),
+        ("./fails.yaml", "fails"),
         pytest.param("mine.Fails", "Fails", marks=pytest.mark.tier("slow")),
     ],
 )
