@@ -262,6 +262,7 @@ def execute(parsed: argparse.Namespace) -> int:
 
 
 def down(parsed: argparse.Namespace) -> int:
+    from testbed.core.record.summary import left_out_line
     from testbed.orchestrator.cli import session
     from testbed.orchestrator.run.seal import exit_status
 
@@ -270,6 +271,8 @@ def down(parsed: argparse.Namespace) -> int:
     tell(f"{run.run_id} is down: {summary['status']}, {summary['verdict']}")
     for reason in summary["reasons"]:
         tell(f"  {reason}")
+    if (line := left_out_line(summary)) is not None:
+        tell(f"  {line}")
     for unknown in summary["unknowns"]:
         tell(f"  not known: {unknown}")
     return exit_status(summary)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from testbed.core.record.events.run import PHASES
 from testbed.core.record.run_directory import RunDir
+from testbed.core.record.spoiled_steps import LeftOut, SpoiledSteps
 from testbed.core.record.summary import SUMMARY_KEYS, empty_summary, summary_faults
 from testbed.core.record.used_files import KEYS as USED_KEYS
 from testbed.core.record.used_files import merged, version
@@ -63,9 +64,12 @@ def summarise(
     summary["steps"] = len(steps) if record.has_events and is_ours else None
     summary["workers_at_end"] = workers - len(record.left) if workers and record.has_events else None
     summary["time_s"] = record.end_s(steps) if steps else record.end_of_run_s
-    of_exchanges = _distribution(record.step_durations_s(record.exchanges(steps)))["p50"]
-    summary["step_time_s"] = {**_distribution(record.step_durations_s(steps)), "exchange_p50": of_exchanges}
-    summary["phase_s"] = record.phase_means_s(steps)
+    remaining = [step for step in steps if step not in record.left_out.steps]
+    if record.knows_disturbances:
+        summary["left_out"] = record.left_out.to_json()
+    of_exchanges = _distribution(record.step_durations_s(record.exchanges(remaining)))["p50"]
+    summary["step_time_s"] = {**_distribution(record.step_durations_s(remaining)), "exchange_p50": of_exchanges}
+    summary["phase_s"] = record.phase_means_s(remaining)
     summary["links"] = [] if kind == "measured" else links(spec, network, record)
     summary["bytes"] = sent(spec, record, steps, summary["links"])
     summary["compression_ratio"] = _ratio(summary["bytes"]["dense"], summary["bytes"]["payload"])
@@ -106,15 +110,21 @@ class _Record:
     """Ranks that the run went on without, and that have not come back."""
     missed: set[int] = field(default_factory=set)
     """Ranks that have left, whether or not they came back."""
+    knows_disturbances: bool = False
+    """True if the record tells what foreign processes took."""
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     @classmethod
     def read(cls, run: RunDir) -> _Record:
-        record = cls()
+        record, spoiled = cls(), SpoiledSteps()
         for event in run.read_events():
             record.has_events = True
             # A run that broke may have written broken events; it is summarised all the same, without them.
             with contextlib.suppress(KeyError, TypeError, ValueError):
+                spoiled.add(event)
+            with contextlib.suppress(KeyError, TypeError, ValueError):
                 record._add(event)
+        record.left_out = spoiled.left_out()
         return record
 
     def _add(self, event: dict[str, Any]) -> None:
@@ -128,6 +138,8 @@ class _Record:
             self.left.discard(int(event["rank"]))
         elif kind == "evaluation":
             self.evaluations.append(_Evaluation(t_s, int(event["rank"]), event["name"], _finite(event["value"])))
+        elif kind == "host":
+            self.knows_disturbances |= "foreign_cpu_s" in event
         elif kind == "model":
             self.model = event
         elif kind == "payload":

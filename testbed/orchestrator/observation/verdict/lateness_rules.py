@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from testbed.core.record.spoiled_steps import NOTHING, LeftOut
 from testbed.orchestrator.observation.verdict.link_rules import Event, Finding
 
 LATE_SUSPECT, LATE_INVALID = 0.02, 0.05
@@ -31,18 +32,18 @@ class Lateness:
     def is_known(self) -> bool:
         return bool(self._steps)
 
-    def shares(self) -> tuple[float, float]:
-        """(late, queued) of the emulated time of all steps."""
+    def shares(self, left_out: LeftOut = NOTHING) -> tuple[float, float]:
+        """(late, queued) of the emulated time of the steps that remain."""
         late_s = queued_s = time_s = 0.0
-        for ranks in self._steps.values():
+        for ranks in (ranks for step, ranks in self._steps.items() if step not in left_out.steps):
             events = ranks.values()
             time_s += max(event["step_s"] for event in events)
             late_s += max(event["late_s"] for event in events)
             queued_s += sum(event["queued_s"] for event in events) / len(ranks)
         return (late_s / time_s, queued_s / time_s) if time_s else (0.0, 0.0)
 
-    def findings(self) -> Iterator[Finding]:
-        late, queued = self.shares()
+    def findings(self, left_out: LeftOut = NOTHING) -> Iterator[Finding]:
+        late, queued = self.shares(left_out)
         if late > LATE_SUSPECT:
             text = f"the workers' phases were late by {late:.1%} of the time: the cores are too slow for this dilation"
             yield late > LATE_INVALID, text
@@ -50,6 +51,5 @@ class Lateness:
             text = f"messages of the workers waited for a core {queued:.1%} of the time"
             yield queued > QUEUED_INVALID, text
 
-    @property
-    def is_invalid(self) -> bool:
-        return any(is_grave for is_grave, _ in self.findings())
+    def is_invalid(self, left_out: LeftOut = NOTHING) -> bool:
+        return any(is_grave for is_grave, _ in self.findings(left_out))
