@@ -178,13 +178,14 @@ def left_out(events: Iterable[Mapping[str, Any]]) -> LeftOut:
 
 def _reasons(seconds: Iterable[_Second]) -> Iterator[str]:
     disturbed = [second for second in seconds if second.disturbance]
-    for bound, who, share_of in (
-        (DISTURBING_FOREIGN, "a process outside of the run took up to {} of a core", lambda second: second.foreign),
-        (DISTURBING_STEAL, "another machine took up to {} of a core (steal)", lambda second: second.steal),
+    foreign = [(second.foreign, second) for second in disturbed if second.foreign > DISTURBING_FOREIGN]
+    steal = [(second.steal, second) for second in disturbed if second.steal > DISTURBING_STEAL]
+    for found, words in (
+        (foreign, "a process outside of the run took up to {:.2f} of a core"),
+        (steal, "another machine took up to {:.2f} of a core (steal)"),
     ):
-        found = [second for second in disturbed if share_of(second) > bound]
         if found:
-            first_s = max(0.0, min(second.begin_s for second in found))
-            lasted_s = sum(second.interval_s for second in found)
-            share = max(map(share_of, found))
-            yield f"{who.format(f'{share:.2f}')} ({lasted_s:.0f} s by the wall, first at {format_time(first_s)})"
+            first_s = max(0.0, min(second.begin_s for _, second in found))
+            lasted_s = sum(second.interval_s for _, second in found)
+            share = max(share for share, _ in found)
+            yield f"{words.format(share)} ({lasted_s:.0f} s by the wall, first at {format_time(first_s)})"

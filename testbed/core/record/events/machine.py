@@ -46,7 +46,7 @@ class Host(Event, name="host"):
     """CPU seconds of the process that builds, records, serves metrics and displays, this thread included."""
     foreign_cpu_s: Number | None = None
     """CPU seconds in user mode of processes outside of the run in the interval; null if a process of the run ended in
-    it, with docker, and in records of before 2026-11-28, of which no step is left out."""
+    it, and with docker. Records that lack the key leave no step out."""
     stopped_processes: Count | None = None
     """Processes of the run that a signal holds stopped now."""
     cpu_count: Count | None = None
