@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.core.units import format_time
-
 MAX_SHARE = 0.1
 """Largest share of a run's steps that are left out."""
 DISTURBING_STEAL, DISTURBING_FOREIGN = 0.1, 0.2
@@ -188,4 +186,4 @@ def _reasons(seconds: Iterable[_Second]) -> Iterator[str]:
             first_s = max(0.0, min(second.begin_s for _, second in found))
             lasted_s = sum(second.interval_s for _, second in found)
             share = max(share for share, _ in found)
-            yield f"{words.format(share)} ({lasted_s:.0f} s by the wall, first at {format_time(first_s)})"
+            yield f"{words.format(share)} ({lasted_s:.0f} s by the wall, first at {first_s:.0f} s)"
