@@ -18,7 +18,7 @@ from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine import provenance
 from testbed.orchestrator.machine.ownership import give_to_caller, outermost_new
 from testbed.orchestrator.run.plugins import ask_worker
-from testbed.orchestrator.terminal.progress import spoken, spoken_time
+from testbed.orchestrator.terminal.spoken import spoken, spoken_time
 from testbed.orchestrator.terminal.terminal import show, tell
 
 TIME_LIMIT_S = 900.0

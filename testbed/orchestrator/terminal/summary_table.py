@@ -14,7 +14,7 @@ from rich.text import Text
 from testbed.core.files import printable
 from testbed.core.record.summary import compressor_label
 from testbed.orchestrator.terminal.display import VERDICT_STYLES
-from testbed.orchestrator.terminal.progress import MISSING, spoken, spoken_rate, spoken_size, spoken_time
+from testbed.orchestrator.terminal.spoken import MISSING, spoken, spoken_rate, spoken_size, spoken_time
 
 
 def final_table(summary: Mapping[str, Any], run_path: Path) -> RenderableType:

@@ -18,7 +18,7 @@ from rich.text import Text
 from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.core.record.run_directory import RUN_ID, RunDir
 from testbed.orchestrator.search.plan.rank_agreement import Agreement, agreement
-from testbed.orchestrator.terminal.progress import MISSING, spoken, spoken_time
+from testbed.orchestrator.terminal.spoken import MISSING, spoken, spoken_time
 from testbed.orchestrator.terminal.terminal import show, tell
 
 CHOSEN = "chosen_plan"
