@@ -1,0 +1,1 @@
+"""What would do instead of a run that is refused."""
