@@ -135,6 +135,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print one line: run id, verdict, folder")
     parser.add_argument("--json", action="store_true", help="the summary as JSON on stdout, all else on stderr")
     parser.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
+    parser.add_argument("--fix", action="store_true", help="where the run is refused, take the first of what would do")
     _add_rootless(parser)
     parser.add_argument("--tell-run-id", type=int, help=argparse.SUPPRESS)  # a descriptor, for `up`
     add_runs_root(parser)
@@ -207,6 +208,7 @@ def run(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.run.run_command import run as make_run
 
     flags = {"quiet": parsed.quiet, "as_json": parsed.json, "share": parsed.share, "words": parsed.words}
+    flags["fix"] = parsed.fix
     return make_run(
         parsed.overrides, parsed.runs, **flags, tell_run_id=parsed.tell_run_id, rights=Rights(parsed.rootless)
     )

@@ -54,7 +54,7 @@ def interval(spec: RunSpec, cpu: Profile, device: Profile, smallest: Smallest) -
     if key is None or cpu.switched is not None:
         return
     longer = [now * 2**power for power in range(1, _MAX_DOUBLINGS)]
-    shorter = [now // 2**power for power in range(1, _MAX_DOUBLINGS) if now % 2**power == 0]
+    shorter = [steps for steps in range(now - 1, 0, -1) if now % steps == 0]
     for steps in [*(one for one in longer if one <= (spec.steps or math.inf)), *shorter]:
         k = smallest(*measured_anew(dataclasses.replace(cpu, cycle_steps=steps), device, cycle_steps=steps))
         if k is not None:

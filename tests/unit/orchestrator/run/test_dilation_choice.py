@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+
 from testbed.core.costs.collective import MESSAGE_CPU_S, OWN_MESSAGE_CPU_S
 from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile
 from testbed.core.errors import InputError
