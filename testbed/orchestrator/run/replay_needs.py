@@ -66,9 +66,10 @@ class ReplayNeeds:
         cures = [f"workers={fitting}"] if fitting else []
         if room > 0:
             cures.append(f"scale={_rounded_up(self.workers * self.tensor_bytes / room)}")
+        would = f"{' or '.join(cures)} would do" if cures else "too little for any worker"
         yield (
             f"{self} workers={self.workers} needs {format_size(self.memory_bytes)} of memory,"
-            f" this machine has {format_size(memory_bytes)}: {' or '.join(cures) + ' would do' if cures else 'too little for any worker'}"
+            f" this machine has {format_size(memory_bytes)}: {would}"
         )
 
     def time_faults(self, rate_bit_s: float, *, compute_s: float, dilation: float, most_wall_s: float) -> Iterator[str]:
