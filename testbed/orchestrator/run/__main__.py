@@ -14,10 +14,11 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from testbed.core.device.profile import Profile
 from testbed.core.errors import (
     EXIT_COMPLETED,
     EXIT_FAILED,
@@ -36,6 +37,8 @@ from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.exporter import Exporter
 from testbed.orchestrator.observation.recorder import Recorder
 from testbed.orchestrator.observation.verdict.judge import Judge
+from testbed.orchestrator.run.calibration import usable_cores
+from testbed.orchestrator.run.dilation_choice import Load
 from testbed.orchestrator.run.orchestration import RunOrchestration
 from testbed.orchestrator.run_store.used import as_here, used_before
 from testbed.orchestrator.terminal.display import Display
@@ -90,6 +93,10 @@ class Run:
         self.display.event(event)
         if event["event"] in ("host", "measurement"):
             self.display.verdict(*self.recorder.verdict())
+
+    def progress(self, what: str, done: float, total: float | None = None) -> None:
+        """Draw how far a phase is; as `Display.progress`."""
+        self.display.progress(what, done, total)
 
     def show(self, text: str) -> None:
         """Print a line on the terminal and record nothing."""
@@ -146,7 +153,7 @@ def main() -> int:
     metrics = socket.socket(fileno=options["metrics_fd"])
     try:
         own_sysfs()
-        with Display(spec, quiet=options["quiet"]) as display:
+        with Display(spec, quiet=options["quiet"], **_expected(spec, run.read_json(run.profiles))) as display:
             rights = Rights(rootless=options["rootless"])
             one = Run(
                 *(run, spec, display, metrics, stop),
@@ -162,6 +169,20 @@ def main() -> int:
         os.write(options["faults_fd"], json.dumps(faults_of(error)).encode())
         return EXIT_INTERRUPTED if isinstance(error, Interrupted) else EXIT_FAILED
     return EXIT_COMPLETED
+
+
+def _expected(spec: RunSpec, profiles: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return {"steps", "expected_s"}: how many steps a run has, and about how many seconds they take on the wall.
+
+    Args:
+        profiles: As `Calibration.to_json`; None for what is no training of ours.
+    """
+    if profiles is None:
+        return {}
+    cpu, device = (Profile.from_json(profiles[name]) for name in ("cpu_profile", "device_profile"))
+    steps = spec.steps or cpu.provenance.get("steps")
+    step_s = spec.dilation * Load.of(spec, cpu, device, usable_cores()).step_s
+    return {"steps": steps, "expected_s": steps and steps * step_s}
 
 
 def faults_of(error: BaseException) -> list[str]:

@@ -173,6 +173,8 @@ class Following:
             self._line.say(f"{self._progress.words(time.monotonic())}: {text}")
 
     def _drawn(self, width: int, now_s: float) -> Text:
+        if self._progress.total is None and not self._now:
+            return Text()  # it has not begun
         words = ": ".join(filter(None, [self._progress.words(now_s), self._now]))
         return Text(cut(printable(words), width))
 
