@@ -230,8 +230,9 @@ class NoDilation(Refused):
 
 
 def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
-    """Return the smallest dilation, in steps of 0.05 or, from 40 on, up to 0.25 %, that suffices: before the model
-    changes, and after.
+    """Return the smallest dilation that suffices, in steps of 0.05 or, from 40 on, up to 0.25 %.
+
+    It suffices before the model changes and after.
 
     Raises:
         NoDilation: None does that the topology bears; with what would.
@@ -267,7 +268,7 @@ def _loads(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> list[Loa
 
 
 def most_dilation(spec: RunSpec) -> float:
-    """What TCP's own time-outs, which do not stretch, bear."""
+    """Return the largest dilation that TCP's own time-outs bear, which do not stretch."""
     rtt_s = spec.outermost_topology.farthest_rtt_s
     most = _MAX_DILATION if rtt_s == 0 else max(1.0, MAX_DILATED_RTT_S / rtt_s)
     return min(most, MAX_CUBIC_DILATION) if spec.tcp == "stock" else min(most, _MAX_DILATION)

@@ -1,4 +1,4 @@
-"""Which changes of a provisional verdict are worth a line."""
+"""Changes of a provisional verdict that are worth a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long all runs that are still to be made take together. Nothing here looks at a clock."""
+"""Time that all runs of a sweep still take together. Nothing here looks at a clock."""
 
 from __future__ import annotations
 
@@ -65,8 +65,10 @@ class Remaining:
         return expected_s * (sum(took for took, _ in self._both_s) / known_s if known_s else 1.0)
 
     def left(self, now_s: float) -> tuple[float | None, int]:
-        """Return the seconds until all is done, and the number of runs that they leave out since nothing tells how
-        long these take. The seconds are None if that is so of all."""
+        """Return the seconds until all is done, and the number of runs that they leave out.
+
+        Those are runs of which nothing tells how long they take. The seconds are None if that is so of all.
+        """
         under_way = {one: self.takes_s(one) for one in self._began_s}
         waiting = [self.takes_s(one) for one in self._waiting]
         unknown = sum(takes is None for takes in (*under_way.values(), *waiting))

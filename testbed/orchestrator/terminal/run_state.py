@@ -1,4 +1,4 @@
-"""Where a run stands, folded from its events; the line that the live display draws."""
+"""State of a run, folded from its events; the line that the live display draws."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RunState:
     expected_s: float | None = None
     stage: str = "starting"
     part: Progress | None = None
-    """What one phase does, such as a pilot; None while there is no such thing."""
+    """Progress of one phase, such as a pilot; None while no phase tells any."""
     steps_of_rank: dict[int, int] = field(default_factory=dict)
     loss_of_rank: dict[int, float] = field(default_factory=dict)
     step_s: float | None = None

@@ -180,8 +180,10 @@ class Following:
 
 
 def stream_console(stream: TextIO) -> Console:
-    """Return a console on `stream`. The stream says whether it is a terminal: by FORCE_COLOR in the environment a log
-    would get pictures."""
+    """Return a console on `stream`.
+
+    The stream says whether it is a terminal: by FORCE_COLOR in the environment a log would get pictures.
+    """
     return Terminal(file=stream, force_terminal=stream.isatty())
 
 

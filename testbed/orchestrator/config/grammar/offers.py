@@ -1,4 +1,4 @@
-"""What can be asked for instead of something that is refused: overrides that a user can paste, or take by `--fix`."""
+"""Overrides that would do instead of something that is refused, to be pasted or taken by `--fix`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Offer:
 
 
 class Refused(InputError):
-    """What was asked is not possible, and what would be is offered.
+    """Error of a run that is not possible, with offers of what would be.
 
     Args:
         why: Line that says what cannot be.

@@ -1,1 +1,1 @@
-"""What would do instead of a run that is refused."""
+"""Runs that would do instead of one that is refused."""

@@ -1,4 +1,4 @@
-"""What a run can change so that a dilation is found: its device, or how often it exchanges."""
+"""Changes of a run with which a dilation is found: its device, or how often it exchanges."""
 
 from __future__ import annotations
 

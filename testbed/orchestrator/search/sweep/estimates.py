@@ -85,10 +85,9 @@ def _all_predicted(asked: dict[str, RunRequest], earlier: _Earlier, runs_root: P
                 found[kind] = _predicted(one, earlier.beside_s(one.spec.workers), tell)
             except InputError as error:
                 refused = _completed(error, one, runs_root)
-                faults += [f"{one.label}: {fault}" for fault in refused.faults]
-                is_offering = isinstance(refused, Refused)
-                offers.append(refused.offers if is_offering else ())
-                whys.append(f"{one.label}: {refused.why if is_offering else refused.faults[0]}")
+                faults += [f"{one.label}: {fault}" for fault in (refused or error).faults]
+                offers.append(refused.offers if refused else ())
+                whys.append(f"{one.label}: {refused.why if refused else error.faults[0]}")
     if faults:
         raise RunsRefused(whys[0], faults, offers)
     return found
@@ -98,9 +97,10 @@ def _named(tell: Callable[[str], None], label: str) -> Callable[[str], None]:
     return lambda text: tell(f"{label}: {text}")
 
 
-def _completed(error: InputError, one: RunRequest, runs_root: Path) -> InputError:
+def _completed(error: InputError, one: RunRequest, runs_root: Path) -> Refused | None:
+    """Return the error with all that would do for this run; None if it is of another kind."""
     if not isinstance(error, Refused):
-        return error
+        return None
     return completed(error, one.points[0].overrides, lambda texts: resolve(texts, runs_root=runs_root))
 
 
