@@ -172,7 +172,8 @@ def main() -> int:
 
 
 def _expected(spec: RunSpec, profiles: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return {"steps", "expected_s"}: how many steps a run has, and about how many seconds they take on the wall.
+    """Return {"steps", "expected_s", "cycle"}: how many steps a run has, about how many seconds they take on the wall,
+    and how many go from one exchange to the next.
 
     Args:
         profiles: As `Calibration.to_json`; None for what is no training of ours.
@@ -182,7 +183,7 @@ def _expected(spec: RunSpec, profiles: Mapping[str, Any] | None) -> dict[str, An
     cpu, device = (Profile.from_json(profiles[name]) for name in ("cpu_profile", "device_profile"))
     steps = spec.steps or cpu.provenance.get("steps")
     step_s = spec.dilation * Load.of(spec, cpu, device, usable_cores()).step_s
-    return {"steps": steps, "expected_s": steps and steps * step_s}
+    return {"steps": steps, "expected_s": steps and steps * step_s, "cycle": cpu.cycle_steps}
 
 
 def faults_of(error: BaseException) -> list[str]:

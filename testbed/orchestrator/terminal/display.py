@@ -37,6 +37,7 @@ class Display:
     Args:
         steps: Number of steps of the run, if it is known.
         expected_s: Seconds on the wall that all steps are expected to take.
+        cycle: Number of steps from one exchange to the next.
     """
 
     def __init__(
@@ -47,12 +48,13 @@ class Display:
         *,
         steps: int | None = None,
         expected_s: float | None = None,
+        cycle: int = 1,
     ) -> None:
         self._own_stream = None if quiet or console is not None else _standard_output()
         if self._own_stream is not None:
             console = stream_console(self._own_stream)
         self._line = StatusLine(self._drawn, None if quiet else console, end_limit_s=END_LIMIT_S)
-        self._state = RunState(spec, self._line.began_s, steps or spec.steps, expected_s)
+        self._state = RunState(spec, self._line.began_s, steps or spec.steps, expected_s, cycle)
         self._grades = GradeChanges()
         self._change_times: dict[tuple[Any, ...], SparseTimes] = {}
         self._unsaid_changes = 0
@@ -136,7 +138,7 @@ class Display:
     def _drawn(self, width: int, now_s: float) -> Text:
         if self._state.step is None and self._state.part is None and not self._line.is_rewritten:
             return Text()  # a log has the stages themselves
-        text = Text(printable(cut(self._state.line(width, now_s), width)))
+        text = Text(printable(self._state.line(width, now_s)))
         for grade, style in VERDICT_STYLES.items():
             text.highlight_regex(rf"(?<= ){re.escape(grade)}(?= |$)", style)
         return text

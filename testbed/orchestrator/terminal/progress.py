@@ -13,41 +13,41 @@ SPARSE_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 class Progress:
     """Work of a known number of items, such as steps, laws or runs.
 
-    The speed is that of the later half of what is done: steps that exchange nothing come in bursts, so that the last
-    few tell little, and the first ones may have been under other conditions.
+    The speed is that of the later half of what is done: the first items may have been under other conditions.
 
     Args:
         what: Plural noun for the items, such as "laws".
         total: Number of items; None if it is not known.
+        cycle: Number of items that only together tell how long they take, such as the steps from one exchange to the
+            next: all but the last come in a burst.
     """
 
-    def __init__(self, what: str, total: float | None = None) -> None:
+    def __init__(self, what: str, total: float | None = None, cycle: int = 1) -> None:
         self.what = what
         self.total = total
-        self._seen: deque[tuple[float, float]] = deque()
-        """Times in seconds, and the number of items done by then."""
-        self._first = 0.0
-
-    @property
-    def done(self) -> float:
+        self.cycle = cycle
+        self.done = 0.0
         """Number of items done."""
-        return self._seen[-1][1] if self._seen else 0
+        self._seen: deque[tuple[float, float]] = deque()
+        """Times in seconds, and the number of items done by then, in whole cycles."""
+        self._first = 0.0
 
     def at(self, done: float, now_s: float) -> None:
         """Take in that `done` items are done at `now_s`. Fewer than before mean that it began again."""
         if not self._seen or done < self.done:
             # another queue, not an emptied one: a thread that draws may read the one before
             self._seen, self._first = deque([(now_s, done)]), done
-        elif done > self.done:
-            self._seen.append((now_s, done))
-        middle = (self._first + self.done) / 2
+        elif (whole := done - (done - self._first) % self.cycle) > self._seen[-1][1]:
+            self._seen.append((now_s, whole))
+        self.done = done
+        middle = (self._first + self._seen[-1][1]) / 2
         while len(self._seen) > 2 and self._seen[1][1] <= middle:
             self._seen.popleft()
 
     def left_s(self, now_s: float) -> float | None:
         """Return the seconds until all is done; None before there is a speed to go by, or if no total is known.
 
-        An item that takes longer than those before it stops the count-down at what comes after it.
+        A cycle that takes longer than those before it stops the count-down at what comes after it.
         """
         if self.total is None or not self._seen:
             return None
@@ -58,7 +58,7 @@ class Progress:
             return None
         item_s = (last_s - began_s) / (done - first)
         lacking = self.total - done
-        return max(item_s * lacking - (now_s - last_s), item_s * (lacking - 1), 0.0)
+        return max(item_s * lacking - (now_s - last_s), item_s * (lacking - self.cycle), 0.0)
 
     def words(self, now_s: float) -> str:
         """Return all of it as "laws 12/47, 35 s left"."""

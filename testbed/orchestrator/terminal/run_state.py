@@ -9,12 +9,15 @@ from typing import Any
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.terminal.progress import Progress
 from testbed.orchestrator.terminal.spoken import number, spoken, spoken_left, spoken_size, spoken_time
+from testbed.orchestrator.terminal.status_line import cut
 
 SET_UP_S, WORKER_SET_UP_S = 6.0, 0.3
 """Seconds from the beginning to the first step, on two cores, and for each worker more."""
 SEAL_S = 2.5
 """Seconds from the last step to the table."""
 SEPARATOR = " | "
+_MOST_NEEDED, _LEAST_STAGE = 3, 12
+"""Stage, grade and time left stay together as long as that leaves the stage so many characters."""
 
 
 @dataclass
@@ -23,13 +26,15 @@ class RunState:
 
     Args:
         steps: Number of steps of the run, if it is known.
-        expected_s: Seconds on the wall that all steps are expected to take, for the time before two were seen.
+        expected_s: Seconds on the wall that all steps are expected to take, for the time before a speed is known.
+        cycle: Number of steps from one exchange to the next.
     """
 
     spec: RunSpec
     began_s: float
     steps: int | None = None
     expected_s: float | None = None
+    cycle: int = 1
     stage: str = "starting"
     part: Progress | None = None
     """Progress of one phase, such as a pilot; None while no phase tells any."""
@@ -44,9 +49,10 @@ class RunState:
     wire_bytes: dict[tuple[str, str, str], float] = field(default_factory=dict)
     """Bytes of each direction of a WAN link."""
     training: Progress = field(init=False)
+    _trains_since_s: float | None = None
 
     def __post_init__(self) -> None:
-        self.training = Progress("step", self.steps)
+        self.training = Progress("steps", self.steps, self.cycle)
 
     def add(self, event: dict[str, Any], now_s: float) -> None:
         """Take in one row of `core.record.events`."""
@@ -71,8 +77,12 @@ class RunState:
         if rank is not None and loss is not None:
             self.loss_of_rank[int(rank)] = loss
         self.step_s = number(event.get("step_s"))
-        if self.step is not None:
-            self.training.at(self.step, now_s)
+        if self.step is None:
+            return
+        if self._trains_since_s is None:
+            self._trains_since_s = now_s - self.spec.dilation * (number(event.get("t_s")) or 0.0)
+            self.training.at(0, self._trains_since_s)
+        self.training.at(self.step, now_s)
 
     @property
     def step(self) -> int | None:
@@ -95,7 +105,8 @@ class RunState:
             return None
         training_s = self.training.left_s(now_s)
         if training_s is None and self.expected_s is not None:
-            training_s = self.expected_s * (1 - self.training.done / self.steps)
+            passed_s = 0.0 if self._trains_since_s is None else now_s - self._trains_since_s
+            training_s = max(self.expected_s - passed_s, self.expected_s * (1 - self.cycle / self.steps))
         if training_s is None:
             return None
         set_up_s = SET_UP_S + WORKER_SET_UP_S * self.spec.workers - (now_s - self.began_s)
@@ -105,9 +116,12 @@ class RunState:
     def line(self, width: int, now_s: float) -> str:
         """Return the state in one line of at most `width` characters; what matters least is left out first."""
         fields = list(self._fields(now_s))
-        while len(SEPARATOR.join(words for _, words in fields)) > width and len(fields) > 1:
+        while len(line := SEPARATOR.join(words for _, words in fields)) > width and len(fields) > 1:
+            if len(fields) <= _MOST_NEEDED and (room := width - len(line) + len(fields[0][1])) >= _LEAST_STAGE:
+                fields[0] = (fields[0][0], cut(fields[0][1], room))
+                continue
             fields.remove(max(fields, key=lambda one: one[0]))
-        return SEPARATOR.join(words for _, words in fields)
+        return cut(line, width)
 
     def _fields(self, now_s: float) -> Sequence[tuple[int, str]]:
         """Return what is known, in its order, each with the place at which it is left out: the highest first."""

@@ -24,7 +24,6 @@ from testbed.orchestrator.terminal import display as display_module
 from testbed.orchestrator.terminal import status_line
 from testbed.orchestrator.terminal.display import Display
 from testbed.orchestrator.terminal.grade_changes import HOLD_S
-from testbed.orchestrator.terminal.run_state import SEAL_S, RunState
 from testbed.orchestrator.terminal.summary_table import final_table
 from tests.waiting import HANG_S, wait_until
 
@@ -181,49 +180,6 @@ def test_quiet_prints_nothing(spec: RunSpec) -> None:
         display.event({"event": "fault", "rank": 0, "node": "n", "message": "m"})
         display.verdict("invalid", ["why"])
     assert out.getvalue() == ""
-
-
-def step(rank: int, step: int, loss: float = 1.0) -> dict[str, Any]:
-    return {"event": "step", "rank": rank, "step": step, "loss": loss, "step_s": 0.1, "t_s": 1.0}
-
-
-def test_the_step_is_the_slowest_ranks_and_the_loss_the_mean(spec: RunSpec) -> None:
-    state = RunState(spec, 0.0)
-    for rank, number, loss in ((0, 5, 1.0), (1, 4, 3.0)):
-        state.add(step(rank, number, loss), 1.0)
-    assert (state.step, state.loss) == (4, 2.0)
-
-
-def test_the_line_has_all_of_it_and_leaves_out_what_matters_least(spec: RunSpec) -> None:
-    state = RunState(spec, 0.0, steps=10, grade="suspect")
-    for second in (1, 2, 3, 4, 5):
-        state.add(step(0, second, 0.25), 10.0 + 2 * second)
-    for event in (
-        {"event": "evaluation", "name": "accuracy", "value": 0.9},
-        {"event": "host", "cpu_idle_ratio": 0.37},
-        {**link_event(2.0, 125_000_000), "from": "virginia"},
-        link_event(1.0, 0),
-        link_event(2.0, 125_000_000),
-    ):
-        state.add(event, 20.0)
-    whole = "step 5/10 | loss 0.25 | accuracy 0.9 | 100 ms a step | WAN 250 MB | CPU idle 37% | suspect | 12 s left"
-    assert state.line(200, 20.0) == whole.replace("12 s left", f"{5 * 2 + SEAL_S:.0f} s left")
-    assert "CPU idle" not in state.line(100, 20.0) and "WAN 250 MB" in state.line(100, 20.0)
-    assert state.line(35, 20.0) == "step 5/10 | suspect | 12 s left"
-    assert state.line(1, 20.0) == "step 5/10"
-
-
-def test_before_the_first_steps_the_rest_is_what_was_expected(spec: RunSpec) -> None:
-    state = RunState(spec, 100.0, steps=10, expected_s=50.0)
-    before = state.left_s(100.0)
-    assert before is not None and 50 + SEAL_S < before < 50 + SEAL_S + 20
-    assert state.left_s(103.0) == pytest.approx(before - 3)
-    assert state.left_s(500.0) == 50 + SEAL_S, "a set-up that lasts longer says nothing about the training"
-    state.add(step(0, 1), 110.0)
-    assert state.left_s(110.0) == pytest.approx(45 + SEAL_S)
-    state.add(step(0, 2), 112.0)
-    assert state.left_s(112.0) == pytest.approx(8 * 2 + SEAL_S), "what is seen counts"
-    assert RunState(spec, 0.0).left_s(5.0) is None
 
 
 def test_a_phase_draws_its_own_progress_until_it_ends(spec: RunSpec, clock_s: list[float]) -> None:

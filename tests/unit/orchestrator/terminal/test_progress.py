@@ -31,16 +31,20 @@ def test_a_look_between_two_items_counts_down_and_stops_where_one_is_overdue() -
     assert [progress.left_s(now_s) for now_s in (50.0, 55.0, 60.0, 90.0)] == [50.0, 45.0, 40.0, 40.0]
 
 
-def test_bursts_are_averaged_over() -> None:
+def test_the_steps_of_a_cycle_tell_together_how_long_they_take() -> None:
     """As local SGD has them: nine steps in 0.1 s each, the tenth with an exchange of 4.1 s; 5 s for ten."""
-    progress, now_s = Progress("steps", 200), 0.0
+    progress, now_s = Progress("steps", 200, cycle=10), 0.0
     progress.at(0, now_s)
-    for done in range(1, 101):
+    for done in range(1, 200):
         now_s += 4.1 if done % 10 == 0 else 0.1
         progress.at(done, now_s)
-        if done > 50:
-            assert progress.left_s(now_s) == pytest.approx((200 - done) / 2, rel=0.25)
-    assert progress.left_s(now_s) == pytest.approx(50, rel=0.05)
+        assert progress.done == done
+        left_s = progress.left_s(now_s)
+        if done < 10:
+            assert left_s is None, "a burst is no speed"
+        else:
+            assert left_s == pytest.approx(100 - now_s)
+    assert progress.left_s(now_s + 100) == 0, "the last cycle"
 
 
 def test_the_later_half_tells() -> None:
