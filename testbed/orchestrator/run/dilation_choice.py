@@ -29,7 +29,7 @@ from testbed.core.device.profile import Collective, Profile
 from testbed.core.spec.run_spec import MAX_CUBIC_DILATION, MAX_DILATED_RTT_S, RunSpec
 from testbed.core.spec.topology import Topology
 from testbed.core.units import format_time
-from testbed.orchestrator.config.grammar.offers import Offer, Refused
+from testbed.orchestrator.config.grammar.offers import Refused
 from testbed.orchestrator.run.offers import dilation_offers
 
 LATE_SHARE = 0.01
@@ -221,21 +221,13 @@ class Load:
         )
 
 
-class NoDilation(Refused):
-    """No dilation that TCP bears gives the workers time enough. Has what was looked at, to look for more offers."""
-
-    def __init__(self, why: str, offers: Sequence[Offer], cpu: Profile, device: Profile, cores: int) -> None:
-        super().__init__(why, offers)
-        self.cpu, self.device, self.cores = cpu, device, cores
-
-
 def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
     """Return the smallest dilation that suffices, in steps of 0.05 or, from 40 on, up to 0.25 %.
 
     It suffices before the model changes and after.
 
     Raises:
-        NoDilation: None does that the topology bears; with what would.
+        Refused: None does that the topology bears; with what would.
     """
     if (k := smallest(spec, cpu, device, cores)) is not None:
         return k
@@ -248,7 +240,10 @@ def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
         *dilation_offers.paced(spec, cpu, device, suffices),
         *dilation_offers.interval(spec, cpu, device, suffices),
     ]
-    raise NoDilation(_refusal(spec, Load.of(spec, cpu, device, cores)), offers, cpu, device, cores)
+    anew = dilation_offers.measured_anew(cpu, device)
+    raise Refused(
+        _refusal(spec, Load.of(spec, cpu, device, cores)), offers, lambda other: smallest(other, *anew, cores)
+    )
 
 
 def smallest(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from testbed.core.errors import InputError
+from testbed.core.spec.run_spec import RunSpec
 
 _LARGEST = ("device.step_s", "strategy.sync_every", "strategy.local_steps")
 """Keys of which the largest value is the one that helps all; of others, such as workers, it is the least."""
@@ -38,10 +39,14 @@ class Refused(InputError):
     Args:
         why: Line that says what cannot be.
         offers: The first is what `--fix` takes.
+        dilation: Returns the dilation of a spec that differs by what measurements hardly depend on, such as the number
+            of workers; None if none does. Left out where that is not what the run is refused for.
     """
 
-    def __init__(self, why: str, offers: Sequence[Offer]) -> None:
-        self.why, self.offers = why, tuple(offers)
+    def __init__(
+        self, why: str, offers: Sequence[Offer], dilation: Callable[[RunSpec], float | None] | None = None
+    ) -> None:
+        self.why, self.offers, self.dilation = why, tuple(offers), dilation
         lines = [f"  {one}" for one in offers]
         super().__init__(f"{why}; what would do (--fix takes the first):" if lines else why, *lines)
 

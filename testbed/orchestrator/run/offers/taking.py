@@ -8,8 +8,6 @@ from typing import TypeVar
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import Resolved
 from testbed.orchestrator.config.grammar.offers import Offer, Refused, applied
-from testbed.orchestrator.run.dilation_choice import NoDilation, smallest
-from testbed.orchestrator.run.offers.dilation_offers import measured_anew
 
 MOST_TAKEN = 5
 """Largest number of offers that one run takes: with each it may be refused for something else."""
@@ -53,20 +51,17 @@ def taking_first(
 def completed(error: Refused, texts: Sequence[str], resolve: Resolve) -> Refused:
     """Return the refusal with every offer that its arguments take, fewer workers among them."""
     offers = [one for one in error.offers if not resolve(applied(texts, one)).faults]
-    if isinstance(error, NoDilation) and (fewer := _fewer_workers(error, texts, resolve)) is not None:
+    if error.dilation is not None and (fewer := _fewer_workers(error.dilation, texts, resolve)) is not None:
         offers.insert(1, fewer)  # behind the device, which changes nothing that is sent
     return Refused(error.why, offers)
 
 
-def _fewer_workers(error: NoDilation, texts: Sequence[str], resolve: Resolve) -> Offer | None:
+def _fewer_workers(dilation: Callable[[RunSpec], float | None], texts: Sequence[str], resolve: Resolve) -> Offer | None:
     """Return the offer of the largest number of workers that fits; None if no number does that the topology takes."""
 
     def with_workers(count: int) -> RunSpec | None:
         found = resolve(applied(texts, _workers(count, "")))
         return None if found.faults else found.stand_in
-
-    def dilation(spec: RunSpec) -> float | None:
-        return smallest(spec, *measured_anew(error.cpu, error.device), error.cores)
 
     found = resolve(texts)
     low, high, best = _MIN_WORKERS, (found.spec.workers if not found.faults else 0) - 1, None

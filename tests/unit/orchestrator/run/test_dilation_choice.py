@@ -9,6 +9,7 @@ from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Prof
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import MAX_DILATED_RTT_S, Part, RunSpec
 from testbed.core.spec.topology import Topology
+from testbed.orchestrator.config.grammar.offers import Refused
 from testbed.orchestrator.run.dilation_choice import (
     BUSY_SHARE,
     BYTE_CPU_S,
@@ -19,7 +20,6 @@ from testbed.orchestrator.run.dilation_choice import (
     LATE_SHARE,
     MIN_CROWD,
     Load,
-    NoDilation,
     Traffic,
     choose,
     most_dilation,
@@ -129,7 +129,7 @@ def test_shares_fall_with_k() -> None:
 def test_where_no_k_fits_a_device_is_named_that_would() -> None:
     asked = spec(two_regions.build(workers=64))
     slow, native = profile(0.5, 0.5), profile(0.05, 0.5)
-    with pytest.raises(NoDilation, match="dilation=auto: a step of 64 workers needs 20 s") as caught:
+    with pytest.raises(Refused, match="dilation=auto: a step of 64 workers needs 20 s") as caught:
         choose(asked, slow, native, cores=2)
     (offer,) = caught.value.offers
     step_s = float(offer.changes["device.step_s"])
@@ -228,7 +228,7 @@ def test_gloos_messages_cost_what_they_do_beside_our_own() -> None:
 def test_of_a_rare_exchange_the_refusal_names_a_step() -> None:
     asked = spec(two_regions.build(workers=64))
     slow, native = (dataclasses.replace(profile(s, 0.5), cycle_steps=10) for s in (0.5, 0.05))
-    with pytest.raises(NoDilation, match=r"a step of 64 workers needs 20 s .* gives it 50 ms") as caught:
+    with pytest.raises(Refused, match=r"a step of 64 workers needs 20 s .* gives it 50 ms") as caught:
         choose(asked, slow, native, cores=2)
     step_s = float(caught.value.offers[0].changes["device.step_s"])
     enough = dataclasses.replace(profile(step_s, 0.5), cycle_steps=10)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from testbed.core.device.device import Native, Paced
 from testbed.core.device.profile import CodecTimes, Profile
 from testbed.core.spec.run_spec import Part, RunSpec
-from testbed.orchestrator.config.grammar.offers import Offer
-from testbed.orchestrator.run.dilation_choice import NoDilation, choose, most_dilation
+from testbed.orchestrator.config.grammar.offers import Offer, Refused
+from testbed.orchestrator.run.dilation_choice import choose, most_dilation
 from tests.unit.orchestrator.run.test_dilation_choice import profile, spec
 from topologies import two_regions
 
@@ -59,7 +59,7 @@ def test_whatever_is_offered_is_not_refused_when_it_is_taken(
         cpu = dataclasses.replace(cpu, switched=dataclasses.replace(cpu, layers=smaller, forward_s=step_s / 10))
     try:
         choose(asked, cpu, _on(device, cpu), cores)
-    except NoDilation as refused:
+    except Refused as refused:
         for offer in refused.offers:
             taken, again = _taken(asked, cpu, offer)
             assert choose(taken, again, _on(taken.device, again), cores) <= most_dilation(taken)
@@ -94,7 +94,7 @@ def test_a_shorter_interval_is_offered_where_messages_give_the_cores_a_rest() ->
     """Workers that exchange nothing for ten steps compute all the time, which a dilation of 2.4 is not enough for."""
     asked = spec(two_regions.build(workers=6, rtt="240 ms"), strategy=Part("local_sgd", "none.none", {"sync_every": 8}))
     native = dataclasses.replace(profile(0.01, 0.01, size_bytes=4_000), cycle_steps=8)
-    with pytest.raises(NoDilation) as caught:
+    with pytest.raises(Refused) as caught:
         choose(asked, native, native, cores=2)
     paced, interval = caught.value.offers
     assert list(paced.changes) == ["device", "device.step_s"] and list(interval.changes) == ["strategy.sync_every"]
