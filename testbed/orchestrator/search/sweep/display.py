@@ -75,7 +75,9 @@ class Display:
         """
         now_s = time.monotonic()
         _, since_s = self._under_way.pop(asked.spec.hash, (asked.label, now_s))
-        self._remaining.end(asked.spec.hash, now_s, counts=found.done is not None, again=again)
+        # one that came out invalid has lasted as long as the others
+        is_whole = lacking is None and found.run is not None and found.run.is_completed
+        self._remaining.end(asked.spec.hash, now_s, counts=is_whole, again=again)
         self._state[asked.spec.hash] = found.state if lacking is None or again else GIVEN_UP
         if found.done is not None:
             what, style = f"{found.done.verdict}, {found.done.run_id}", found.done.verdict
