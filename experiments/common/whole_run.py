@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -120,18 +121,26 @@ def made(overrides: Sequence[str], limit_s: float = TIME_LIMIT_S) -> Iterator[Ru
 
 def _made(overrides: Sequence[str], limit_s: float, runs: Path) -> RunDir:
     command = [sys.executable, "-m", "testbed", "run", *overrides, "metrics_port=0"]
-    status, said, complaint = _ended([*command, "--json", "--share", "--runs", str(runs)], limit_s)
+    status, said, complaint = ended([*command, "--json", "--share", "--runs", str(runs)], limit_s)
     if status not in (EXIT_COMPLETED, EXIT_INVALID):
         raise RunError(f"{' '.join(overrides)}: status {status}: {complaint.strip()[-1000:]}")
     return RunDir(runs / json.loads(said)["run_id"])
 
 
-def _ended(command: Sequence[str], limit_s: float) -> tuple[int, str, str]:
-    """(exit status, what it said, what it complained of). A run is asked to stop, so that it leaves nothing, when it
-    takes longer than `limit_s`, and when this process is stopped."""
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=CLONE, env=environment()
-    )
+def ended(command: Sequence[str], limit_s: float, *, clone: Path = CLONE) -> tuple[int, str, str]:
+    """Return exit status, standard output and standard error of a command that makes a run.
+
+    The run is asked to stop, so that it leaves nothing, when it takes longer than `limit_s`, and when this process is
+    stopped.
+
+    Args:
+        clone: Clone whose code it runs.
+
+    Raises:
+        subprocess.TimeoutExpired: It took longer.
+    """
+    given = environment() if clone == CLONE else {**os.environ, "PYTHONPATH": str(clone)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=clone, env=given)
     try:
         said, complaint = process.communicate(timeout=limit_s)
     except BaseException:
