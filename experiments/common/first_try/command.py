@@ -21,12 +21,14 @@ from testbed.core.errors import (
     EXIT_FAILED,
     EXIT_INVALID,
     InputError,
+    MachineError,
     RunError,
 )
 from testbed.core.record.run_directory import RunDir
 from testbed.orchestrator.machine.clone import CLONE
+from testbed.orchestrator.machine.lock import require_free
 
-LIMIT_S = 600.0
+LIMIT_S, WAIT_S, POLL_S = 600.0, 120.0, 1.0
 _MAX_TEXT = 400
 _TOLD = {EXIT_COMPLETED, EXIT_INVALID, EXIT_FAILED}
 """Exit statuses with a summary on standard output."""
@@ -39,8 +41,10 @@ def first_run(overrides: Sequence[str], *, clone: Path = CLONE) -> dict[str, Any
     but `step_s`, the median step on the emulated clock. What a summary does not have is None.
 
     Raises:
-        RunError: The machine lacks something or another run has it, so that nothing is known.
+        MachineError: Another run has the machine for too long.
+        RunError: The machine lacks something, so that nothing is known.
     """
+    wait_for_the_machine()
     forget(clone)
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder)
@@ -60,6 +64,21 @@ def first_run(overrides: Sequence[str], *, clone: Path = CLONE) -> dict[str, Any
         summary = json.loads(said)
         losses = _losses(RunDir(runs / summary["run_id"]))
         return {**facts(summary), **losses, "wall_s": wall_s, "exit_status": status}
+
+
+def wait_for_the_machine() -> None:
+    """Return once no other run has the machine.
+
+    Raises:
+        MachineError: It has it for longer than `WAIT_S`.
+    """
+    end_s = time.monotonic() + WAIT_S
+    while time.monotonic() < end_s:
+        with contextlib.suppress(MachineError):
+            require_free()
+            return
+        time.sleep(POLL_S)
+    require_free()
 
 
 def facts(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,8 +122,8 @@ def _losses(run: RunDir) -> dict[str, Any]:
 
 
 def _lines(complaint: str) -> list[str]:
-    """Return the last lines of what was said."""
-    return [line[:_MAX_TEXT] for line in complaint.strip().splitlines() if line.strip()][-3:]
+    """Return the last lines of what was said, the very last first: it says why."""
+    return [line[:_MAX_TEXT] for line in reversed(complaint.splitlines()) if line.strip()][:3]
 
 
 @contextlib.contextmanager

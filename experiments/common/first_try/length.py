@@ -54,11 +54,11 @@ _COLLECTIVES: dict[str, Sequence[tuple[str, float]]] = {
     "powersgd": [("all_reduce", 0.05), ("all_reduce", 0.05)],
 }
 """Collectives one after another, each with the share of the gradients' bytes that a rank gives to it."""
-_CODEC_CPU_S_BYTE = {"none": 0.0, "topk": 3e-9, "sz3": 5e-9, "powersgd": 2e-9}
+_CODEC_CPU_S_BYTE = {"none": 0.0, "topk": 8e-9, "sz3": 5e-9, "powersgd": 2e-9}
 _EVERY = {"local_sgd": 10, "diloco": 50, "parameter_server": 10}
 """Steps from one exchange to the next, where it is not each."""
-_WORK = {"pad_kfac": 4.0}
-"""Computing and bytes of a strategy, in those of `ddp`."""
+_WORK, _TRAFFIC = {"pad_kfac": 4.0}, {"pad_kfac": 8.0, "hybrid": 0.3}
+"""Computing and seconds of exchanges, in those of `ddp`."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,10 @@ def _wall_s(
     cpu_s = work * model.step_cpu_s + codec_s
     step_s = (work * model.step_cpu_s if paced_s is None else paced_s) + codec_s
     # gloo tells each sender that its receiver is ready, so a round takes a whole round trip
-    exchange_s = 2 * sum(
-        seconds("gloo", kind, work * share * model.size_bytes, network) for kind, share in _COLLECTIVES[compressor]
+    exchange_s = (
+        2
+        * _TRAFFIC.get(strategy, 1.0)
+        * sum(seconds("gloo", kind, share * model.size_bytes, network) for kind, share in _COLLECTIVES[compressor])
     )
     crowd = max(1.0, len(network.nodes) / _CORES)
     k = max(1.0, _MARGIN * crowd * cpu_s / (step_s + 0.01 * exchange_s / every))

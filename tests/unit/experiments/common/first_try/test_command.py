@@ -13,7 +13,15 @@ import pytest
 
 from experiments.common import sources
 from experiments.common.first_try import command
-from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INPUT, EXIT_INVALID, EXIT_MACHINE, RunError
+from testbed.core.errors import (
+    EXIT_COMPLETED,
+    EXIT_FAILED,
+    EXIT_INPUT,
+    EXIT_INVALID,
+    EXIT_MACHINE,
+    MachineError,
+    RunError,
+)
 
 SUMMARY = {
     "run_id": "20261128T000000Z-wan1g-ddp-none-00000000",
@@ -30,6 +38,12 @@ EVENTS = [
     for rank in (0, 1)
     for step in (1, 2)
 ]
+
+
+@pytest.fixture(autouse=True)
+def _free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run of these tests is one that others would have to wait for."""
+    monkeypatch.setattr(command, "require_free", lambda: None)
 
 
 def clone(
@@ -94,6 +108,22 @@ def test_whatever_is_not_valid_counts_so(
     found = command.first_run([], clone=ours)
     assert found["verdict"] == verdict and not command.is_valid(found) and not command.was_restarted(found)
     assert said or found["reasons"] == ["dilation=auto: no k fits"]
+
+
+def test_another_run_is_waited_for_but_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = iter([MachineError("busy"), MachineError("busy")])
+
+    def require_free() -> None:
+        if (error := next(tries, None)) is not None:
+            raise error
+
+    monkeypatch.setattr(command, "require_free", require_free)
+    monkeypatch.setattr(command, "POLL_S", 0.01)
+    assert command.is_valid(command.first_run([], clone=clone(tmp_path, EXIT_COMPLETED, json.dumps(SUMMARY))))
+    tries = iter([MachineError("busy")] * 1000)
+    monkeypatch.setattr(command, "WAIT_S", 0.05)
+    with pytest.raises(MachineError, match="busy"):
+        command.wait_for_the_machine()
 
 
 def test_a_machine_that_lacks_something_says_nothing_of_the_run(tmp_path: Path) -> None:
