@@ -30,9 +30,11 @@ def measure(repeat: int) -> dict[str, Any]:
     """Return the facts of the run; `wall_s` is from the command to its end, just after the table.
 
     Raises:
+        MachineError: Another run has the machine for too long.
         RunError: It did not complete.
     """
     del repeat
+    command.wait_for_the_machine()
     command.forget()
     started_s = time.monotonic()
     status, said, complaint = ended(["make", "experiment", "TOPO=wan1g"], command.LIMIT_S)
