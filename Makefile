@@ -19,13 +19,15 @@ given = $(if $($(1)),$(2)=$(call quoted,$($(1))))
 OVERRIDES = $(call given,TOPO,topo) $(call given,STRATEGY,strategy) $(call given,COMPRESSOR,compressor) \
 	$(call given,TRANSFORM,transform) $(call given,WORKLOAD,workload) $(call given,WORKERS,workers) $(call given,DILATION,dilation) \
 	$(call given,START_FROM,start_from) $(call given,CHECKPOINT,checkpoint) $(call given,SEED,seed) $(SET) \
-	$(call given,TRUST,--trust)
+	$(call given,TRUST,--trust) $(FIXES)
+# FIX=1 takes the first of what would do where a run is refused.
+FIXES = $(if $(filter-out 0,$(FIX)),--fix)
 RUNS ?=
 
 # A variable that the target does not read is refused, since the run would be another one than was meant. The environment
 # and make's own variables are left alone.
-READS_experiment := TOPO STRATEGY COMPRESSOR TRANSFORM WORKLOAD WORKERS DILATION START_FROM CHECKPOINT SEED SET ARGS TRUST ROOTLESS
-READS_sweep := SWEEP EXECUTOR OPTIONS SET TRUST
+READS_experiment := TOPO STRATEGY COMPRESSOR TRANSFORM WORKLOAD WORKERS DILATION START_FROM CHECKPOINT SEED SET ARGS TRUST FIX ROOTLESS
+READS_sweep := SWEEP EXECUTOR OPTIONS SET TRUST FIX
 READS_report := RUNS
 READS_dashboard := LIVE
 READS_check := ROOTLESS
@@ -64,12 +66,12 @@ setup-browser: ## The same and Chromium, with which the tests look at pages
 	@bash scripts/setup.sh browser
 
 .PHONY: experiment
-experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= START_FROM= CHECKPOINT=last SEED= SET="a.b=c d.e=f" ARGS="--for a script" TRUST=ship.py ROOTLESS=1]
+experiment: setup ## One run: TOPO= [STRATEGY= COMPRESSOR= TRANSFORM= WORKLOAD= WORKERS= DILATION= START_FROM= CHECKPOINT=last SEED= SET="a.b=c d.e=f" ARGS="--for a script" TRUST=ship.py FIX=1 ROOTLESS=1]
 	@$(MAKES_RUNS) $(BIN)/longhaul run $(AS_USER) $(OVERRIDES) $(if $(ARGS),-- $(ARGS))
 
 .PHONY: sweep
-sweep: setup ## All runs of a grid that are not there yet, and their table: SWEEP=smoke [EXECUTOR=local|ray|slurm OPTIONS="address=..." SET="steps=20,40"]
-	@$(AS_ROOT) $(BIN)/longhaul sweep $(if $(SWEEP),$(call quoted,$(SWEEP))) $(call given,EXECUTOR,--executor) $(OPTIONS:%=--executor-option=%) $(SET) $(call given,TRUST,--trust)
+sweep: setup ## All runs of a grid that are not there yet, and their table: SWEEP=smoke [EXECUTOR=local|ray|slurm OPTIONS="address=..." SET="steps=20,40" FIX=1]
+	@$(AS_ROOT) $(BIN)/longhaul sweep $(if $(SWEEP),$(call quoted,$(SWEEP))) $(call given,EXECUTOR,--executor) $(OPTIONS:%=--executor-option=%) $(SET) $(call given,TRUST,--trust) $(FIXES)
 
 .PHONY: report
 report: setup ## One self-contained HTML file, report.html, over RUNS="id id"; all runs where none are given

@@ -9,7 +9,7 @@ from torch import Tensor
 from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import put
 from compressors.parts import codec_process
-from compressors.parts.frame import HEADER_BYTES, ZERO, pack, pack_smaller
+from compressors.parts.frame import HEADER_BYTES, ZERO, floats, pack, pack_smaller
 from testbed.core.kinds import Choice, Whole
 
 _PLANNED = 0.87
@@ -78,4 +78,4 @@ class Blosc2(Compressor):
         return pack_smaller("blosc2", len(values), coded, values).to(tensor.device)
 
     def decode(self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0) -> None:
-        put(out, codec_process.floats(payload, "blosc2", out.numel()).to(out.device), add, scale)
+        put(out, floats(payload, "blosc2", out.numel()).to(out.device), add, scale)

@@ -8,7 +8,7 @@ from torch import Tensor
 from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import put
 from compressors.parts import codec_process
-from compressors.parts.frame import HEADER_BYTES, ZERO, finite_root_mean_square, pack, pack_smaller
+from compressors.parts.frame import HEADER_BYTES, ZERO, finite_root_mean_square, floats, pack, pack_smaller
 from testbed.core.kinds import Choice, Number
 
 _LIGHTER = 2 / 3
@@ -81,7 +81,7 @@ class SZ3(Compressor):
         return pack_smaller("sz3", len(values), coded, values).to(tensor.device)
 
     def decode(self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0) -> None:
-        put(out, codec_process.floats(payload, "sz3", out.numel()).to(out.device), add, scale)
+        put(out, floats(payload, "sz3", out.numel()).to(out.device), add, scale)
 
 
 def _laplacian_bits(error_bound: float) -> float:

@@ -9,7 +9,17 @@ from torch import Tensor
 from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import PayloadError, from_bytes, put
 from compressors.parts import codec_process
-from compressors.parts.frame import CODED, HEADER_BYTES, RAW, ZERO, finite_root_mean_square, pack, pack_smaller, unpack
+from compressors.parts.frame import (
+    CODED,
+    HEADER_BYTES,
+    RAW,
+    ZERO,
+    finite_root_mean_square,
+    floats,
+    pack,
+    pack_smaller,
+    unpack,
+)
 from testbed.core.kinds import Choice, Number, Whole
 
 _BLOCK = 4
@@ -106,7 +116,7 @@ class ZFP(Compressor):
                 raise PayloadError(f"zfp payload for {numel} elements: a stream of {len(body)} bytes, expected {size}")
             values = from_bytes(codec_process.decode("zfp", body, 4 * numel) if numel else body, torch.float32)
         else:
-            values = codec_process.floats(payload, "zfp", numel)
+            values = floats(payload, "zfp", numel)
         put(out, values.to(out.device), add, scale)
 
     def _stream_bytes(self, numel: int) -> int:

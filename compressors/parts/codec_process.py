@@ -31,8 +31,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.base.payload import PayloadError, from_bytes, to_bytes
-from compressors.parts.frame import RAW, ZERO, unpack
+from compressors.base.payload import PayloadError, to_bytes
 
 _SCRIPT = Path(__file__).with_name("codec_child.py")
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -286,20 +285,6 @@ def _current() -> CodecProcess:
 
 atexit.register(_ours.close)
 os.register_at_fork(after_in_child=_ours.forget)
-
-
-def floats(payload: Tensor, codec: str, numel: int) -> Tensor:
-    """Return the values of a framed payload, float32 on the CPU: zeros, raw values, or a stream of `codec`.
-
-    Raises:
-        PayloadError: as `unpack` and `decode`.
-    """
-    kind, body = unpack(payload, codec, numel, 4 * numel)
-    if kind == ZERO:
-        return torch.zeros(numel)
-    if kind == RAW and len(body) != 4 * numel:
-        raise PayloadError(f"{codec} payload for {numel} elements: {len(body)} raw bytes, expected {4 * numel}")
-    return from_bytes(body if kind == RAW else decode(codec, body, 4 * numel), torch.float32)
 
 
 def cpu_s() -> float:

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from compressors.base.chunks import root_mean_square
-from compressors.base.payload import NonFiniteError, PayloadError, require_bytes, to_bytes
+from compressors.base.payload import NonFiniteError, PayloadError, from_bytes, require_bytes, to_bytes
+from compressors.parts.codec_process import decode
 
 ZERO, RAW, CODED = 0, 1, 2
 """Kinds of bodies: nothing, for a tensor of zeros; the bytes as they would be uncoded; a stream of the codec."""
@@ -114,3 +115,17 @@ def _tag(codec: str) -> bytes:
 def _checksum(fields: tuple[object, ...], payload: Tensor) -> int:
     body: Any = payload[HEADER_BYTES:].numpy()
     return zlib.crc32(body, zlib.crc32(_HEADER.pack(*fields, 0)))
+
+
+def floats(payload: Tensor, codec: str, numel: int) -> Tensor:
+    """Return the values of a framed payload, float32 on the CPU: zeros, raw values, or a stream of `codec`.
+
+    Raises:
+        PayloadError: as `unpack` and `decode`.
+    """
+    kind, body = unpack(payload, codec, numel, 4 * numel)
+    if kind == ZERO:
+        return torch.zeros(numel)
+    if kind == RAW and len(body) != 4 * numel:
+        raise PayloadError(f"{codec} payload for {numel} elements: {len(body)} raw bytes, expected {4 * numel}")
+    return from_bytes(body if kind == RAW else decode(codec, body, 4 * numel), torch.float32)

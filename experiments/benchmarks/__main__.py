@@ -13,7 +13,7 @@ from pathlib import Path
 
 from experiments.benchmarks import document
 from experiments.common import harness
-from experiments.common.benchmark import RESULTS, Benchmark, Point, find_benchmarks
+from experiments.common.benchmark import AGAINST, RESULTS, Benchmark, Point, find_benchmarks
 from experiments.common.harness import Results
 from testbed.core.errors import LonghaulError
 from testbed.orchestrator.machine.clone import CLONE
@@ -37,6 +37,8 @@ def _arguments(names: Sequence[str], argv: Sequence[str] | None) -> argparse.Nam
     parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help="only points asked so")
     parser.add_argument("--again", action="store_true", help="measure points that are there already, too")
     parser.add_argument("--share", action="store_true", help="beside other runs on this machine")
+    against = "a second clone, set up, that first_try_cost compares this one with"
+    parser.add_argument("--against", type=Path, metavar="CLONE", help=against)
     parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="begin no point that ends later")
     parser.add_argument("--results", type=Path, help="folder of the JSON files")
     parser.add_argument("--tables", action="store_true", help="measure nothing: print and write what is there")
@@ -65,11 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = [benchmarks[name] for name in asked.only or benchmarks]
     folder = asked.results or (QUICK_RESULTS if asked.quick else RESULTS)
     try:
-        if not asked.tables:
-            with machine_lock(share=asked.share):
-                failures = _measure(chosen, folder, asked)
-        else:
-            failures = []
+        failures = [] if asked.tables else _measure_all(chosen, folder, asked)
     except LonghaulError as error:
         _say("\n".join(error.faults))
         return 1
@@ -85,6 +83,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     for failure in failures:
         _say(f"failed: {failure}")
     return 1 if failures else 0
+
+
+def _measure_all(benchmarks: Sequence[Benchmark], folder: Path, asked: argparse.Namespace) -> list[str]:
+    """Hold the machine for all points but those that lock it themselves; return what could not be measured."""
+    if asked.against:
+        os.environ[AGAINST] = str(asked.against.resolve())
+    commands = [one for one in benchmarks if one.runs_commands]
+    others = [one for one in benchmarks if not one.runs_commands]
+    failures: list[str] = []
+    if others:
+        with machine_lock(share=asked.share):
+            failures += _measure(others, folder, asked)
+    if commands:
+        failures += _measure(commands, folder, asked)
+    return failures
 
 
 def _measure(benchmarks: Sequence[Benchmark], folder: Path, asked: argparse.Namespace) -> list[str]:

@@ -21,6 +21,8 @@ from testbed.orchestrator.machine.clone import CLONE
 
 FOLDER = CLONE / "experiments" / "benchmarks"
 RESULTS = FOLDER / "results"
+AGAINST = "LONGHAUL_BENCH_AGAINST"
+"""Environment variable that tells a point of the clone given by `--against`."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,9 @@ class Benchmark:
 
     Args:
         measure: Module with `points(*, quick)` and `measure(**asked)`. It may have `depends_on(**asked)`, the files
-            that its figures depend on in addition to its own (without it: the emulated network's), and TIMELESS, true
-            where figures are the same however busy the machine is.
+            that its figures depend on in addition to its own (without it: the emulated network's), TIMELESS, true where
+            figures are the same however busy the machine is, and RUNS_COMMANDS, true where a point is a command as a
+            user gives it: outside of namespaces, and it locks the machine itself.
         table: Takes the measured points, and for each name in `beside` the points of that benchmark.
         order: Place among all benchmarks in lists; pages have their regions where they stand.
         page: Relative to the clone; has a region of the benchmark's name, and one called `machine`.
@@ -101,6 +104,11 @@ class Benchmark:
     @property
     def is_timeless(self) -> bool:
         return bool(getattr(self.measure, "TIMELESS", False))
+
+    @property
+    def runs_commands(self) -> bool:
+        """True if its points lock the machine themselves."""
+        return bool(getattr(self.measure, "RUNS_COMMANDS", False))
 
     def points(self, *, quick: bool = False) -> list[Point]:
         found: list[Point] = self.measure.points(quick=quick)

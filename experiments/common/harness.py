@@ -23,6 +23,8 @@ from testbed.orchestrator.machine.clone import CLONE, environment
 # Ends with whoever started it, however that ended; the point within is then asked to end.
 IN_NAMESPACES = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child=TERM", "--mount-proc"]
 IN_NAMESPACES += ["--net", "--mount", "--ipc", "--uts"]
+ON_THE_MACHINE = ["setpriv", "--pdeathsig", "TERM"]
+"""For points that are commands as a user gives them; such a point ends what it has started."""
 _LEAVING_S = 90.0
 DISTURBED_CORES = 0.15
 """A point beside which others used more cores than this is marked, and measured again at the next call."""
@@ -112,15 +114,16 @@ def machine() -> dict[str, Any]:
 
 
 def measure(benchmark: Benchmark, point: Point) -> dict[str, Any]:
-    """Measure a point in namespaces of its own; says how much of the machine others used meanwhile.
+    """Measure a point, in namespaces of its own unless it runs commands; says how much of the machine others used.
 
     Raises:
         RunError: with what it said, if it failed or took several times as long as expected.
     """
     label = f"{benchmark.name} {point.key}"
+    prefix = ON_THE_MACHINE if benchmark.runs_commands else IN_NAMESPACES
     before, started_s = _cpu_times(), time.monotonic()
     process = subprocess.Popen(
-        [*IN_NAMESPACES, sys.executable, "-m", "experiments.common.point", benchmark.measure.__name__, point.key],
+        [*prefix, sys.executable, "-m", "experiments.common.point", benchmark.measure.__name__, point.key],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -130,7 +133,8 @@ def measure(benchmark: Benchmark, point: Point) -> dict[str, Any]:
     try:
         said, complaint = process.communicate(timeout=_TIMES_PATIENCE * point.seconds + 30)
     except subprocess.TimeoutExpired:
-        process.kill()  # unshare; the point is asked to end, and the pipes last as long as it does
+        # unshare: the point is asked to end, and the pipes last as long as it does
+        (process.terminate if benchmark.runs_commands else process.kill)()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=_LEAVING_S)
         raise RunError(f"{label}: not done after {_TIMES_PATIENCE * point.seconds + 30:.0f} s") from None

@@ -1,4 +1,7 @@
-"""`python -m experiments.common.point MODULE ASKED`, in fresh namespaces: measures one point, prints it as JSON."""
+"""`python -m experiments.common.point MODULE ASKED`: measures one point, prints it as JSON.
+
+It is started in fresh namespaces, but for points that run commands.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,10 @@ def main() -> None:
     # The first process of its namespace: without a handler the signal would be ignored, and what dies at once with the
     # namespace leaves cgroups behind. So a run is stopped, and cleans up itself.
     signal.signal(signal.SIGTERM, _leave)
-    RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
-    own_sysfs()
     module = importlib.import_module(sys.argv[1])
+    if not getattr(module, "RUNS_COMMANDS", False):
+        RUNTIME_ROOT.mkdir(parents=True, exist_ok=True)
+        own_sysfs()
     sys.stdout.write(json.dumps(module.measure(**json.loads(sys.argv[2]))) + "\n")
 
 

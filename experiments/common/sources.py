@@ -110,7 +110,7 @@ def of_whole_runs(*modules: str) -> Iterator[Path]:
     yield from of_network(*modules)
     for folder in ("testbed/core", "testbed/worker", "compressors"):
         yield from (CLONE / folder).rglob("*.py")
-    for name in ("orchestration", "workers.workers", "workers.fork_server", "calibration"):
+    for name in ("orchestration", "workers.workers", "workers.fork_server", "dilation.calibration", "dilation.pilot"):
         yield file(f"{_RUN}{name}")
     yield file("experiments.common.whole_run")
 
@@ -121,7 +121,7 @@ def of_training(strategy: str, workload: str, topo: str) -> Iterator[Path]:
     modules = [module for path in settings for module in targets(yaml.safe_load(path.read_text()))]
     yield from files(["testbed.worker.training.loop", "testbed.worker.process.session", *modules], _TRAINING)
     yield from (*settings, CONF / "config.yaml", CONF / "topo" / f"{topo}.yaml")
-    yield from (file(f"{_RUN}dilation_choice"), file("experiments.common.whole_run"))
+    yield from (file(f"{_RUN}dilation.first_guess"), file("experiments.common.whole_run"))
 
 
 def of_prediction() -> set[Path]:

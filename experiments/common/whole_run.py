@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 from testbed.core.device.profile import Profile
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INVALID, RunError
 from testbed.core.record.run_directory import RunDir, new_run_id, write_json
+from testbed.core.record.spoiled_steps import SpoiledSteps
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.machine import provenance
 from testbed.orchestrator.machine.clone import CLONE, environment
@@ -38,10 +40,13 @@ class WholeRun:
     """What rank 0 says of its model and buckets."""
     notes: list[dict[str, Any]]
     """What a strategy has changed by itself: "tuning" events."""
+    left_out: frozenset[int] = frozenset()
+    """Steps that figures leave out, since another machine or a foreign process took cores meanwhile."""
 
     @property
     def steps(self) -> list[dict[int, dict[str, Any]]]:
-        return list(self.by_step.values())
+        """Events by rank of each step that is not left out."""
+        return [ranks for step, ranks in self.by_step.items() if step not in self.left_out]
 
     @property
     def device(self) -> Profile:
@@ -120,18 +125,26 @@ def made(overrides: Sequence[str], limit_s: float = TIME_LIMIT_S) -> Iterator[Ru
 
 def _made(overrides: Sequence[str], limit_s: float, runs: Path) -> RunDir:
     command = [sys.executable, "-m", "testbed", "run", *overrides, "metrics_port=0"]
-    status, said, complaint = _ended([*command, "--json", "--share", "--runs", str(runs)], limit_s)
+    status, said, complaint = ended([*command, "--json", "--share", "--runs", str(runs)], limit_s)
     if status not in (EXIT_COMPLETED, EXIT_INVALID):
         raise RunError(f"{' '.join(overrides)}: status {status}: {complaint.strip()[-1000:]}")
     return RunDir(runs / json.loads(said)["run_id"])
 
 
-def _ended(command: Sequence[str], limit_s: float) -> tuple[int, str, str]:
-    """(exit status, what it said, what it complained of). A run is asked to stop, so that it leaves nothing, when it
-    takes longer than `limit_s`, and when this process is stopped."""
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=CLONE, env=environment()
-    )
+def ended(command: Sequence[str], limit_s: float, *, clone: Path = CLONE) -> tuple[int, str, str]:
+    """Return exit status, standard output and standard error of a command that makes a run.
+
+    The run is asked to stop, so that it leaves nothing, when it takes longer than `limit_s`, and when this process is
+    stopped.
+
+    Args:
+        clone: Clone whose code it runs.
+
+    Raises:
+        subprocess.TimeoutExpired: It took longer.
+    """
+    given = environment() if clone == CLONE else {**os.environ, "PYTHONPATH": str(clone)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=clone, env=given)
     try:
         said, complaint = process.communicate(timeout=limit_s)
     except BaseException:
@@ -146,8 +159,9 @@ def _ended(command: Sequence[str], limit_s: float) -> tuple[int, str, str]:
 
 def read(run: RunDir) -> WholeRun:
     steps: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
-    notes, model = [], {}
+    notes, model, spoiled = [], {}, SpoiledSteps()
     for event in run.read_events():
+        spoiled.add(event)
         if event["event"] == "step" and event["step"] > 1:
             steps[event["step"]][event["rank"]] = event
         elif event["event"] == "tuning":
@@ -155,7 +169,8 @@ def read(run: RunDir) -> WholeRun:
         elif event["event"] == "model":
             model = event
     spec, summary, provenance = (json.loads(file.read_text()) for file in (run.spec, run.summary, run.provenance))
-    return WholeRun(spec, summary, provenance, dict(sorted(steps.items())), model, notes)
+    gone = spoiled.left_out().steps
+    return WholeRun(spec, summary, provenance, dict(sorted(steps.items())), model, notes, gone)
 
 
 # The directory of a run that a point performs in its own process.

@@ -147,11 +147,15 @@ def figures_table() -> str:
                 ", ".join(_link(CLONE / page) for page in one.pages),
                 _link(CLONE / one.figure.path) if one.figure else "-",
                 f"{total_s(one.points()) / 60:.0f}",
-                f"`experiments/benchmarks/results/{name}.json`",
+                _kept(f"experiments/benchmarks/results/{name}.json"),
             )
             for name, one in find_benchmarks().items()
         ],
     )
+
+
+def _kept(path: str) -> str:
+    return f"`{path}`" if (CLONE / path).exists() else "not measured yet"
 
 
 def _link(path: Path) -> str:

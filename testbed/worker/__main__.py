@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) == 2 and arguments[0] == "laws-rank" and arguments[1].isdecimal():
         from testbed.worker.laws.process_group import be_rank
 
-        return be_rank(int(arguments[1]), json.load(sys.stdin))
+        be_rank(int(arguments[1]), json.load(sys.stdin))
     if len(arguments) == 2 and arguments[0] == "fork-server" and arguments[1].isdecimal():
         from testbed.worker.process import fork_server
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.run.dilation_choice import Load
+from testbed.orchestrator.run.dilation.first_guess import Load
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.methods.optimizers.sparse_momenta import Turns
 from testbed.worker.profile.step_times import measure

@@ -105,12 +105,17 @@ def test_its_losses_are_those_of_the_same_spec_elsewhere(made: tuple[RunDir, str
 
 
 def test_all_that_cannot_be_asked_of_machines_that_are_there_is_told_at_once(port: int, tmp_path: Path) -> None:
-    words = (*WORDS, "workers=5", "dilation=3", "capture=wan", "memory_limit='1 GB'", "checkpoint=last")
+    (tmp_path / "mine.py").write_text("from topologies.lan import build\n")
+    ours = (CLONE / "experiments" / "conf" / "topo" / "lan.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(ours.replace("topologies.lan.build", "mine.build"))
+    words = ("--trust", f"{tmp_path}/mine.py", f"topo={tmp_path}/mine.yaml", *WORDS[1:])
+    words = (*words, "workers=5", "dilation=3", "capture=wan", "memory_limit='1 GB'", "checkpoint=last")
     process = _started(port, words, tmp_path / "runs", ranks=1)  # a second one may miss it, and end first
     said = _ended(process)
     assert process.returncode != EXIT_COMPLETED and f"exitcode  : {EXIT_INPUT}" in said
     for fault in ("workers=5: torchrun has started 1", "dilation=3:", "capture:", "memory_limit:", "checkpoint=last:"):
         assert fault in said
+    assert "topo" not in said, "the function of the trusted file has built it"
     assert not (tmp_path / "runs").exists()
 
 

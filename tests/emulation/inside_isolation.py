@@ -146,7 +146,7 @@ def main() -> None:
         memory_bytes=MEMORY_BYTES,
         rights=rights,
     )
-    root = sandbox.root()
+    root = sandbox.root
     containers = {
         name: Container(sandbox, root, name, node.namespace.path, work_of_test / f"{name}.log")
         for name, node in nodes.items()

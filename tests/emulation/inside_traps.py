@@ -221,7 +221,7 @@ def contained(network: Network, work: Path, run_id: str) -> dict[str, Any]:
         sandbox = Sandbox(
             run_id=run_id, clone=CLONE, runs=CLONE / "runs", socket=work / "t.sock", work=box, memory_bytes=1 << 28
         )
-        container = Container(sandbox, sandbox.root(), "w0", network.workers[f"{EAST}-0"].namespace.path, log)
+        container = Container(sandbox, sandbox.root, "w0", network.workers[f"{EAST}-0"].namespace.path, log)
         try:
             container.start(["sh", "-c", f"sleep 60 | {sys.executable} -c '{_INSIDE}'"], {"PATH": "/usr/bin:/bin"})
             quota = cpu_quota(container.name)

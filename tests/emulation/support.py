@@ -41,11 +41,18 @@ def wait_until(met: Callable[[], bool], timeout_s: float, what: str, *, every_s:
     return time.monotonic() - started_s
 
 
+def _unpiloted(overrides: Sequence[str]) -> list[str]:
+    is_given = any(word.startswith("dilation=") for word in overrides)
+    return [] if is_given else ["dilation=guess"]
+
+
 class Longhaul:
     """`longhaul run ...` as a process in a session of its own.
 
     --share, since the test holds the machine lock itself. A run that was refused before training because the machine
     carried its links too slowly, as others' load makes it for a minute, is asked for again after a pause.
+
+    Its dilation is not tried before it begins, which takes seconds, but where a test asks for it.
     """
 
     def __init__(
@@ -55,7 +62,7 @@ class Longhaul:
         self.output = runs.parent / f"output-{time.monotonic_ns()}"
         self._command = [
             *(*ENDS_WITH_TESTS, *wrapper, sys.executable, "-m", "testbed", "run", "--share"),
-            *("--runs", str(runs), "metrics_port=0", *overrides),
+            *("--runs", str(runs), "metrics_port=0", *_unpiloted(overrides), *overrides),
         ]
         is_patient = not wrapper if is_patient is None else is_patient
         self._pauses_s = list(BUSY_PAUSES_S) if is_patient else []

@@ -86,7 +86,7 @@ def _settled(run: WholeRun, is_after: bool) -> dict[str, Any] | None:
     steps_s = [
         statistics.fmean(e["step_s"] for e in ranks.values())
         for step, ranks in run.by_step.items()
-        if first < step <= end
+        if first < step <= end and step not in run.left_out
     ]
     trials = [note for note in notes if note["what"] == "trial" and note["step"] <= chosen[-1]["step"]]
     return {

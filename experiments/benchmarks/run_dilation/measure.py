@@ -38,5 +38,5 @@ def measure(tcp: str, k: float, repeat: int) -> dict[str, Any]:
             *("device=paced", "device.step_s=0.1"),
         ]
     )
-    losses = [[ranks[rank]["loss"] for rank in sorted(ranks)] for ranks in run.steps]
+    losses = [[ranks[rank]["loss"] for rank in sorted(ranks)] for ranks in run.by_step.values()]
     return {**run.facts(), "exposed_s": run.phase_s("exposed_communication"), "losses": losses}

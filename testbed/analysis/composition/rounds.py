@@ -77,7 +77,7 @@ class Round:
 
 
 def rounds_of(record: Record) -> list[Round]:
-    """All but the first, in which connections begin slowly, and those in which a worker was lost or came back.
+    """All but the first, in which connections begin slowly, those in which a worker was lost, and those left out.
 
     Raises:
         InputError: it is no run of strategy=federated, or its record does not have what is needed.
@@ -98,7 +98,7 @@ def rounds_of(record: Record) -> list[Round]:
             f"{record.run_id}: its events federated_round do not say what each client took: it was made by an older"
             " version; make it anew"
         )
-    steps = record.steps()
+    steps = record.remaining_steps()
     found = [one for event in told if (one := _round(event, steps.get(event["step"], [])))]
     if not found:
         raise InputError(

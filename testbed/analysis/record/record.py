@@ -17,6 +17,7 @@ from typing import Any, TypeGuard
 from testbed.core.errors import InputError
 from testbed.core.files import is_regular, read_object
 from testbed.core.record.run_directory import RunDir
+from testbed.core.record.spoiled_steps import left_out
 from testbed.core.record.summary import form_fault, version_fault
 from testbed.core.spec.run_spec import RunSpec
 
@@ -85,6 +86,11 @@ class Record:
         for event in self.of_kind("step"):
             steps[event["step"]].append(event)
         return dict(sorted(steps.items()))
+
+    def remaining_steps(self) -> dict[int, list[dict[str, Any]]]:
+        """The step events of all ranks, by step, without those that the figures leave out."""
+        gone = left_out(self.events).steps
+        return {step: events for step, events in self.steps().items() if step not in gone}
 
     def metric_name(self) -> str | None:
         for event in self.of_kind("model"):

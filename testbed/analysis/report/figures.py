@@ -50,8 +50,8 @@ def training(record: Record) -> str | None:
 
 
 def step_time(record: Record) -> str | None:
-    """Where a step's time goes: mean over ranks, phases that exclude one another stacked."""
-    rows = [(step, _mean_phases(events)) for step, events in record.steps().items()]
+    """Where a step's time goes: mean over ranks, phases that exclude one another stacked; of steps not left out."""
+    rows = [(step, _mean_phases(events)) for step, events in record.remaining_steps().items()]
     rows = [(step, phases) for step, phases in rows if phases]
     if not rows:
         return None

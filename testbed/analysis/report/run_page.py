@@ -10,7 +10,7 @@ from testbed.analysis.record.record import Record
 from testbed.analysis.report import changes, figures, link_tables, note_tables
 from testbed.analysis.report.link_tables import shown
 from testbed.analysis.style import html_page
-from testbed.core.record.summary import compressor_label
+from testbed.core.record.summary import compressor_label, left_out_line
 from testbed.core.units import format_size, format_time
 
 NOTHING = "The record holds nothing to draw here."
@@ -27,7 +27,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
     ]
     html = html_page.document(
         record.run_id,
-        html_page.verdict(summary.get("verdict"), summary.get("status"), reasons, summary.get("unknowns") or ()),
+        html_page.verdict(summary.get("verdict"), summary.get("status"), reasons, _notes(summary)),
         html_page.note(_of_kind(kind_of(record))),
         _raw_data(record),
         html_page.section("Summary", html_page.table(("", "value"), _summary_rows(summary))),
@@ -221,9 +221,15 @@ def _hit_ratio(record: Record, epoch: int) -> str | None:
     return f"{found / total:.1%}" if total else None
 
 
+def _notes(summary: dict[str, Any]) -> Iterator[str]:
+    if (line := left_out_line(summary)) is not None:
+        yield line
+    yield from (f"not known: {unknown}" for unknown in summary.get("unknowns") or ())
+
+
 def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, object]]:
     for key, value in summary.items():
-        if key in ("links", "reasons", "unknowns", "hooks", "used_files"):
+        if key in ("links", "reasons", "unknowns", "hooks", "used_files", "left_out"):
             continue
         value = compressor_label(summary) if key == "compressor" else value
         if isinstance(value, dict):

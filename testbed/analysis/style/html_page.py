@@ -133,10 +133,15 @@ def _cells(tag: str, row: Sequence[object], classes: Sequence[str]) -> str:
     return "".join(f"<{tag}{kind}>{text(cell)}</{tag}>" for cell, kind in zip(row, classes, strict=True))
 
 
-def verdict(word: str | None, status: str | None, reasons: Iterable[object], unknowns: Iterable[object] = ()) -> str:
+def verdict(word: str | None, status: str | None, reasons: Iterable[object], notes: Iterable[object] = ()) -> str:
+    """Return the box with the verdict.
+
+    Args:
+        notes: lines that change no grade.
+    """
     known = word if word in ("valid", "suspect", "invalid") else "unknown"
     lines = "".join(f"<li>{text(reason)}</li>" for reason in reasons)
-    lines += "".join(f'<li class="note">not known: {text(unknown)}</li>' for unknown in unknowns)
+    lines += "".join(f'<li class="note">{text(note)}</li>' for note in notes)
     return (
         f'<div class="verdict {known}"><strong>Verdict: {text(word or "unknown")}</strong>'
         f" (status: {text(status or 'unfinished')})<ul>{lines}</ul></div>"

@@ -13,7 +13,7 @@ from testbed.core.parallelism.links import links_to_json
 from testbed.core.parallelism.memory import memory_faults
 from testbed.core.parallelism.plan import INTERLEAVED, Plan
 from testbed.core.parallelism.problem import Problem
-from testbed.core.parallelism.search import Candidate, Options, Ranking, Rejected, search
+from testbed.core.parallelism.search import Candidate, Options, Ranking, Rejected, Report, search
 
 AUTO, MEGATRON, DT_FM, AMP, DATA_PARALLEL = "auto", "megatron", "dt_fm", "amp", "data_parallel"
 
@@ -88,9 +88,13 @@ class Comparison:
         }
 
 
-def compare(problem: Problem, options: Options) -> Comparison:
-    """Search once, and choose in every way."""
-    ranking = search(problem, options)
+def compare(problem: Problem, options: Options, report: Report = lambda done, total: None) -> Comparison:
+    """Search once, and choose in every way.
+
+    Args:
+        report: Called after each candidate of the search, which takes most of the time.
+    """
+    ranking = search(problem, options, report)
     chosen = {way: _placed(ranking, way, 1) if way == AUTO else choose(way, problem, options) for way in WAYS}
     return Comparison(
         problem,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from testbed.core.parallelism.costs import Boundary, Cost, boundaries, corrected, layer_times_s
@@ -162,14 +162,22 @@ class _Best:
         return found
 
 
-def search(problem: Problem, options: Options | None = None) -> Ranking:
-    """
+Report = Callable[[int, int], None]
+"""Takes how many candidates are looked at, and how many there are."""
+
+
+def search(problem: Problem, options: Options | None = None, report: Report = lambda done, total: None) -> Ranking:
+    """Return all plans, the fastest first, and what was rejected.
+
     Args:
         options: None: as they are by default.
+        report: Called after each candidate.
     """
     options = options or Options()
     candidates, rejected = list[Candidate](), list[Rejected]()
-    for shape in shapes(problem, options):
+    asked = list(shapes(problem, options))
+    for number, shape in enumerate(asked):
+        report(number, len(asked))
         found = shape if isinstance(shape, Rejected) else place(problem, shape, options)
         if isinstance(found, Rejected):
             rejected.append(found)

@@ -72,6 +72,10 @@ class RunDir:
         """With checkpoint=last, once the training is complete."""
         self.out = path / "out"
         """Files that a user's script wrote, in one folder for each node."""
+        self.capture = path / "capture"
+        """Packets of the links, with capture=wan or capture=all."""
+        self.first_attempt = path / "attempt-1"
+        """What a run had recorded that was `invalid` for want of cores and was made once more, slower."""
         self.logs = path / "logs"
         self.orchestrator_log = self.logs / "orchestrator.log"
         self.runtime = RUNTIME_ROOT / hashlib.sha256(self.run_id.encode()).hexdigest()[:12]

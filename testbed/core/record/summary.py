@@ -28,9 +28,12 @@ SUMMARY_KEYS: dict[str, tuple[str, ...] | None] = {
     "workers": None,
     "workers_at_end": None,
     "dilation": None,
+    "tried_dilations": None,
+    "attempts": None,
     "scale": None,
     "seed": None,
     "steps": None,
+    "left_out": ("count", "steps", "reasons"),
     "time_s": None,
     "wall_s": None,
     "step_time_s": ("mean", "p50", "p95", "exchange_p50"),
@@ -80,6 +83,15 @@ def _hook_label(hook: Mapping[str, Any]) -> str:
     texts = (f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in given.items())
     told = (text for text, value in zip(texts, given.values(), strict=True) if value not in (None, "auto"))
     return " ".join([str(hook.get("name")), *told])
+
+
+def left_out_line(summary: Mapping[str, Any]) -> str | None:
+    """Return a line on the steps that figures and verdict leave out; None if there are none."""
+    left_out = summary.get("left_out")
+    if not isinstance(left_out, Mapping) or not left_out.get("count"):
+        return None
+    reasons = "; ".join(map(str, left_out.get("reasons") or ("no reason is recorded",)))
+    return f"{left_out['count']} of {summary.get('steps')} steps left out: {reasons}"
 
 
 def version_fault(summary: dict[str, Any]) -> str | None:

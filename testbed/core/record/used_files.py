@@ -23,6 +23,8 @@ MAX_BYTES = 64 << 20
 """Size of the largest file that is read."""
 MAX_FILES = 3_000
 """Number of files of one run that are listed, its largest number."""
+MAX_FOLDER_FILES = 10_000
+"""Number of files and folders within one folder; one that has more is known by its own time alone."""
 MAX_TOTAL_BYTES = 1 << 30
 """Bytes that are read for one run; files beyond are known by size and time."""
 CLONE = Path(__file__).resolve().parents[3]
@@ -84,7 +86,10 @@ def place_of(name: str) -> Path:
 
 
 def entry(path: str, *, since_unix_s: float | None = None, most_bytes: int = MAX_BYTES) -> Entry | None:
-    """Return the entry of a file as it is; None if there is no regular file, or it cannot be read.
+    """Return the entry of a file or folder as it is; None if there is neither, or it cannot be read.
+
+    The digest of a folder covers the names in it, and the content of its files up to `MAX_BYTES` in all. What is beyond
+    counts by size and time, and links in it by what they name. Its path ends with a separator.
 
     Args:
         path: Path of the file. A link keeps its own name: what it leads to may change.
@@ -93,15 +98,50 @@ def entry(path: str, *, since_unix_s: float | None = None, most_bytes: int = MAX
     place = os.path.abspath(path)
     try:
         found = os.stat(place)
-        if not stat.S_ISREG(found.st_mode):
+        if stat.S_ISDIR(found.st_mode):
+            digest, size_bytes, changed_s = _folder(place, found, most_bytes)
+        elif stat.S_ISREG(found.st_mode):
+            digest = _digest(place, found) if found.st_size <= min(most_bytes, MAX_BYTES) else None
+            size_bytes, changed_s = found.st_size, max(found.st_mtime, found.st_ctime)
+        else:
             return None
-        digest = _digest(place, found) if found.st_size <= min(most_bytes, MAX_BYTES) else None
     except OSError:
         return None
     name = os.path.relpath(place, CLONE) if place.startswith(f"{CLONE}{os.sep}") else place
-    if since_unix_s is not None and max(found.st_mtime, found.st_ctime) > since_unix_s:
+    name += os.sep if stat.S_ISDIR(found.st_mode) else ""
+    if since_unix_s is not None and changed_s > since_unix_s:
         return {"path": name, "sha256": None, "size_bytes": None, "modified_s": found.st_mtime}
-    return {"path": name, "sha256": digest, "size_bytes": found.st_size, "modified_s": found.st_mtime}
+    return {"path": name, "sha256": digest, "size_bytes": size_bytes, "modified_s": found.st_mtime}
+
+
+def _folder(place: str, folder: os.stat_result, most_bytes: int) -> tuple[str | None, int, float]:
+    """Return the digest of a folder, the bytes of its files, and when it last changed.
+
+    Raises:
+        OSError: It, or something in it, cannot be read.
+    """
+    lines: list[str] = []
+    size_bytes, left, changed_s = 0, min(most_bytes, MAX_BYTES), max(folder.st_mtime, folder.st_ctime)
+    for root, folders, files in os.walk(place, onerror=_raise):
+        folders.sort()
+        if len(lines) + len(folders) + len(files) > MAX_FOLDER_FILES:
+            return None, folder.st_size, changed_s
+        for path in (os.path.join(root, name) for name in (*folders, *sorted(files))):
+            found = os.lstat(path)
+            said = os.readlink(path) if stat.S_ISLNK(found.st_mode) else ""
+            if stat.S_ISREG(found.st_mode):
+                said = f"{found.st_size} {found.st_mtime_ns}"
+                if found.st_size <= left:
+                    said, left = _digest(path, found), left - found.st_size
+                size_bytes += found.st_size
+            lines.append(f"{os.path.relpath(path, place)}\0{stat.S_IFMT(found.st_mode)}\0{said}")
+            changed_s = max(changed_s, found.st_mtime, found.st_ctime)
+    text = "\n".join(lines).encode(errors="surrogateescape")
+    return hashlib.sha256(text).hexdigest(), size_bytes, changed_s
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def entries(paths: Iterable[str], *, since_unix_s: float | None = None) -> list[Entry]:

@@ -106,6 +106,8 @@ class RunSpec:
     dilation: float = 1.0
     auto_dilation: bool = False
     """`dilation` was, or is still to be, chosen for the machine the run is made on; it is not part of the hash then."""
+    guessed_dilation: bool = False
+    """It is chosen by reckoning alone, and not tried on the run before it begins. Not part of the hash."""
     scale: float = 1.0
     """S: a replay's bytes and the topology's rates are divided by S; see core.spec.scale."""
     runtime: str = "runc"
@@ -250,7 +252,7 @@ class RunSpec:
         Where a class lies cannot either, so targets count by the names they were first published under.
         """
         data = dataclasses.asdict(self) | {part: getattr(self, part).first_published() for part in PARTS}
-        del data["metrics_port"], data["max_wall_s"], data["checkpoint"]
+        del data["metrics_port"], data["max_wall_s"], data["checkpoint"], data["guessed_dilation"]
         if self.auto_dilation:
             del data["dilation"]
         if self.data_hash is None:
@@ -271,6 +273,8 @@ class RunSpec:
         for part in PARTS:
             if not data[part]["folders"]:
                 del data[part]["folders"]  # as in records from before there were any
+        if not self.guessed_dilation:
+            del data["guessed_dilation"]  # likewise
         return {"hash": self.hash, **data}
 
     @classmethod

@@ -14,6 +14,7 @@ MAX_DIGITS = 40
 FIRST_MAX_S = 1e7
 """First time of a trace that cannot count from its beginning, in seconds: four months."""
 EPOCH = "is a time of the calendar, or of a machine's clock, and no time of a run"
+_MAX_PLAIN_CHARACTERS = 1000
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 
 
@@ -31,6 +32,8 @@ def cells_of(line: str) -> list[str]:
     Raises:
         ValueError: A quote is not closed, or text follows a closed one, or a cell is too long.
     """
+    if '"' not in line and len(line) <= _MAX_PLAIN_CHARACTERS:  # as all lines of most files
+        return [cell.strip() for cell in line.split(",")]
     try:
         return [cell.strip() for cell in next(csv.reader([line], strict=True, skipinitialspace=True))]
     except csv.Error as error:
@@ -49,6 +52,11 @@ def heading_of(line: str) -> list[str]:
         if separator in line and "," not in line:
             raise ValueError(f"cells are separated by {name}; separate them by commas, with points in numbers")
     return cells_of(line)
+
+
+def is_number(text: str) -> bool:
+    """Return True for a text that `number_of` reads as a decimal number, though it may be too long or too large."""
+    return _NUMBER.fullmatch(text) is not None
 
 
 def number_of(text: str) -> float:

@@ -17,8 +17,8 @@ from testbed.core.record.run_directory import write_json
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine import provenance
 from testbed.orchestrator.machine.ownership import give_to_caller, outermost_new
-from testbed.orchestrator.run.plugins import ask_worker
-from testbed.orchestrator.terminal.progress import spoken, spoken_time
+from testbed.orchestrator.run.questions.plugins import ask_worker
+from testbed.orchestrator.terminal.spoken import spoken, spoken_time
 from testbed.orchestrator.terminal.terminal import show, tell
 
 TIME_LIMIT_S = 900.0

@@ -21,6 +21,7 @@ from testbed.orchestrator.cli.laws_table import laws_table
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.config.user_files.yaml_reader import is_path
 from testbed.orchestrator.machine.clone import CONF_DIR, KEEPS_BLOCKS, environment
+from testbed.orchestrator.terminal.status_line import Following
 from testbed.orchestrator.terminal.terminal import say, show, tell
 
 RUN = ("topo=wan100m", "workload=digits", "steps=80")
@@ -67,16 +68,13 @@ def laws(
     is_judged = False
 
     def take(row: dict[str, Any]) -> None:
-        event = row.pop("event")
-        if event == "begun" and not found[event]:
-            say(f"{part.name}: the law book{', then the clock' if with_throughput else ''}; minutes")
-        found[event].append(row)
+        found[row.pop("event")].append(row)
 
     try:
-        ask(part, "law", take)
+        _followed(part, "law", take)
         is_judged = not _failure(found["law"])
         if with_throughput and is_judged:
-            ask(part, "throughput", take)
+            _followed(part, "throughput", take)
         if is_judged:
             runs |= _runs(arms, runs_root, share=share)
     finally:  # what was found is told, also where the rest cannot be
@@ -89,6 +87,24 @@ def laws(
     broken = any(row["outcome"] == "broken" for row in found["law"])
     failed = any(summary["status"] != "completed" for summary in runs.values())
     return EXIT_FAILED if broken or failed else EXIT_COMPLETED
+
+
+def _followed(part: Part, what: What, take: Callable[[dict[str, Any]], None]) -> None:
+    """Have `part` judged or timed as `ask` has, and show how far that is."""
+    with Following("laws" if what == "law" else "speeds", None, sys.stderr) as following:
+        done = 0
+
+        def count(row: dict[str, Any]) -> None:
+            nonlocal done
+            if row["event"] == "begun":
+                following.at(0, row.get("count"))
+                following.tell(part.name)
+            else:
+                done += 1
+                following.at(done, now=part.name)
+            take(row)
+
+        ask(part, what, count)
 
 
 def _failure(laws: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -197,9 +213,10 @@ def _runs(arms: Mapping[str, RunSpec], runs_root: Path, *, share: bool) -> dict[
 
     seal_killed_or_say(runs_root)
     summaries = {}
-    with Stop() as stop:
-        for name, spec in arms.items():
+    with Stop() as stop, Following("runs", len(arms), sys.stderr) as following:
+        for number, (name, spec) in enumerate(arms.items()):
             stop.heed()
-            say(f"a run of {RUN[-1].partition('=')[2]} steps with {name}")
+            following.at(number)
+            following.tell(f"{RUN[-1].partition('=')[2]} steps with {name}")
             summaries[name] = supervise(spec, runs_root=runs_root, quiet=True, share=share).summary
     return summaries

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testbed.orchestrator.terminal.progress import MISSING, spoken, spoken_size, spoken_time
+from testbed.orchestrator.terminal.spoken import MISSING, spoken, spoken_size, spoken_time
 
 _STYLES = {"holds": "green", "broken": "bold red", "does not apply": "dim"}
 Rows = Sequence[Mapping[str, Any]]

@@ -135,6 +135,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print one line: run id, verdict, folder")
     parser.add_argument("--json", action="store_true", help="the summary as JSON on stdout, all else on stderr")
     parser.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
+    parser.add_argument("--fix", action="store_true", help="where the run is refused, take the first of what would do")
     _add_rootless(parser)
     parser.add_argument("--tell-run-id", type=int, help=argparse.SUPPRESS)  # a descriptor, for `up`
     add_runs_root(parser)
@@ -207,6 +208,7 @@ def run(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.run.run_command import run as make_run
 
     flags = {"quiet": parsed.quiet, "as_json": parsed.json, "share": parsed.share, "words": parsed.words}
+    flags["fix"] = parsed.fix
     return make_run(
         parsed.overrides, parsed.runs, **flags, tell_run_id=parsed.tell_run_id, rights=Rights(parsed.rootless)
     )
@@ -262,6 +264,7 @@ def execute(parsed: argparse.Namespace) -> int:
 
 
 def down(parsed: argparse.Namespace) -> int:
+    from testbed.core.record.summary import left_out_line
     from testbed.orchestrator.cli import session
     from testbed.orchestrator.run.seal import exit_status
 
@@ -270,6 +273,8 @@ def down(parsed: argparse.Namespace) -> int:
     tell(f"{run.run_id} is down: {summary['status']}, {summary['verdict']}")
     for reason in summary["reasons"]:
         tell(f"  {reason}")
+    if (line := left_out_line(summary)) is not None:
+        tell(f"  {line}")
     for unknown in summary["unknowns"]:
         tell(f"  not known: {unknown}")
     return exit_status(summary)

@@ -37,6 +37,8 @@ def add_commands(add: Add) -> None:
     one.add_argument("--max-hours", type=_hours, metavar="H", help=text)
     one.add_argument("--plan", action="store_true", help="say what would be made and how long it takes, make nothing")
     one.add_argument("--retry", action="store_true", help="try again what was given up after two attempts")
+    text = "where runs are refused, take the first of what would do, for all runs alike"
+    one.add_argument("--fix", action="store_true", help=text)
     one.add_argument("--json", action="store_true", help="the table as JSON on stdout, all else on stderr")
     one.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
     add_runs_root(one)
@@ -60,6 +62,7 @@ def sweep(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.search.sweep.sweep_command import sweep as perform
 
     flags = {"plan": parsed.plan, "retry": parsed.retry, "as_json": parsed.json, "share": parsed.share}
+    flags["fix"] = parsed.fix
     where = {"executor": parsed.executor, "options": parsed.executor_option}
     return perform(parsed.overrides, parsed.runs, max_hours=parsed.max_hours, **where, **flags)
 

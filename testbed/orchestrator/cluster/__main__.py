@@ -1,5 +1,6 @@
-"""`python -m testbed.orchestrator.cluster ADDRESS PORT RANKS JOB RUNS FD ACCELERATOR key=value ...`, started by rank 0:
-the other end of `testbed.worker.process.torchrun`. Writes a byte to FD and closes it when ranks may come."""
+"""`python -m testbed.orchestrator.cluster ADDRESS PORT RANKS JOB RUNS FD ACCELERATOR [--trust=FILE ...] key=value ...`:
+the other end of `testbed.worker.process.torchrun`, started by rank 0. Writes a byte to FD and closes it when ranks may
+come."""
 
 from __future__ import annotations
 
@@ -14,11 +15,14 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.cluster.measured_spec import measured_spec
 from testbed.orchestrator.cluster.orchestration import conduct, new_run
 from testbed.orchestrator.cluster.ranks import Ranks
+from testbed.orchestrator.config.trust import trust
 from testbed.orchestrator.machine.signals import Stop
-from testbed.orchestrator.run.calibration import calibrate
+from testbed.orchestrator.run.dilation.calibration import calibrate
 from testbed.orchestrator.run.seal import exit_status
 from testbed.orchestrator.terminal.summary_table import final_table
 from testbed.orchestrator.terminal.terminal import say, show
+
+_TRUST = "--trust="
 
 
 def main(arguments: list[str]) -> int:
@@ -26,6 +30,8 @@ def main(arguments: list[str]) -> int:
     stop = Stop(at_once=True)
     stop.watch()
     try:
+        trust(Path(one.removeprefix(_TRUST)) for one in overrides if one.startswith(_TRUST))
+        overrides = [one for one in overrides if not one.startswith(_TRUST)]
         is_accelerated = accelerator != PROCESSOR
         spec = measured_spec(overrides, int(workers), Path(runs), accelerated=is_accelerated)
         ranks = _listening(spec, address, int(port), job, accelerated=is_accelerated)

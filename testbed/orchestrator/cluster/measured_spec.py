@@ -10,7 +10,7 @@ from typing import Any
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import resolve
-from testbed.orchestrator.run.plugins import check_parts
+from testbed.orchestrator.run.questions.plugins import check_parts
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(RunSpec)}
 

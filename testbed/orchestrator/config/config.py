@@ -26,20 +26,18 @@ from testbed.orchestrator.config.background import compile_background
 from testbed.orchestrator.config.events.compiler import ELASTIC_WORKLOAD, compile_events, read_events
 from testbed.orchestrator.config.grammar.overrides import Override, first_line, parse_overrides, unknown
 from testbed.orchestrator.config.grammar.script_arguments import ARGUMENTS
-from testbed.orchestrator.config.keys import default_names, key_faults, targets
+from testbed.orchestrator.config.keys import contents, default_names, key_faults, targets
 from testbed.orchestrator.config.models import located
 from testbed.orchestrator.config.part_files import folders_of, merged, read_part_file, with_files
 from testbed.orchestrator.config.scale import apply_scale, scale_of
-from testbed.orchestrator.config.settings import AUTO, SETTINGS, read_limits, read_settings, with_run_defaults
+from testbed.orchestrator.config.settings import AUTO, GUESS, SETTINGS, read_limits, read_settings, with_run_defaults
 from testbed.orchestrator.config.topology import TARGET, TopologyFile, build_topology, read_topology_file
-from testbed.orchestrator.config.user_files.yaml_reader import is_path
+from testbed.orchestrator.config.user_files.yaml_reader import MAX_NAME, is_path
 from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.machine.clone import CONF_DIR, RUNS_ROOT
 
 PARTS = ("workload", "strategy", "compressor", "device", "transform")
 GROUPS = ("topo", *PARTS)
-_MAX_NAME = 22
-"""Characters of a plug-in's name: three of them and the hash must fit a run id."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,7 @@ class _Composition:
     def _settings(self, config: Mapping[str, Any]) -> dict[str, Any]:
         settings, faults = read_settings(config)
         self.faults += faults
-        defaults, own_faults = read_settings(dict(OmegaConf.load(self.conf_dir / "config.yaml")))
+        defaults, own_faults = read_settings(contents(self.conf_dir / "config.yaml"))
         if own_faults:
             raise OSError(f"config.yaml: {own_faults[0]}")
         return {key: settings.get(key, defaults[key]) for key in SETTINGS}
@@ -214,7 +212,7 @@ class _Composition:
         if file is not None:
             name = file.stem
         if group in self.targets:
-            name = target.rpartition(".")[2][:_MAX_NAME]
+            name = target.rpartition(".")[2][:MAX_NAME]
         return Part(name, target, params, folders_of(target, params, file))
 
     def _recommended_workers(self, run: Any, otherwise: int) -> int:
@@ -235,7 +233,7 @@ class _Composition:
         if self.topology_file is not None:
             name = Path(name).stem
         if "topo" in self.targets:
-            name = target.rpartition(".")[2][:_MAX_NAME]
+            name = target.rpartition(".")[2][:MAX_NAME]
         given = {o.rest.split(".")[0] for o in self.overrides if o.head == "topo" and o.rest}
         try:
             flags = {"emulated": self.emulated, "is_users": self.topology_file is not None}
@@ -272,10 +270,11 @@ class _Composition:
         stand_ins = self._defaults() if topology is None or None in parts.values() else {}
         chosen = {key: part or stand_ins.get(key) for key, part in {**parts, "topology": topology}.items()}
         fields = {k: v for k, v in settings.items() if k != "workers" and not (k in _OPEN and v is None)}
-        if fields["dilation"] == AUTO:
+        if (asked := fields["dilation"]) in (AUTO, GUESS):
             # chosen under the machine lock, once it is known how long a step takes; other programs have no steps
             workload = parts.get("workload")
-            fields |= {"dilation": 1.0, "auto_dilation": workload is None or workload.target not in PROGRAMS}
+            is_auto = workload is None or workload.target not in PROGRAMS
+            fields |= {"dilation": 1.0, "auto_dilation": is_auto, "guessed_dilation": is_auto and asked == GUESS}
         whole: dict[str, Any] = {key: value or _NOTHING[key] for key, value in chosen.items()}
         try:
             spec = RunSpec(**whole, **fields)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from omegaconf import OmegaConf
 
@@ -49,15 +51,28 @@ def _meant(override: Override, chosen: Mapping[str, str], groups: Collection[str
 
 
 def _parameters(path: Path) -> set[str]:
-    return {str(key) for key in OmegaConf.load(path)} - {KEY, "run"} if path.is_file() else set()
+    return set(contents(path)) - {KEY, "run"} if path.is_file() else set()
 
 
 def default_names(conf_dir: Path) -> dict[str, str]:
     """Return the groups of plug-ins, with the name that each has if none is given."""
-    entries = OmegaConf.load(conf_dir / "config.yaml").defaults
+    entries: Any = contents(conf_dir / "config.yaml")["defaults"]
     return {str(key): str(name) for one in entries if not isinstance(one, str) for key, name in one.items()}
 
 
 def targets(group: Path) -> dict[str, str]:
     """Return the targets of the plug-ins in a folder of ours, by name."""
-    return {path.stem: str(OmegaConf.select(OmegaConf.load(path), KEY)) for path in group.glob("*.yaml")}
+    return {path.stem: str(contents(path).get(KEY)) for path in group.glob("*.yaml")}
+
+
+def contents(path: Path) -> dict[str, object]:
+    """Return keys and values of a configuration file of ours; the file is read once while it is as it was."""
+    found = path.stat()
+    return _read(path, found.st_mtime_ns, found.st_size)
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(path: Path, _changed_ns: int, _size: int) -> dict[str, object]:
+    """Return keys and values. Each file takes milliseconds, and a suggestion looks at all."""
+    content = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    return {str(key): value for key, value in content.items()} if isinstance(content, dict) else {}

@@ -6,19 +6,14 @@ Such a file holds what ours in experiments/conf hold: `_target_` and its paramet
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.spec.redirects import KEY, PACKAGES
-from testbed.core.user_files.text import shown
-from testbed.orchestrator.config.user_files.yaml_reader import read_yaml
+from testbed.orchestrator.config.user_files.yaml_reader import name_faults, read_yaml
 from testbed.orchestrator.machine.clone import CLONE
-
-_STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,21}")
-"""It becomes part of a run id."""
 
 
 def read_part_file(group: str, path: Path, ours: Mapping[str, str]) -> dict[str, Any]:
@@ -31,9 +26,7 @@ def read_part_file(group: str, path: Path, ours: Mapping[str, str]) -> dict[str,
         InputError: It cannot be read, names no class, or cannot lend a run its name; one line a fault.
     """
     where = f"{group}={path}"
-    faults = []
-    if not _STEM.fullmatch(path.stem):
-        faults.append(f"{where}: {shown(path.stem)} names the {group}: letters, digits, - and _, 22 at most; rename it")
+    faults = list(name_faults(path, where, group))
     try:
         document = read_yaml(path, where)
     except InputError as error:

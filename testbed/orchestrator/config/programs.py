@@ -19,6 +19,9 @@ from testbed.orchestrator.config.script_parameters import script_part
 from testbed.orchestrator.machine.clone import CLONE
 
 MASTER_PORT = 29_400
+_OF_TRAINING = ("steps", "epochs", "batch_size", "evaluate_every", "target", "device", "timeout_s", "max_wall_s")
+_UNREAD = {"script": _OF_TRAINING, "hand": (*_OF_TRAINING, "compressor")}
+"""Keys that a run of each program does not read."""
 _SCRIPT_SIDE = CLONE / "testbed" / "worker" / "script"
 
 
@@ -150,6 +153,9 @@ def fit(
         faults.append(f"strategy: workload={workload.name} brings its own; leave it out")
     if "transform" in given:
         faults.append(f"transform: the model of workload={workload.name} is its own; leave it out")
+    for one in overrides:
+        if one.head in _UNREAD[program] and one.value is not None:
+            faults.append(f"{one.text}: a run with workload={workload.name} does not read {one.head}; leave it out")
     if program == "script":
         typed = next((one for one in overrides if one.key == ARGUMENTS), None)
         workload, more = script_part(workload, typed, words, os.environ)

@@ -10,17 +10,20 @@ from testbed.core.spec.topology import MAX_WORKERS, Topology
 from testbed.core.units import parse_size_bytes
 from testbed.orchestrator.config.grammar.overrides import unknown
 
-AUTO = "auto"
+AUTO, GUESS = "auto", "guess"
+"""Words for a `dilation` that is chosen, and tried before the run, or not."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """`kind` is "whole", "number", "text", "list" (itself or a file's path) or "sizes" (one, or several by name); an
-    optional one may be null. What can be found out may be `AUTO`."""
+    """Kind of a key's value, `words` and null apart.
+
+    `kind` is "whole", "number", "text", "list" (itself or a file's path) or "sizes" (one, or several by name).
+    """
 
     kind: str
     optional: bool = False
-    may_be_auto: bool = False
+    words: tuple[str, ...] = ()
 
     def read(self, value: Any) -> Any:
         """The value as its kind.
@@ -30,8 +33,8 @@ class Setting:
         """
         if value is None and self.optional:
             return None
-        if value == AUTO and self.may_be_auto:
-            return AUTO
+        if value in self.words:
+            return value
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if self.kind == "text":
             return str(value)
@@ -48,7 +51,7 @@ class Setting:
                 raise ValueError("must be a whole number")
             return int(value)
         if not is_number:
-            raise ValueError(f"must be a number or {AUTO}" if self.may_be_auto else "must be a number")
+            raise ValueError(" or ".join(["must be a number", *self.words]))
         return float(value)
 
 
@@ -62,7 +65,7 @@ SETTINGS: dict[str, Setting] = {
     "start_from": Setting("text", optional=True),
     "checkpoint": Setting("text"),
     "seed": Setting("whole"),
-    "dilation": Setting("number", may_be_auto=True),
+    "dilation": Setting("number", words=(AUTO, GUESS)),
     "runtime": Setting("text"),
     "shaper": Setting("text"),
     "tcp": Setting("text"),
@@ -76,7 +79,7 @@ SETTINGS: dict[str, Setting] = {
 }
 
 RUN_DEFAULTS = ("steps", "epochs", "batch_size", "evaluate_every")
-"""What a workload's `run:` may recommend."""
+"""Keys that a workload's `run:` may recommend."""
 
 MOST = {"steps": 10**9, "epochs": 10**6, "batch_size": 10**6, "evaluate_every": 10**9}
 """Largest counts; no run of any use has more, and a slip of the finger soon has."""

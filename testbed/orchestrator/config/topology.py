@@ -15,11 +15,11 @@ from typing import Any
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.spec.topology import MAX_WORKERS, Topology, name_fault
-from testbed.core.user_files.text import listed, shown
+from testbed.core.user_files.text import listed
 from testbed.orchestrator.config.grammar.overrides import first_line, unknown
 from testbed.orchestrator.config.trust import builder
 from testbed.orchestrator.config.user_files.document import Document, path_in
-from testbed.orchestrator.config.user_files.yaml_reader import read_yaml
+from testbed.orchestrator.config.user_files.yaml_reader import name_faults, read_yaml
 from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.emulation.links.addresses import AddressPlan
 
@@ -186,9 +186,6 @@ DESCRIBED = "topologies.described.build"
 """Builds a file that names no `_target_` and lists regions and links instead."""
 _LINK_TEXTS = tuple(f"links.*.{key}" for key in ("name", "a", "b", "source", "forward.source", "backward.source"))
 
-_STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,21}")
-"""It becomes part of a run id."""
-
 
 @dataclass(frozen=True)
 class TopologyFile:
@@ -232,11 +229,7 @@ def read_topology_file(path: Path) -> TopologyFile:
         InputError: It cannot be read, is not a mapping, or cannot lend a run its name.
     """
     where = f"topo={path}"
-    faults = []
-    if not _STEM.fullmatch(path.stem):
-        faults.append(
-            f"{where}: {shown(path.stem)} names the topology: letters, digits, - and _, 22 at most; rename it"
-        )
+    faults = list(name_faults(path, where, "topology"))
     try:
         document = read_yaml(path, where)
     except InputError as error:

@@ -24,8 +24,8 @@ from testbed.orchestrator.machine import provenance
 from testbed.orchestrator.machine.clone import CLONE
 from testbed.orchestrator.machine.lock import MachineLock, machine_lock
 from testbed.orchestrator.run import preflight
-from testbed.orchestrator.run.plugins import check_parts
-from testbed.orchestrator.run.replay_needs import memory_faults
+from testbed.orchestrator.run.questions.plugins import check_parts
+from testbed.orchestrator.run.questions.replay_needs import memory_faults
 
 LOCK_WAIT_S = 120.0
 """For a run that is just ending here, such as one whose sweep was killed."""

@@ -1,10 +1,16 @@
-"""What the whole machine did: its cores, who waited for them, and its per-processor packet queues (softnet)."""
+"""What the whole machine did: its cores, who waited for them, and its per-processor packet queues (softnet).
+
+A run lies in a pid namespace of its own. What processes outside of it compute is what the machine computed less what
+the processes of this namespace did. Only time in user mode counts: the kernel's own work is mostly on the run's
+packets.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
@@ -30,6 +36,8 @@ class HostTimes:
     idle_s: float
     total_s: float
     steal_s: float
+    user_s: float
+    """Time in user mode, niced processes included."""
     pressure_s: float | None
     softnet: Softnet | None
 
@@ -56,16 +64,61 @@ def read_host() -> HostTimes:
         idle_s=fields[3] + fields[4],
         total_s=sum(fields),
         steal_s=fields[7],
+        user_s=fields[0] + fields[1],
         pressure_s=None if pressure is None else int(pressure.splitlines()[0].rsplit("total=", 1)[1]) * 1e-6,
         softnet=None if softnet is None else parse_softnet(softnet),
     )
 
 
-class HostReader:
-    """Reads the differences of the machine's counters, which begin at the moment it is made."""
+class Process(NamedTuple):
+    """One process: when it began, so that a number given again is another process, and what it has computed."""
 
-    def __init__(self) -> None:
+    began: int
+    """Ticks since the machine's start."""
+    user_s: float
+    """CPU seconds in user mode, children that have ended included."""
+    is_stopped: bool
+    """True if a signal has stopped it."""
+
+
+def parse_process(text: str) -> Process:
+    """Return what a line of /proc/PID/stat says; the name in it may hold any character."""
+    fields = text.rpartition(")")[2].split()
+    user_ticks = int(fields[11]) + int(fields[13])
+    return Process(int(fields[19]), user_ticks * _TICK_S, fields[0] in ("T", "t"))
+
+
+def read_processes() -> dict[int, Process]:
+    """Return all processes of this pid namespace, and of those inside it, by their numbers."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+                text = _read(f"/proc/{name}/stat")
+                if text is not None:
+                    found[int(name)] = parse_process(text)
+    return found
+
+
+def own_user_s(before: dict[int, Process], now: dict[int, Process]) -> float | None:
+    """Return CPU seconds in user mode between two readings; None if a process has ended, whose last are not known."""
+    ended = any(pid not in now or now[pid].began != process.began for pid, process in before.items())
+    if ended:
+        return None
+    return sum(process.user_s - (before[pid].user_s if pid in before else 0.0) for pid, process in now.items())
+
+
+class HostReader:
+    """Reads the differences of the machine's counters, which begin at the moment it is made.
+
+    Args:
+        sees_workers: True if the run's processes are all in this pid namespace.
+    """
+
+    def __init__(self, *, sees_workers: bool = True) -> None:
+        self._sees_workers = sees_workers
         self._zero = self._before = read_host()
+        self._processes = read_processes()
 
     def read(self, interval_s: float, late_s: float) -> dict[str, Any] | None:
         """Return fields of the event `Host` for the time since the last call; None if no tick of the clock is in it."""
@@ -73,7 +126,9 @@ class HostReader:
         total_s = now.total_s - before.total_s
         if total_s <= 0:
             return None
-        self._before = now
+        processes, earlier = read_processes(), self._processes
+        self._before, self._processes = now, processes
+        own_s = own_user_s(earlier, processes) if self._sees_workers else None
         return {
             "cpu_idle_ratio": (now.idle_s - before.idle_s) / total_s,
             "cpu_pressure_s": _since(now.pressure_s, self._zero.pressure_s),
@@ -81,6 +136,9 @@ class HostReader:
             "interval_s": interval_s,
             "sampler_late_s": late_s,
             **_softnet_since(now.softnet, self._zero.softnet),
+            "foreign_cpu_s": None if own_s is None else max(0.0, now.user_s - before.user_s - own_s),
+            "stopped_processes": sum(process.is_stopped for process in processes.values()),
+            "cpu_count": os.cpu_count(),
         }
 
 

@@ -135,7 +135,8 @@ class Collector:
         self._zero = self._read_queues()
         self._zero_usage = self._read_usage()
         self._before = self._zero
-        self._host = HostReader()
+        in_docker = any(isinstance(one, DockerContainer) for one in self._containers.values())
+        self._host = HostReader(sees_workers=not in_docker)
         self._zero_process_s = time.process_time()
         self._sampled_s = self._due_s = time.monotonic()
         self._thread.start()

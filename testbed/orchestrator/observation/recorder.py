@@ -38,7 +38,7 @@ class Recorder:
         self.judge = judge
         self.totals = totals
         self._show = show
-        self._dilation = dilation
+        self.dilation = dilation
         self._t0_s: float | None = None
         self._held: list[tuple[float, Event]] = []
         self._held_lock = threading.Lock()
@@ -54,14 +54,14 @@ class Recorder:
         with self._held_lock:
             self._t0_s = t0_s
             for at_s, event in self._held:
-                self._append({"t_s": (at_s - t0_s) / self._dilation, **event})
+                self._append({"t_s": (at_s - t0_s) / self.dilation, **event})
             self._held.clear()
 
     def write(self, event: Event) -> None:
         """Record an event, which happens now unless it has its own time, as a worker's have."""
         now_s = time.monotonic()
         if event["event"] in WALL_CLOCK:
-            event = emulated(event, self._dilation)
+            event = emulated(event, self.dilation)
         if "t_s" in event:
             self._append(event)
             return
@@ -69,7 +69,7 @@ class Recorder:
             if self._t0_s is None:
                 self._held.append((now_s, event))
             else:
-                self._append({"t_s": (now_s - self._t0_s) / self._dilation, **event})
+                self._append({"t_s": (now_s - self._t0_s) / self.dilation, **event})
 
     def _append(self, event: Event) -> None:
         with self._lock:

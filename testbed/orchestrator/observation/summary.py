@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from testbed.core.record.events.run import PHASES
 from testbed.core.record.run_directory import RunDir
+from testbed.core.record.spoiled_steps import LeftOut, SpoiledSteps
 from testbed.core.record.summary import SUMMARY_KEYS, empty_summary, summary_faults
 from testbed.core.record.used_files import KEYS as USED_KEYS
 from testbed.core.record.used_files import merged, version
@@ -54,6 +55,8 @@ def summarise(
     summary.update(_identity(run.run_id, spec, workers))
     summary.update(status=status, verdict=verdict, reasons=list(reasons), kind=kind, wall_s=wall_s)
     summary["hooks"] = record.hooks or None
+    if record.has_events:
+        summary.update(tried_dilations=record.tried_dilations, attempts=record.attempts)
     used = merged(record.used)
     summary.update(user_code=version(used), used_files=used if record.has_events else None)
     is_ours = "strategy" not in spec or spec["strategy"]["name"] not in PROGRAMS.values()
@@ -63,9 +66,12 @@ def summarise(
     summary["steps"] = len(steps) if record.has_events and is_ours else None
     summary["workers_at_end"] = workers - len(record.left) if workers and record.has_events else None
     summary["time_s"] = record.end_s(steps) if steps else record.end_of_run_s
-    of_exchanges = _distribution(record.step_durations_s(record.exchanges(steps)))["p50"]
-    summary["step_time_s"] = {**_distribution(record.step_durations_s(steps)), "exchange_p50": of_exchanges}
-    summary["phase_s"] = record.phase_means_s(steps)
+    remaining = [step for step in steps if step not in record.left_out.steps]
+    if record.knows_disturbances:
+        summary["left_out"] = record.left_out.to_json()
+    of_exchanges = _distribution(record.step_durations_s(record.exchanges(remaining)))["p50"]
+    summary["step_time_s"] = {**_distribution(record.step_durations_s(remaining)), "exchange_p50": of_exchanges}
+    summary["phase_s"] = record.phase_means_s(remaining)
     summary["links"] = [] if kind == "measured" else links(spec, network, record)
     summary["bytes"] = sent(spec, record, steps, summary["links"])
     summary["compression_ratio"] = _ratio(summary["bytes"]["dense"], summary["bytes"]["payload"])
@@ -99,6 +105,9 @@ class _Record:
     """Gradient entries it reduced, by rank."""
     hooks: list[dict[str, Any]] = field(default_factory=list)
     used: list[list[dict[str, Any]]] = field(default_factory=list)
+    tried_dilations: list[float] = field(default_factory=list)
+    """By pilots, in order."""
+    attempts: int = 1
     changed: list[tuple[str | None, str | None]] = field(default_factory=list)
     """Link and source of each event of `events=`; the source is null for both directions."""
     end_of_run_s: float | None = None
@@ -106,15 +115,21 @@ class _Record:
     """Ranks that the run went on without, and that have not come back."""
     missed: set[int] = field(default_factory=set)
     """Ranks that have left, whether or not they came back."""
+    knows_disturbances: bool = False
+    """True if the record tells what foreign processes took."""
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     @classmethod
     def read(cls, run: RunDir) -> _Record:
-        record = cls()
+        record, spoiled = cls(), SpoiledSteps()
         for event in run.read_events():
             record.has_events = True
             # A run that broke may have written broken events; it is summarised all the same, without them.
             with contextlib.suppress(KeyError, TypeError, ValueError):
+                spoiled.add(event)
+            with contextlib.suppress(KeyError, TypeError, ValueError):
                 record._add(event)
+        record.left_out = spoiled.left_out()
         return record
 
     def _add(self, event: dict[str, Any]) -> None:
@@ -128,6 +143,8 @@ class _Record:
             self.left.discard(int(event["rank"]))
         elif kind == "evaluation":
             self.evaluations.append(_Evaluation(t_s, int(event["rank"]), event["name"], _finite(event["value"])))
+        elif kind == "host":
+            self.knows_disturbances |= "foreign_cpu_s" in event
         elif kind == "model":
             self.model = event
         elif kind == "payload":
@@ -141,6 +158,10 @@ class _Record:
         elif kind == "hook":
             hook = {key: event[key] for key in ("name", "target", "params")}
             self.hooks += [hook] if hook not in self.hooks else []
+        elif kind == "pilot":
+            self.tried_dilations.append(event["dilation"])
+        elif kind == "schedule" and event["what"] == "restart":
+            self.attempts = 2
         elif kind == "schedule" and event["what"] == "end":
             self.end_of_run_s = t_s
         elif kind == "link" and t_s >= 0:

@@ -14,10 +14,11 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from testbed.core.device.profile import Profile
 from testbed.core.errors import (
     EXIT_COMPLETED,
     EXIT_FAILED,
@@ -27,7 +28,7 @@ from testbed.core.errors import (
 )
 from testbed.core.record.events.run import Fault, Schedule, Used
 from testbed.core.record.metric_samples import Totals
-from testbed.core.record.run_directory import RunDir
+from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
 from testbed.orchestrator.machine.limits import raise_limit
@@ -36,6 +37,8 @@ from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.exporter import Exporter
 from testbed.orchestrator.observation.recorder import Recorder
 from testbed.orchestrator.observation.verdict.judge import Judge
+from testbed.orchestrator.run.dilation.calibration import usable_cores
+from testbed.orchestrator.run.dilation.first_guess import Load
 from testbed.orchestrator.run.orchestration import RunOrchestration
 from testbed.orchestrator.run_store.used import as_here, used_before
 from testbed.orchestrator.terminal.display import Display
@@ -57,8 +60,11 @@ class Run:
         shared: bool,
         rights: Rights = OF_ROOT,
         host_proc: int | None = None,
+        restart: str | None = None,
     ) -> None:
         self.run, self.stop = run, stop
+        self._restart = restart
+        """Why the run was begun again."""
         self._shared, self._rights, self._host_proc = shared, rights, host_proc
         self.spec = spec
         self.display = display
@@ -91,6 +97,16 @@ class Run:
         if event["event"] in ("host", "measurement"):
             self.display.verdict(*self.recorder.verdict())
 
+    def retime(self, spec: RunSpec) -> None:
+        """Go on with the dilation of `spec`, which a pilot has found."""
+        self.spec = spec
+        self.recorder.dilation = spec.dilation
+        write_json(self.run.spec, {**self.run.read_json(self.run.spec), **spec.to_json()})
+
+    def progress(self, what: str, done: float, total: float | None = None) -> None:
+        """Draw how far a phase is; as `Display.progress`."""
+        self.display.progress(what, done, total)
+
     def show(self, text: str) -> None:
         """Print a line on the terminal and record nothing."""
         self.display.line(text)
@@ -108,6 +124,8 @@ class Run:
             self.display.stage(f"run {self.run.run_id}; metrics at http://127.0.0.1:{self._metrics_port}/metrics")
             if self._rights.rootless:
                 self.write(Schedule(what=ROOTLESS, detail="; ".join(self._rights.lost())).to_json())
+            if self._restart is not None:
+                self.stage("restart", self._restart)
             self._note_files(used_before(self.spec))
             orchestration = RunOrchestration(
                 self.spec, self, shared=self._shared, rights=self._rights, host_proc=self._host_proc
@@ -146,13 +164,14 @@ def main() -> int:
     metrics = socket.socket(fileno=options["metrics_fd"])
     try:
         own_sysfs()
-        with Display(spec, quiet=options["quiet"]) as display:
+        with Display(spec, quiet=options["quiet"], **_expected(spec, run.read_json(run.profiles))) as display:
             rights = Rights(rootless=options["rootless"])
             one = Run(
                 *(run, spec, display, metrics, stop),
                 shared=options["shared"],
                 rights=rights,
                 host_proc=options["host_proc_fd"],
+                restart=options.get("restart"),
             )
             one.perform()
     except Exception as error:
@@ -162,6 +181,21 @@ def main() -> int:
         os.write(options["faults_fd"], json.dumps(faults_of(error)).encode())
         return EXIT_INTERRUPTED if isinstance(error, Interrupted) else EXIT_FAILED
     return EXIT_COMPLETED
+
+
+def _expected(spec: RunSpec, profiles: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return {"steps", "expected_s", "cycle"}: how many steps a run has, about how many seconds they take on the wall,
+    and how many go from one exchange to the next.
+
+    Args:
+        profiles: As `Calibration.to_json`; None for what is no training of ours.
+    """
+    if profiles is None:
+        return {}
+    cpu, device = (Profile.from_json(profiles[name]) for name in ("cpu_profile", "device_profile"))
+    steps = spec.steps or cpu.provenance.get("steps")
+    step_s = spec.dilation * Load.of(spec, cpu, device, usable_cores()).step_s
+    return {"steps": steps, "expected_s": steps and steps * step_s, "cycle": cpu.cycle_steps}
 
 
 def faults_of(error: BaseException) -> list[str]:

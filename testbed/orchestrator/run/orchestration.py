@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Protocol
 
 from testbed.core.errors import Interrupted, RunError
@@ -18,23 +15,23 @@ from testbed.orchestrator.config import programs
 from testbed.orchestrator.config.models import take_over
 from testbed.orchestrator.emulation.containers.docker_container import Holders
 from testbed.orchestrator.emulation.containers.runc_container import Sandbox
-from testbed.orchestrator.emulation.kernel import tcp
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.emulation.measuring.capture import Capture
 from testbed.orchestrator.emulation.measuring.prober import Prober
 from testbed.orchestrator.emulation.shapers.shaper_selection import choose
 from testbed.orchestrator.emulation.traffic.background import BackgroundTraffic
-from testbed.orchestrator.machine import clone, provenance
-from testbed.orchestrator.machine.docker_client import remember_host
+from testbed.orchestrator.machine import provenance
 from testbed.orchestrator.machine.rights import OF_ROOT, Rights
 from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.collector import Collector
 from testbed.orchestrator.observation.recorder import Recorder
-from testbed.orchestrator.run.calibration import usable_cores
-from testbed.orchestrator.run.network_record import NetworkRecord
+from testbed.orchestrator.run.dilation.calibration import Calibration, calibrated_at, usable_cores
+from testbed.orchestrator.run.dilation.pilot import Pilot
+from testbed.orchestrator.run.links.measured_network import MeasuredNetwork
 from testbed.orchestrator.run.schedule import Schedule
 from testbed.orchestrator.run.script_output import LiveOutput, keep
 from testbed.orchestrator.run.workers.fork_server import ForkServerClient
+from testbed.orchestrator.run.workers.sandboxes import holders_of, sandbox_of
 from testbed.orchestrator.run.workers.scripts import Scripts
 from testbed.orchestrator.run.workers.workers import Workers
 
@@ -42,17 +39,16 @@ START_TIMEOUT_S = 180.0
 """From the containers' start to the last worker's connection to all its peers."""
 PROBE_EVERY_S = 0.5
 LEAD_S, LEAD_OF_WORKER_S = 0.2, 0.01
-"""Between telling the workers to begin and the beginning: all are in the midst of a warm-up step on few cores."""
+"""Seconds until the beginning once workers are told: all are in the midst of a warm-up step on few cores."""
 BUSY_OF_CORE = 4
 """Workers that compute beside the second measurement; more would fill memory, and cores no further."""
 _EXIT_TIMEOUT_S = 5.0
-_MEMORY_SHARE = 0.85
 
 Event = dict[str, Any]
 
 
 class Record(Protocol):
-    """What a run's orchestration needs of its record."""
+    """The part of its record that a run's orchestration needs."""
 
     run: RunDir
     recorder: Recorder
@@ -65,8 +61,13 @@ class Record(Protocol):
 
     def show(self, text: str) -> None: ...
 
+    def progress(self, what: str, done: float, total: float | None = None) -> None: ...
+
     def begin(self, t0_s: float) -> float:
         """Emulated time counts from here; returns the same moment on the wall clock."""
+
+    def retime(self, spec: RunSpec) -> None:
+        """The run has the dilation of `spec`."""
 
 
 class RunOrchestration:
@@ -103,65 +104,91 @@ class RunOrchestration:
 
     def perform(self) -> None:
         spec, record = self.spec, self._record
-        topology = spec.topology.dilated(spec.dilation)
         chosen, why = choose(spec.shaper)
-        profile = tcp.profile(spec.tcp, spec.outermost_topology.dilated(spec.dilation), spec.dilation)
-        record.stage(
-            "network", f"network: {len(topology.nodes)} nodes, {len(topology.wan_links)} WAN link(s), {chosen}"
-        )
+        wan_links = len(spec.topology.wan_links)
+        record.stage("network", f"network: {spec.workers} nodes, {wan_links} WAN link(s), {chosen}")
         with ExitStack() as stack:
             fork_server = ForkServerClient(spec, record.run, self._rights) if self._is_forked else None
             has_core_for_imports = usable_cores() > 1
             if fork_server and has_core_for_imports:
                 stack.enter_context(fork_server)  # first, so that they overlap with the network's set-up
-            holders = stack.enter_context(self._holders()) if spec.runtime == "docker" else None
+            holders = None
+            if spec.runtime == "docker":
+                holders = stack.enter_context(holders_of(spec, record.run, self._host_proc))
             namespaces = holders.namespaces if holders else None
-            network = stack.enter_context(Network(topology, profile, chosen, record.write, spec.seed, namespaces))
-            prober = stack.enter_context(Prober(network, record.write))
-            self._watched += [lambda: network.shaper.failure, lambda: prober.failure]
-            written = NetworkRecord(record.run, network, prober, record.recorder.judge, record.write, spec.dilation)
-            written.add(prober.measure_or_refuse())
+            measured = MeasuredNetwork(spec, chosen, record.run, record.recorder.judge, record.write, namespaces)
+            links = stack.enter_context(measured)
+            self._watched.append(lambda: links.failure)
+            self._tell_routers(links.network)
+            record.stage("measured", "links measured: every rate and round trip as asked")
+            if fork_server and not has_core_for_imports:
+                stack.enter_context(fork_server)  # only now: it would have taken the core that measured the links
+            sandbox = sandbox_of(spec, self._program, record.run, links.network, self._rights)
+            if fork_server and spec.auto_dilation and not spec.guessed_dilation:
+                self._pilot(links, sandbox, fork_server)
             self._facts = {
                 **provenance.collect(spec.runtime),
-                "sysctls": network.sysctls,
-                "tcp": profile.to_json(),
+                "sysctls": links.network.sysctls,
+                "tcp": links.network.tcp.to_json(),
                 "shaper": {"chosen": chosen, "why": why},
                 "machine_shared": self._shared,
                 "rights_lost": self._rights.lost(),
                 **(record.run.read_json(record.run.profiles) or {}),
             }
-            self._tell_routers(network)
-            record.stage("measured", "links measured: every rate and round trip as asked")
-            if fork_server and not has_core_for_imports:
-                stack.enter_context(
-                    fork_server
-                )  # only now: they would have taken the core that the links were measured on
-            if spec.capture != "none":
-                capture = stack.enter_context(Capture(network, record.run.path / "capture", spec.capture))
-                self._watched.append(lambda: capture.failure)
-            background = stack.enter_context(BackgroundTraffic(network, spec.background, spec.dilation, record.write))
-            self._watched.append(lambda: background.failure)
-            sandbox = self._sandbox(network)
-            scripts = Scripts((holders or sandbox).store) if self._program.is_users else None
-            workers = stack.enter_context(
-                Workers(spec, self._program, record.run, network, sandbox, record.write, fork_server, scripts)
-            )
-            stack.push(self._keeping(workers, scripts))
-            record.stage("workers", f"workers: {len(workers.nodes)} containers started")
-            for note in {note for one in workers.containers.values() if one.disk for note in one.disk.notes}:
-                record.stage("workers", note)
-            if spec.program == "training":
-                self._until_warm(workers)
-                workers.busy(BUSY_OF_CORE * usable_cores())
-                record.stage("busy", "workers connected: links measured again beside their warm-up")
-                written.add(measured := prober.measure_busy())
-                if measured.tries > 1:
-                    record.stage("busy", f"links measured {measured.tries} times: another machine took cores meanwhile")
-            self._run(network, prober, workers, background)
-            if spec.keeps_model:
-                kept = (holders or sandbox).kept_model
-                record.stage("kept", f"kept: {take_over(kept, record.run.model)}")
-            written.finish()
+            self._train(stack, links, sandbox, holders, fork_server)
+
+    def _pilot(self, links: MeasuredNetwork, sandbox: Sandbox, fork_server: ForkServerClient) -> None:
+        """Find the dilation by trying."""
+        record = self._record
+
+        def start(spec: RunSpec, take: Callable[[Event], None]) -> Workers:
+            return Workers(spec, self._program, record.run, links.network, sandbox, take, fork_server)
+
+        def begin(workers: Workers) -> float:
+            self._until_warm(workers)
+            t0_s = self._beginning_s()
+            workers.go(t0_s)
+            return t0_s
+
+        first, self.spec = self.spec, Pilot(self.spec, links, record, start, begin, self._follow).choose()
+        if self.spec.dilation != first.dilation:
+            record.retime(self.spec)
+            found = Calibration.from_json(record.run.read_json(record.run.profiles))
+            write_json(record.run.profiles, calibrated_at(self.spec, found, record.show).to_json())
+
+    def _train(
+        self,
+        stack: ExitStack,
+        links: MeasuredNetwork,
+        sandbox: Sandbox,
+        holders: Holders | None,
+        fork_server: ForkServerClient | None,
+    ) -> None:
+        spec, record, network = self.spec, self._record, links.network
+        if spec.capture != "none":
+            capture = stack.enter_context(Capture(network, record.run.capture, spec.capture))
+            self._watched.append(lambda: capture.failure)
+        background = stack.enter_context(BackgroundTraffic(network, spec.background, spec.dilation, record.write))
+        self._watched.append(lambda: background.failure)
+        scripts = Scripts((holders or sandbox).store) if self._program.is_users else None
+        workers = stack.enter_context(
+            Workers(spec, self._program, record.run, network, sandbox, record.write, fork_server, scripts)
+        )
+        stack.push(self._keeping(workers, scripts))
+        record.stage("workers", f"workers: {len(workers.nodes)} containers started")
+        for note in {note for one in workers.containers.values() if one.disk for note in one.disk.notes}:
+            record.stage("workers", note)
+        if spec.program == "training":
+            self._until_warm(workers)
+            workers.busy(BUSY_OF_CORE * usable_cores())
+            record.stage("busy", "workers connected: links measured again beside their warm-up")
+            if (tries := links.measure_busy().tries) > 1:
+                record.stage("busy", f"links measured {tries} times: another machine took cores meanwhile")
+        self._run(network, links.prober, workers, background)
+        if spec.keeps_model:
+            kept = (holders or sandbox).kept_model
+            record.stage("kept", f"kept: {take_over(kept, record.run.model)}")
+        links.record.finish()
 
     def _keeping(self, workers: Workers, scripts: Scripts | None) -> Callable[..., None]:
         """Return what is done once a user's script has ended, well or not, before its containers are removed."""
@@ -184,43 +211,10 @@ class RunOrchestration:
 
         return kept
 
-    def _holders(self) -> Holders:
-        run = self._record.run
-        if self._host_proc is None:
-            raise RunError("runtime=docker: the run was started without the host's /proc")
-        run.docker.mkdir(mode=0o711)
-        remember_host(run.runtime)
-        nodes = [node.name for node in self.spec.topology.nodes]
-        keeps_model = self.spec.keeps_model or self.spec.keeps_server
-        return Holders(run.run_id, nodes, self._host_proc, keeps_model=keeps_model)
-
     def _tell_routers(self, network: Network) -> None:
         """For `longhaul exec REGION`: descriptors of this process, which hold the routers' namespaces."""
         routers = {region: node.namespace.descriptor for region, node in network.routers.items()}
         write_json(self._record.run.runtime / "routers.json", routers)
-
-    def _sandbox(self, network: Network) -> Sandbox:
-        run = self._record.run
-        work = run.runtime / "box"
-        work.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=711", "longhaul", str(work)], check=True)
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        directory = self._program.working_directory()
-        return Sandbox(
-            run_id=run.run_id,
-            clone=clone.CLONE,
-            runs=run.path.parent.resolve(),
-            socket=run.socket,
-            work=work,
-            memory_bytes=int(memory * _MEMORY_SHARE / self.spec.workers),
-            limits=self.spec.memory_limit,
-            containers=self.spec.workers,
-            keeps_model=self.spec.keeps_model or self.spec.keeps_server,
-            seen=(*([directory] if directory else []), *map(Path, self.spec.module_folders)),
-            working_directory=directory if self._program.is_users and self.spec.runtime != "docker" else None,
-            rights=self._rights,
-            hosts="".join(f"{network.plan.node_address(node)} {node}\n" for node in network.workers),
-        )
 
     def _until_warm(self, workers: Workers) -> None:
         warm: set[str] = set()
@@ -243,7 +237,7 @@ class RunOrchestration:
                 record.write(ForeignInterface(node=node, interface=interface).to_json())
             if spec.program == "training":
                 self._check_congestion_control(network, collector)
-            t0_s = time.monotonic() + LEAD_S + LEAD_OF_WORKER_S * spec.workers
+            t0_s = self._beginning_s()
             write_json(record.run.provenance, {**self._facts, "start_unix_s": record.begin(t0_s)})
             collector.start()
             background.start(t0_s)
@@ -255,7 +249,7 @@ class RunOrchestration:
             if self._output is not None:
                 self._output.begin()
             try:
-                self._follow(workers)
+                self._follow(workers, lambda: workers.all_done and spec.program != "hand")
             except Interrupted:
                 raise
             except RunError as error:
@@ -276,15 +270,19 @@ class RunOrchestration:
         if foreign:
             raise RunError(f"tcp={network.tcp.name}: asked {asked}, connections use {', '.join(sorted(foreign))}")
 
-    def _follow(self, workers: Workers) -> None:
-        """Until all are done; nodes for a user's hand are done when somebody says so.
+    def _beginning_s(self) -> float:
+        """Return the moment (CLOCK_MONOTONIC) at which workers that are told now can all begin."""
+        return time.monotonic() + LEAD_S + LEAD_OF_WORKER_S * self.spec.workers
+
+    def _follow(self, workers: Workers, is_over: Callable[[], bool]) -> None:
+        """Until `is_over`; nodes for a user's hand are done when somebody says so.
 
         A signal is noted, and heeded between two messages: raised in the midst of a look at a process it would leave
         that process's lock taken, and whoever waits for it later would wait for ever.
         """
         try:
             with self._record.stop.noted():
-                while not workers.all_done or self.spec.program == "hand":
+                while not is_over():
                     workers.next_message()
                     if self._output is not None:
                         self._output.poll()

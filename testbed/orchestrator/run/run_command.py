@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from testbed.core.errors import InputError, LonghaulError, MachineError
 from testbed.core.files import printable
@@ -17,11 +18,15 @@ from testbed.orchestrator.machine.checks import Check
 from testbed.orchestrator.machine.lock import require_free
 from testbed.orchestrator.machine.rights import OF_ROOT, Rights
 from testbed.orchestrator.run import preflight
-from testbed.orchestrator.run.plugins import check_parts
-from testbed.orchestrator.run.replay_needs import memory_faults
+from testbed.orchestrator.run.offers.taking import taking_first
+from testbed.orchestrator.run.questions.plugins import check_parts
+from testbed.orchestrator.run.questions.replay_needs import memory_faults
 from testbed.orchestrator.run.seal import seal_killed_or_say
 from testbed.orchestrator.terminal.summary_table import final_table
 from testbed.orchestrator.terminal.terminal import say, show, tell
+
+if TYPE_CHECKING:
+    from testbed.orchestrator.run.supervisor import Outcome
 
 
 def run(
@@ -34,33 +39,32 @@ def run(
     tell_run_id: int | None = None,
     rights: Rights = OF_ROOT,
     words: Sequence[str] = (),
+    fix: bool = False,
 ) -> int:
     """Make the run that `overrides` ask for and return its exit status.
 
     Args:
         words: Command line of a user's script, behind `--`.
+        fix: Take the first of what is offered where the run is refused.
         tell_run_id: a descriptor that takes the run's id as soon as it has one, and is closed then.
 
     Raises:
         InputError, MachineError: with every fault of the input and every lack of the machine together.
     """
-    spec = checked_spec(resolve(overrides, runs_root=runs_root, words=words), runs_root, rights, share=share)
-    from testbed.orchestrator.run.supervisor import supervise  # Mininet and all: only once it is known to be there
-
-    seal_killed_or_say(runs_root)
+    resolved = functools.partial(resolve, runs_root=runs_root, words=words)
     # the display writes to standard output, which under --json is the summary's alone
-    display_fd = 2 if as_json else 1
-    for lost in rights.lost():
-        say(f"rootless, so without {lost}")
-    outcome = supervise(
-        spec,
-        runs_root=runs_root,
-        quiet=quiet,
-        display_fd=display_fd,
-        share=share,
-        tell_run_id=tell_run_id,
-        rights=rights,
-    )
+    options: dict[str, Any] = {"quiet": quiet, "display_fd": 2 if as_json else 1, "share": share, "rights": rights}
+
+    def make(texts: Sequence[str]) -> Outcome:
+        spec = checked_spec(resolved(texts), runs_root, rights, share=share)
+        from testbed.orchestrator.run.supervisor import supervise  # Mininet and all: only if it is known to be there
+
+        seal_killed_or_say(runs_root)
+        for lost in rights.lost():
+            say(f"rootless, so without {lost}")
+        return supervise(spec, runs_root=runs_root, tell_run_id=tell_run_id, **options)
+
+    outcome = taking_first(overrides, make, resolved, say, fix=fix)
     if as_json:
         tell(json.dumps(outcome.summary, indent=2, allow_nan=False))
     elif quiet:

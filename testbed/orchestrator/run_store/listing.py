@@ -21,7 +21,7 @@ from testbed.core.files import printable, read_object, spreadsheet_safe
 from testbed.core.record.run_directory import RUN_ID, RunDir
 from testbed.core.record.summary import compressor_label, form_fault, version_fault
 from testbed.orchestrator.terminal.display import VERDICT_STYLES
-from testbed.orchestrator.terminal.progress import MISSING, number, spoken, spoken_size, spoken_time
+from testbed.orchestrator.terminal.spoken import MISSING, number, spoken, spoken_size, spoken_time
 
 WORDS = ("status", "verdict", "topo", "strategy", "compressor", "workload", "kind")
 FIELDS = ("run_id", *WORDS[:-1], "workers", "seed", "metric", "time_s", "wire_wan", WORDS[-1], "hooks", "user_code")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,13 @@ from testbed.orchestrator.machine.clone import CLONE
 _MAX_LIST_BYTES = 4_000_000
 _SIGNS = re.compile(r"""[\s=,:;@"'()\[\]{}]+""")
 """Signs around the name of a file within an argument: `--data=a.csv,b.csv`, `@more.txt`, `{"train": "a.csv"}`."""
+_SYSTEM = ("/dev/", "/proc/", "/run/", "/sys/")
 _SHORT_OPTION = re.compile(r"-[A-Za-z].")
 """Option of one letter, which its value may follow without a space."""
 
 
 def named_files(spec: RunSpec, parts: Collection[str] = PARTS) -> list[str]:
-    """Return the regular files that parameters name, a script and its arguments among them; absolute paths.
+    """Return the regular files that parameters name, and the folders that a script's arguments name; absolute paths.
 
     An argument names a file as itself, or as a part between signs such as `=`, `,`, `:` and `@`. The modules of classes
     that are not Longhaul's are named by `_target_`. Topologies, events and traces are in the spec as they were read.
@@ -47,7 +49,9 @@ def named_files(spec: RunSpec, parts: Collection[str] = PARTS) -> list[str]:
         for text in _texts(value)
     }
     folders += spec.module_folders
-    found = {path for text in texts for path in _files(text, folders)}
+    found = {path for text in texts for path in _named(text, folders, os.path.isfile)}
+    if "workload" in parts and spec.program == "script":
+        found |= {path for text in _texts(params.get("args")) for path in _folders(text, folders)}
     return sorted({*(path for path in found if not is_covered(os.path.realpath(path))), *_modules(spec, parts)})
 
 
@@ -83,14 +87,28 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def _files(text: str, folders: list[str]) -> Iterator[str]:
+def _folders(text: str, folders: list[str]) -> Iterator[str]:
+    """Yield the folders that an argument names, but for the system's, and those around the script, home or Longhaul.
+
+    What lies in those changes for many reasons, so that each run would be a new one.
+    """
+    around = [
+        os.path.realpath(one) for one in (*folders, str(CLONE), str(Path.home()), tempfile.gettempdir(), *_SYSTEM)
+    ]
+    for path in _named(text, folders, os.path.isdir):
+        real = os.path.join(os.path.realpath(path), "")
+        if not any(f"{one}{os.sep}".startswith(real) for one in around) and not real.startswith(_SYSTEM):
+            yield path
+
+
+def _named(text: str, folders: list[str], is_kind: Callable[[str], bool]) -> Iterator[str]:
     candidates = {text, text.partition("=")[2], *_SIGNS.split(text)}
     candidates |= {one[2:] for one in tuple(candidates) if _SHORT_OPTION.match(one)}
     for name in candidates - {""}:
         for folder in folders:
             path = os.path.join(folder, os.path.expanduser(name))
             try:
-                if os.path.isfile(path):
+                if is_kind(path):
                     yield os.path.abspath(path)
                     break
             except (OSError, ValueError):  # no name of a file

@@ -1,176 +1,86 @@
-"""Where a run stands, folded from its events; what the live display draws."""
+"""How far some work is, how fast it goes and how long it still takes. Nothing here looks at a clock."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field
-from typing import Any
+from collections import deque
 
-from testbed.core.spec.run_spec import RunSpec
-from testbed.core.units import format_rate, format_size, format_time
+from testbed.orchestrator.terminal.spoken import spoken_left
 
-MISSING = "-"
+SPARSE_S = (5.0, 10.0, 20.0, 40.0, 60.0)
+"""Seconds from one line of a log to the next; the last again and again, so that a day has no more than 1440."""
 
 
-def number(value: Any) -> float | None:
-    """The value if it is a number, None for anything else."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def spoken(value: Any, form: str = "{:.4g}") -> str:
-    found = number(value)
-    return MISSING if found is None else form.format(found)
-
-
-def spoken_size(value: Any) -> str:
-    found = number(value)
-    return MISSING if found is None else format_size(found)
-
-
-def spoken_rate(value: Any) -> str:
-    found = number(value)
-    return MISSING if found is None else format_rate(found)
-
-
-def spoken_time(value: Any) -> str:
-    found = number(value)
-    return MISSING if found is None else ("0 s" if found == 0 else format_time(found))
-
-
-def spoken_change(event: dict[str, Any]) -> str:
-    """Of a `change` event: what became of a link or a node."""
-    before, after = event.get("before") or {}, event.get("after") or {}
-    values = (
-        f"{name.split('_')[0]} {_spoken_as(name, before.get(name))} -> {_spoken_as(name, after[name])}"
-        for name in after
-    )
-    direction = f" from {event['from']} to {event.get('to')}" if event.get("from") else ""
-    where = f"node {event['node']}" if event.get("node") else f"link {event.get('name')}{direction}"
-    return f"change: {where}: {', '.join(values) or event.get('what')}"
-
-
-def _spoken_as(name: str, value: Any) -> str:
-    """By the unit in a field's name."""
-    if name.endswith("_bit_s"):
-        return spoken_rate(value)
-    found = number(value)
-    if name.endswith("_ratio"):
-        return MISSING if found is None else f"{100 * found:.3g}%"
-    return spoken_time(found)
-
-
-@dataclass
-class LinkProgress:
-    """One direction of a WAN link."""
-
-    name: str
-    source: str
-    target: str
-    asked_rate_bit_s: float
-    wire_bytes: float | None = None
-    rate_bit_s: float | None = None
-    seen_t_s: float | None = None
-
-    def update(self, t_s: float | None, wire_bytes: float | None) -> None:
-        if t_s is None or wire_bytes is None:
-            return
-        if self.seen_t_s is not None and self.wire_bytes is not None and t_s > self.seen_t_s:
-            self.rate_bit_s = max(0.0, (wire_bytes - self.wire_bytes) * 8 / (t_s - self.seen_t_s))
-        self.seen_t_s, self.wire_bytes = t_s, wire_bytes
-
-    @property
-    def use_ratio(self) -> float | None:
-        """Share of the asked rate; None before two samples."""
-        return None if self.rate_bit_s is None else self.rate_bit_s / self.asked_rate_bit_s
-
-
-@dataclass
 class Progress:
-    """The latest of everything. `add` takes any event and ignores what it does not know."""
+    """Work of a known number of items, such as steps, laws or runs.
 
-    spec: RunSpec
-    stage: str = "starting"
-    started_s: float = field(default_factory=time.monotonic)
-    t_s: float | None = None
-    steps_of_rank: dict[int, int] = field(default_factory=dict)
-    loss_of_rank: dict[int, float] = field(default_factory=dict)
-    step_s: float | None = None
-    metric_name: str | None = None
-    metric: float | None = None
-    rtt_s: dict[str, float] = field(default_factory=dict)
-    cpu_idle_ratio: float | None = None
-    verdict: str | None = None
-    reasons: tuple[str, ...] = ()
-    links: dict[tuple[str, str, str], LinkProgress] = field(init=False)
+    The speed is that of the later half of what is done: the first items may have been under other conditions.
 
-    def __post_init__(self) -> None:
-        self.links = {
-            (link.name, source, target): LinkProgress(link.name, source, target, profile.rate_bit_s)
-            for link in self.spec.topology.wan_links
-            for source, target, profile in link.directions()
-        }
+    Args:
+        what: Plural noun for the items, such as "laws".
+        total: Number of items; None if it is not known.
+        cycle: Number of items that only together tell how long they take, such as the steps from one exchange to the
+            next: all but the last come in a burst.
+    """
 
-    def add(self, event: dict[str, Any]) -> None:
-        kind = event.get("event")
-        self.t_s = number(event.get("t_s")) if number(event.get("t_s")) is not None else self.t_s
-        if kind == "step":
-            self._step(event)
-        elif kind == "left" and (rank := number(event.get("rank"))) is not None:
-            self.steps_of_rank.pop(int(rank), None)
-            self.loss_of_rank.pop(int(rank), None)
-        elif kind == "evaluation":
-            self.metric_name = str(event.get("name") or "metric")
-            self.metric = number(event.get("value"))
-        elif kind == "link":
-            link = self.links.get((str(event.get("name")), str(event.get("from")), str(event.get("to"))))
-            if link is not None:
-                link.asked_rate_bit_s = number(event.get("rate_bit_s")) or link.asked_rate_bit_s
-                link.update(number(event.get("t_s")), number(event.get("wire_bytes")))
-        elif kind == "rtt" and (rtt_s := number(event.get("rtt_s"))) is not None:
-            self.rtt_s[str(event.get("name"))] = rtt_s
-        elif kind == "host":
-            self.cpu_idle_ratio = number(event.get("cpu_idle_ratio"))
+    def __init__(self, what: str, total: float | None = None, cycle: int = 1) -> None:
+        self.what = what
+        self.total = total
+        self.cycle = cycle
+        self.done = 0.0
+        """Number of items done."""
+        self._seen: deque[tuple[float, float]] = deque()
+        """Times in seconds, and the number of items done by then, in whole cycles."""
+        self._first = 0.0
 
-    def _step(self, event: dict[str, Any]) -> None:
-        rank, step, loss = (number(event.get(key)) for key in ("rank", "step", "loss"))
-        if rank is not None and step is not None:
-            self.steps_of_rank[int(rank)] = int(step)
-        if rank is not None and loss is not None:
-            self.loss_of_rank[int(rank)] = loss
-        self.step_s = number(event.get("step_s"))
+    def at(self, done: float, now_s: float) -> None:
+        """Take in that `done` items are done at `now_s`. Fewer than before mean that it began again."""
+        if not self._seen or done < self.done:
+            # another queue, not an emptied one: a thread that draws may read the one before
+            self._seen, self._first = deque([(now_s, done)]), done
+        elif (whole := done - (done - self._first) % self.cycle) > self._seen[-1][1]:
+            self._seen.append((now_s, whole))
+        self.done = done
+        middle = (self._first + self._seen[-1][1]) / 2
+        while len(self._seen) > 2 and self._seen[1][1] <= middle:
+            self._seen.popleft()
 
-    @property
-    def step(self) -> int | None:
-        """The step that every rank which has reported has taken."""
-        return min(self.steps_of_rank.values(), default=None)
+    def left_s(self, now_s: float) -> float | None:
+        """Return the seconds until all is done; None before there is a speed to go by, or if no total is known.
 
-    @property
-    def loss(self) -> float | None:
-        """Mean of the ranks' last batches."""
-        return sum(self.loss_of_rank.values()) / len(self.loss_of_rank) if self.loss_of_rank else None
+        A cycle that takes longer than those before it stops the count-down at what comes after it.
+        """
+        if self.total is None or not self._seen:
+            return None
+        if self.done >= self.total:
+            return 0.0
+        (began_s, first), (last_s, done) = self._seen[0], self._seen[-1]
+        if done <= first or last_s <= began_s:
+            return None
+        item_s = (last_s - began_s) / (done - first)
+        lacking = self.total - done
+        return max(item_s * lacking - (now_s - last_s), item_s * (lacking - self.cycle), 0.0)
 
-    @property
-    def wan_bytes(self) -> float | None:
-        """Both ways, all WAN links; None where there is none, or nothing was counted yet."""
-        counted = [link.wire_bytes for link in self.links.values() if link.wire_bytes is not None]
-        return sum(counted) if counted else None
+    def words(self, now_s: float) -> str:
+        """Return all of it as "laws 12/47, 35 s left"."""
+        of = "" if self.total is None else f"/{self.total:g}"
+        return ", ".join(filter(None, [f"{self.what} {self.done:g}{of}", spoken_left(self.left_s(now_s))]))
 
-    @property
-    def wan_rate_bit_s(self) -> float | None:
-        rates = [link.rate_bit_s for link in self.links.values() if link.rate_bit_s is not None]
-        return sum(rates) if rates else None
 
-    def line(self) -> str:
-        """The state in one line, for a log."""
-        total = f"/{self.spec.steps}" if self.spec.steps else ""
-        uses = [f"{link.source}->{link.target} {spoken(link.use_ratio, '{:.0%}')}" for link in self.links.values()]
-        fields = [
-            f"step {MISSING if self.step is None else self.step}{total}",
-            f"loss {spoken(self.loss)}",
-            f"{self.metric_name or 'metric'} {spoken(self.metric)}",
-            f"WAN {spoken_size(self.wan_bytes)}",
-            *([f"link use {', '.join(uses)}"] if uses else []),
-            f"CPU idle {spoken(self.cpu_idle_ratio, '{:.0%}')}",
-            f"verdict so far {self.verdict or MISSING}",
-        ]
-        return "  ".join(fields)
+class SparseTimes:
+    """Times at which a log gets a line: soon at first, then once a minute.
+
+    Args:
+        first_s: Time of the first.
+    """
+
+    def __init__(self, first_s: float) -> None:
+        self._due_s = first_s
+        self._passed = 0
+
+    def is_due(self, now_s: float) -> bool:
+        """Return True if a line is due, which counts as written then."""
+        if now_s < self._due_s:
+            return False
+        self._due_s = now_s + SPARSE_S[min(self._passed, len(SPARSE_S) - 1)]
+        self._passed += 1
+        return True

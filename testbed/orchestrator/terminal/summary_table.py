@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.core.files import printable
-from testbed.core.record.summary import compressor_label
+from testbed.core.record.summary import compressor_label, left_out_line
 from testbed.orchestrator.terminal.display import VERDICT_STYLES
-from testbed.orchestrator.terminal.progress import MISSING, spoken, spoken_rate, spoken_size, spoken_time
+from testbed.orchestrator.terminal.spoken import MISSING, spoken, spoken_rate, spoken_size, spoken_time
 
 
 def final_table(summary: Mapping[str, Any], run_path: Path) -> RenderableType:
@@ -110,6 +110,8 @@ def _verdict(summary: Mapping[str, Any]) -> Text:
     text = Text.assemble(str(summary.get("status") or MISSING), ", ", (verdict, VERDICT_STYLES.get(verdict, "")))
     for reason in summary.get("reasons") or ():
         text.append(f"\n  {printable(reason)}")
+    if (line := left_out_line(summary)) is not None:
+        text.append(f"\n  {printable(line)}", "dim")
     for unknown in summary.get("unknowns") or ():
         text.append(f"\n  not known: {printable(unknown)}", "dim")
     return text

@@ -21,20 +21,13 @@ from compressors.base.compressor import Exchange
 from testbed.worker.communication.pending import CollectiveError, Pending
 from testbed.worker.communication.rendezvous import Rendezvous
 from testbed.worker.communication.thread import CommunicationThread, Job
-from testbed.worker.communication.transport import Collective, Peers, Waitable
+from testbed.worker.communication.transport import Collective, Nothing, Peers, Waitable
 from testbed.worker.device.accelerator import Accelerator
 from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 _Issue = Callable[[], dist.Work | None]
-
-
-class _Nothing:
-    """Handle of a message without bytes: both sides know its size, and nothing is sent."""
-
-    def wait(self) -> None:
-        pass
 
 
 class _AllRanks:
@@ -46,14 +39,14 @@ class _AllRanks:
 
     def send(self, to: int, tensor: Tensor) -> Waitable:
         if not tensor.numel():
-            return _Nothing()
+            return Nothing()
         self._comm.charge(tensor.nbytes)
-        return dist.isend(tensor, to, tag=self._tag) or _Nothing()
+        return dist.isend(tensor, to, tag=self._tag) or Nothing()
 
     def receive(self, source: int, tensor: Tensor) -> Waitable:
         if not tensor.numel():
-            return _Nothing()
-        return dist.irecv(tensor, source, tag=self._tag) or _Nothing()
+            return Nothing()
+        return dist.irecv(tensor, source, tag=self._tag) or Nothing()
 
 
 class Communicator:
@@ -282,7 +275,7 @@ class Communicator:
     def _collective(self, what: str, issue: _Issue, result: Callable[[], list[Tensor]]) -> Pending:
         work = self._issue(what, issue)
         if work is None:
-            return Pending(self, what, work, result, _Nothing().wait)
+            return Pending(self, what, work, result, Nothing().wait)
         through = self.accelerator.until_through(work.wait)
         return Pending(self, what, work, result, self.stopwatch.follow(through))
 
@@ -298,4 +291,4 @@ class Communicator:
 
     def _done(self, tensors: list[Tensor]) -> Pending:
         self._mark()
-        return Pending(self, "nothing", None, lambda: tensors, _Nothing().wait)
+        return Pending(self, "nothing", None, lambda: tensors, Nothing().wait)

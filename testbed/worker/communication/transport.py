@@ -20,6 +20,13 @@ class Waitable(Protocol):
     def wait(self) -> object: ...
 
 
+class Nothing:
+    """Handle of a message without bytes: both sides know its size, and nothing is sent."""
+
+    def wait(self) -> None:
+        pass
+
+
 class Peers(Protocol):
     """Ranks that take part in one collective, by their index among themselves."""
 

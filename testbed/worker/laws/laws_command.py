@@ -14,9 +14,9 @@ from testbed.core.spec.run_spec import Part
 
 
 def answer(source: TextIO, sink: TextIO) -> int:
-    """Read {"name", "target", "params", "what": "law" | "throughput", "parent"}; write {"event": "begun"} once it is
-    built, {"event": what, ...} as they come, and {"faults"} at the end. A law with a traceback is the last. The exit
-    status is that of the question, whatever the laws say."""
+    """Read {"name", "target", "params", "what": "law" | "throughput", "parent"}; write {"event": "begun", "count"} once
+    it is built, with the number of rows to come, {"event": what, ...} as they come, and {"faults"} at the end. A law
+    with a traceback is the last. The exit status is that of the question, whatever the laws say."""
     faulthandler.enable()
 
     def tell(row: dict[str, Any]) -> None:
@@ -41,15 +41,16 @@ def _tell_all(question: Mapping[str, Any], tell: Callable[[dict[str, Any]], None
     from testbed.worker.laws.cases import catalogue
     from testbed.worker.laws.cases.registry import BOOK
     from testbed.worker.laws.distributed import GROUP_LAWS, judge_groups
-    from testbed.worker.laws.judge import judge
+    from testbed.worker.laws.judge import judge, laws
 
     part = Part(question["name"], question["target"], question["params"], question.get("folders", ()))
     case = catalogue.case(part)
-    tell({"event": "begun"})
     if question["what"] == "throughput":
+        tell({"event": "begun", "count": throughput.ROWS})
         for figures in throughput.table(case.make):
             tell({"event": "throughput", **figures})
         return
+    tell({"event": "begun", "count": len(laws()) + len(GROUP_LAWS)})
     torch.set_num_threads(1)
     for row in judge(case):
         tell({"event": "law", "says": BOOK[row.law].says, **dataclasses.asdict(row)})

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -177,8 +177,8 @@ def _finish(ranks: list[subprocess.Popen[str]], folder: Path, names: Sequence[st
             rank.wait()
 
 
-def be_rank(rank: int, question: Mapping[str, Any]) -> int:
-    """One rank of all groups in turn: those of two ranks have ranks 0 and 1, and so on."""
+def be_rank(rank: int, question: Mapping[str, Any]) -> NoReturn:
+    """Be one rank of all groups in turn, those of two ranks with ranks 0 and 1, and so on; the process ends with it."""
     end_with(question["parent"])
     torch.set_num_threads(1)
     cases = [case(Part(**told)) for told in question["parts"]]
@@ -203,7 +203,8 @@ def be_rank(rank: int, question: Mapping[str, Any]) -> int:
                         found[key_of(routed, feedback, world_size)] = _reduce_or_end(routed, feedback, comm)
         comm.close()
     torch.save(found, Path(question["folder"]) / f"{rank}.pt")
-    return EXIT_COMPLETED
+    sys.stderr.flush()
+    os._exit(EXIT_COMPLETED)  # threads of gloo may still let go of tensors, which a dying interpreter does not bear
 
 
 def _reduce_or_end(case: Case, feedback: str, comm: Communicator) -> Found:

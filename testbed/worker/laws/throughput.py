@@ -17,6 +17,8 @@ from testbed.worker.laws.cases.registry import routes
 
 NUMELS = (1 << 10, 1 << 16, 1 << 20, 25_000_000)
 THREADS = (1, 2)
+ROWS = len(THREADS) * len(NUMELS)
+"""Number of rows of the table."""
 _SHORT_S, _MIN_REPEATS, _MAX_REPEATS = 0.3, 3, 200
 """A figure is the best of as many as fit in so many seconds, within these numbers."""
 SETTLED = range(1000, 1016)

@@ -11,7 +11,8 @@ one JSON object a message.
     {"event": "fork", "place": confinement.Place} ->      with a pidfd of the container's first process, and a log
                                                   <-  {"event": "forked", "node": ..., "pid": in the run's namespace}
     {"event": "signal", "node": ..., "number": n} ->
-                                                  <-  {"event": "exit", "node": ..., "code": as of `subprocess`}
+                                                  <-  {"event": "exit", "node": ..., "pid": null if none was forked,
+                                                       "code": as of `subprocess`}
 
 When the socket closes it ends, and its workers with it.
 """
@@ -97,7 +98,7 @@ class ForkServer:
                 enter_pid_namespace(self._own_pids)
         except OSError as error:
             os.write(log, f"no worker could be forked into the container: {error}\n".encode())
-            self._tell({"event": "exit", "node": place.node, "code": EXIT_FAILED})
+            self._tell({"event": "exit", "node": place.node, "pid": None, "code": EXIT_FAILED})
             return None
         pidfd = os.pidfd_open(pid)
         self._children[pidfd] = (place.node, pid)
@@ -108,7 +109,7 @@ class ForkServer:
         node, pid = self._children.pop(pidfd)
         _, status = os.waitpid(pid, 0)
         os.close(pidfd)
-        self._tell({"event": "exit", "node": node, "code": os.waitstatus_to_exitcode(status)})
+        self._tell({"event": "exit", "node": node, "pid": pid, "code": os.waitstatus_to_exitcode(status)})
 
     def _signal(self, node: str, number: int) -> None:
         for pidfd, (name, _) in self._children.items():

@@ -19,6 +19,7 @@ from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, Channel, W
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.rendezvous import Rendezvous
+from testbed.worker.device.paces import Paces
 from testbed.worker.process.loaded_files import used
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Orders:
         self._channel = channel
         self.busy, self.go = threading.Event(), threading.Event()
         self.t0_s = 0.0
+        self.paces = Paces()
         self.leaving = False
         self.thread = threading.Thread(target=self._read, name="orders", daemon=True)
         self.thread.start()
@@ -64,6 +66,8 @@ class Orders:
             for message in self._channel.messages():
                 if message["event"] == "busy":
                     self.busy.set()
+                elif message["event"] == "pace":
+                    self.paces.order(int(message["step"]), float(message["dilation"]))
                 elif message["event"] == "go":
                     lead_s = message.get("lead_s")
                     self.t0_s = float(message["t0_s"]) if lead_s is None else time.monotonic() + float(lead_s)
@@ -151,7 +155,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     if welcome.rank == 0:
         emit(training.describe().to_json())
     training.warm_up(orders.busy, orders.go, build_parts(spec).compressor, turn(welcome.store, welcome.rank))
-    done = training.run(orders.t0_s)
+    done = training.run(orders.t0_s, orders.paces)
     if spec.keeps_model and welcome.rank == 0:
         checkpoint.keep(capabilities.kept(parts.transform, training.model), Path(welcome.store).with_name(KEPT_MODEL))
     for told in used(welcome.rank):

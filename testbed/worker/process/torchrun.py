@@ -119,6 +119,13 @@ def _parser() -> argparse.ArgumentParser:
         help="what ranks compute on, one each, with NCCL between them; alike on all machines",
     )
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where rank 0 keeps the record")
+    parser.add_argument(
+        "--trust",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a Python file of which a topology may name a function",
+    )
     return parser
 
 
@@ -169,7 +176,7 @@ def _orchestrator(place: Place, asked: argparse.Namespace) -> subprocess.Popen[b
     ready, told = os.pipe()
     with open(ready, "rb") as listening:
         command += [str(place.ranks), place.job, str(Path(asked.runs).resolve()), str(told), asked.accelerator]
-        command += asked.overrides
+        command += [*(f"--trust={file}" for file in asked.trust), *asked.overrides]
         process = subprocess.Popen(command, env=environment, start_new_session=True, pass_fds=[told])
         os.close(told)
         if not listening.read():

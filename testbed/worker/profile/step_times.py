@@ -71,7 +71,12 @@ def _measured(spec: RunSpec, shape: Shape, on_device: OnDevice) -> Profile:
         forward_s=forward_s,
         backward_s=backward_s,
         optimizer_s=0.0,
-        provenance={**this_machine(), "strategy": part_text(spec.strategy), "workers": spec.workers},
+        provenance={
+            **this_machine(),
+            "strategy": part_text(spec.strategy),
+            "workers": spec.workers,
+            **({} if spec.epochs is None else {"steps": parts.steps(spec)}),
+        },
     )
     with _alone(spec):
         layouts, extra, phases = _strategy_step(spec, on_device(found), shape)

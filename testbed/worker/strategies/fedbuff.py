@@ -272,20 +272,15 @@ class FedBuff(Strategy):
             )
 
     def _population(self) -> Population:
-        population = divided(
+        return divided(
             self._workload,
             self._context.spec,
             self._context.model,
             clients=self.clients,
             partition=self.partition,
             local_epochs=self.local_epochs,
+            each_trains=True,
         )
-        if idle := sum(not population.can_train(client) for client in range(self.clients)):
-            raise InputError(
-                f"strategy.partition: {idle} clients have one sample, over which the model cannot normalise"
-                " (BatchNorm); use strategy.partition.least=2, or fewer clients"
-            )
-        return population
 
     @property
     def _workload(self) -> NumberedWorkload:

@@ -21,6 +21,7 @@ from testbed.worker.communication.communicator import Communicator
 from testbed.worker.device.accelerator import to_device
 from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.compute_times import ComputeTimes
+from testbed.worker.device.paces import NO_PACES, Paces
 from testbed.worker.device.run_queue import RunQueueDelay
 from testbed.worker.interfaces.strategy import Agreement, WorkerContext
 from testbed.worker.interfaces.transform import TransformContext
@@ -139,8 +140,12 @@ class Training:
         self.emit(Warm(rank=self.comm.rank).to_json())
         warm_up.work(busy, go)
 
-    def run(self, t0_s: float) -> Done:
-        """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the last event, once all others have been sent."""
+    def run(self, t0_s: float, paces: Paces = NO_PACES) -> Done:
+        """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the last event, once all others have been sent.
+
+        Args:
+            paces: changes of the dilation that a pilot has ordered.
+        """
         time.sleep(max(0.0, t0_s - time.monotonic()))
         first = capabilities.first_step(self.parts.strategy)
         begin_s = time.monotonic() if self.comm.is_back else t0_s  # it is not late by what it has missed
@@ -151,6 +156,7 @@ class Training:
         if self.comm.is_back and self._evaluations is not None and self._is_due(first - 1):
             self._evaluations.start(first, t_s)  # that it was told before is not sure
         for step in range(first, self.steps):
+            self.clock.dilation = paces.at(step + 1) or self.clock.dilation
             self._step(step, t0_s)
         finishing_s = time.monotonic()
         finish(self.parts.strategy, self.context)
@@ -171,7 +177,7 @@ class Training:
 
     def _since_s(self, then_s: float) -> float:
         """Emulated seconds since `then_s`."""
-        return (time.monotonic() - then_s) / self.spec.dilation
+        return (time.monotonic() - then_s) / self.clock.dilation
 
     def _step(self, step: int, t0_s: float) -> None:
         self.comm.step = step + 1
@@ -198,14 +204,14 @@ class Training:
             raise RunError(f"rank {self.comm.rank}: {what}; the training has diverged")
         if is_last:
             self.clock.end_stretch()
-        t_s = (ended_s - t0_s) / self.spec.dilation
+        t_s = (ended_s - t0_s) / self.clock.dilation
         drawn = 0 if part is None else self.spec.batch_size
         self._tell(
             step,
             t_s,
             Step(
                 loss=stats.loss if self.parts.workload.computes else None,
-                step_s=(ended_s - started_s) / self.spec.dilation,
+                step_s=(ended_s - started_s) / self.clock.dilation,
                 samples=drawn if stats.samples is None else stats.samples,
                 **self._take_times(),
                 payload_bytes=self._take_sent_bytes(),
@@ -227,12 +233,12 @@ class Training:
         phase_s = dict.fromkeys(PHASES, 0.0)
         for name, seconds in self.clock.take().items():
             phase_s[name if name in phase_s else "optimizer"] += seconds  # a strategy's own work leads to the update
-        phase_s["communicate"] = self.comm.stopwatch.take_s() / self.spec.dilation
+        phase_s["communicate"] = self.comm.stopwatch.take_s() / self.clock.dilation
         return {
             "phase_s": PhaseTimes(**phase_s),
             "cpu_s": sum(self.clock.take_cpu_s().values()),
             "late_s": self.clock.take_late_s() if self.clock.is_paced else None,
-            "queued_s": self._queueing.take_s(under_way=self.comm.stopwatch.is_running) / self.spec.dilation,
+            "queued_s": self._queueing.take_s(under_way=self.comm.stopwatch.is_running) / self.clock.dilation,
         }
 
     def _take_sent_bytes(self) -> int:

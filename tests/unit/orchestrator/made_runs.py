@@ -27,7 +27,8 @@ def grid(*texts: str, **settings: Any) -> Grid:
 
 def asked_of(found: Grid) -> list[RunRequest]:
     """Without asking the worker's side, which takes seconds."""
-    return [RunRequest(compose(point.overrides), (point,)) for point in found.points()]
+    specs = [(compose(point.overrides), point) for point in found.points()]
+    return [RunRequest(spec, (point,), spec.steps) for spec, point in specs]
 
 
 def make_run(

@@ -55,6 +55,7 @@ def stand_ins(
     monkeypatch.setattr(supervisor, "seal", seal)
     monkeypatch.setattr(supervisor, "_watched", lambda run: contextlib.nullcontext())
     monkeypatch.setattr(supervisor, "_perform", lambda *_, **__: ("completed", []))
+    monkeypatch.setattr(supervisor, "slowed", nothing)
     monkeypatch.setattr(supervisor, "remove_leftovers", lambda run_id: [])
     monkeypatch.setattr(executor, "machine_lock", lambda share: contextlib.nullcontext(shared_machine()))
 

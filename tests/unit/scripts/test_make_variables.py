@@ -6,10 +6,10 @@ import os
 import re
 import shlex
 import subprocess
-from pathlib import Path
 
 import pytest
 
+from scripts import make_variables
 from testbed.orchestrator.machine.clone import CLONE
 
 ROOT = CLONE
@@ -46,10 +46,23 @@ def make(*words: str, **environment: str) -> tuple[int, str, list[str]]:
         (["experiment", "MODEL=resnet's"], "did you mean WORKLOAD=resnet's?"),
     ],
 )
-def test_a_variable_that_is_not_read_is_status_2_and_one_line(words: list[str], said: str) -> None:
+def test_a_variable_that_is_not_read_is_told_what_to_write(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    targets = " ".join(word for word in words if "=" not in word) or "help"
+    reads = READS.get(targets, set())
+    stray = [word for word in words if "=" in word and word.partition("=")[0] not in reads]
+    given = next((word.removeprefix("SET=") for word in words if word.startswith("SET=")), "")
+    make_variables.main([targets, " ".join(reads), given, *stray])
+    (line,) = capsys.readouterr().out.split("\\n")
+    assert said in line
+
+
+@pytest.mark.parametrize("words", [["experiment", "MODEL=resnet's", "SET=seed=1"], ["STEPS=10"]])
+def test_a_variable_that_is_not_read_is_status_2_and_one_line(words: list[str]) -> None:
     status, out, lines = make(*words)
     assert (status, out, len(lines)) == (2, "", 1), lines
-    assert said in lines[0]
+    assert words[-1] in lines[0] or "did you mean WORKLOAD=resnet's?" in lines[0]
 
 
 def test_every_variable_is_told_at_once() -> None:
@@ -57,10 +70,19 @@ def test_every_variable_is_told_at_once() -> None:
     assert (status, len(lines)) == (2, 2)
 
 
+@pytest.fixture(scope="module")
+def no_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """PATH of a machine without Python."""
+    folder = tmp_path_factory.mktemp("bin")
+    for name in ("make", "bash", "sed", "awk", "id"):
+        (folder / name).symlink_to(f"/usr/bin/{name}")
+    return str(folder)
+
+
 @pytest.mark.parametrize("target", [target for target in TARGETS if target not in ("help", "clean")])
-def test_each_target_refuses_a_stray_one(target: str) -> None:
-    status, _, lines = make(target, "TOPOO=lan")
-    assert status == 2 and f"make {target}: TOPOO=lan" in lines[0]
+def test_each_target_refuses_a_stray_one(target: str, no_python: str) -> None:
+    status, _, lines = make(target, "TOPOO=lan", PATH=no_python)
+    assert status == 2 and f"make {target}: TOPOO: unknown" in lines[0]
 
 
 def test_make_and_the_environment_keep_theirs() -> None:
@@ -80,10 +102,8 @@ def test_a_path_reaches_the_command_as_it_is(path: str) -> None:
         assert {typed, f"topo={typed}"} & set(shlex.split(line)), line
 
 
-def test_what_is_said_without_python_is_the_known_ones(tmp_path: Path) -> None:
-    for name in ("make", "bash", "sed", "awk", "id"):
-        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
-    status, _, lines = make("report", "TOPO=lan", PATH=str(tmp_path))
+def test_what_is_said_without_python_is_the_known_ones(no_python: str) -> None:
+    status, _, lines = make("report", "TOPO=lan", PATH=no_python)
     assert (status, len(lines)) == (2, 1) and "TOPO: unknown; known: RUNS" in lines[0]
 
 

@@ -44,3 +44,12 @@ class Host(Event, name="host"):
     """CPU seconds of the thread that takes these samples."""
     observer_cpu_s: Number
     """CPU seconds of the process that builds, records, serves metrics and displays, this thread included."""
+    foreign_cpu_s: Number | None = None
+    """CPU seconds in user mode of processes outside of the run in the interval; null where it is not known.
+
+    That is with docker, and where a process of the run ended in the interval. Records that lack the key leave no step
+    out."""
+    stopped_processes: Count | None = None
+    """Processes of the run that a signal holds stopped now."""
+    cpu_count: Count | None = None
+    """CPUs of the machine."""

@@ -25,10 +25,33 @@ class Schedule(Event, name="schedule"):
     """The run entered another stage."""
 
     what: Text
-    """Stage of the run. One of `network`, `measured`, `workers`, `busy`, `go`, `cluster`, `rootless`, `schedule`
-    (changes were still to come when it ended), `kept` (the model, with checkpoint=last), or `end`."""
+    """Stage of the run. One of `network`, `measured`, `pilot`, `workers`, `busy`, `go`, `cluster`, `rootless`,
+    `restart` (the run was made once more, at a larger dilation), `schedule` (changes were still to come when it ended),
+    `kept` (the model, with checkpoint=last), or `end`."""
     detail: Text
     """Message that the user sees."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pilot(Event, name="pilot"):
+    """A dilation was tried on the run's first steps before it began (dilation=auto); none of them counts."""
+
+    dilation: Number
+    """Dilation that was tried."""
+    steps: Count
+    """Steps that every rank took, without the first."""
+    step_s: Number
+    """Mean emulated seconds of a step, each of its slowest rank."""
+    late_ratio: Number
+    """Share of the time by which phases were late, as the verdict counts it."""
+    queued_ratio: Number
+    """Share of the time that messages waited for a core, as the verdict counts it."""
+    cpu_idle_ratio: Number | None
+    """Idle share of all CPUs; null if the pilot was too short to see."""
+    next_dilation: Number
+    """Dilation that was chosen after it, for another pilot or for the run."""
+    why: Text
+    """Reason, in words; empty if the dilation is kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,12 +179,12 @@ class ScriptEnd(Event, name="script_end"):
 
 @dataclass(frozen=True, kw_only=True)
 class UsedFile(Record):
-    """File outside of Longhaul's code and of installed packages."""
+    """File or folder outside of Longhaul's code and of installed packages."""
 
     path: Text
-    """Absolute, or relative to the repository."""
+    """Absolute, or relative to the repository. A folder's ends with a slash."""
     sha256: Text | None
-    """Digest; null for more than 64 MiB, and for a file that changed while the run went on."""
+    """Digest; null for more than 64 MiB or 10,000 files, and for a file that changed while the run went on."""
     size_bytes: Count | None
     """Size; null for a file that changed while the run went on."""
     modified_s: Number

@@ -16,7 +16,7 @@ from testbed.core.user_files.text import shown
 from testbed.orchestrator.config.events import outages
 from testbed.orchestrator.config.events.entry import Entry
 from testbed.orchestrator.config.events.outages import Heal, Outage
-from testbed.orchestrator.config.events.profiles import Profiles
+from testbed.orchestrator.config.events.profiles import ProfileFaults
 from testbed.orchestrator.config.events.vocabulary import MAX_CHANGES, WORDS
 from testbed.orchestrator.config.grammar.overrides import unknown
 from testbed.orchestrator.config.user_files.document import Document
@@ -127,20 +127,19 @@ def _entry(
 
 def _value_faults(changes: Iterable[tuple[Change, Entry]], topology: Topology) -> Iterator[str]:
     """What no link can be set to, with all that was set before; the first fault of each entry and direction."""
-    profiles = Profiles(topology)
-    told: set[tuple[str, str, str]] = set()
+    profiles = ProfileFaults(topology)
+    told: set[tuple[str, str | None, str]] = set()
     for change, entry in changes:
         if change.kind != "set":
             continue
-        for link, start, before, after in profiles.apply(change):
-            found = list(after.faults(""))
-            if not found or (entry.where, link, start) in told:
+        for start, before, after in profiles.apply(change):
+            if (entry.where, change.link, start) in told:
                 continue
-            told.add((entry.where, link, start))
-            for fault in found:
-                if fault not in before.faults(""):  # or it is another entry's
+            told.add((entry.where, change.link, start))
+            for fault in after:
+                if fault not in before:  # or it is another entry's
                     place = f"{entry.places[change.t_s]}: " if change.t_s in entry.places else ""
-                    yield f"{entry.where}: {place}link {link} from {start} at {change.t_s:g} s{fault}"
+                    yield f"{entry.where}: {place}link {change.link} from {start} at {change.t_s:g} s{fault}"
 
 
 def _member_faults(changes: Iterable[tuple[Change, Entry]]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Link
 from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_time_s
-from testbed.core.user_files.tables import number_of
+from testbed.core.user_files.tables import is_number, number_of
 
 FIELDS = {"rate": "rate_bit_s", "rtt": "delay_s", "delay": "delay_s", "jitter": "jitter_s", "loss": "loss_ratio"}
 """By the user's word; `rtt` is of both directions together, `delay` of one way."""
@@ -42,12 +43,11 @@ def fields(texts: Mapping[str, Any], link: Link, sources: Iterable[str], *, bare
     own = {start: profile for start, _, profile in link.directions()}
     found: dict[str, dict[str, float]] = {}
     for source in sources:
-        found[source] = {}
-        for key, text in texts.items():
-            try:
-                found[source][FIELDS[key]] = _value(key, text, own[source], link, bare)
-            except ValueError as error:
-                raise ValueError(f"{key}: {error}") from None
+        twin = next(iter(found), source)
+        if twin in found and own[twin] == own[source]:
+            found[source] = dict(found[twin])
+        else:
+            found[source] = {FIELDS[key]: _value(key, text, own[source], link, bare) for key, text in texts.items()}
     return found
 
 
@@ -58,22 +58,28 @@ def own_fields(names: Iterable[str], link: Link, sources: Iterable[str]) -> dict
 
 
 def _value(key: str, text: Any, own: LinkProfile, link: Link, bare: bool) -> float:
-    if key == "loss":
-        return parse_ratio(text)
-    own_value: float = getattr(own, FIELDS[key])
-    if isinstance(text, str) and (share := _SHARE.fullmatch(text)):
-        return own_value * float(share[1]) / 100
-    number = _bare_number(text) if bare else None
-    if number is None:
-        number = parse_rate_bit_s(text) if key == "rate" else parse_time_s(text)
+    try:
+        number, is_share = _amount(key, text, bare) if isinstance(text, str) else _read(key, text, bare)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from None
+    if is_share:
+        own_value: float = getattr(own, FIELDS[key])
+        return own_value * number / 100
     if key != "rtt":
         return number
     return number * (own.delay_s / link.rtt_s if link.rtt_s else 0.5)
 
 
-def _bare_number(text: str) -> float | None:
-    """Return a number without a unit, or None."""
-    try:
-        return number_of(text)
-    except ValueError:
-        return None
+def _read(key: str, text: Any, bare: bool) -> tuple[float, bool]:
+    """Return a value in the base unit, or a percentage of the topology's own one and True."""
+    if key == "loss":
+        return parse_ratio(text), False
+    if isinstance(text, str) and (share := _SHARE.fullmatch(text)):
+        return float(share[1]), True
+    if bare and isinstance(text, str) and is_number(text):
+        return number_of(text), False
+    return (parse_rate_bit_s(text) if key == "rate" else parse_time_s(text)), False
+
+
+_amount = functools.lru_cache(maxsize=1 << 16)(_read)
+"""Texts of traces recur, in both directions of a link at least."""

@@ -230,6 +230,8 @@ def _play_outages(
 ) -> None:
     """Replace rates of 0 by those of an outage."""
     for source in sources:
+        if not any(values[source].get("rate_bit_s") == 0 for _, values in steps):
+            continue
         timed = [(t_s, values[source]) for t_s, values in steps if "rate_bit_s" in values[source]]
         rates = traces.outage_rates([(t_s, values["rate_bit_s"]) for t_s, values in timed], plays_s)
         for (_, values), rate_bit_s in zip(timed, rates, strict=True):

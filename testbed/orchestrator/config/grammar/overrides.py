@@ -16,11 +16,13 @@ from hydra.core.override_parser.types import OverrideType
 from hydra.errors import HydraException
 
 from testbed.core.errors import nearest
+from testbed.orchestrator.config.grammar.doubled_keys import require_single_keys
 from testbed.orchestrator.config.grammar.script_arguments import ARGUMENTS, AS_IN
 
 _PATH = re.compile(r"\.{0,2}/|~/")
 """Beginning of a path that cannot be a value of another kind."""
 _FILE = re.compile(r".*\.[A-Za-z]\w*")
+_SWEEP = "several values are a sweep; a run takes one"
 _KEY = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)")
 
 
@@ -56,7 +58,10 @@ def parse_overrides(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
     faults: list[str] = []
     for text in texts:
         if (found := path_given(text)) is not None:
-            overrides.append(Override(text.lstrip("+"), *found, is_path=True))
+            if _are_several(found[1]):
+                faults.append(f"{text}: {_SWEEP}")
+            else:
+                overrides.append(Override(text.lstrip("+"), *found, is_path=True))
             continue
         try:
             overrides.append(_checked(text, read_override(text, parser)))
@@ -86,6 +91,11 @@ def path_given(text: str, *, must_exist: bool = False) -> tuple[str, str] | None
     return (match[1], os.path.expanduser(value)) if is_there or is_plain else None
 
 
+def _are_several(path: str) -> bool:
+    """Return True if no file has this path, while commas separate paths of which some have one."""
+    return "," in path and not Path(path).exists() and any(Path(one).is_file() for one in path.split(","))
+
+
 def is_path_alone(text: str) -> bool:
     """Return True if an argument is a path, not key=value: it begins as one, or is that of a YAML file that exists."""
     return _PATH.match(text) is not None or (text.endswith((".yaml", ".yml")) and Path(text).is_file())
@@ -96,7 +106,7 @@ def read_override(text: str, parser: OverridesParser) -> HydraOverride:
 
     Raises:
         HydraException: it cannot be read.
-        ValueError: it is something else that Hydra knows.
+        ValueError: it is something else that Hydra knows, or a key stands twice within the value.
     """
     if is_path_alone(text):
         raise ValueError(f"is a path without a key; give key=path, as in topo={text}")
@@ -109,6 +119,7 @@ def read_override(text: str, parser: OverridesParser) -> HydraOverride:
         raise ValueError("no key before '='; give key=value")
     if parsed.package is not None:
         raise ValueError("'@' is not used here; give key=value")
+    require_single_keys(text)
     return parsed
 
 
@@ -121,7 +132,7 @@ def unread(text: str, error: HydraException) -> str:
 
 def _checked(text: str, parsed: HydraOverride) -> Override:
     if parsed.is_sweep_override():
-        raise ValueError("several values are a sweep; a run takes one")
+        raise ValueError(_SWEEP)
     value = parsed.value()
     if parsed.key_or_group != ARGUMENTS and not _is_finite(value):
         raise ValueError("must be a finite number")
@@ -138,13 +149,24 @@ def _is_finite(value: object) -> bool:
     return True
 
 
-def _repeated(overrides: Iterable[Override]) -> Iterator[str]:
+def _repeated(overrides: Sequence[Override]) -> Iterator[str]:
     by_key: dict[str, list[str]] = {}
     for override in overrides:
         by_key.setdefault(override.key, []).append(override.value_text)
     for key, values in by_key.items():
         if len(values) > 1:
             yield f"{key}: given {len(values)} times ({', '.join(values)}); give it once"
+    for override in overrides:
+        for key in _inner_keys(override.key, override.value):
+            if key in by_key:
+                yield f"{key}: given twice, alone and in {override.text}; give it once"
+
+
+def _inner_keys(key: str, value: object) -> Iterator[str]:
+    """Yield the keys within a mapping as they are when given alone, such as `compressor.inner.density`."""
+    for inner, found in value.items() if isinstance(value, dict) else ():
+        yield f"{key}.{inner}"
+        yield from _inner_keys(f"{key}.{inner}", found)
 
 
 def unknown(asked: str, name: str, known: Iterable[str], what: str = "", meant: str | None = None) -> str:

@@ -6,6 +6,7 @@ too deep, or too much once its aliases are followed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ MAX_BYTES = 300_000
 MAX_DEPTH = 20
 MAX_VALUES = 30_000
 """Number of scalars, lists and mappings, each as often as aliases repeat it: about a second of reading."""
+MAX_NAME = 22
+"""Characters of a plug-in's name: three of them and the hash must fit a run id."""
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{MAX_NAME - 1}}}")
 _MAX_FAULTS = 20
 _TEXT_TAGS = ("!", "!!str")
 _VERSION = (1, 2)
@@ -47,6 +51,19 @@ class _Refused(Exception):
 def is_path(name: str) -> bool:
     """Return True for the path of a YAML file, which no name of ours is."""
     return name.endswith((".yaml", ".yml"))
+
+
+def name_faults(path: Path, where: str, what: str) -> Iterator[str]:
+    """Yield a fault if an existing file cannot lend its name to what it describes.
+
+    Args:
+        where: Beginning of the fault, such as `topo=net.yaml`.
+        what: What takes the name, such as "topology".
+    """
+    if path.is_file() and not _NAME.fullmatch(path.stem):
+        allowed = f"{MAX_NAME} letters, digits, - and _ at most, the first a letter or a digit"
+        said = f"the {what} is called as its file, {shown(path.stem)}, and a name must be {allowed}"
+        yield f"{where}: {said}; rename the file"
 
 
 def read_yaml(path: Path, where: str = "") -> Document:

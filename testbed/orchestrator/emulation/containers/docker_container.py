@@ -25,12 +25,11 @@ from testbed.core.errors import RunError
 from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, STORE_IN_NODE
 from testbed.core.units import format_size
 from testbed.orchestrator.emulation.containers.exit_report import ended
+from testbed.orchestrator.emulation.containers.oci_mounts import SHM_BYTES, TMP_BYTES
 from testbed.orchestrator.emulation.containers.runc_container import (
     MAX_MODEL_BYTES,
     MAX_PROCESSES,
-    SHM_BYTES,
     STORE_BYTES,
-    TMP_BYTES,
     Sandbox,
     container_name,
 )

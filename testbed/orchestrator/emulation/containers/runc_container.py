@@ -8,6 +8,7 @@ the directory in which its ranks meet. The directory of all runs is hidden.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import select
@@ -25,6 +26,7 @@ from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, STORE_IN_N
 from testbed.core.units import format_size
 from testbed.orchestrator.emulation.containers.exit_report import ended, memory_kills
 from testbed.orchestrator.emulation.containers.node_disk import OUT_IN_NODE, NodeDisk
+from testbed.orchestrator.emulation.containers.oci_mounts import HARDENED, bind, mount, own_mounts
 from testbed.orchestrator.emulation.containers.root_filesystem import BoundRoot, MaskedRoot
 from testbed.orchestrator.machine.cleanup import CGROUP_ROOT
 from testbed.orchestrator.machine.limits import LIMIT_AT_START
@@ -35,8 +37,6 @@ MAX_CPU_SHARES, ALL_CPU_SHARES, MIN_CPU_SHARES = 256, 1024, 2
 """Of one container, of all, and what the kernel takes at least; against 1024 of every other process: delay line, probes
 and collector come first, however many workers there are."""
 MAX_PROCESSES = 512
-SHM_BYTES = 1 << 30
-TMP_BYTES = 1 << 29
 STORE_BYTES = 1 << 24
 MAX_MODEL_BYTES = 1 << 33
 """A bound, not memory: what is written counts against the writer's."""
@@ -116,25 +116,20 @@ class Sandbox:
         return found.st_uid, found.st_gid
 
     def mounts(self, disk: NodeDisk | None = None) -> list[dict[str, Any]]:
-        hardened = ["nosuid", "nodev", "noexec"]
-        mounts = [
-            _mount("/proc", "proc", "proc", hardened),
-            _mount("/dev", "tmpfs", "tmpfs", ["nosuid", "noexec", "mode=755", "size=65536k"]),
-            _mount("/dev/shm", "tmpfs", "shm", [*hardened, "mode=1777", f"size={SHM_BYTES}"]),
-            _mount("/sys", "sysfs", "sysfs", [*hardened, "ro"]),
-            _mount("/tmp", "tmpfs", "tmpfs", ["nosuid", "nodev", "mode=1777", f"size={TMP_BYTES}"]),
-            *(_mount(str(p), "none", str(p), ["bind", "ro", "nosuid", "nodev"]) for p in self.bound_back()),
-        ]
+        seen = self.bound_back()
+        mounts = [*own_mounts(), *(bind(str(path), str(path), "ro") for path in seen)]
         if disk is not None and self.working_directory is not None:
-            for target, source in disk.mounts(self.working_directory):
-                mounts.append(_mount(target, "none", source, ["bind", "nosuid", "nodev"]))
+            mounts += [bind(target, source) for target, source in disk.mounts(self.working_directory)]
         for runs in {self.runs, self.clone / "runs"}:
-            if runs.is_dir() and any(runs.is_relative_to(path) for path in self.bound_back()):
-                mounts.append(_mount(str(runs), "tmpfs", "tmpfs", [*hardened, "ro", "size=4k"]))
-        mounts.append(_mount(SOCKET_IN_NODE, "none", str(self.socket), ["bind", "nosuid", "nodev"]))
-        mounts.append(_mount(STORE_IN_NODE, "none", str(self.store), ["bind", *hardened]))
-        return mounts
+            if runs.is_dir() and any(runs.is_relative_to(path) for path in seen):
+                mounts.append(mount(str(runs), "tmpfs", "tmpfs", *HARDENED, "ro", "size=4k"))
+        return [
+            *mounts,
+            bind(SOCKET_IN_NODE, str(self.socket)),
+            bind(STORE_IN_NODE, str(self.store), "noexec"),
+        ]
 
+    @functools.cached_property
     def root(self) -> MaskedRoot:
         """Of all containers, and beside it the directory in which their ranks meet; made once."""
         self.store.mkdir(parents=True)
@@ -155,15 +150,16 @@ class Sandbox:
         """Directory in which ranks meet, as the run sees it."""
         return self.work / "store"
 
+    def empty_store(self) -> None:
+        """Remove what ranks that are gone have left where others are to meet."""
+        for path in self.store.iterdir():
+            path.unlink()
+
     def disk(self, node: str) -> NodeDisk | None:
         """Return a new disk of `node`; None where no script runs."""
         if (place := self.working_directory) is None:
             return None
         return NodeDisk(node, self.work, place, self.user(), rootless=self.rights.rootless)
-
-
-def _mount(destination: str, kind: str, source: str, options: list[str]) -> dict[str, Any]:
-    return {"destination": destination, "type": kind, "source": source, "options": options}
 
 
 class Container:

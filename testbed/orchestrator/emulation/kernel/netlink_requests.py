@@ -19,6 +19,7 @@ from pyroute2.netlink.rtnl.tcmsg import tcmsg
 _RTM_NEWLINK, _RTM_NEWADDR, _RTM_NEWROUTE, _RTM_NEWNEIGH, _RTM_NEWQDISC = 16, 20, 24, 28, 36
 _REQUEST, _REPLACE, _EXCLUSIVE, _CREATE = 0x1, 0x100, 0x200, 0x400
 _NEW = _REQUEST | _EXCLUSIVE | _CREATE
+_CHANGE = _REQUEST | _REPLACE | _CREATE
 _IFF_UP = 1
 _TC_H_ROOT = 0xFFFFFFFF
 _TABLE_MAIN, _PROTOCOL_STATIC, _SCOPE_UNIVERSE, _TYPE_UNICAST = 254, 4, 0, 1
@@ -93,12 +94,20 @@ def neighbour(index: int, other: str, mac: str) -> Request:
     return _request(ndmsg, _RTM_NEWNEIGH, _NEW, f"add neighbour {other} {mac} on link {index}", fields)
 
 
-def route(network: str, via: str, congestion_control: str | None = None, rto_min_s: float | None = None) -> Request:
+def route(
+    network: str,
+    via: str,
+    congestion_control: str | None = None,
+    rto_min_s: float | None = None,
+    *,
+    change: bool = False,
+) -> Request:
     """`network` is "default" or address/length.
 
     Args:
         rto_min_s: TCP's least retransmission time-out over this route, in whole milliseconds; the kernel heeds it only
             where it is locked.
+        change: True to replace the one that is there.
     """
     attributes: list[tuple[str, Any]] = [("RTA_GATEWAY", via)]
     length = 0
@@ -123,7 +132,7 @@ def route(network: str, via: str, congestion_control: str | None = None, rto_min
         "attrs": attributes,
     }
     said = f"add route {network} via {via}" + (f" congctl {congestion_control}" if congestion_control else "")
-    return _request(rtmsg, _RTM_NEWROUTE, _NEW, said, fields)
+    return _request(rtmsg, _RTM_NEWROUTE, _CHANGE if change else _NEW, said, fields)
 
 
 PEAK_BYTE_S = 500_000_000

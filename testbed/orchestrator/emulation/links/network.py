@@ -22,7 +22,7 @@ from testbed.core.spec.topology import Link, Topology
 from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.emulation.kernel.namespaces import Namespace
 from testbed.orchestrator.emulation.kernel.queue_counters import QueueReader
-from testbed.orchestrator.emulation.kernel.tcp import ROUTER_SYSCTLS, TcpProfile
+from testbed.orchestrator.emulation.kernel.tcp import ROUTER_SYSCTLS, RTO_MIN_US, TcpProfile
 from testbed.orchestrator.emulation.links.addresses import AddressPlan
 from testbed.orchestrator.emulation.links.node import NamespaceNode, Router, WorkerNode, set_sysctls
 from testbed.orchestrator.emulation.links.port import Port
@@ -39,7 +39,7 @@ class Network:
     Args:
         shaper: "nfqueue" or "netem".
         report: takes the shaper's events.
-        seed: of losses and jitter.
+        seed: Start of the random numbers for losses and jitter.
         namespaces: of workers that have one already, by node.
     """
 
@@ -90,7 +90,7 @@ class Network:
 
     @functools.cached_property
     def queues(self) -> dict[str, QueueReader]:
-        """By the Mininet node's name; of the nodes that limit rates."""
+        """Readers of the nodes that limit rates, by the Mininet node's name."""
         nodes = {port.node.name: port.node for port in self.ports}
         return {name: QueueReader(node.route_socket) for name, node in nodes.items()}
 
@@ -209,7 +209,7 @@ class Network:
             port.delay = found.get((port.link.name, port.source))
 
     def port(self, link: str, source: str) -> Port:
-        """Of one direction."""
+        """Return the port of one direction."""
         (found,) = (port for port in self.ports if (port.link.name, port.source) == (link, source))
         return found
 
@@ -229,6 +229,33 @@ class Network:
         if profile != before:
             self.shaper.change((link, source), profile, limit_packets(profile))
             self._read_delays()
+
+    def retime(self, topology: Topology, tcp: TcpProfile) -> None:
+        """Give every link and namespace the terms of another dilation, at once, and read them back.
+
+        Packets that a link holds keep their time.
+
+        Args:
+            topology: The same one, dilated otherwise.
+            tcp: The same profile, of that dilation.
+
+        Raises:
+            RunError: what is in force then is not what was asked.
+        """
+        before, self.topology, self.tcp = self.tcp, topology, tcp
+        self._set_sysctls()
+        if (rto_min_s := tcp.route_rto_min_s or (before.route_rto_min_s and RTO_MIN_US / 1e6)) is not None:
+            self._wire_batch.retime(rto_min_s)
+        links = {link.name: link for link in topology.links}
+        for port in self.ports:
+            link = links[port.link.name]
+            (profile,) = (one for source, _, one in link.directions() if source == port.source)
+            least_queue_bytes = tc.CARD_QUEUE_BYTES if port.source in self.workers else 0
+            settings = tc.rate_settings(profile, link.rtt_s, topology.dilation, least_queue_bytes)
+            port.link, port.dilation = link, topology.dilation
+            port.change(profile, settings)
+        self.shaper.retime([self._hop(port) for port in self.ports if port.link.wan])
+        self._read_delays()
 
     def set_down(self, link: str, down: bool) -> None:
         """A link that is down loses every packet, both ways."""

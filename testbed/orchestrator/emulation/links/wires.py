@@ -97,6 +97,7 @@ class WireBatch:
         self._settings: dict[NamespaceNode, list[netlink_requests.Request]] = defaultdict(list)
         self._index: dict[tuple[NamespaceNode, str], int] = {}
         self._used: dict[NamespaceNode, int] = defaultdict(lambda: _FIRST_INDEX)
+        self._routes: list[tuple[NamespaceNode, tuple[str, str, str | None]]] = []
 
     def index(self, node: NamespaceNode, interface: str) -> int:
         return self._index[node, interface]
@@ -137,7 +138,17 @@ class WireBatch:
 
     def route(self, node: NamespaceNode, network: str, via: IPv4Address, congestion_control: str | None = None) -> None:
         """The attribute works for every congestion control; the sysctl only for those that the host allows to all."""
-        self._settings[node].append(netlink_requests.route(network, str(via), congestion_control, self._rto_min_s))
+        route = (network, str(via), congestion_control)
+        self._routes.append((node, route))
+        self._settings[node].append(netlink_requests.route(*route, self._rto_min_s))
+
+    def retime(self, rto_min_s: float) -> None:
+        """Give all routes another least retransmission time-out; read back."""
+        for node, route in self._routes:
+            request = netlink_requests.route(*route, rto_min_s, change=True)
+            node.route_socket.send([request], f"node {node.name}")
+        for node in dict(self._routes):
+            verify_least_time_out(node.route_socket, rto_min_s, f"node {node.name}")
 
     def limit_rate(self, node: NamespaceNode, interface: str, settings: tc.RateSettings) -> None:
         self._settings[node].append(tc.tbf(self.index(node, interface), settings))

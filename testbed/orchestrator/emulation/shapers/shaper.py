@@ -99,6 +99,12 @@ class Shaper(ABC):
     def change(self, key: Key, profile: LinkProfile, limit_packets: int) -> None:
         """From now on; packets already held keep their time."""
 
+    def retime(self, hops: Sequence[Hop]) -> None:
+        """Give all directions the terms of another dilation, from now on."""
+        self.hops = {hop.key: hop for hop in hops}
+        for hop in hops:
+            self.change(hop.key, hop.profile, hop.limit_packets)
+
     @abstractmethod
     def set_down(self, key: Key, down: bool) -> None:
         """A direction that is down loses every packet; those lost so are not counted as drops."""

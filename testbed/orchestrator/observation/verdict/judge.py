@@ -42,16 +42,29 @@ A run is paced where the virtual clock tells how late its phases were: then that
 core, says whether cores were short, since work that ends early only sleeps.
 
 What could not be known (`unknowns`) changes no grade and stands beside the reasons.
+
+Steps that other machines or foreign processes spoiled are left out, a tenth at most, and so are the seconds of which no
+step remains: of lateness, messages, cores, steal, late seconds of delay lines, round trips and rates in training. All
+counts (losses, bytes, backlogs, quotas) are of the whole run ([decision
+0047](decisions/0047-steps-that-are-left-out.md)).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from testbed.core.record.spoiled_steps import LeftOut, SpoiledSteps
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.observation.verdict.lateness_rules import Lateness
 from testbed.orchestrator.observation.verdict.link_rules import DelayLines, Event, Finding, Rates, RoundTrips
-from testbed.orchestrator.observation.verdict.machine_rules import MIN_WATCHED_S, Backlogs, Bypass, Cores, Ranks
+from testbed.orchestrator.observation.verdict.machine_rules import (
+    IDLE_INVALID,
+    MIN_WATCHED_S,
+    Backlogs,
+    Bypass,
+    Cores,
+    Ranks,
+)
 from testbed.orchestrator.observation.verdict.member_rules import Departures
 from testbed.orchestrator.observation.verdict.reference import LinkReference
 from testbed.orchestrator.observation.verdict.script_rules import Scripts
@@ -85,10 +98,11 @@ class Judge:
         self._lateness = Lateness()
         self._departures = Departures()
         self._scripts = Scripts(spec)
+        self._spoiled = SpoiledSteps()
         self._rules = (
             *(self._rates, self._round_trips, self._delay_lines),
             *(self._cores, self._backlogs, self._bypass, self._ranks),
-            *(self._lateness, self._departures, self._scripts, self._unknowns),
+            *(self._lateness, self._departures, self._scripts, self._unknowns, self._spoiled),
         )
         self._nothing: dict[str, None] = {}
         """Measurements that gave nothing, in words."""
@@ -120,7 +134,7 @@ class Judge:
 
     def training_rate_bit_s(self, name: str, source: str, target: str) -> float | None:
         """Rate at which a link's full queue emptied while training; None if it was not full for long enough."""
-        return self._rates.training_rate_bit_s(name, source, target)
+        return self._rates.training_rate_bit_s(name, source, target, self.left_out())
 
     def loss_ratio(self, name: str, source: str, _target: str) -> float | None:
         """Return the share of packets that the shaper dropped; None for a link without one.
@@ -129,6 +143,10 @@ class Judge:
         """
         is_of_several = self._asked.has_changed(name, source, "loss_ratio")
         return None if is_of_several else self._delay_lines.loss_ratio(name, source)
+
+    def left_out(self) -> LeftOut:
+        """Return the steps that the verdict leaves out; none on machines of which nobody watched the cores."""
+        return self._spoiled.left_out()
 
     def verdict(self) -> tuple[str, list[str]]:
         """("valid" | "suspect" | "invalid", reasons), the gravest first."""
@@ -140,29 +158,34 @@ class Judge:
 
     @property
     def needed_slowdown(self) -> float:
-        """How many times as slow the next run of the same has to be for these cores, where this one was `invalid` since
-        its workers or its delay lines were late; else 1.
+        """How many times as slow a run of the same has to be for these cores, where this one was `invalid` since its
+        workers, their messages or its delay lines were late, or since no core was ever idle; else 1.
 
-        Lateness of workers tells no number, so theirs is the least that is worth another run: assumed (decision 0014).
+        Cores tell no number, so theirs is the least that is worth another run: assumed (decision 0014).
         """
-        return max(MIN_SLOWDOWN if self._lateness.is_invalid else 1.0, self._delay_lines.needed_slowdown)
+        left_out = self.left_out()
+        late = self._lateness.needed_slowdown(left_out) if self._lateness.is_invalid(left_out) else 1.0
+        starved = self._cores.idle_ratio(left_out) < IDLE_INVALID
+        slowdown = max(late, self._delay_lines.needed_slowdown(left_out))
+        return max(slowdown, MIN_SLOWDOWN if starved or late > 1 else 1.0)
 
     def unknowns(self) -> list[str]:
         """What the verdict does not rest on, in words."""
         return [*self._unknowns.texts(), *(_NOT_OBSERVED if self.kind == "measured" else ())]
 
     def _findings(self) -> Iterator[Finding]:
+        left_out = self.left_out()
         if self.kind == "measured":
-            yield from self._lateness.findings()
+            yield from self._lateness.findings(left_out)
             yield from self._ranks.findings(is_paced=self._lateness.is_known)
             yield from self._departures.findings()
             yield from self._unreadable()
             return
-        yield from self._rates.findings()
-        yield from self._round_trips.findings()
-        yield from self._delay_lines.findings()
-        yield from self._lateness.findings()
-        yield from self._cores.findings(is_paced=self._lateness.is_known)
+        yield from self._rates.findings(left_out)
+        yield from self._round_trips.findings(left_out)
+        yield from self._delay_lines.findings(left_out)
+        yield from self._lateness.findings(left_out)
+        yield from self._cores.findings(is_paced=self._lateness.is_known, left_out=left_out)
         yield from self._backlogs.findings()
         yield from self._bypass.findings(self._ended)
         yield from self._ranks.findings(is_paced=self._lateness.is_known)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from testbed.core.record.spoiled_steps import NOTHING, LeftOut
 from testbed.core.spec.topology import Link
 from testbed.core.units import format_rate, format_time
 from testbed.orchestrator.emulation.shapers.delay import Delay, least_s, mean_doubt_s
@@ -27,6 +28,8 @@ MIN_PROBES = 5
 Event = dict[str, Any]
 Finding = tuple[bool, str]
 """Whether it makes the run invalid (suspect otherwise), and the reason in words."""
+Window = tuple[float, float, float]
+"""Time with a full queue: seconds, bytes that left it, and the target rate."""
 
 
 class Rates:
@@ -35,7 +38,8 @@ class Rates:
     def __init__(self, asked: LinkReference) -> None:
         self._asked = asked
         self._measured: list[Event] = []
-        self._windows: dict[tuple[str, str, str], list[tuple[float, float, float]]] = defaultdict(list)
+        self._windows: dict[tuple[str, str, str], list[tuple[float, Window]]] = defaultdict(list)
+        """By direction, in order: when it was, and the window."""
 
     def add(self, event: Event) -> None:
         if event["event"] == "measurement" and event["name"] in self._asked.links:
@@ -45,16 +49,19 @@ class Rates:
             if self._asked.is_settled(name, event["t_s"]):
                 asked_bit_s = self._asked.profile(name, event["from"]).rate_bit_s
                 self._windows[name, event["from"], event["to"]].append(
-                    (event["busy_s"], event["busy_bytes"], asked_bit_s)
+                    (event["t_s"], (event["busy_s"], event["busy_bytes"], asked_bit_s))
                 )
 
-    def training_rate_bit_s(self, name: str, source: str, target: str) -> float | None:
+    def _remaining(self, key: tuple[str, str, str], left_out: LeftOut) -> list[Window]:
+        return [window for t_s, window in self._windows[key] if not left_out.covers(t_s)]
+
+    def training_rate_bit_s(self, name: str, source: str, target: str, left_out: LeftOut = NOTHING) -> float | None:
         """Rate at which a link's full queue emptied while training; None if it was not full for long enough."""
-        windows = self._windows[name, source, target]
+        windows = self._remaining((name, source, target), left_out)
         busy_s = sum(seconds for seconds, _, _ in windows)
         return sum(size for _, size, _ in windows) * 8 / busy_s if busy_s >= MIN_BUSY_S else None
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self, left_out: LeftOut = NOTHING) -> Iterator[Finding]:
         for event in self._measured:
             rate_bit_s = event["rate_bit_s"]
             if rate_bit_s is not None:
@@ -64,8 +71,9 @@ class Rates:
                     (event["name"], event["from"], event["to"]), event["stage"], asked_bit_s, rate_bit_s, 0.0
                 )
                 yield from self._gaps(event)
-        for key, windows in self._windows.items():
-            rate_bit_s = self.training_rate_bit_s(*key)
+        for key in self._windows:
+            windows = self._remaining(key, left_out)
+            rate_bit_s = self.training_rate_bit_s(*key, left_out)
             if rate_bit_s is not None:
                 # the mean of what was asked, over the same time
                 asked_bit_s = sum(s * asked for s, _, asked in windows) / sum(s for s, _, _ in windows)
@@ -90,7 +98,7 @@ class Rates:
             yield error > RATE_INVALID, f"link {name} from {source} to {target}: {said}"
 
 
-def _error_bit_s(windows: list[tuple[float, float, float]]) -> float:
+def _error_bit_s(windows: list[Window]) -> float:
     """Standard error of their rate, from their spread: each is short against a queue's bursts."""
     rates = [size * 8 / seconds for seconds, size, _ in windows]
     return statistics.stdev(rates) / len(rates) ** 0.5 if len(rates) > 1 else float("inf")
@@ -120,13 +128,13 @@ class RoundTrips:
                 figures = {key: event[key] for key in ("t_s", "forward_s", "backward_s")}
                 self._probes[name, self._asked.delays(name)].append(figures)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self, left_out: LeftOut = NOTHING) -> Iterator[Finding]:
         # each direction's measurement holds the round trip: once is enough
         found = [finding for event in self._measured for finding in self._measured_findings(event)]
         found += [
             finding
-            for (name, ways), probes in self._probes.items()
-            if len(probes) >= MIN_PROBES
+            for (name, ways), sent in self._probes.items()
+            if len(probes := [probe for probe in sent if not left_out.covers(probe["t_s"])]) >= MIN_PROBES
             for finding in self._training_findings(name, ways, probes)
         ]
         yield from dict.fromkeys(found)
@@ -172,8 +180,8 @@ class DelayLines:
 
     def __init__(self, asked: LinkReference) -> None:
         self._asked = asked
-        self._late: dict[str, list[float]] = defaultdict(list)
-        """By link, of each second: its 99th percentile over what is allowed."""
+        self._late: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        """By link, of each second: its middle, and its 99th percentile over what is allowed."""
         self._last: dict[tuple[str, str], Event] = {}
         self._no_room: dict[tuple[str, str], int] = {}
 
@@ -185,13 +193,20 @@ class DelayLines:
         self._no_room[key] = max(event.get("queue_drops") or 0, self._no_room.get(key, 0))
         if event["late_p99_s"] is not None and event["t_s"] >= 0:
             delay_s = self._asked.profile(event["name"], event["from"]).delay_s
-            self._late[event["name"]].append(event["late_p99_s"] / max(LATE_S, LATE_RATIO * delay_s))
+            middle_s = event["t_s"] - (event.get("interval_s") or 0.0) / 2
+            self._late[event["name"]].append((middle_s, event["late_p99_s"] / max(LATE_S, LATE_RATIO * delay_s)))
 
-    @property
-    def needed_slowdown(self) -> float:
+    def _remaining(self, left_out: LeftOut) -> Iterator[tuple[str, list[float]]]:
+        """Yield links and, of each second that remains, the lateness over what is allowed."""
+        for name, late in self._late.items():
+            if times := [over for middle_s, over in late if not left_out.covers(middle_s)]:
+                yield name, times
+
+    def needed_slowdown(self, left_out: LeftOut = NOTHING) -> float:
         """How many times as slow a run had to be for no link to be `invalid` for its lateness, which stays as it is by
         the wall when a run is slowed; 1 where none was."""
-        worst = [sorted(late, reverse=True)[int(LATE_SHARE_INVALID * len(late))] for late in self._late.values()]
+        remaining = [late for _, late in self._remaining(left_out)]
+        worst = [sorted(late, reverse=True)[int(LATE_SHARE_INVALID * len(late))] for late in remaining]
         return max(1.0, *worst) if worst else 1.0
 
     def loss_ratio(self, name: str, source: str) -> float | None:
@@ -199,8 +214,8 @@ class DelayLines:
         event = self._last.get((name, source))
         return event["drops"] / event["packets"] if event and event["packets"] else None
 
-    def findings(self) -> Iterator[Finding]:
-        for name, late in self._late.items():
+    def findings(self, left_out: LeftOut = NOTHING) -> Iterator[Finding]:
+        for name, late in self._remaining(left_out):
             share = statistics.fmean(times > 1 for times in late)
             if share > LATE_SHARE_SUSPECT:
                 text = f"link {name}: packets left the delay line too late in {share:.0%} of the seconds"

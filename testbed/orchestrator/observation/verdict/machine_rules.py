@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from testbed.core.record.spoiled_steps import NOTHING, LeftOut
 from testbed.core.units import format_time
 from testbed.orchestrator.observation.verdict.link_rules import Event, Finding
 
@@ -15,7 +18,7 @@ MIN_STARVED_S = 2.0
 """A hiccup of a second is no finding however short the run; the means bear it."""
 STEAL_SUSPECT, STEAL_INVALID = 0.02, 0.10
 PACED_STEAL_SUSPECT, PACED_STEAL_INVALID = 0.10, 0.30
-"""What is late through it is judged as lateness; what it adds to a step beside was measured (decision 0014)."""
+"""Lateness through it is judged as lateness; the rest that it adds to a step was measured (decision 0014)."""
 THROTTLED_SUSPECT, THROTTLED_INVALID = 0.01, 0.10
 SAMPLER_LATE_S = 1.0
 MIN_WATCHED_S = 2.0
@@ -25,46 +28,80 @@ _AGREE = "the strategy has to make them equal in `finish`, or to declare `agreem
 START_SUSPECT_S, START_INVALID_S = 0.05, 0.5
 
 
+@dataclass(frozen=True)
+class _Second:
+    """One `host` event."""
+
+    event: Event
+    pressure_s: float
+    """Seconds since the event before in which somebody waited for a core; 0 if the kernel does not say."""
+
+    @property
+    def interval_s(self) -> float:
+        return float(self.event["interval_s"])
+
+    @property
+    def pressure(self) -> float:
+        return self.pressure_s / self.interval_s if self.interval_s > 0 else 0.0
+
+
 class Cores:
-    """Whether workers and links had the cores they needed, on average and in each second."""
+    """Tells if workers and links had the cores they needed, on average and in each second."""
 
     def __init__(self) -> None:
-        self._hosts: list[Event] = []
-        self._starved = StarvedSeconds()
+        self._seconds: list[_Second] = []
+        self._pressure_s: float | None = None
+        """As the last event counted it."""
         self._throttled_s: dict[str, float] = {}
 
     def add(self, event: Event) -> None:
         if event["event"] == "host":
-            self._starved.add(event)
+            pressure_s = event.get("cpu_pressure_s")
+            waited_s = 0.0 if pressure_s is None else pressure_s - (self._pressure_s or 0.0)
+            self._pressure_s = self._pressure_s if pressure_s is None else pressure_s
             if event["t_s"] > 0:
-                self._hosts.append(event)
+                self._seconds.append(_Second(event, waited_s))
         elif event["event"] == "node" and event["throttled_s"] is not None:
             self._throttled_s[event["node"]] = event["throttled_s"]
 
     @property
     def watched_s(self) -> float:
-        return float(sum(event["interval_s"] for event in self._hosts))
+        return _length_s(self._seconds)
 
-    def findings(self, *, is_paced: bool = False) -> Iterator[Finding]:
-        """
+    def idle_ratio(self, left_out: LeftOut = NOTHING) -> float:
+        """Return the mean idle share of all cores; 1 where nothing, or too little, was seen."""
+        seconds = self._remaining(left_out)
+        if self.watched_s < MIN_WATCHED_S or not seconds:
+            return 1.0
+        idle_s = sum(float(second.event["cpu_idle_ratio"]) * second.interval_s for second in seconds)
+        return idle_s / _length_s(seconds)
+
+    def _remaining(self, left_out: LeftOut) -> list[_Second]:
+        return [second for second in self._seconds if not left_out.covers(second.event["t_s"])]
+
+    def findings(self, *, is_paced: bool = False, left_out: LeftOut = NOTHING) -> Iterator[Finding]:
+        """Yield what the cores lacked.
+
         Args:
             is_paced: how late workers were is known; that somebody waited for a core is no finding then, and that
                 another machine took some of one is a lesser one.
+            left_out: seconds of which no step remains count for nothing, but for a quota, which is the run's own.
         """
-        if self.watched_s < MIN_WATCHED_S:
+        seconds = self._remaining(left_out)
+        if self.watched_s < MIN_WATCHED_S or not (remaining_s := _length_s(seconds)):
             return
-        idle = sum(event["cpu_idle_ratio"] * event["interval_s"] for event in self._hosts) / self.watched_s
+        idle = self.idle_ratio(left_out)
         if idle < IDLE_SUSPECT:
             text = f"the cores were idle only {idle:.1%} of the time: workers waited for each other's cores"
             yield idle < IDLE_INVALID, text
         if not is_paced:
-            yield from self._pressure()
-            yield from self._starved.findings(self.watched_s)
-        steal = sum(event["steal_s"] for event in self._hosts) / self.watched_s
+            yield from self._pressure(seconds)
+            yield from _starved(seconds)
+        steal = sum(second.event["steal_s"] for second in seconds) / remaining_s
         suspect, invalid = (PACED_STEAL_SUSPECT, PACED_STEAL_INVALID) if is_paced else (STEAL_SUSPECT, STEAL_INVALID)
         if steal > suspect:
             yield steal > invalid, f"another machine took {steal:.1%} of a core (steal)"
-        late_s = max(event["sampler_late_s"] for event in self._hosts)
+        late_s = max(second.event["sampler_late_s"] for second in seconds)
         if late_s > SAMPLER_LATE_S:
             yield False, f"the collector took a sample {late_s:.1f} s late"
         for node, throttled_s in self._throttled_s.items():
@@ -75,15 +112,24 @@ class Cores:
                     f"node {node}: a quota of its cgroup stopped it {share:.1%} of the time",
                 )
 
-    def _pressure(self) -> Iterator[Finding]:
-        """A kernel without pressure figures reports none; then idle time alone speaks (see `unknowns`)."""
-        known = [event["cpu_pressure_s"] for event in self._hosts if event.get("cpu_pressure_s") is not None]
-        share = max(known, default=0.0) / self.watched_s
+    def _pressure(self, remaining: Sequence[_Second]) -> Iterator[Finding]:
+        """A kernel without pressure figures reports none; then idle time alone speaks (see `unknowns`).
+
+        What was counted before the first step counts too.
+        """
+        known = [second.event.get("cpu_pressure_s") for second in self._seconds]
+        gone_s = math.fsum(second.pressure_s for second in self._seconds) - math.fsum(s.pressure_s for s in remaining)
+        waited_s = max((pressure_s for pressure_s in known if pressure_s is not None), default=0.0) - gone_s
+        share = waited_s / _length_s(remaining)
         if share > PRESSURE_SUSPECT:
             yield share > PRESSURE_INVALID, f"somebody waited for a core in {share:.0%} of the time (pressure)"
 
 
-class StarvedSeconds:
+def _length_s(seconds: Sequence[_Second]) -> float:
+    return float(sum(second.interval_s for second in seconds))
+
+
+def _starved(seconds: Sequence[_Second]) -> Iterator[Finding]:
     """Seconds in which cores were short: the mean of a long run hides twenty of them, its steps do not.
 
     Cores that are never idle may all the same suffice, so seconds without idle time are cause for doubt only. Those in
@@ -92,37 +138,20 @@ class StarvedSeconds:
     and a pressure of 20% to 35%, 3% to 9%. Where nothing else ran, the default topologies showed idle times of 45% to
     98% and pressures of 1% to 27% in every second.
     """
-
-    def __init__(self) -> None:
-        self._pressure_s = 0.0
-        self._short_s = self._grave_s = 0.0
-        self._first_t_s: float | None = None
-
-    def add(self, event: Event) -> None:
-        """A `host` event, those before the first step too: pressure is a counter."""
-        interval_s, pressure = event["interval_s"], 0.0
-        if event.get("cpu_pressure_s") is not None and interval_s > 0:
-            pressure = (event["cpu_pressure_s"] - self._pressure_s) / interval_s
-            self._pressure_s = event["cpu_pressure_s"]
-        if event["t_s"] <= 0:
-            return
-        if event["cpu_idle_ratio"] < IDLE_SUSPECT or pressure > PRESSURE_SUSPECT:
-            self._short_s += interval_s
-            self._first_t_s = event["t_s"] if self._first_t_s is None else self._first_t_s
-        if pressure > PRESSURE_INVALID:
-            self._grave_s += interval_s
-
-    def findings(self, watched_s: float) -> Iterator[Finding]:
-        if self._short_s >= MIN_STARVED_S and self._short_s > STARVED_SHARE_SUSPECT * watched_s:
-            how = f"idle below {IDLE_SUSPECT:.0%} or pressure above {PRESSURE_SUSPECT:.0%}"
-            grave = f"pressure above {PRESSURE_INVALID:.0%} in {self._grave_s:.0f} s"
-            seconds = f"{self._short_s:.0f} of {watched_s:.0f} s, first at {self._first_t_s:.0f} s"
-            text = f"the cores were short in {seconds} ({how}; {grave})"
-            yield self._grave_s > STARVED_SHARE_INVALID * watched_s, text
+    watched_s = _length_s(seconds)
+    short = [s for s in seconds if s.event["cpu_idle_ratio"] < IDLE_SUSPECT or s.pressure > PRESSURE_SUSPECT]
+    short_s = _length_s(short)
+    grave_s = _length_s([second for second in seconds if second.pressure > PRESSURE_INVALID])
+    if short_s >= MIN_STARVED_S and short_s > STARVED_SHARE_SUSPECT * watched_s:
+        how = f"idle below {IDLE_SUSPECT:.0%} or pressure above {PRESSURE_SUSPECT:.0%}"
+        grave = f"pressure above {PRESSURE_INVALID:.0%} in {grave_s:.0f} s"
+        told = f"{short_s:.0f} of {watched_s:.0f} s, first at {short[0].event['t_s']:.0f} s"
+        text = f"the cores were short in {told} ({how}; {grave})"
+        yield grave_s > STARVED_SHARE_INVALID * watched_s, text
 
 
 class Backlogs:
-    """Whether the kernel itself lost packets between two interfaces."""
+    """Tells if the kernel itself lost packets between two interfaces."""
 
     def __init__(self) -> None:
         self._dropped = 0
@@ -138,7 +167,7 @@ class Backlogs:
 
 
 class Bypass:
-    """Whether traffic could go, or went, around the links."""
+    """Tells if traffic could go, or went, around the links."""
 
     def __init__(self, nodes: set[str]) -> None:
         self._nodes = nodes
@@ -164,7 +193,7 @@ class Bypass:
 
 
 class Ranks:
-    """Whether all ranks trained the same model from the same moment."""
+    """Tells if all ranks trained the same model from the same moment."""
 
     def __init__(self) -> None:
         self._checksums: set[int] = set()
@@ -177,7 +206,8 @@ class Ranks:
             self._started_late_s[event["rank"]] = event["late_s"]
 
     def findings(self, *, is_paced: bool = False) -> Iterator[Finding]:
-        """
+        """Yield how ranks differed.
+
         Args:
             is_paced: a late beginning is made good like a late phase, and what is not counts among those.
         """

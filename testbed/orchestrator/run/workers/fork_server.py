@@ -204,5 +204,5 @@ class ForkServerClient:
             self._said = message["message"]
         elif message["event"] == "forked":
             self._workers[message["node"]].forked(message["pid"])
-        else:
-            self._workers[message["node"]].ended(message["code"])
+        elif message["pid"] == (worker := self._workers[message["node"]]).pid:
+            worker.ended(message["code"])  # another's end is of a pilot's worker, which has a successor

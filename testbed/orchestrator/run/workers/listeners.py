@@ -30,6 +30,7 @@ class WorkerListeners:
     def open(self, path: Path, node_of: NodeOf, backlog: int = 1) -> None:
         server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._servers.append(server)
+        path.unlink(missing_ok=True)  # a pilot's
         server.bind(str(path))
         os.chmod(path, 0o666)  # the worker is nobody; on the host the directory above is root's alone
         server.listen(backlog)

@@ -101,7 +101,8 @@ class Workers:
                 self._listeners.open_for(node, box.socket)
             return
         self._listeners.open(self.run.socket, self._node_of, len(self.nodes))
-        root = self._sandbox.root()
+        root = self._sandbox.root
+        self._sandbox.empty_store()
         for node, worker in self._network.workers.items():
             self.containers[node] = Container(self._sandbox, root, node, worker.namespace.path, self.run.log(node))
 
@@ -196,6 +197,10 @@ class Workers:
     def busy(self, count: int) -> None:
         """All are warm: have `count` of them, spread over all, compute until they are to go."""
         self._tell(self.nodes[:: max(1, len(self.nodes) // count)], {"event": "busy"})
+
+    def pace(self, step: int, dilation: float) -> None:
+        """Have all take steps from `step` on at `dilation`."""
+        self._tell(self.nodes, {"event": "pace", "step": step, "dilation": dilation})
 
     def go(self, t0_s: float) -> None:
         """Have the workers begin: our training at `t0_s`, a script at once."""

@@ -19,7 +19,7 @@ from testbed.core.spec.link_profile import MAX_RATE_BIT_S, MIN_RATE_BIT_S
 from testbed.core.spec.run_spec import RunSpec
 from testbed.core.spec.topology import with_wan
 from testbed.orchestrator.machine.ownership import give_to_caller
-from testbed.orchestrator.run.calibration import Calibration, repeated
+from testbed.orchestrator.run.dilation.calibration import Calibration, repeated
 
 _ALIKE = 0.05
 """Of the bytes of a step: payloads that follow the data differ a little from one measurement to the next."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ from typing import Any
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import resolve
-from testbed.orchestrator.run.calibration import Calibration
-from testbed.orchestrator.run.plugins import check_all
+from testbed.orchestrator.run.dilation.calibration import Calibration
+from testbed.orchestrator.run.questions.plugins import check_all
 from testbed.orchestrator.search.budget.fixed_point import measured, settled
 from testbed.orchestrator.search.budget.request import BudgetRequest
 from testbed.orchestrator.search.plan.analysis_client import ask_analysis
 from testbed.orchestrator.search.sweep.grid import Point
+from testbed.orchestrator.terminal.status_line import Following
 from testbed.orchestrator.terminal.terminal import say
 
 TIME_LIMIT_S = 3600.0
@@ -42,10 +44,17 @@ class Pair:
         rtts_s = [one.seconds for one in asked.round_trips]
         return self._question(self.profiles, rtts_s, [None] * len(rtts_s))
 
-    def measure(self, asked: BudgetRequest, repeats: int) -> None:
+    def measure(self, asked: BudgetRequest, repeats: int, tell: Callable[[str], None]) -> None:
+        """Measure what it computes.
+
+        Args:
+            tell: Is told what takes seconds.
+        """
         assert self.spec is not None
         try:
-            found = measured(self.spec, [one.seconds for one in asked.round_trips], repeats, self._say)
+            found = measured(
+                self.spec, [one.seconds for one in asked.round_trips], repeats, lambda text: tell(self._named(text))
+            )
         except InputError as error:
             self.refused = tuple(error.faults)
             return
@@ -60,7 +69,10 @@ class Pair:
             return found
 
         assert self.spec is not None
-        return [settled(self.spec, near, one.seconds, look, self._say) for one in asked.round_trips]
+        return [
+            settled(self.spec, near, one.seconds, look, lambda text: say(self._named(text)))
+            for one in asked.round_trips
+        ]
 
     def _question(
         self, profiles: Sequence[Calibration], rtts_s: Sequence[float], rates_bit_s: Sequence[float | None]
@@ -69,8 +81,8 @@ class Pair:
         told = [{"cpu": one.cpu.to_json(), "device": one.device.to_json()} for one in profiles]
         return {"spec": self.spec.to_json(), "profiles": told, "rtts_s": rtts_s, "rates_bit_s": rates_bit_s}
 
-    def _say(self, words: str) -> None:
-        say(f"{' '.join(f'{key}={name}' for key, name in self.names.items())}: {words}")
+    def _named(self, words: str) -> str:
+        return f"{' '.join(f'{key}={name}' for key, name in self.names.items())}: {words}"
 
 
 def resolved(asked: BudgetRequest, runs_root: Path) -> list[Pair]:
@@ -120,8 +132,10 @@ def search(pairs: Sequence[Pair], asked: BudgetRequest, repeats: int) -> dict[st
     open_ = [pair for pair in pairs if not pair.refused]
     if open_:
         say(f"what {len(open_)} pairs compute is measured {max(2, repeats)} times, unless it was; seconds each time")
-    for pair in open_:
-        pair.measure(asked, repeats)
+    with Following("pairs", len(open_), sys.stderr) as following:
+        for number, pair in enumerate(open_):
+            following.at(number)
+            pair.measure(asked, repeats, following.tell)
     open_ = [pair for pair in open_ if not pair.refused]
     say(f"looking for the least links of {len(open_)} of {len(pairs)} pairs")
     answer = _asked_of_analysis([pair.question(asked) for pair in open_], asked)

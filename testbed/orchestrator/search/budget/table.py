@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.core.units import format_rate, format_time
-from testbed.orchestrator.terminal.progress import MISSING
+from testbed.orchestrator.terminal.spoken import MISSING
 
 _LEFT = ("strategy", "compressor", "verdict", "run")
 

@@ -17,8 +17,9 @@ from rich.text import Text
 
 from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.core.record.run_directory import RUN_ID, RunDir
+from testbed.core.record.spoiled_steps import SpoiledSteps
 from testbed.orchestrator.search.plan.rank_agreement import Agreement, agreement
-from testbed.orchestrator.terminal.progress import MISSING, spoken, spoken_time
+from testbed.orchestrator.terminal.spoken import MISSING, spoken, spoken_time
 from testbed.orchestrator.terminal.terminal import show, tell
 
 CHOSEN = "chosen_plan"
@@ -85,7 +86,9 @@ def executed(run: RunDir) -> Executed:
     summary = json.loads(run.summary.read_text())
     chosen: dict[str, Any] | None = None
     steps: dict[int, list[float]] = defaultdict(list)
+    spoiled = SpoiledSteps()
     for event in run.read_events():
+        spoiled.add(event)
         if event["event"] == CHOSEN:
             chosen = event
         elif event["event"] == "step":
@@ -94,7 +97,8 @@ def executed(run: RunDir) -> Executed:
         raise ValueError(f"it has no event {CHOSEN}; runs of strategy=hybrid with strategy.plan have one")
     if summary["status"] != "completed" or len(steps) < _MIN_STEPS:
         raise ValueError(f"{summary['status']} after {len(steps)} steps; {_MIN_STEPS} or more are needed")
-    inner = [max(steps[step]) for step in sorted(steps)][1:-1]
+    gone = spoiled.left_out().steps
+    inner = [max(steps[step]) for step in sorted(steps)[1:-1] if step not in gone]
     return Executed(run.run_id, summary["verdict"], chosen, statistics.median(inner))
 
 

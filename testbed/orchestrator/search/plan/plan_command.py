@@ -4,6 +4,7 @@ a run has probed them."""
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,9 @@ from testbed.core.record.run_directory import RUN_ID, RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.core.units import parse_size_bytes
 from testbed.orchestrator.config.config import resolve
-from testbed.orchestrator.run.plugins import ask_worker
+from testbed.orchestrator.run.questions.plugins import ask_worker
 from testbed.orchestrator.search.plan.table import plan_table
+from testbed.orchestrator.terminal.status_line import Following
 from testbed.orchestrator.terminal.terminal import say, show, tell
 
 TIME_LIMIT_S = 300.0
@@ -84,7 +86,9 @@ def plan(
             links, source = _of_same(record.links, links, str(run_id)), f"as probed in {run_id}"
     say(f"measuring the pieces of workload={spec.workload.name} on a core of this machine")
     answer = ask_worker("pieces", {"spec": spec.to_json()}, "profile of pieces", TIME_LIMIT_S)
-    found = compare(_problem(spec, ModelProfile.from_json(answer["model"]), links, asked), asked.options())
+    problem = _problem(spec, ModelProfile.from_json(answer["model"]), links, asked)
+    with Following("candidates", None, sys.stderr) as following:
+        found = compare(problem, asked.options(), following.at)
     if as_json:
         tell(json.dumps({"links_are": source, **found.to_json()}, indent=2, allow_nan=False))
     else:

@@ -20,8 +20,8 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine.clone import RUNS_ROOT, environment
 from testbed.orchestrator.machine.ownership import give_to_caller
-from testbed.orchestrator.run.calibration import calibrate
-from testbed.orchestrator.run.plugins import check_parts
+from testbed.orchestrator.run.dilation.calibration import calibrate
+from testbed.orchestrator.run.questions.plugins import check_parts
 from testbed.orchestrator.search.plan import simulated_run
 from testbed.orchestrator.terminal.terminal import say
 

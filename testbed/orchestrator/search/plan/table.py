@@ -11,7 +11,7 @@ from rich.text import Text
 
 from testbed.core.parallelism.comparison import Comparison, Predicted
 from testbed.core.parallelism.search import Rejected
-from testbed.orchestrator.terminal.progress import MISSING, spoken_size, spoken_time
+from testbed.orchestrator.terminal.spoken import MISSING, spoken_size, spoken_time
 
 _MAX_REASONS = 8
 _COLUMNS = (

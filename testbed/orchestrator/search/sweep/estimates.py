@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,15 +12,21 @@ from statistics import median
 
 from testbed.core.errors import InputError, LonghaulError, RunError
 from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.config.config import resolve
+from testbed.orchestrator.config.grammar.offers import Offer, Refused
 from testbed.orchestrator.machine.ownership import give_to_caller
-from testbed.orchestrator.run.calibration import calibrate
+from testbed.orchestrator.run.dilation.calibration import Calibration, calibrate, usable_cores
+from testbed.orchestrator.run.dilation.first_guess import Load
+from testbed.orchestrator.run.offers.taking import completed
 from testbed.orchestrator.run_store.ended import KeptRun, ended_runs, pattern_of
 from testbed.orchestrator.search.plan import simulated_run
 from testbed.orchestrator.search.sweep.specs import RunRequest
+from testbed.orchestrator.terminal.run_state import SEAL_S, SET_UP_S, WORKER_SET_UP_S
+from testbed.orchestrator.terminal.status_line import Following
 
 EARLIER, PREDICTED, UNKNOWN = "by earlier runs", "predicted", "unknown"
-TRAINING = "predicted, the training alone"
-"""Where no earlier run tells what building and warming up take."""
+ROUGHLY = "roughly predicted"
+"""By closed forms alone, for strategies that the simulator does not know."""
 
 
 @dataclass(frozen=True)
@@ -29,42 +36,76 @@ class Estimate:
     """One of those above."""
 
 
-def estimates(
-    asked: Sequence[RunRequest], runs_root: Path, tell: Callable[[str], None], *, here: bool = True
-) -> dict[str, Estimate]:
-    """By the hash of each spec.
+class RunsRefused(InputError):
+    """Runs of a sweep that cannot be made, and what would do for each."""
+
+    def __init__(self, why: str, faults: Sequence[str], offers: Sequence[tuple[Offer, ...]]) -> None:
+        super().__init__(*dict.fromkeys(faults))
+        self.why = why
+        """The first fault, without what would do."""
+        self.offers = tuple(offers)
+        """Offers for each kind of run that is refused; none where nothing is known that would do."""
+
+
+def estimates(asked: Sequence[RunRequest], runs_root: Path, *, here: bool = True) -> dict[str, Estimate]:
+    """Return how long each run takes, by the hash of its spec. What takes seconds is shown on standard error.
 
     Args:
-        tell: is told what takes seconds: a step that was never measured here.
-        here: whether they are to be made here, so that this machine can tell; else earlier runs alone do.
+        here: True if they are to be made here, so that this machine can tell; else earlier runs alone do.
 
     Raises:
-        InputError: one that cannot be made, such as one that no dilation of time does for; with every fault.
+        RunsRefused: One cannot be made, such as one that no dilation of time does for; with every fault.
     """
     earlier = _Earlier(runs_root, asked)
-    found: dict[str, Estimate] = {}
-    predicted: dict[str, Estimate] = {}
-    faults: list[str] = []
+    known = {one.spec.hash: earlier.of_kind(kind_of(one.spec)) for one in asked}
+    unknown: dict[str, RunRequest] = {}
     for one in asked:
-        kind = _kind(one.spec)
-        if (seconds := earlier.of_kind(kind)) is not None:
-            found[one.spec.hash] = Estimate(seconds, EARLIER)
-            continue
-        if kind not in predicted:
+        if known[one.spec.hash] is None:
+            unknown.setdefault(kind_of(one.spec), one)
+    predicted = _all_predicted(unknown, earlier, runs_root) if here and unknown else {}
+    return {
+        one.spec.hash: predicted.get(kind_of(one.spec), Estimate(None, UNKNOWN))
+        if (seconds := known[one.spec.hash]) is None
+        else Estimate(seconds, EARLIER)
+        for one in asked
+    }
+
+
+def _all_predicted(asked: dict[str, RunRequest], earlier: _Earlier, runs_root: Path) -> dict[str, Estimate]:
+    """Return the estimate of each kind of run."""
+    found: dict[str, Estimate] = {}
+    faults: list[str] = []
+    offers: list[tuple[Offer, ...]] = []
+    whys: list[str] = []
+    with Following("predicted", len(asked), sys.stderr) as following:
+        for number, (kind, one) in enumerate(asked.items()):
+            following.at(number, now=one.label)
+            tell = _named(following.tell, one.label)
             try:
-                beside_s = earlier.beside_s(one.spec.workers)
-                predicted[kind] = _predicted(one.spec, beside_s, tell) if here else Estimate(None, UNKNOWN)
+                found[kind] = _predicted(one, earlier.beside_s(one.spec.workers), tell)
             except InputError as error:
-                faults += [f"{one.label}: {fault}" for fault in error.faults]
-                predicted[kind] = Estimate(None, UNKNOWN)
-        found[one.spec.hash] = predicted[kind]
+                refused = _completed(error, one, runs_root)
+                faults += [f"{one.label}: {fault}" for fault in (refused or error).faults]
+                offers.append(refused.offers if refused else ())
+                whys.append(f"{one.label}: {refused.why if refused else error.faults[0]}")
     if faults:
-        raise InputError(*dict.fromkeys(faults))
+        raise RunsRefused(whys[0], faults, offers)
     return found
 
 
-def _kind(spec: RunSpec) -> str:
-    """The same for runs that differ by the seed alone."""
+def _named(tell: Callable[[str], None], label: str) -> Callable[[str], None]:
+    return lambda text: tell(f"{label}: {text}")
+
+
+def _completed(error: InputError, one: RunRequest, runs_root: Path) -> Refused | None:
+    """Return the error with all that would do for this run; None if it is of another kind."""
+    if not isinstance(error, Refused):
+        return None
+    return completed(error, one.points[0].overrides, lambda texts: resolve(texts, runs_root=runs_root))
+
+
+def kind_of(spec: RunSpec) -> str:
+    """Return what is the same for runs that differ by the seed alone."""
     return dataclasses.replace(spec, seed=0).hash
 
 
@@ -86,7 +127,7 @@ class _Earlier:
             spec = RunSpec.from_json(kept.spec)
         except (LonghaulError, KeyError, TypeError, ValueError, AttributeError):  # another version's, or damaged
             return
-        self._by_kind[_kind(spec)].append(wall_s)
+        self._by_kind[kind_of(spec)].append(wall_s)
         if isinstance(time_s, int | float):
             self._beside[spec.workers].append(max(0.0, wall_s - spec.dilation * time_s))
 
@@ -100,39 +141,53 @@ class _Earlier:
         return median(found) if found else None
 
 
-def _predicted(spec: RunSpec, beside_s: float | None, tell: Callable[[str], None]) -> Estimate:
-    """
+def _predicted(one: RunRequest, beside_s: float | None, tell: Callable[[str], None]) -> Estimate:
+    """Return the estimate of a run that none before was like.
+
+    Args:
+        beside_s: Seconds beside the training that earlier runs took; None where none tells.
+
     Raises:
-        InputError: it cannot be made.
+        InputError: It cannot be made.
     """
+    spec, steps = one.spec, one.steps
     try:
         slowed, found = calibrate(spec, tell, give_to_caller)
     except RunError:  # it will fail as a run, and be told as one
         return Estimate(None, UNKNOWN)
-    if found is None or spec.steps is None:
+    if found is None or steps is None:
         return Estimate(None, UNKNOWN)
+    step_s, source = _step(spec, found)
+    if beside_s is None:
+        beside_s = SET_UP_S + WORKER_SET_UP_S * spec.workers + SEAL_S
+    return Estimate(steps * step_s * slowed.dilation + beside_s, source)
+
+
+def _step(spec: RunSpec, found: Calibration) -> tuple[float, str]:
+    """Return the emulated seconds of a step, and where they are from."""
     question = {"spec": dataclasses.replace(spec, auto_dilation=False).to_json()}
     question |= {"cpu": found.cpu.to_json(), "device": found.device.to_json()}
     try:
-        step_s = float(simulated_run.ask(question)["step_s"])
+        return float(simulated_run.ask(question)["step_s"]), PREDICTED
     except LonghaulError:  # of a kind that is not simulated; it can be made all the same
-        return Estimate(None, UNKNOWN)
-    training_s = spec.steps * step_s * slowed.dilation
-    return Estimate(training_s, TRAINING) if beside_s is None else Estimate(training_s + beside_s, PREDICTED)
+        return Load.of(spec, found.cpu, found.device, usable_cores()).step_s, ROUGHLY
 
 
 def spoken(found: Sequence[Estimate]) -> str:
     """Runs times seconds, by where the seconds are from, and their sum."""
     parts = []
-    for source in (EARLIER, PREDICTED, TRAINING):
+    for source in (EARLIER, PREDICTED, ROUGHLY):
         seconds = [one.seconds for one in found if one.source == source and one.seconds is not None]
         if seconds:
             parts.append(f"{len(seconds)} x {sum(seconds) / len(seconds):.0f} s ({source})")
     if unknown := sum(one.seconds is None for one in found):
         parts.append(f"{unknown} of unknown length")
-    is_least = unknown or any(one.source == TRAINING for one in found)
+    if not parts:
+        return "nothing"
+    if unknown == len(found):
+        return parts[0]
     total = _spoken_time(sum(one.seconds or 0.0 for one in found))
-    return f"{' + '.join(parts)} = {'at least' if is_least else 'about'} {total}" if parts else "nothing"
+    return f"{' + '.join(parts)} = {'at least' if unknown else 'about'} {total}"
 
 
 def _spoken_time(seconds: float) -> str:

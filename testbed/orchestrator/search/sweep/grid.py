@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testbed.core.errors import InputError, raise_input_faults
+from testbed.orchestrator.config.grammar.offers import Offer
 from testbed.orchestrator.config.grammar.overrides import unknown
 from testbed.orchestrator.search.sweep.axes import Axis, Condition, Value, read_axes
 from testbed.orchestrator.search.sweep.meaning import meaning
@@ -44,6 +45,11 @@ class Point:
     @property
     def label(self) -> str:
         return " ".join(f"{key}={self.values[key].plain}" for key in self.varying if key in self.values) or "the run"
+
+    def with_changes(self, offer: Offer) -> Point:
+        """Return the point with the overrides of an offer, as if they had been given."""
+        kept = {key: value for key, value in self.values.items() if not offer.replaces(key)}
+        return Point({**kept, **{key: Value(text, text) for key, text in offer.changes.items()}}, self.varying)
 
     @property
     def plain(self) -> dict[str, str]:

@@ -12,7 +12,6 @@ from testbed.orchestrator.search.sweep.estimates import estimates
 from testbed.orchestrator.search.sweep.scheduler import SweepScheduler
 from testbed.orchestrator.search.sweep.specs import RunRequest
 from testbed.orchestrator.search.sweep.status import DONE, GIVEN_UP, RunStatus, standing
-from testbed.orchestrator.terminal.terminal import say
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,8 @@ class RetryingRunner:
         lacking = [one.asked for one in found if one.state not in (DONE, GIVEN_UP)]
         unrecorded: dict[str, list[str]] = {}
         if lacking:
-            expected = estimates(lacking, self.kept.runs_root, say)
-            with Display(self.name, found, on_error_stream=self.on_error_stream) as display:
+            expected = estimates(lacking, self.kept.runs_root)
+            with Display(self.name, found, expected, on_error_stream=self.on_error_stream) as display:
                 scheduler = SweepScheduler(self.kept, expected, display)
                 scheduler.follow(found, self.place)
             if scheduler.error is not None:

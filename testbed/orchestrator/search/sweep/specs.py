@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,8 @@ from testbed.core.errors import InputError, MachineError
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import Resolved, resolve
 from testbed.orchestrator.run import preflight
-from testbed.orchestrator.run.plugins import check_all
-from testbed.orchestrator.run.replay_needs import memory_faults
+from testbed.orchestrator.run.questions.plugins import check_all
+from testbed.orchestrator.run.questions.replay_needs import memory_faults
 from testbed.orchestrator.run.run_command import machine_checks
 from testbed.orchestrator.search.sweep.grid import Point
 
@@ -24,6 +25,8 @@ class RunRequest:
 
     spec: RunSpec
     points: tuple[Point, ...]
+    steps: int | None = None
+    """Number of optimizer steps, those of its epochs among them; None if it is no training of ours."""
 
     @property
     def label(self) -> str:
@@ -46,12 +49,12 @@ def ask_all(points: Sequence[Point], runs_root: Path, *, here: bool = True) -> l
         faults.add(point, one.faults)
     lines = _lacking(resolved, runs_root) if here else []
     known = {point: one.stand_in for point, one in zip(points, resolved, strict=True) if one.stand_in is not None}
-    specs = _checked(known, faults, here=here)
+    specs, steps = _checked(known, faults, here=here)
     if faults.by_text:
         raise InputError(*faults.lines(), *lines)
     if lines:
         raise MachineError(*lines)
-    return list(_together(specs))
+    return list(_together(specs, steps))
 
 
 class _Faults:
@@ -86,11 +89,14 @@ def _lacking(resolved: Sequence[Resolved], runs_root: Path) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _checked(specs: Mapping[Point, RunSpec], faults: _Faults, *, here: bool) -> dict[Point, RunSpec]:
-    """With the hashes of data and of models to begin with, by which runs are known again."""
+def _checked(
+    specs: Mapping[Point, RunSpec], faults: _Faults, *, here: bool
+) -> tuple[dict[Point, RunSpec], dict[Point, int | None]]:
+    """Return specs with the hashes of data and of models to begin with, by which runs are known again, and steps."""
     trained = {spec.hash: spec for spec in specs.values() if spec.program == "training"}
     answers = dict(zip(trained, check_all(list(trained.values())) if trained else [], strict=True))
     found: dict[Point, RunSpec] = {}
+    steps: dict[Point, int | None] = {}
     for point, spec in specs.items():
         answer = answers.get(spec.hash) if spec.program == "training" else None
         if answer is None:
@@ -101,14 +107,21 @@ def _checked(specs: Mapping[Point, RunSpec], faults: _Faults, *, here: bool) -> 
             faults.add(point, list(memory_faults(spec, answer)) if here else ())
             hashes: dict[str, Any] = {key: answer.get(key) for key in ("data_hash", "start_hash")}
             found[point] = dataclasses.replace(spec, **hashes)
-    return found
+            steps[point] = _steps(spec, answer.get("epoch_steps"))
+    return found, steps
 
 
-def _together(specs: Mapping[Point, RunSpec]) -> Iterator[RunRequest]:
+def _steps(spec: RunSpec, epoch_steps: int | None) -> int | None:
+    if spec.epochs is None or epoch_steps is None:
+        return spec.steps
+    return math.ceil(spec.epochs * epoch_steps)
+
+
+def _together(specs: Mapping[Point, RunSpec], steps: Mapping[Point, int | None]) -> Iterator[RunRequest]:
     """Points that ask for the same are one run, which keeps its model where any of them wants that."""
     by_hash: dict[str, list[Point]] = {}
     for point, spec in specs.items():
         by_hash.setdefault(spec.hash, []).append(point)
     for points in by_hash.values():
         keeps = (point for point in points if specs[point].keeps_model)
-        yield RunRequest(specs[next(keeps, points[0])], tuple(points))
+        yield RunRequest(specs[next(keeps, points[0])], tuple(points), steps.get(points[0]))

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INVALID, InputError, raise_input_faults
 from testbed.core.files import printable
+from testbed.orchestrator.config.grammar.offers import Offer, joined
 from testbed.orchestrator.config.grammar.overrides import parse_overrides
 from testbed.orchestrator.executors import executor, registry
 from testbed.orchestrator.machine.lock import require_free
+from testbed.orchestrator.run.offers.taking import MOST_TAKEN
 from testbed.orchestrator.run.seal import seal_killed_or_say
 from testbed.orchestrator.run_store.ended import KeptRuns
 from testbed.orchestrator.search.sweep import files, results
 from testbed.orchestrator.search.sweep.display import Display
-from testbed.orchestrator.search.sweep.estimates import Estimate, estimates, spoken
+from testbed.orchestrator.search.sweep.estimates import Estimate, RunsRefused, estimates, spoken
 from testbed.orchestrator.search.sweep.grid import Grid, Point
 from testbed.orchestrator.search.sweep.scheduler import SweepScheduler
 from testbed.orchestrator.search.sweep.specs import RunRequest, ask_all
@@ -35,6 +38,7 @@ def sweep(
     retry: bool = False,
     as_json: bool = False,
     share: bool = False,
+    fix: bool = False,
 ) -> int:
     """Make what lacks, write and tell the table, and return the exit status.
 
@@ -44,6 +48,7 @@ def sweep(
         max_hours: of this call, in place of the file's.
         plan: make nothing: say what would be made.
         retry: what failed or was invalid before this call does not count.
+        fix: take the first of what would do for runs that are refused, for all runs alike.
 
     Raises:
         InputError, MachineError: before anything was built, with every fault at once; or where no more can be made.
@@ -58,24 +63,62 @@ def sweep(
     asked = ask_all(points, runs_root, here=place.is_here and not plan)
     kept = KeptRuns(runs_root)
     if plan:
-        found = _standings(asked, kept, _forgotten(asked, kept, retry=retry))
-        _tell_plan(grid, found, _expected(found, runs_root, place), as_json=as_json)
+        seen = _seen(asked, kept, place, here=False, retry=retry, fix=fix)
+        _tell_plan(grid, seen.found, seen.expected, as_json=as_json)
         return EXIT_COMPLETED
     with place:
         seal_killed_or_say(runs_root)
-        # read under the lock: another sweep may have made some of them until now
+        seen = _seen(asked, kept, place, here=place.is_here, retry=retry, fix=fix)
+        say(_plan_line(grid, seen.found, seen.expected) + (f"; {place.room}" if place.room else ""))
+        with Display(grid.name, seen.found, seen.expected, on_error_stream=as_json) as display:
+            scheduler = SweepScheduler(kept, seen.expected, display, grid.most_s, began_s, seen.forgotten)
+            scheduler.follow(seen.found, place)
+    return _end(grid, scheduler, _standings(seen.asked, kept), runs_root, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a sweep is to make, looked at before the first run."""
+
+    asked: Sequence[RunRequest]
+    found: Sequence[RunStatus]
+    expected: Mapping[str, Estimate]
+    forgotten: frozenset[str]
+    """Ids of runs that are no attempts any more."""
+
+
+def _seen(
+    asked: Sequence[RunRequest], kept: KeptRuns, place: executor.Executor, *, here: bool, retry: bool, fix: bool
+) -> _Seen:
+    """Look at all runs, under the lock if there is one: another sweep may have made some of them until now.
+
+    What is taken by `fix` is taken by all runs alike, since the rows of a table are to differ by its axes alone.
+
+    Args:
+        here: True if what this machine lacks is a fault.
+    """
+    tries = MOST_TAKEN if fix else 0
+    while True:
         forgotten = _forgotten(asked, kept, retry=retry)
         found = _standings(asked, kept, forgotten)
-        expected = _expected(found, runs_root, place)
-        say(_plan_line(grid, found, expected) + (f"; {place.room}" if place.room else ""))
-        with Display(grid.name, found, on_error_stream=as_json) as display:
-            scheduler = SweepScheduler(kept, expected, display, grid.most_s, began_s, forgotten)
-            scheduler.follow(found, place)
-    return _end(grid, scheduler, _standings(asked, kept), runs_root, as_json=as_json)
+        try:
+            to_make = [one.asked for one in _to_make(found)]
+            return _Seen(asked, found, estimates(to_make, kept.runs_root, here=place.is_here), forgotten)
+        except RunsRefused as error:
+            points = [point for one in asked for point in one.points]
+            if tries == 0 or (offer := _for_all(error, points)) is None:
+                raise
+            say(f"{error.why}; --fix takes {' '.join(offer.overrides)} for all runs")
+        asked, tries = ask_all([point.with_changes(offer) for point in points], kept.runs_root, here=here), tries - 1
 
 
-def _expected(standings: Sequence[RunStatus], runs_root: Path, place: executor.Executor) -> dict[str, Estimate]:
-    return estimates([one.asked for one in _to_make(standings)], runs_root, say, here=place.is_here)
+def _for_all(error: RunsRefused, points: Sequence[Point]) -> Offer | None:
+    """Return the first offer that changes no axis, of every run that is refused, in one; None if one has none."""
+    axes = {key for point in points for key in point.varying}
+    taken = [
+        next((one for one in offers if not any(one.replaces(key) for key in axes)), None) for offers in error.offers
+    ]
+    return None if None in taken else joined([one for one in taken if one is not None])
 
 
 def _asked(

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from testbed.core.units import format_size, format_time
 from testbed.orchestrator.search.tune.trials import BYTES, TIME
-from testbed.orchestrator.terminal.progress import MISSING
+from testbed.orchestrator.terminal.spoken import MISSING
 
 _LEFT = ("settings", "verdicts", "runs")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from testbed.orchestrator.executors import executor, registry
 from testbed.orchestrator.machine.lock import require_free
 from testbed.orchestrator.machine.ownership import give_to_caller, made_for_caller
 from testbed.orchestrator.machine.signals import Stop
-from testbed.orchestrator.run.plugins import check_parts
+from testbed.orchestrator.run.questions.plugins import check_parts
 from testbed.orchestrator.run.seal import seal_killed_or_say
 from testbed.orchestrator.run_store.ended import KeptRuns
 from testbed.orchestrator.search.sweep import results
@@ -37,6 +38,8 @@ from testbed.orchestrator.search.tune.space import Space, read
 from testbed.orchestrator.search.tune.study import Trial, search
 from testbed.orchestrator.search.tune.table import left_out, trials_table
 from testbed.orchestrator.search.tune.trials import BYTES, TIME, Outcome, Trials
+from testbed.orchestrator.terminal.progress import Progress
+from testbed.orchestrator.terminal.spoken import spoken_left
 from testbed.orchestrator.terminal.terminal import say, show, tell
 
 OBJECTIVES = {"time": (TIME,), "bytes": (BYTES,), "both": (TIME, BYTES)}
@@ -92,16 +95,22 @@ def _search(
 ) -> tuple[list[Trial], LonghaulError | None]:
     """The trials that are known, and why it ended before its end; never raises that."""
     found: list[Trial] = []
+    progress = Progress("trials", count)
+    progress.at(0, time.monotonic())
     with Stop() as stop:
 
         def outcome_of(number: int, points: Sequence[Point]) -> Outcome:
             stop.heed()
-            return trials.outcome(f"trial {number + 1} of {count}", points)
+            left = spoken_left(progress.left_s(time.monotonic()))
+            return trials.outcome(", ".join(filter(None, [f"trial {number + 1} of {count}", left])), points)
 
         try:
             for trial in search(space, objectives, count, journal, outcome_of):
                 found.append(trial)
-                say(printable(f"trial {trial.number + 1} of {count}: {trial.label}: {trial.outcome.spoken}"))
+                progress.at(len(found), time.monotonic())
+                left = spoken_left(progress.left_s(time.monotonic()))
+                line = f"trial {trial.number + 1} of {count}: {trial.label}: {trial.outcome.spoken}"
+                say(printable("; ".join(filter(None, [line, left]))))
         except Interrupted as error:
             return found, error
         except LonghaulError as error:

@@ -71,12 +71,65 @@ def test_a_module_in_an_archive_counts_as_the_archive(tmp_path: Path) -> None:
 def test_only_regular_files_are_read_and_there_is_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/zero")
-    assert entries([str(tmp_path), str(tmp_path / "pipe"), str(tmp_path / "link"), "/no/such", "/dev/zero"]) == []
+    assert entries([str(tmp_path / "pipe"), str(tmp_path / "link"), "/no/such", "/dev/zero"]) == []
     monkeypatch.setattr(used_files, "MAX_FILES", 1)
     for name in "abc":
         (tmp_path / name).write_text(name)
     found = {one["path"]: one for one in entries(str(tmp_path / name) for name in "abc")}
     assert set(found) == {str(tmp_path / "a"), "2 more"} and not is_same_now(found["2 more"])
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder with files, a pipe, and links to a file within and to one outside."""
+    (tmp_path / "outside.txt").write_text("1")
+    folder = tmp_path / "data"
+    (folder / "deep").mkdir(parents=True)
+    for name in ("a.txt", "deep/b.txt"):
+        (folder / name).write_text(name)
+    (folder / "inner").symlink_to("a.txt")
+    (folder / "outer").symlink_to(tmp_path)
+    os.mkfifo(folder / "pipe")
+    return folder
+
+
+def test_a_folder_is_the_same_until_a_name_or_a_content_in_it_changes(data: Path, tmp_path: Path) -> None:
+    was = entry(f"{data}/")
+    assert was is not None and (was["path"], was["size_bytes"]) == (f"{data}/", len("a.txtdeep/b.txt"))
+    assert is_same_now(was) and entry(str(data)) == was
+    (data / "a.txt").touch()
+    (tmp_path / "outside.txt").write_text("2")
+    assert is_same_now(was), "no link is followed out"
+    for change, back in (
+        (
+            lambda: (data / "deep" / "b.txt").write_text("deep/c.txt"),
+            lambda: (data / "deep/b.txt").write_text("deep/b.txt"),
+        ),
+        (lambda: (data / "new").touch(), lambda: (data / "new").unlink()),
+        (lambda: (data / "a.txt").rename(data / "c.txt"), lambda: (data / "c.txt").rename(data / "a.txt")),
+        (lambda: (data / "outer").unlink(), lambda: (data / "outer").symlink_to(tmp_path)),
+    ):
+        change()
+        assert not is_same_now(was)
+        back()
+        assert is_same_now(was)
+
+
+def test_what_a_folder_holds_beyond_the_bounds_counts_by_size_and_time(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(used_files, "MAX_BYTES", 5)
+    was = entry(str(data))
+    assert was is not None and was["sha256"] and is_same_now(was)
+    os.utime(data / "a.txt", (1e9, 1e9))
+    assert is_same_now(was), "its content is known"
+    os.utime(data / "deep" / "b.txt", (1e9, 1e9))
+    assert not is_same_now(was)
+    monkeypatch.setattr(used_files, "MAX_FOLDER_FILES", 4)
+    was = entry(str(data))
+    assert was is not None and was["sha256"] is None and is_same_now(was)
+    (data / "a.txt").unlink()
+    assert not is_same_now(was)
 
 
 def test_two_that_disagree_make_unknown_what_was_used(tmp_path: Path) -> None:

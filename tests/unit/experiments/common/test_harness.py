@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from experiments.common import harness
-from experiments.common.benchmark import Point
+from experiments.common.benchmark import AGAINST, Point, load
 from experiments.common.harness import Results
 from experiments.common.page import missing_line
+from testbed.core.errors import RunError
 
 POINT = Point({"rate_bit_s": 1e6}, 1)
 
@@ -80,3 +81,13 @@ def test_of_two_disturbed_measurements_the_less_disturbed_stays(tmp_path: Any) -
     assert kept["others_cores"] == 0.3
     assert not results.has(asked, "code")
     assert results.is_disturbed(asked, "code") and not results.is_disturbed(asked, "other code")
+
+
+def test_a_point_that_is_a_command_is_measured_outside_of_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(AGAINST, raising=False)
+    mounts = Path("/proc/self/mounts").read_text()
+    benchmark = load("first_try_cost")
+    assert benchmark.runs_commands and not load("accuracy").runs_commands
+    with pytest.raises(RunError, match="--against"):  # what it says without root, and without having run anything
+        harness.measure(benchmark, benchmark.points()[0])
+    assert Path("/proc/self/mounts").read_text() == mounts, "where /sys of a namespace would have been mounted"

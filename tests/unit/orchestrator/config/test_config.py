@@ -201,6 +201,27 @@ def test_the_same_key_twice_is_a_fault(conf: Path) -> None:
     assert faults(conf, "topo=lan", "topo=wan1g") == ("topo: given 2 times (lan, wan1g); give it once",)
 
 
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("events=[{at: 0 s, at: 1 s, set: all, rate: 5 Mbit/s}]", "at"),
+        ("events=[{at: 0 s, set: all, rate: 5 Mbit/s},{at: 1 s, rate: 1 Mbit/s, rate: 2 Mbit/s}]", "rate"),
+        ("strategy={a: 1, a: 2}", "a"),
+        ("compressor.inner={_target_: x.Y, deep: {density: 0.1, density: 0.1}}", "density"),
+        ("memory_limit={oregon: 1 GB, oregon: 2 GB}", "oregon"),
+        ("workload.x={1: a, 1: b}", "1"),
+        ("topo.rate={a: {b: [1,{null: 2, null: 3}]}}", "null"),
+    ],
+)
+def test_a_key_twice_within_a_value_is_a_fault(conf: Path, override: str, key: str) -> None:
+    assert faults(conf, override) == (f"{override}: {key} is given twice in {{...}}; give it once",)
+
+
+def test_a_key_alone_and_within_a_value_is_a_fault(conf: Path) -> None:
+    line = "compressor.inner.a.b: given twice, alone and in compressor.inner={a: {b: 1}}; give it once"
+    assert line in faults(conf, "compressor.inner={a: {b: 1}}", "compressor.inner.a.b=2")
+
+
 def test_steps_and_epochs_exclude_each_other(conf: Path) -> None:
     (line,) = faults(conf, "steps=3", "epochs=1")
     assert "give exactly one of the two" in line

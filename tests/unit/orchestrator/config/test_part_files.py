@@ -63,7 +63,9 @@ def test_folders_are_no_part_of_the_hash_and_ours_need_none(here: Path) -> None:
         ("signs.yaml", "_target_: a.B\n_target_: c.D\n", "line 2: the key '_target_' is there twice"),
         ("signs.yaml", "_target_: Signs\n", "'Signs' is not of the form package.module.Class"),
         ("signs.yaml", "_target_: a.B\nx: [1\n", "line 2: is not YAML: a bracket is not closed"),
-        ("my signs.yaml", SIGNS, "'my signs' names the compressor"),
+        ("my signs.yaml", SIGNS, "the compressor is called as its file, 'my signs', and a name must be 22 letters"),
+        ("a,b.yaml", SIGNS, "the compressor is called as its file, 'a,b', and a name must be 22 letters"),
+        ("no,ne.yaml", None, "cannot be read: No such file or directory"),
         ("topk.yaml", SIGNS, "topk is the name of compressors.topk.TopK"),
         ("gone.yaml", None, "cannot be read: No such file or directory"),
     ],
@@ -104,6 +106,12 @@ def test_a_path_without_a_file_is_said_to_be_none() -> None:
         assert "No such file" in fault
     (fault,) = resolve(["./net.yaml"]).faults
     assert fault == "./net.yaml: is a path without a key; give key=path, as in topo=./net.yaml"
+
+
+def test_several_paths_are_a_sweep() -> None:
+    _written("a.yaml", NETWORK)
+    for values in ("./a.yaml,lan", "./b.yaml,./a.yaml"):
+        assert resolve([f"topo={values}"]).faults == (f"topo={values}: several values are a sweep; a run takes one",)
 
 
 def test_values_of_a_sweep_are_still_separated_by_commas() -> None:

@@ -49,6 +49,22 @@ def test_a_strategy_of_ours_beside_a_script_is_refused(script: Path) -> None:
     assert fault == "strategy: workload=script brings its own; leave it out"
 
 
+@pytest.mark.parametrize(
+    "override",
+    ["target=0.9", "steps=10", "epochs=2", "batch_size=8", "evaluate_every=5", "timeout_s=60", "max_wall_s=60"]
+    + ["device=paced", "device.step_s=0.1"],
+)
+def test_a_key_that_a_script_does_not_read_is_refused(script: Path, override: str) -> None:
+    fault = f"{override}: a run with workload=script does not read {override.split('=')[0].split('.')[0]}; leave it out"
+    assert fault in faults("workload=script", f"workload.script={script}", override)
+
+
+def test_a_session_reads_no_compressor(script: Path) -> None:
+    assert faults("workload=hand", "compressor=topk", "seed=3", "target=null") == (
+        "compressor=topk: a run with workload=hand does not read compressor; leave it out",
+    )
+
+
 def test_a_script_keeps_the_compressor_for_its_hook(script: Path) -> None:
     spec = resolve(["workload=script", f"workload.script={script}", "compressor=topk"]).spec
     assert spec.compressor.name == "topk"

@@ -62,8 +62,8 @@ def test_a_family_by_path_takes_overrides_like_ours(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "fault"),
     [
-        ("a b.yaml", LISTED, "'a b' names the topology"),
-        ("long-name-of-a-topology.yaml", LISTED, "22 at most"),
+        ("a b.yaml", LISTED, "the topology is called as its file, 'a b'"),
+        ("long-name-of-a-topology.yaml", LISTED, "must be 22 letters"),
         ("net.yaml", "a: [1\nb: 2", ", line 2: is not YAML"),
         ("net.yaml", "- 1\n", "must hold _target_ and its parameters, or regions and links"),
         ("net.yaml", "", "must hold _target_"),

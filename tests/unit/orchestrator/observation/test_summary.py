@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from testbed.core.record.run_directory import RunDir
-from testbed.core.record.summary import LINK_KEYS, SUMMARY_KEYS
+from testbed.core.record.summary import LINK_KEYS, SUMMARY_KEYS, left_out_line
 from testbed.orchestrator.observation.summary import summarise
 from tests.unit.analysis.synthetic import PHASES, RUN_ID, STEPS, make_run
 
@@ -177,3 +177,40 @@ def test_of_a_run_that_went_on_without_a_rank_steps_are_those_of_the_rest(tmp_pa
     assert told() == (4, 4)
     assert told(left) == (10, 3)
     assert told(left, {"event": "start", "t_s": 8.0, "rank": 3, "late_s": 0.0}) == (10, 4)
+
+
+def disturbed(run: RunDir, *, is_known: bool = True) -> None:
+    """Give a run a process outside of it that was busy in seconds 31 and 32, and slowed steps 31 and 32."""
+    lines = [json.loads(line) for line in run.events.read_text().splitlines()]
+    for event in lines:
+        if event["event"] == "step" and event["step"] in (31, 32):
+            event["step_s"] *= 1.05
+            event["phase_s"] = dict.fromkeys(PHASES, 9.0)
+        elif event["event"] == "host" and is_known:
+            taken_s = 0.9 if event["t_s"] in (31, 32) else 0.0
+            event |= {"foreign_cpu_s": taken_s, "stopped_processes": 0, "cpu_count": 2, "cpu_idle_ratio": 0.4}
+    run.events.write_text("".join(json.dumps(event) + "\n" for event in lines))
+
+
+def test_steps_that_others_spoiled_are_left_out_of_times_and_of_nothing_else(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    whole = summary_of(run)
+    disturbed(run)
+    summary = summary_of(run)
+    (reason,) = summary["left_out"]["reasons"]
+    assert summary["left_out"] == {"count": 2, "steps": [31, 32], "reasons": [reason]}
+    assert "a process outside of the run took up to 0.90 of a core" in reason
+    assert summary["step_time_s"] == pytest.approx(whole["step_time_s"])
+    assert summary["phase_s"] == pytest.approx(whole["phase_s"])
+    same = set(summary) - {"left_out", "step_time_s", "phase_s"}
+    assert {key: summary[key] for key in same} == {key: whole[key] for key in same}
+    assert left_out_line(summary) == f"2 of 60 steps left out: {reason}"
+
+
+def test_a_record_of_before_leaves_nothing_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    disturbed(run, is_known=False)
+    summary = summary_of(run)
+    assert summary["left_out"] == {"count": None, "steps": None, "reasons": None}
+    assert left_out_line(summary) is None
+    assert summary["step_time_s"]["mean"] == pytest.approx(0.95 * (58 + 2 * 1.05) / 60)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
-import io
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import Interrupted, MachineError
+from testbed.core.record.run_directory import RunDir
 from testbed.orchestrator.config.config import compose
-from testbed.orchestrator.machine.lock import MachineLock
 from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.run import supervisor as module
 from testbed.orchestrator.run.supervisor import supervise
@@ -61,15 +62,22 @@ def test_a_folder_that_takes_no_run_is_no_fault_of_one(
         supervise(compose(SPEC), runs_root=runs / "file", quiet=True, machine=shared_machine())
 
 
-@pytest.mark.parametrize(
-    ("verdict", "share", "learns"), [("invalid", False, True), ("suspect", False, False), ("invalid", True, False)]
-)
-def test_an_invalid_run_that_was_alone_says_how_slow_the_machine_is(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str, share: bool, learns: bool
+def test_a_run_that_is_to_be_slower_is_made_once_more_in_its_directory(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learnt: list[str] = []
-    stand_ins(monkeypatch, tmp_path, verdict=verdict)
-    monkeypatch.setattr(module, "learn", lambda run, *_: learnt.append(run.run_id))
-    machine = MachineLock(io.StringIO(), share=share)
-    outcome = supervise(compose(SPEC), runs_root=runs, quiet=True, machine=machine)
-    assert learnt == ([outcome.run.run_id] if learns else [])
+    performed: list[tuple[float, str | None]] = []
+
+    def perform(run: RunDir, *given: Any, **_: object) -> tuple[str, list[str]]:
+        performed.append((run.read_json(run.spec)["dilation"], given[3].get("restart")))
+        run.events.write_text(f"attempt {len(performed)}")
+        return "completed", []
+
+    stand_ins(monkeypatch, tmp_path)
+    monkeypatch.setattr(module, "remove_leftovers", lambda run_id: shutil.rmtree(RunDir(Path(run_id)).runtime) or [])
+    monkeypatch.setattr(module, "_perform", perform)
+    slower = dataclasses.replace(compose(SPEC), dilation=3.0)
+    monkeypatch.setattr(module, "slowed", lambda run: (slower, "too late"))
+    outcome = supervise(compose(SPEC), runs_root=runs, quiet=True, machine=shared_machine())
+    assert performed == [(1.0, None), (3.0, "too late")], "and not a third time"
+    assert outcome.run.events.read_text() == "attempt 2"
+    assert (outcome.run.first_attempt / "events.jsonl").read_text() == "attempt 1"

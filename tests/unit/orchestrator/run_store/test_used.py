@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from testbed.core.record.used_files import entries
+from testbed.core.record.used_files import CLONE, entries
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import compose
 from testbed.orchestrator.run_store.ended import KeptRuns
@@ -67,6 +67,26 @@ def test_a_script_s_files_are_itself_and_those_that_arguments_name(folder: Path)
 def test_an_argument_names_a_file_in_many_ways(argument: str, folder: Path) -> None:
     (folder / "sub").mkdir()
     assert named_files(asked(folder, argument.format(folder=folder)))[0] == str(folder / "a.csv")
+
+
+@pytest.mark.parametrize("argument", ["sub", "./sub/", "--data=sub", "{folder}/sub", "root:sub", "../mine/sub"])
+def test_an_argument_names_a_folder_in_many_ways(argument: str, folder: Path) -> None:
+    (folder / "sub").mkdir()
+    assert str(folder / "sub") in named_files(asked(folder, argument.format(folder=folder)))
+
+
+@pytest.mark.parametrize("argument", [".", "..", "/", "/tmp", "/dev/shm", "/proc/self", "~", "{folder}", str(CLONE)])
+def test_a_folder_around_the_script_or_of_the_system_is_none_of_a_run(argument: str, folder: Path) -> None:
+    assert named_files(asked(folder, argument.format(folder=folder))) == [str(folder / "train.py")]
+
+
+def test_a_file_in_a_folder_that_an_argument_names_makes_another_run(folder: Path, tmp_path: Path) -> None:
+    spec, runs = asked(folder, "--data=sub"), tmp_path / "runs"
+    (folder / "sub" / "deep").mkdir(parents=True)
+    kept(runs, spec)
+    assert len(list(KeptRuns(runs).of(spec))) == 1
+    write(folder / "sub" / "deep" / "new.csv")
+    assert list(KeptRuns(runs).of(spec)) == []
 
 
 def test_our_own_workloads_name_none() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -20,10 +21,11 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import compose
 from testbed.orchestrator.machine.clone import CLONE, environment
 from testbed.orchestrator.terminal import display as display_module
-from testbed.orchestrator.terminal.display import Display, panel
-from testbed.orchestrator.terminal.progress import Progress
+from testbed.orchestrator.terminal import status_line
+from testbed.orchestrator.terminal.display import Display
+from testbed.orchestrator.terminal.grade_changes import HOLD_S
 from testbed.orchestrator.terminal.summary_table import final_table
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +75,23 @@ def render(thing: Any) -> str:
     return output.getvalue()
 
 
+@pytest.fixture
+def clock_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time of all that is shown, to be set by the test."""
+    found = [100.0]
+    monkeypatch.setattr(display_module.time, "monotonic", lambda: found[0])
+    return found
+
+
+def undrawn(spec: RunSpec, width: int = 120) -> Display:
+    """A display that is not entered: nothing draws its lines away."""
+    return Display(spec, console=Console(file=io.StringIO(), force_terminal=True, width=width))
+
+
+def lines(display: Display) -> list[str]:
+    return [line.plain for line in display._line._lines]
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_no_event_can_break_it(spec: RunSpec, terminal: bool) -> None:
     out = io.StringIO()
@@ -81,31 +100,42 @@ def test_no_event_can_break_it(spec: RunSpec, terminal: bool) -> None:
             display.event(event)
         display.verdict(None)
         display.verdict("suspect", ["CPU idle 1%"])
-        time.sleep(2 * display_module.REFRESH_S)
-    assert "suspect" in out.getvalue()
+        display.verdict("comet", [])
+        display.progress("pilot steps", 0, 0)
+        display.progress("pilot steps", 3, None)
+        time.sleep(2 * status_line.REFRESH_S)
+        display.stage("the end")
+    assert "the end" in out.getvalue()
 
 
-def test_a_verdict_is_said_again_when_it_is_about_something_else(spec: RunSpec) -> None:
-    out = io.StringIO()
-    with Display(spec, console=Console(file=out, width=200)) as display:
-        display.verdict("suspect", ["messages waited for a core 9.9% of the time"])
-        display.verdict("suspect", ["messages waited for a core 11.2% of the time"])
-        display.verdict("suspect", ["messages waited for a core 11.3% of the time", "steal 3% of a core"])
-        display.verdict("valid")
-        display.verdict("suspect", ["node a-1: out of memory"])
-        display.verdict("suspect", ["node a-2: out of memory"])
-    said = [line for line in out.getvalue().splitlines() if "verdict so far: " in line]
-    assert [line.count("%") for line in said] == [1, 2, 0, 0]
-    assert ["9.9" in said[0], "11.3" in said[1], "a-1" in said[2], "a-2" in said[3]] == [True] * 4
+def test_the_grade_is_one_short_line_and_its_reasons_are_left_to_the_table(spec: RunSpec, clock_s: list[float]) -> None:
+    display = undrawn(spec)
+    reasons = [f"messages of the workers waited for a core {'very ' * 40}long", "steal 3% of a core"]
+    for second in range(60):
+        clock_s[0] = 100.0 + second
+        display.verdict("suspect" if second < 30 else "valid", reasons if second < 30 else [])
+    worse, better = lines(display)
+    assert worse.startswith("verdict: valid -> suspect: messages of the workers waited for a core very ")
+    assert worse.endswith("… (and 1 more)") and len(worse) == 120 - 10, "ten characters of time are before it"
+    assert better == "verdict: suspect -> valid"
+
+
+def test_of_a_grade_that_flickers_no_more_is_said_than_what_lasts(spec: RunSpec, clock_s: list[float]) -> None:
+    display = undrawn(spec)
+    for second in range(60):
+        clock_s[0] = 100.0 + second
+        display.verdict(("invalid", "suspect")[second % 2], ["links: 9.9 of 10 Mbit/s"])
+    assert [line.partition(": links")[0] for line in lines(display)] == ["verdict: valid -> suspect"]
+    assert clock_s[0] - 100 > 2 * HOLD_S
 
 
 def test_plain_lines_without_a_terminal(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(display_module, "PLAIN_INTERVAL_S", 0.0)
+    monkeypatch.setattr(status_line, "SPARSE_S", (0.0,))
     out = io.StringIO()
     with Display(spec, console=Console(file=out)) as display:
         display.stage("network: 4 nodes, 1 WAN link [not markup]")
         display.event({"event": "step", "rank": 0, "step": 3, "loss": 1.5, "t_s": 1.0})
-        time.sleep(2 * display_module.REFRESH_S)
+        time.sleep(2 * status_line.REFRESH_S)
     text = out.getvalue()
     assert "network: 4 nodes, 1 WAN link [not markup]\n" in text
     assert "step 3/10" in text and "\x1b" not in text
@@ -131,24 +161,16 @@ def test_a_change_is_a_line(spec: RunSpec) -> None:
     assert "change: node oregon-0: crash\n" in text
 
 
-def test_a_trace_does_not_flood_the_terminal(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock_s = [100.0]
-    monkeypatch.setattr(display_module.time, "monotonic", lambda: clock_s[0])
-    display = Display(spec, console=Console(file=io.StringIO()))  # not entered: nothing draws the lines away
-    for bin_number in range(80):
+def test_a_trace_does_not_flood_the_terminal(spec: RunSpec, clock_s: list[float]) -> None:
+    display = undrawn(spec)
+    for bin_number in range(3000):
         clock_s[0] = 100.0 + 0.1 * bin_number
         for source in ("oregon", "virginia"):
             rates = {"before": {"rate_bit_s": 1e9}, "after": {"rate_bit_s": 1e8 + bin_number}}
             display.event(change(name="oregon-virginia", **{"from": source}, **rates))
-    assert len(display._lines) == 4, "two directions, 8 seconds"
-    assert sum("(after 98 more changes)" in line for line in display._lines) == 1
-
-
-def test_a_link_is_held_against_the_rate_that_is_asked_now(spec: RunSpec) -> None:
-    progress = Progress(spec)
-    progress.add({**link_event(1.0, 0), "rate_bit_s": 1e9})
-    progress.add({**link_event(2.0, 62_500_000), "rate_bit_s": 5e8})
-    assert progress.links[("oregon-virginia", "oregon", "virginia")].use_ratio == pytest.approx(1.0)
+    # of each direction after 0, 5, 15, 35, 75, 135, 195 and 255 seconds of 300
+    assert len(lines(display)) == 2 * 8
+    assert sum("(after 98 more changes)" in line for line in lines(display)) == 1
 
 
 def test_quiet_prints_nothing(spec: RunSpec) -> None:
@@ -160,34 +182,29 @@ def test_quiet_prints_nothing(spec: RunSpec) -> None:
     assert out.getvalue() == ""
 
 
-def test_progress_derives_rate_and_use_from_two_samples(spec: RunSpec) -> None:
-    progress = Progress(spec)
-    progress.add(link_event(1.0, 0))
-    assert progress.wan_rate_bit_s is None
-    progress.add(link_event(2.0, 62_500_000))
-    assert progress.wan_rate_bit_s == pytest.approx(5e8)
-    assert progress.links[("oregon-virginia", "oregon", "virginia")].use_ratio == pytest.approx(0.5)
-    assert progress.wan_bytes == 62_500_000
+def test_a_phase_draws_its_own_progress_until_it_ends(spec: RunSpec, clock_s: list[float]) -> None:
+    display = undrawn(spec)
+    display.stage("pilot at a dilation of 2.4")
+    for done in range(3):
+        clock_s[0] += 2
+        display.progress("pilot steps", done, 6)
+    assert display._drawn(100, clock_s[0]).plain == "pilot steps 2/6, 8 s left"
+    display.progress("pilot steps", 6, 6)
+    assert display._drawn(100, clock_s[0]).plain == "pilot at a dilation of 2.4"
+    display.progress("pilot steps", 1, 6)
+    display.stage("training")
+    assert display._drawn(100, clock_s[0]).plain == "training"
+    assert lines(display) == ["pilot at a dilation of 2.4", "training"], "progress is no line that stays"
 
 
-def test_the_step_is_the_slowest_ranks_and_the_loss_the_mean(spec: RunSpec) -> None:
-    progress = Progress(spec)
-    for rank, step, loss in ((0, 5, 1.0), (1, 4, 3.0)):
-        progress.add({"event": "step", "rank": rank, "step": step, "loss": loss, "step_s": 0.1, "t_s": 1.0})
-    assert (progress.step, progress.loss) == (4, 2.0)
-
-
-def test_the_panel_shows_all_of_it(spec: RunSpec) -> None:
-    progress = Progress(spec, verdict="valid")
-    progress.add({"event": "step", "rank": 0, "step": 5, "loss": 0.25, "step_s": 0.2, "t_s": 1.0})
-    progress.add({"event": "evaluation", "name": "accuracy", "value": 0.9})
-    progress.add({"event": "rtt", "name": "oregon-virginia", "rtt_s": 0.0671})
-    progress.add({"event": "host", "cpu_idle_ratio": 0.37})
-    progress.add(link_event(1.0, 0))
-    progress.add(link_event(2.0, 125_000_000))
-    text = render(panel(progress))
-    for shown in ("5/10", "0.25", "accuracy", "0.9", "125 MB", "1 Gbit/s", "100%", "67.1 ms", "37%", "valid", "200 ms"):
-        assert shown in text
+def test_a_terminal_gets_one_line_that_never_wraps(spec: RunSpec) -> None:
+    out = io.StringIO()
+    with Display(spec, console=Console(file=out, force_terminal=True, width=40), steps=10) as display:
+        display.stage("s")
+        display.progress("a phase with a name that is longer than forty columns are", 1, 6)
+        wait_until(lambda: "a phase with" in out.getvalue(), "the line to be drawn")
+    drawn = re.split(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\n]", out.getvalue())
+    assert max(map(len, drawn)) < 40 and not any("forty" in part for part in drawn)
 
 
 @pytest.mark.tier("all")

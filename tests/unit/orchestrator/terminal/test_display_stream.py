@@ -24,11 +24,11 @@ def test_a_pipe_gets_lines_whatever_the_environment_says(forced: dict[str, str])
     code = (
         "import time\n"
         "from testbed.orchestrator.config.config import compose\n"
-        "from testbed.orchestrator.terminal import display as module\n"
+        "from testbed.orchestrator.terminal import display as module, status_line\n"
         f"module.END_LIMIT_S = {HANG_S}\n"
         "with module.Display(compose([])) as display:\n"
         "    display.event({'event': 'step', 'rank': 0, 'step': 3, 'loss': 1.5, 't_s': 1.0})\n"
-        "    display.stage('workers'); time.sleep(3 * module.REFRESH_S)\n"
+        "    display.stage('workers'); time.sleep(3 * status_line.REFRESH_S)\n"
     )
     environ = {**environment(), **forced}
     done = subprocess.run(

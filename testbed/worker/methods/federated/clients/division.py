@@ -39,11 +39,13 @@ def divided(
     clients: int,
     partition: Partition,
     local_epochs: int,
+    each_trains: bool = False,
 ) -> Population:
     """Of the samples that are not held out.
 
     Args:
         model: where it normalises over batches, none has one sample.
+        each_trains: True if each client must be able to train.
 
     Raises:
         InputError: the partition cannot divide them among so many, or there would be batches of one where none
@@ -63,7 +65,13 @@ def divided(
         seed=spec.seed,
         least_batch=least_batch,
     )
-    if not any(map(population.can_train, range(clients))):
+    idle = sum(not population.can_train(client) for client in range(clients))
+    if each_trains and idle:
+        raise InputError(
+            f"strategy.partition: {idle} clients have one sample, over which the model cannot normalise (BatchNorm);"
+            " use strategy.partition.least=2, or fewer clients"
+        )
+    if idle == clients:
         raise InputError(
             f"strategy.clients={clients}: each has one sample, over which the model cannot normalise (BatchNorm); use"
             " fewer clients, or strategy.partition.least=2"

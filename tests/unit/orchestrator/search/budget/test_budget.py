@@ -14,7 +14,7 @@ from testbed.core.record import run_directory
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.executors import registry
-from testbed.orchestrator.run.calibration import Calibration
+from testbed.orchestrator.run.dilation.calibration import Calibration
 from testbed.orchestrator.search.budget import fixed_point, pairs
 from testbed.orchestrator.search.sweep import retry, specs
 from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from testbed.core.errors import InputError, RunError
 from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.config.grammar.offers import Offer, Refused
 from testbed.orchestrator.search.plan import simulated_run
 from testbed.orchestrator.search.sweep import estimates
-from testbed.orchestrator.search.sweep.estimates import EARLIER, PREDICTED, TRAINING, UNKNOWN, Estimate, spoken
+from testbed.orchestrator.search.sweep.estimates import (
+    EARLIER,
+    PREDICTED,
+    ROUGHLY,
+    UNKNOWN,
+    Estimate,
+    RunsRefused,
+    spoken,
+)
 from testbed.orchestrator.search.sweep.specs import RunRequest
+from testbed.orchestrator.terminal.run_state import SEAL_S, SET_UP_S, WORKER_SET_UP_S
 from tests.unit.orchestrator.made_runs import asked_of, grid, make_run
-from tests.unit.orchestrator.run.test_calibration import PROFILE
+from tests.unit.orchestrator.run.dilation.test_calibration import PROFILE
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +38,12 @@ def calibrated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Compressors of the specs whose steps were measured; a step is predicted to last 0.5 s."""
     found: list[str] = []
 
-    def calibrate(spec: RunSpec, *_: object) -> object:
+    def calibrate(spec: RunSpec, tell: Callable[[str], None], _: object) -> object:
+        tell("measuring")
         found.append(spec.compressor.name)
         return dataclasses.replace(spec, dilation=2.0), estimates_calibration
 
-    from testbed.orchestrator.run.calibration import Calibration
+    from testbed.orchestrator.run.dilation.calibration import Calibration
 
     estimates_calibration = Calibration(PROFILE, PROFILE)
     monkeypatch.setattr(estimates, "calibrate", calibrate)
@@ -40,7 +52,7 @@ def calibrated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def told(asked: list[RunRequest], runs: Path) -> list[Estimate]:
-    found = estimates.estimates(asked, runs, lambda line: None)
+    found = estimates.estimates(asked, runs)
     return [found[one.spec.hash] for one in asked]
 
 
@@ -55,11 +67,16 @@ def test_runs_of_other_seeds_and_other_code_tell(asked: list[RunRequest], runs: 
     assert calibrated == ["topk"], "once for all seeds"
 
 
-def test_without_earlier_runs_it_is_the_training_alone(
-    asked: list[RunRequest], runs: Path, calibrated: list[str]
+def test_without_earlier_runs_set_up_and_end_are_roughly_known(
+    asked: list[RunRequest], runs: Path, calibrated: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert told(asked, runs) == [Estimate(4.0, TRAINING)] * 4
+    beside_s = SET_UP_S + 2 * WORKER_SET_UP_S + SEAL_S
+    assert told(asked, runs) == [Estimate(4.0 + beside_s, PREDICTED)] * 4
     assert calibrated == ["none", "topk"]
+    lines = [line.partition("s  ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert [line.partition(", ")[0].partition(":")[0] for line in lines] == ["predicted 0/2", "predicted 1/2"]
+    assert lines[0].endswith(": compressor=none seed=0: measuring")
+    assert lines[1].endswith(": compressor=topk seed=0: measuring")
 
 
 def test_what_cannot_be_made_is_told_of_all(
@@ -74,15 +91,46 @@ def test_what_cannot_be_made_is_told_of_all(
     assert [fault.rpartition(" ")[2] for fault in caught.value.faults] == ["none", "topk"]
 
 
-def test_what_is_not_known_is_said(
+def test_every_refused_run_offers_what_would_do(
+    asked: list[RunRequest], runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer = Offer({"device": "paced", "device.step_s": "0.5"}, "slower")
+
+    def refuse(spec: RunSpec, *_: object) -> object:
+        raise Refused("dilation: none does", [offer] if spec.compressor.name == "topk" else [])
+
+    monkeypatch.setattr(estimates, "calibrate", refuse)
+    with pytest.raises(RunsRefused) as caught:
+        told(asked, runs)
+    assert caught.value.offers == ((), (offer,))
+    assert caught.value.why == "compressor=none seed=0: dilation: none does"
+    assert caught.value.faults[-1] == "compressor=topk seed=0:   device=paced device.step_s=0.5: slower"
+
+
+def test_what_the_simulator_does_not_know_is_roughly_known_by_the_cycle_of_its_exchanges(
     asked: list[RunRequest], runs: Path, calibrated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(question: object) -> object:
         raise InputError("not simulated")
 
     monkeypatch.setattr(simulated_run, "ask", refuse)
-    assert told(asked, runs) == [Estimate(None, UNKNOWN)] * 4
+    beside_s = SET_UP_S + 2 * WORKER_SET_UP_S + SEAL_S
+    (found,) = {one.seconds for one in told(asked, runs) if one.source == ROUGHLY}
+    assert found is not None and found - beside_s > 2.0 * 4 * PROFILE.step_s > 0
 
+
+def test_steps_are_those_of_the_request_and_without_any_nothing_is_known(
+    asked: list[RunRequest], runs: Path, calibrated: list[str]
+) -> None:
+    longer, none = (dataclasses.replace(asked[0], steps=steps) for steps in (400, None))
+    beside_s = SET_UP_S + 2 * WORKER_SET_UP_S + SEAL_S
+    assert told([longer], runs) == [Estimate(400 * 0.5 * 2 + beside_s, PREDICTED)]
+    assert told([none], runs) == [Estimate(None, UNKNOWN)]
+
+
+def test_what_fails_when_it_is_measured_is_not_known(
+    asked: list[RunRequest], runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(spec: RunSpec, *_: object) -> object:
         raise RunError("calibration broke")
 
@@ -96,4 +144,5 @@ def test_runs_times_seconds_are_spoken_with_where_they_are_from() -> None:
     assert spoken([*found[:1], Estimate(None, UNKNOWN)]) == (
         "1 x 20 s (by earlier runs) + 1 of unknown length = at least 20 s"
     )
-    assert spoken([Estimate(8000.0, TRAINING)]) == "1 x 8000 s (predicted, the training alone) = at least 2.2 hours"
+    assert spoken([Estimate(None, UNKNOWN)] * 2) == "2 of unknown length"
+    assert spoken([Estimate(8000.0, ROUGHLY)]) == "1 x 8000 s (roughly predicted) = about 2.2 hours"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,9 @@ def follow(
     kept = KeptRuns(place.root)
     found = [standing(one, kept) for one in asked]
     each = Estimate(seconds, UNKNOWN if seconds is None else EARLIER)
-    with Display("made", found, on_error_stream=False) as display:
-        scheduler = SweepScheduler(kept, {one.spec.hash: each for one in asked}, display, most_s)
+    expected = {one.spec.hash: each for one in asked}
+    with Display("made", found, expected, on_error_stream=False) as display:
+        scheduler = SweepScheduler(kept, expected, display, most_s)
         scheduler.follow(found, place)
     return scheduler
 
@@ -127,3 +130,21 @@ def test_no_run_is_begun_that_would_end_too_late(asked: list[RunRequest], runs: 
     assert place.begun == [] and scheduler.left == asked
     scheduler = follow(asked, place, seconds=None, most_s=60.0)
     assert len(place.begun) == 3 and scheduler.left == [], "of what nothing is known it is found out"
+
+
+def test_the_line_has_what_is_done_what_is_left_and_what_is_made(
+    asked: list[RunRequest], runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    make_run(runs, asked[0].spec)
+    found = [standing(one, KeptRuns(runs)) for one in asked]
+    one, other = (asked[number].spec.hash for number in (1, 2))
+    display = Display("made", found, dict.fromkeys((one, other), Estimate(60.0, EARLIER)), on_error_stream=False)
+    assert display._drawn(80, 100.0).plain == "made: 1 of 3 runs | 2 min left"
+    display.begin(asked[1], 60.0)
+    assert display._drawn(80, 150.0).plain == "made: 1 of 3 runs | 70 s left | seed=1 50 s"
+    assert display._drawn(20, 150.0).plain == "made: 1 of 3 runs |…"
+    unlike = [dataclasses.replace(state, asked=dataclasses.replace(state.asked)) for state in found]
+    unlike[2] = standing(asked_of(grid("batch_size=7"))[0], KeptRuns(runs))
+    display = Display("made", unlike, {one: Estimate(60.0, EARLIER)}, on_error_stream=False)
+    assert display._drawn(80, 100.0).plain == "made: 1 of 3 runs | 60 s left and 1 run of unknown length"

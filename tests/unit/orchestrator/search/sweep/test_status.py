@@ -50,7 +50,7 @@ def test_what_failed_or_was_invalid_is_tried_once_more(asked: list[RunRequest], 
 def test_where_a_model_is_to_be_kept_a_run_that_kept_none_is_not_enough(runs: Path) -> None:
     """The hash says nothing of it, and the figures are the same."""
     points = grid("checkpoint=none,last").points()
-    (one,) = _together({point: compose(point.overrides) for point in points})
+    (one,) = _together({point: compose(point.overrides) for point in points}, {})
     assert one.spec.keeps_model and len(one.points) == 2
     make_run(runs, one.spec)
     assert now(one, runs).state == TO_MAKE

@@ -14,9 +14,10 @@ from testbed.core.errors import LonghaulError, MachineError, RunError
 from testbed.core.record import run_directory
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.cli.main import main
+from testbed.orchestrator.config.grammar.offers import Offer
 from testbed.orchestrator.executors import registry
 from testbed.orchestrator.search.sweep import estimates, specs, sweep_command
-from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
+from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate, RunsRefused
 from testbed.orchestrator.search.sweep.specs import RunRequest
 from tests.unit.orchestrator.made_runs import FIXED, Place, asked_of, grid, make_run
 
@@ -211,3 +212,51 @@ def test_a_budget_counts_from_the_beginning_of_the_call(
     path.write_text("axes:\n" + "".join(f"  - {text}\n" for text in AXES) + f"max_hours: {0.25 / 3600}\n")
     assert main(["sweep", "--runs", str(runs), str(path)]) == 4 and there.begun == []
     assert "left for the next call: 2 runs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fix", [False, True])
+def test_fix_takes_what_helps_all_refused_runs_for_all_runs(
+    place: Callable[..., Place],
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    fix: bool,
+) -> None:
+    """A row on another device than the rest would compare devices."""
+
+    def estimated(asked: list[RunRequest], *_: object, **__: object) -> dict[str, Estimate]:
+        need = {"none": 0.1, "topk": 0.3, "int8": 0.2}
+        lacking = [need[one.spec.compressor.name] for one in asked if one.spec.device.name == "native"]
+        if lacking:
+            offers = [Offer({"device": "paced", "device.step_s": f"{step_s}"}, "slower") for step_s in lacking]
+            raise RunsRefused("compressor=none: no", ["compressor=none: no; such"], [(one,) for one in offers])
+        return {one.spec.hash: Estimate(1.0, estimates.PREDICTED) for one in asked}
+
+    there = place(lambda number, spec: {})
+    monkeypatch.setattr(sweep_command, "estimates", estimated)
+    words = ["compressor=none,topk,int8", "device=native", *FIXED]
+    assert main(["sweep", "--runs", str(runs), *(["--fix"] if fix else []), *words]) == (0 if fix else 2)
+    begun = {(spec.device.name, spec.device.params.get("step_s")) for spec in there.begun}
+    assert begun == ({("paced", 0.3)} if fix else set())
+    said = capsys.readouterr().err
+    assert ("no; --fix takes device=paced device.step_s=0.3 for all runs" in said) == fix
+    assert len(there.begun) == (3 if fix else 0)
+
+
+def test_fix_changes_no_axis(
+    place: Callable[..., Place], runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def estimated(asked: list[RunRequest], *_: object, **__: object) -> dict[str, Estimate]:
+        if any(one.spec.steps != 3 for one in asked):
+            offers = (Offer({"device": "paced", "device.step_s": "1"}, "slower"), Offer({"steps": "3"}, "shorter"))
+            raise RunsRefused("no", ["no; such"], [offers])
+        return {one.spec.hash: Estimate(1.0, estimates.PREDICTED) for one in asked}
+
+    there = place(lambda number, spec: {})
+    monkeypatch.setattr(sweep_command, "estimates", estimated)
+    words = ["topo=lan", "workers=2", "device=paced"]
+    assert main(["sweep", "--fix", "--runs", str(runs), *words, "device.step_s=0.1,0.2", "steps=4"]) == 0
+    assert [(spec.device.params["step_s"], spec.steps) for spec in there.begun] == [(0.1, 3), (0.2, 3)]
+    assert main(["sweep", "--fix", "--runs", str(runs), *words, "device.step_s=0.1,0.2", "steps=4,5"]) == 2
+    assert "longhaul: no; such" in capsys.readouterr().err

@@ -9,7 +9,8 @@ from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Prof
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import MAX_DILATED_RTT_S, Part, RunSpec
 from testbed.core.spec.topology import Topology
-from testbed.orchestrator.run.dilation_choice import (
+from testbed.orchestrator.config.grammar.offers import Refused
+from testbed.orchestrator.run.dilation.first_guess import (
     BUSY_SHARE,
     BYTE_CPU_S,
     COMPUTE_MARGIN,
@@ -128,12 +129,32 @@ def test_shares_fall_with_k() -> None:
 def test_where_no_k_fits_a_device_is_named_that_would() -> None:
     asked = spec(two_regions.build(workers=64))
     slow, native = profile(0.5, 0.5), profile(0.05, 0.5)
-    with pytest.raises(InputError, match="dilation=auto: a step of 64 workers needs 20 s") as caught:
+    with pytest.raises(Refused, match="dilation=auto: a step of 64 workers needs 20 s") as caught:
         choose(asked, slow, native, cores=2)
-    step_s = float(caught.value.faults[0].partition("device.step_s=")[2].split()[0])
+    (offer,) = caught.value.offers
+    step_s = float(offer.changes["device.step_s"])
+    assert offer.changes["device"] == "paced"
+    assert caught.value.faults[1].startswith(f"  device=paced device.step_s={step_s:g}: an accelerator that computes ")
     assert choose(asked, slow, profile(step_s, 0.5), cores=2) <= most_dilation(asked)
     with pytest.raises(InputError):
         choose(asked, slow, profile(step_s / 2, 0.5), cores=2)
+
+
+def test_a_model_that_changes_needs_a_dilation_that_suffices_before_and_after() -> None:
+    asked = spec(two_regions.build(workers=8))
+    light, heavy = profile(0.05, 0.01), profile(0.05, 0.05)
+    alone = choose(asked, heavy, heavy, cores=2)
+    assert choose(asked, light, light, cores=2) < alone
+    changing = dataclasses.replace(light, switched=heavy)
+    assert choose(asked, changing, changing, cores=2) == alone
+
+
+def test_a_step_with_a_rare_exchange_lasts_its_share_of_it() -> None:
+    asked, native = spec(two_regions.build(workers=4)), profile(0.02, 0.02, size_bytes=10_000_000)
+    load = Load.of(asked, *[dataclasses.replace(native, cycle_steps=10)] * 2, cores=2)
+    assert load.step_s == pytest.approx(0.02 + load.exchange.lasts_s / 10)
+    each = Load.of(asked, native, native, cores=2)
+    assert each.step_s == each.cycle_s
 
 
 def test_round_trips_and_cubic_limit_k() -> None:
@@ -207,9 +228,9 @@ def test_gloos_messages_cost_what_they_do_beside_our_own() -> None:
 def test_of_a_rare_exchange_the_refusal_names_a_step() -> None:
     asked = spec(two_regions.build(workers=64))
     slow, native = (dataclasses.replace(profile(s, 0.5), cycle_steps=10) for s in (0.5, 0.05))
-    with pytest.raises(InputError, match=r"a step of 64 workers needs 20 s .* gives it 50 ms") as caught:
+    with pytest.raises(Refused, match=r"a step of 64 workers needs 20 s .* gives it 50 ms") as caught:
         choose(asked, slow, native, cores=2)
-    step_s = float(caught.value.faults[0].partition("device.step_s=")[2].split()[0])
+    step_s = float(caught.value.offers[0].changes["device.step_s"])
     enough = dataclasses.replace(profile(step_s, 0.5), cycle_steps=10)
     assert choose(asked, slow, enough, cores=2) <= most_dilation(asked)
 

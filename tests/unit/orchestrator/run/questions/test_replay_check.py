@@ -6,7 +6,7 @@ import pytest
 
 from testbed.core.device.profile import Collective, LayerTimes, Profile
 from testbed.orchestrator.config.config import compose
-from testbed.orchestrator.run import replay_needs
+from testbed.orchestrator.run.questions import replay_needs
 
 SPEC = compose(["topo=wan1g", "workload=replay", "workload.model=resnet50", "device=paced", "steps=10"])
 ANSWER = {"computes": False, "parameters": 25_557_032, "uses_feedback": True}
@@ -25,7 +25,7 @@ PROFILE = Profile(
 def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_needs, "available_memory_bytes", lambda: 500_000_000)
     (fault,) = replay_needs.memory_faults(SPEC, ANSWER)
-    assert "needs 1.005 GB of memory, this machine has 500 MB: at most 1 workers" in fault
+    assert "needs 1.005 GB of memory, this machine has 500 MB: workers=1 " in fault
     monkeypatch.setattr(replay_needs, "available_memory_bytes", lambda: 2_000_000_000)
     assert list(replay_needs.memory_faults(SPEC, ANSWER)) == []
 
@@ -41,4 +41,4 @@ def test_time_is_refused_with_the_figure() -> None:
     assert list(replay_needs.time_faults(patient, PROFILE, PROFILE)) == []
     (fault,) = replay_needs.time_faults(dataclasses.replace(SPEC, max_wall_s=10.0), PROFILE, PROFILE)
     assert "steps=10" in fault
-    assert "at most 8 steps" in fault
+    assert "steps=8 would do" in fault

@@ -15,7 +15,7 @@ from testbed.core.spec.topology import symmetric
 from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.emulation.links.port import Port
 from testbed.orchestrator.emulation.measuring.result import ProbeResult
-from testbed.orchestrator.run.network_record import NetworkRecord
+from testbed.orchestrator.run.links.network_record import NetworkRecord
 
 
 def made(path: Path, dilation: float = 1.0) -> tuple[NetworkRecord, list[Port]]:

@@ -15,8 +15,8 @@ import pytest
 from testbed.core.errors import InputError, RunError
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.orchestrator.config.config import resolve
-from testbed.orchestrator.run import plugins
-from testbed.orchestrator.run.plugins import check_parts, end_questions
+from testbed.orchestrator.run.questions import plugins
+from testbed.orchestrator.run.questions.plugins import check_parts, end_questions
 from tests.emulation.support import wait_until
 
 MINE = """
@@ -125,7 +125,7 @@ def test_it_ends_with_whoever_asked() -> None:
     script = (
         "import os\n"
         "from testbed.orchestrator.config.config import resolve\n"
-        "from testbed.orchestrator.run import plugins\n"
+        "from testbed.orchestrator.run.questions import plugins\n"
         "plugins.check_parts(resolve(['topo=lan', 'workload=sensors', 'dilation=1']).spec)\n"
         "print(plugins._SERVER._process.pid, flush=True); os.kill(os.getpid(), 9)"
     )

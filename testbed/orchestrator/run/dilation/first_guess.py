@@ -10,7 +10,6 @@ the steps between two exchanges must fit by themselves.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,10 +26,11 @@ from testbed.core.costs.collective import (
     sent_bytes,
 )
 from testbed.core.device.profile import Collective, Profile
-from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import MAX_CUBIC_DILATION, MAX_DILATED_RTT_S, RunSpec
 from testbed.core.spec.topology import Topology
 from testbed.core.units import format_time
+from testbed.orchestrator.config.grammar.offers import Refused
+from testbed.orchestrator.run.offers import dilation_offers
 
 LATE_SHARE = 0.01
 """Of a step: half of what makes a run suspect, since some runs are half as late again as this arithmetic has it."""
@@ -178,6 +178,13 @@ class Load:
         return max(self.compute_s + communicate_s / 2, communicate_s, 1e-6)
 
     @property
+    def step_s(self) -> float:
+        """Emulated seconds of a step, roughly: its mean over a cycle."""
+        if self.steps == 1:
+            return self.cycle_s
+        return (self.compute_s + sum(one.lasts_s for one in self.kinds)) / self.steps
+
+    @property
     def kinds(self) -> list[Traffic]:
         return [one for one in (self.exchange, self.chains, self.inside) if one.cpu_s]
 
@@ -215,43 +222,65 @@ class Load:
 
 
 def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
-    """The smallest dilation, in steps of 0.05 or, from 40 on, up to 0.25 %, that suffices.
+    """Return the smallest dilation that suffices, in steps of 0.05 or, from 40 on, up to 0.25 %.
+
+    It suffices before the model changes and after.
 
     Raises:
-        InputError: none does that the topology bears; names a device that would.
+        Refused: None does that the topology bears; with what would.
     """
-    load, most = Load.of(spec, cpu, device, cores), most_dilation(spec)
-    k = 1.0
+    if (k := smallest(spec, cpu, device, cores)) is not None:
+        return k
+
+    def suffices(cpu: Profile, device: Profile) -> float | None:
+        loads = _loads(spec, cpu, device, cores)  # looking through all dilations is only for what the largest one suits
+        return smallest(spec, cpu, device, cores) if all(load.fits(most_dilation(spec)) for load in loads) else None
+
+    offers = [
+        *dilation_offers.paced(spec, cpu, device, suffices),
+        *dilation_offers.interval(spec, cpu, device, suffices),
+    ]
+    anew = dilation_offers.measured_anew(cpu, device)
+    raise Refused(
+        _refusal(spec, Load.of(spec, cpu, device, cores)), offers, lambda other: smallest(other, *anew, cores)
+    )
+
+
+def smallest(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float | None:
+    """Return the smallest dilation that suffices, before the model changes and after; None if none does."""
+    loads, k, most = _loads(spec, cpu, device, cores), 1.0, most_dilation(spec)
     while k <= most + 1e-9:
-        if load.fits(k):
+        if all(load.fits(k) for load in loads):
             return round(k, 2)
         k += max(_STEP, math.floor(k / 20) * _STEP)
-    raise InputError(_refusal(spec, load, most))
+    return None
+
+
+def _loads(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> list[Load]:
+    """Return the load before the model changes, and that after it if it does."""
+    pairs = [(cpu, device), (cpu.switched, device.switched)]
+    return [Load.of(spec, c, d, cores) for c, d in pairs if c is not None and d is not None]
+
+
+def on_grid(dilation: float) -> float:
+    """Return the next larger multiple of 0.05: a dilation as it is chosen."""
+    return round(math.ceil(dilation / _STEP - 1e-9) * _STEP, 2)
 
 
 def most_dilation(spec: RunSpec) -> float:
-    """What TCP's own time-outs, which do not stretch, bear."""
+    """Return the largest dilation that TCP's own time-outs bear, which do not stretch."""
     rtt_s = spec.outermost_topology.farthest_rtt_s
     most = _MAX_DILATION if rtt_s == 0 else max(1.0, MAX_DILATED_RTT_S / rtt_s)
     return min(most, MAX_CUBIC_DILATION) if spec.tcp == "stock" else min(most, _MAX_DILATION)
 
 
-def _refusal(spec: RunSpec, load: Load, most: float) -> str:
-    step_s = max(load.compute_s / load.steps, 1e-6)
-    while not dataclasses.replace(load, compute_s=load.steps * step_s).fits(most):
-        step_s *= 1.1
+def _refusal(spec: RunSpec, load: Load) -> str:
     needed, given = (format_time(seconds / load.steps) for seconds in (load.needed_s, load.compute_s))
     return (
         f"dilation=auto: a step of {spec.workers} workers needs {needed} of wall time on {load.cores} cores,"
-        f" device={spec.device.name} gives it {given}, and this topology bears a dilation of {most:.3g} at most;"
-        f" device=paced device.step_s={_round_up(step_s):g} would do"
+        f" device={spec.device.name} gives it {given}, and this topology bears a dilation of"
+        f" {most_dilation(spec):.3g} at most"
     )
-
-
-def _round_up(value: float) -> float:
-    """To two digits."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return math.ceil(value / unit - 1e-9) * unit
 
 
 def _messages(kind: str, workers: int) -> int:

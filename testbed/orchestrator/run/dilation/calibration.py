@@ -6,8 +6,8 @@ and processor. What `longhaul predict` takes while another run has the machine s
 A shared core takes a third longer at one hour than at another. So all compressors of a training go by what its model
 took the first time: they differ by what they are, and not by the hour at which each was measured.
 
-Some machines are slower with all cores busy, or at other hours, than that core was. So what a run at a dilation of
-`auto` has shown to be needed is kept beside, and the next run of the same is slowed more.
+Some machines are slower with all cores busy, or at other hours, than that core was. So the dilation is a first guess,
+which the run's pilot tries.
 """
 
 from __future__ import annotations
@@ -27,33 +27,34 @@ from testbed.core.costs.fusion import BY_TIMES
 from testbed.core.costs.kfac_costs import planned
 from testbed.core.device.profile import Profile
 from testbed.core.errors import raise_input_faults
-from testbed.core.record.run_directory import RunDir, write_json
+from testbed.core.record.run_directory import write_json
 from testbed.core.record.used_files import entries, version
 from testbed.core.spec.run_spec import PARTS, RunSpec
 from testbed.orchestrator.machine import clone, provenance
 from testbed.orchestrator.machine.lock import held_if_free
-from testbed.orchestrator.observation.verdict.judge import MIN_SLOWDOWN, Judge
-from testbed.orchestrator.run.dilation_choice import choose, most_dilation
-from testbed.orchestrator.run.plugins import ask_worker
-from testbed.orchestrator.run.replay_needs import time_faults
+from testbed.orchestrator.run.dilation.first_guess import choose
+from testbed.orchestrator.run.questions.plugins import ask_worker
+from testbed.orchestrator.run.questions.replay_needs import time_faults
 from testbed.orchestrator.run_store.used import named_files
 
 CACHE = clone.CLONE / ".cache" / "profiles"
 TIME_LIMIT_S = 300.0
 _MAX_PLANS = 5
 """Of K-FAC: the slower a run, the cheaper its messages; then a plan has more of them, which asks for a slower run."""
-MAX_SLOWDOWN = 2.0
-"""From one run to the next: what disturbed one may have passed."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Of one run."""
+    """Times of one training."""
 
     cpu: Profile
     """On a core of this machine."""
     device: Profile
     """On the device that is emulated."""
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Calibration:
+        return cls(Profile.from_json(data["cpu_profile"]), Profile.from_json(data["device_profile"]))
 
     def to_json(self) -> dict[str, Any]:
         return {"cpu_profile": self.cpu.to_json(), "device_profile": self.device.to_json()}
@@ -75,36 +76,27 @@ def calibrate(
         return spec, None
     found = _measured(spec, tell, give)
     rounds = 0 if not spec.auto_dilation else _MAX_PLANS if found.cpu.factored else 1
-    least = _least(spec) if rounds else 1.0
-    while rounds and (chosen := max(least, _slowest(spec, found))) > spec.dilation:
+    while rounds and (chosen := _slowest(spec, found)) > spec.dilation:
         spec, rounds = dataclasses.replace(spec, dilation=chosen), rounds - 1
-        if _goes_by_times(spec) or found.cpu.factored:
-            found = _measured(spec, tell, give)  # another plan, since messages cost an emulated second less
+        found = calibrated_at(spec, found, tell, give)
     raise_input_faults(time_faults(spec, found.cpu, found.device))
     return spec, found
 
 
-def learn(run: RunDir, spec: RunSpec, give: Callable[[Path], None] = lambda _: None) -> None:
-    """Keep that the dilation of `auto` was too small, if the run shows it: the next one of the same is slowed more.
+def calibrated_at(
+    spec: RunSpec, found: Calibration, tell: Callable[[str], None], give: Callable[[Path], None] = lambda _: None
+) -> Calibration:
+    """Return `found` for the dilation of `spec`.
 
-    Args:
-        spec: as it was run.
-        give: hands a file over to whoever called.
+    The slower a run, the cheaper its messages; buckets and the plan of K-FAC may depend on that.
     """
-    if not spec.auto_dilation:
-        return
-    judge = Judge(spec)
-    for event in run.read_events():
-        judge.add(event)
-    if (slowdown := judge.needed_slowdown) > 1:
-        slowdown = min(MAX_SLOWDOWN, max(MIN_SLOWDOWN, slowdown))
-        _keep(_least_path(spec), {"least_dilation": round(slowdown * spec.dilation, 2), "run_id": run.run_id}, give)
+    return _measured(spec, tell, give) if _goes_by_times(spec) or found.cpu.factored else found
 
 
 def repeated(
     spec: RunSpec, times: int, tell: Callable[[str], None], give: Callable[[Path], None] = lambda _: None
 ) -> list[Calibration]:
-    """So many measurements of the same, each kept for the same training, code and processor.
+    """Return repeated measurements of the same, each kept for the same training, code and processor.
 
     Raises:
         InputError: the device cannot tell.
@@ -124,7 +116,7 @@ def _measured(spec: RunSpec, tell: Callable[[str], None], give: Callable[[Path],
     question = {"spec": spec.to_json(), "cpu": known, "model": model}
     with held_if_free() if known is None else contextlib.nullcontext(False) as is_held:
         if known is None:
-            once = "once for this workload and code" if is_held else "not kept: another run has the machine"
+            once = "once for this workload and code" if is_held else "not kept: a run has the machine"
             tell(f"measuring how long a step takes on a core of this machine ({once})")
         answer = ask_worker("calibrate", question, "calibration", TIME_LIMIT_S)
     if is_held:
@@ -150,18 +142,6 @@ def _slowest(spec: RunSpec, found: Calibration) -> float:
     return max(
         choose(spec, cpu, device, usable_cores()) for cpu, device in pairs if cpu is not None and device is not None
     )
-
-
-def _least(spec: RunSpec) -> float:
-    """What runs of the same have shown to be needed, as far as the topology bears it."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return min(float(json.loads(_least_path(spec).read_text())["least_dilation"]), most_dilation(spec))
-    return 1.0
-
-
-def _least_path(spec: RunSpec) -> Path:
-    """By the device too, whose time is what the cores were too slow for; not by the dilation that was chosen."""
-    return CACHE / f"{_key(dataclasses.replace(spec, dilation=1.0), 'device')}.least.json"
 
 
 def usable_cores() -> int:

@@ -63,12 +63,13 @@ class ReplayNeeds:
         spare = memory_bytes - POOL_BYTES
         fitting = max(0, spare // (WORKER_BYTES + self.tensor_bytes))
         room = spare - self.workers * WORKER_BYTES
-        cures = [f"at most {fitting} workers"] if fitting else []
+        cures = [f"workers={fitting}"] if fitting else []
         if room > 0:
             cures.append(f"scale={_rounded_up(self.workers * self.tensor_bytes / room)}")
+        would = f"{' or '.join(cures)} would do" if cures else "too little for any worker"
         yield (
             f"{self} workers={self.workers} needs {format_size(self.memory_bytes)} of memory,"
-            f" this machine has {format_size(memory_bytes)}: {', or '.join(cures) or 'too little for any worker'}"
+            f" this machine has {format_size(memory_bytes)}: {would}"
         )
 
     def time_faults(self, rate_bit_s: float, *, compute_s: float, dilation: float, most_wall_s: float) -> Iterator[str]:
@@ -81,11 +82,11 @@ class ReplayNeeds:
         wall_s = self.wall_s(rate_bit_s, compute_s=compute_s, dilation=dilation)
         if wall_s > most_wall_s:
             fitting = math.floor(self.steps * most_wall_s / wall_s)
-            cure = f"at most {fitting} steps" if fitting else "not even one step fits"
+            cure = f"steps={fitting} would do" if fitting else "not even one step fits"
             yield (
                 f"{self} steps={self.steps} dilation={dilation:g} takes at least {_spoken(wall_s)},"
                 f" more than the {_spoken(most_wall_s)} asked for: {cure},"
-                " a compressor that sends less, or a faster link"
+                " or a compressor that sends less, or a faster link"
             )
 
     def __str__(self) -> str:

@@ -1,0 +1,8 @@
+"""Declares the benchmark `first_try`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.first_try import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.first_try, order=112)

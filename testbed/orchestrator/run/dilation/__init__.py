@@ -1,0 +1,1 @@
+"""Finds how many times slower than the emulated clock a run goes."""

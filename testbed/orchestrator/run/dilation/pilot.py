@@ -1,0 +1,179 @@
+"""`dilation=auto`: the run's own beginning is tried before the run, and its dilation follows from what was seen.
+
+Workers are started, take some steps at the first guess, and are told to go on at another dilation where that is too
+small or far too large; the links follow. Then they are killed: the run's own workers are forked anew, and know nothing
+of it. What the trials say is no part of the record but for one event each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Protocol
+
+from testbed.core.record.run_directory import RunDir
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.emulation.traffic.background import BackgroundTraffic
+from testbed.orchestrator.observation.collector import Collector
+from testbed.orchestrator.run.dilation.calibration import usable_cores
+from testbed.orchestrator.run.dilation.first_guess import most_dilation
+from testbed.orchestrator.run.dilation.search import Search
+from testbed.orchestrator.run.dilation.trial import Trial, TrialFold
+from testbed.orchestrator.run.links.measured_network import MeasuredNetwork
+from testbed.orchestrator.run.workers.workers import Workers
+
+BUDGET_S, BUDGET_RATIO = 10.0, 0.1
+"""Wall time of all trials at most: seconds, or a share of the run, whichever is longer."""
+LEAST_STEPS, LEAST_S, MOST_STEPS = 3, 1.5, 12
+"""Steps and wall seconds of a trial, if the budget bears them; the most steps where it is long unsure."""
+END_S = 1.0
+"""Part of the budget in which the workers are ended."""
+
+Event = dict[str, Any]
+
+
+class Record(Protocol):
+    """The part of a run's record that a pilot needs."""
+
+    run: RunDir
+
+    def write(self, event: Event) -> None: ...
+
+    def stage(self, what: str, text: str) -> None: ...
+
+    def progress(self, what: str, done: float, total: float | None = None) -> None: ...
+
+
+class Pilot:
+    """Finds the dilation of one run.
+
+    Args:
+        start: makes workers for a spec, whose words the second argument takes.
+        begin: waits until they are connected and has them begin; returns the moment (CLOCK_MONOTONIC).
+        follow: passes on what workers say until the last argument says that it is enough; raises what goes wrong.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        links: MeasuredNetwork,
+        record: Record,
+        start: Callable[[RunSpec, Callable[[Event], None]], AbstractContextManager[Workers]],
+        begin: Callable[[Workers], float],
+        follow: Callable[[Workers, Callable[[], bool]], None],
+    ) -> None:
+        self._spec, self._links, self._record = spec, links, record
+        self._start, self._begin, self._follow = start, begin, follow
+        self._search = Search(spec.dilation, most_dilation(spec))
+        self._fold = self._new_fold(spec, first_step=2)
+        self._began_s, self._budget_s = time.monotonic(), BUDGET_S - END_S
+
+    def choose(self) -> RunSpec:
+        """Return the spec with the dilation that it is to have; the links have it then."""
+        spec, self._links.report = self._spec, self._take
+        try:
+            with ExitStack() as stack:
+                background = stack.enter_context(
+                    BackgroundTraffic(self._links.network, spec.background, spec.dilation, self._take)
+                )
+                workers = stack.enter_context(self._start(spec, self._take))
+                t0_s = self._begin(workers)
+                background.start(t0_s)
+                with self._watched(workers, background):
+                    self._try(workers, t0_s)
+        finally:
+            self._links.report = self._record.write
+        self._put_logs_aside()
+        chosen = dataclasses.replace(spec, dilation=self._search.dilation)
+        if chosen.dilation != self._links.dilation:
+            self._links.retime(chosen)
+        if chosen.dilation != spec.dilation:
+            self._links.measure_again()
+        return chosen
+
+    def _take(self, event: Event) -> None:
+        self._fold.add(event)
+
+    def _new_fold(self, spec: RunSpec, first_step: int) -> TrialFold:
+        return TrialFold(spec.topology, spec.dilation, usable_cores(), first_step)
+
+    @contextlib.contextmanager
+    def _watched(self, workers: Workers, background: BackgroundTraffic) -> Iterator[None]:
+        links = self._links
+        collector = Collector(links.network, workers.containers, background, self._take, links.prober.probes_sent)
+        try:
+            collector.start()
+            yield
+        finally:
+            collector.stop()
+            collector.close()
+
+    def _try(self, workers: Workers, t0_s: float) -> None:
+        """One dilation after the other, as long as the budget bears it."""
+        began_s = t0_s
+        while True:
+            self._fold.is_running = True
+            self._follow(workers, self._is_enough(workers, began_s))
+            self._fold.is_running = False
+            trial = self._fold.trial()
+            if trial is None:  # not one step: nothing is known
+                self._search.give_up()
+                return
+            why = self._search.take(trial)
+            self._budget_s = max(BUDGET_S, BUDGET_RATIO * self._run_s(trial)) - END_S
+            now_s = time.monotonic()
+            if workers.all_done or 2 * now_s - began_s > self._began_s + self._budget_s:
+                self._search.give_up()
+            self._tell(trial, why)
+            if not self._search.wants_another:
+                return
+            began_s = self._change(workers)
+
+    def _run_s(self, trial: Trial) -> float:
+        """Seconds of the wall that the run will take at its dilation."""
+        return (self._spec.steps or trial.steps) * trial.step_s * self._search.dilation
+
+    def _tell(self, trial: Trial, why: str) -> None:
+        chosen = self._search.dilation
+        self._record.write(trial.to_event(chosen, why))
+        then = "kept" if chosen == trial.dilation else f"next {chosen:g}"
+        reason = f": {why}" if why else ""
+        self._record.stage("pilot", f"pilot at dilation {trial.dilation:g}, {trial.steps} steps{reason}; {then}")
+
+    def _change(self, workers: Workers) -> float:
+        """Go on at the dilation that is to be tried now; return when all have it."""
+        spec = dataclasses.replace(self._spec, dilation=self._search.dilation)
+        step, reached = self._fold.last_step + 2, self._fold.reached
+        workers.pace(step, spec.dilation)
+        self._fold = self._new_fold(spec, first_step=step + 1)
+        self._fold.reached = reached
+        self._links.retime(spec)
+        self._follow(workers, lambda: workers.all_done or self._is_over() or min(reached.values()) >= step)
+        return time.monotonic()
+
+    def _is_over(self) -> bool:
+        return time.monotonic() > self._began_s + self._budget_s
+
+    def _is_enough(self, workers: Workers, began_s: float) -> Callable[[], bool]:
+        """Return whether the trial that began then may end, when it is asked."""
+
+        def is_enough() -> bool:
+            spent_s = min(time.monotonic() - self._began_s, self._budget_s)
+            self._record.progress("seconds of the pilot", spent_s, self._budget_s)
+            if workers.all_done or self._is_over():
+                return True
+            if self._fold.steps < LEAST_STEPS or time.monotonic() - began_s < LEAST_S:
+                return False
+            trial = self._fold.trial()
+            return self._fold.steps >= MOST_STEPS or (trial is not None and trial.is_sure)
+
+        return is_enough
+
+    def _put_logs_aside(self) -> None:
+        for node in (one.name for one in self._spec.topology.nodes):
+            log = self._record.run.log(node)
+            if log.exists():
+                log.rename(log.with_name(f"{node}.pilot.log"))

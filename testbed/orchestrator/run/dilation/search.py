@@ -1,0 +1,52 @@
+"""Search for a dilation over few trials."""
+
+from __future__ import annotations
+
+from testbed.orchestrator.run.dilation.first_guess import on_grid
+from testbed.orchestrator.run.dilation.trial import Trial
+
+WORTH_RATIO = 1.15
+"""A dilation that is so many times the least one found is as good; a shorter run is not worth another trial."""
+MAX_STEP = 2.0
+"""Largest ratio of a trial's dilation to the one before, either way."""
+
+
+class Search:
+    """Folds trials.
+
+    Args:
+        first: Dilation to begin with.
+        most: Largest dilation that the links bear.
+    """
+
+    def __init__(self, first: float, most: float) -> None:
+        self._most = most
+        self.dilation = first
+        """Dilation that the run gets if no other trial follows."""
+        self.wants_another = True
+        self._held: float | None = None
+        """Least dilation that held."""
+        self._failed = 0.0
+        """Largest dilation that did not."""
+
+    def take(self, trial: Trial) -> str:
+        """Fold a trial of `dilation` in; return why the next one is another, in words, or nothing."""
+        tried = trial.dilation
+        if trial.holds:
+            self._held = min(tried, self._held or tried)
+            lower = on_grid(max(trial.faster(), tried / MAX_STEP, WORTH_RATIO * self._failed))
+            self.wants_another = lower * WORTH_RATIO <= tried
+            self.dilation = lower if self.wants_another else self._held
+            return f"would do at {lower:g}" if self.wants_another else ""
+        self._failed = max(tried, self._failed)
+        if self._held is not None:  # that there is no less is known well enough
+            self.wants_another, self.dilation = False, self._held
+        else:
+            self.dilation = min(self._most, on_grid(min(trial.slower(), MAX_STEP * tried)))
+            self.wants_another = self.dilation > tried
+        return trial.why()
+
+    def give_up(self) -> None:
+        """Try no more: the run gets what held, or what was to be tried next where nothing did."""
+        self.wants_another = False
+        self.dilation = self._held or self.dilation

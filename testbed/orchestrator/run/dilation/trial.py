@@ -1,0 +1,197 @@
+"""Figures of some steps at a dilation, folded from their events as the verdict folds a run's."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.core.record.events.run import Pilot
+from testbed.core.spec.topology import Topology
+from testbed.orchestrator.observation.verdict.lateness_rules import LATE_SUSPECT, QUEUED_SUSPECT
+from testbed.orchestrator.observation.verdict.link_rules import LATE_RATIO, LATE_S
+from testbed.orchestrator.observation.verdict.machine_rules import IDLE_SUSPECT
+
+Event = dict[str, Any]
+MOST_LATE, MOST_QUEUED, MIN_IDLE = 0.5 * LATE_SUSPECT, 0.75 * QUEUED_SUSPECT, 1.5 * IDLE_SUSPECT
+"""Figures beyond which a pilot asks for a slower run. Waits fall only in proportion to the dilation, so half of what
+they may be would be twice the least dilation."""
+AIM_LATE, AIM_QUEUED, AIM_IDLE, AIM_DELAY_LINE = 0.4 * LATE_SUSPECT, 0.65 * QUEUED_SUSPECT, 2 * IDLE_SUSPECT, 0.7
+"""Figures that a slower or faster run is to come to."""
+NOTICED_LATE = 0.25
+COMPUTE_MARGIN = 1.15
+"""Over the CPU seconds that training threads took: what else is on the cores is not theirs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """Shares are of the emulated time of the steps; None where nothing was seen."""
+
+    dilation: float
+    steps: int
+    """Number of steps that all ranks took and that count."""
+    step_s: float
+    """Mean emulated seconds of a step, each of its slowest rank."""
+    late_ratio: float
+    late_doubt: float
+    """Standard error of `late_ratio`, from step to step; infinite of a single step."""
+    queued_ratio: float
+    computing_ratio: float
+    """Share of a step that the device takes."""
+    computing_dilation: float
+    """The dilation at which the training threads' CPU seconds fill the time that the device gives them."""
+    busy_ratio: float | None
+    """Busy share of all cores."""
+    delay_line_ratio: float | None
+    """Lateness that a quarter of the seconds exceeded, over what is allowed."""
+
+    @property
+    def holds(self) -> bool:
+        """True if nothing came near what a `valid` run may be."""
+        return not any(True for _ in self._excesses())
+
+    @property
+    def is_sure(self) -> bool:
+        """True if more steps would hardly change whether phases are too late."""
+        return abs(self.late_ratio - MOST_LATE) > self.late_doubt
+
+    def slower(self) -> float:
+        """Return the dilation at which all would be well, by what was seen; at least this one."""
+        return max([self.dilation, *(self.dilation * times for times, _ in self._excesses())])
+
+    def faster(self) -> float:
+        """Return the least dilation at which all would still be well, by what was seen; at most this one."""
+        on_time = self.computing_ratio / (self.computing_ratio + AIM_LATE)
+        floors = [
+            COMPUTE_MARGIN * self.computing_dilation * on_time,
+            self.dilation * self.queued_ratio / AIM_QUEUED,
+            self.dilation * (self.busy_ratio or 0.0) / (1 - AIM_IDLE),
+            self.dilation * (self.delay_line_ratio or 0.0) / AIM_DELAY_LINE,
+        ]
+        if self.late_ratio > NOTICED_LATE * AIM_LATE:  # then it says more than CPU seconds do
+            floors.append(self.dilation * (1 + (self.late_ratio - AIM_LATE) / max(self.computing_ratio, AIM_LATE)))
+        return min(self.dilation, max(1.0, *floors))
+
+    def why(self) -> str:
+        """Return why a slower run is asked for, in words."""
+        return "; ".join(words for _, words in self._excesses())
+
+    def _excesses(self) -> Iterator[tuple[float, str]]:
+        """Yield how many times slower it had to be, and why in words, for each figure that was too large."""
+        if self.late_ratio > MOST_LATE:
+            made_good = 1 + (self.late_ratio - AIM_LATE) / max(self.computing_ratio, self.late_ratio)
+            yield made_good, f"phases late by {self.late_ratio:.1%}"
+        if self.queued_ratio > MOST_QUEUED:
+            yield self.queued_ratio / AIM_QUEUED, f"messages waited {self.queued_ratio:.1%} of the time"
+        if self.busy_ratio is not None and 1 - self.busy_ratio < MIN_IDLE:
+            yield self.busy_ratio / (1 - AIM_IDLE), f"cores idle {1 - self.busy_ratio:.0%}"
+        if self.delay_line_ratio is not None and self.delay_line_ratio > 1:
+            yield self.delay_line_ratio / AIM_DELAY_LINE, "packets left late"
+
+    def to_event(self, next_dilation: float, why: str) -> Event:
+        """Return the `pilot` event of this trial, with what followed from it."""
+        return Pilot(
+            dilation=self.dilation,
+            steps=self.steps,
+            step_s=self.step_s,
+            late_ratio=self.late_ratio,
+            queued_ratio=self.queued_ratio,
+            cpu_idle_ratio=None if self.busy_ratio is None else 1 - self.busy_ratio,
+            next_dilation=next_dilation,
+            why=why,
+        ).to_json()
+
+
+class TrialFold:
+    """Takes events of a pilot, from several threads.
+
+    Args:
+        topology: In emulated terms.
+        first_step: The first that counts: those before are of another dilation, or have cold caches.
+    """
+
+    def __init__(self, topology: Topology, dilation: float, cores: int, first_step: int) -> None:
+        self._delays_s = {
+            (link.name, source): profile.delay_s
+            for link in topology.wan_links
+            for source, _, profile in link.directions()
+        }
+        self._workers = len(topology.nodes)
+        self.dilation, self._cores, self.first_step = dilation, cores, first_step
+        self._steps: dict[int, dict[int, Event]] = defaultdict(dict)
+        self._idle: list[tuple[float, float]] = []
+        self._late: list[float] = []
+        self.is_running = False
+        """True while seconds count: not before the links and all ranks have this dilation."""
+        self.reached: dict[int, int] = {}
+        """Last step that each rank told."""
+
+    def add(self, event: Event) -> None:
+        """Take an event as its sender says it: those of the network by the wall."""
+        kind = event["event"]
+        if kind == "step":
+            self.reached[event["rank"]] = event["step"]
+            if event["step"] >= self.first_step:
+                self._steps[event["step"]][event["rank"]] = event
+        elif kind == "host" and self.is_running:
+            self._idle.append((event["cpu_idle_ratio"], event["interval_s"]))
+        elif kind == "delay_line" and self.is_running and event["late_p99_s"] is not None:
+            delay_s = self._delays_s[event["name"], event["from"]]
+            self._late.append(event["late_p99_s"] / self.dilation / max(LATE_S, LATE_RATIO * delay_s))
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that all ranks have told."""
+        return len(self._whole())
+
+    @property
+    def last_step(self) -> int:
+        """Last step that any rank has told."""
+        return max(self.reached.values(), default=0)
+
+    def _whole(self) -> list[dict[int, Event]]:
+        return [ranks for ranks in list(self._steps.values()) if len(ranks) == self._workers]
+
+    def trial(self) -> Trial | None:
+        """Return the figures; None if no step was whole."""
+        steps = self._whole()
+        if not steps:
+            return None
+        time_s = sum(max(event["step_s"] for event in ranks.values()) for ranks in steps)
+        late_s = [max(event["late_s"] or 0.0 for event in ranks.values()) for ranks in steps]
+        queued_s = sum(statistics.fmean(event["queued_s"] for event in ranks.values()) for ranks in steps)
+        computing_s = sum(max(map(_computing_s, ranks.values())) for ranks in steps)
+        needed_s = sum(self._needed_s(ranks) for ranks in steps)
+        watched_s = sum(interval_s for _, interval_s in self._idle)
+        late = sorted(self._late, reverse=True)
+        return Trial(
+            dilation=self.dilation,
+            steps=len(steps),
+            step_s=time_s / len(steps),
+            late_ratio=sum(late_s) / time_s if time_s else 0.0,
+            late_doubt=_sum_doubt(late_s) / time_s if time_s else 0.0,
+            queued_ratio=queued_s / time_s if time_s else 0.0,
+            computing_ratio=computing_s / time_s if time_s else 0.0,
+            computing_dilation=needed_s / computing_s if computing_s else 1.0,
+            busy_ratio=1 - sum(idle * each_s for idle, each_s in self._idle) / watched_s if watched_s else None,
+            delay_line_ratio=late[len(late) // 4] if late else None,
+        )
+
+    def _needed_s(self, ranks: dict[int, Event]) -> float:
+        """Return the wall seconds in which these cores do what all training threads did."""
+        cpu_s = [float(event["cpu_s"]) for event in ranks.values()]
+        return max(sum(cpu_s) / self._cores, *cpu_s)
+
+
+def _sum_doubt(values: list[float]) -> float:
+    """Return the standard error of their sum; infinite of a single one."""
+    return statistics.stdev(values) * len(values) ** 0.5 if len(values) > 1 else math.inf
+
+
+def _computing_s(event: Event) -> float:
+    """Return the emulated seconds of a step in which a rank neither waited for others nor was late."""
+    own_s: float = event["step_s"] - event["phase_s"]["exposed_communication"] - (event["late_s"] or 0.0)
+    return max(0.0, own_s)

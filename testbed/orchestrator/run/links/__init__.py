@@ -1,0 +1,1 @@
+"""Links of a run with what is measured and recorded of them."""

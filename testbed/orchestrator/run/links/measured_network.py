@@ -1,0 +1,97 @@
+"""The links of a run, with what measures them: built once, and given other terms when the dilation changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from testbed.core.record.run_directory import RunDir
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.emulation.kernel import tcp
+from testbed.orchestrator.emulation.kernel.namespaces import Namespace
+from testbed.orchestrator.emulation.kernel.tcp import TcpProfile
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.emulation.measuring.prober import Prober
+from testbed.orchestrator.emulation.measuring.result import ProbeResult
+from testbed.orchestrator.observation.verdict.judge import Judge
+from testbed.orchestrator.run.links.network_record import NetworkRecord
+
+Event = dict[str, Any]
+
+
+class MeasuredNetwork:
+    """A context manager; must be used inside the run's own network namespace.
+
+    Args:
+        write: takes events of links and probes.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        shaper: str,
+        run: RunDir,
+        judge: Judge,
+        write: Callable[[Event], None],
+        namespaces: Mapping[str, Namespace] | None = None,
+    ) -> None:
+        self._run, self._judge, self._write = run, judge, write
+        self.report = write
+        """Takes events of the shaper. A pilot's are none of the run's."""
+        self._stack = ExitStack()
+        self._probing = ExitStack()
+        self.network = Network(
+            *(spec.topology.dilated(spec.dilation), _profile(spec), shaper),
+            *(lambda event: self.report(event), spec.seed, namespaces),
+        )
+        self.dilation = spec.dilation
+
+    def __enter__(self) -> MeasuredNetwork:
+        with ExitStack() as stack:
+            stack.enter_context(self.network)
+            stack.push(lambda *_: self._probing.close())
+            self._measure()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _measure(self) -> None:
+        """Before training.
+
+        Raises:
+            RunError: a link is not as asked.
+        """
+        self.prober = self._probing.enter_context(Prober(self.network, self._write))
+        self.record = NetworkRecord(self._run, self.network, self.prober, self._judge, self._write, self.dilation)
+        self.record.add(self.prober.measure_or_refuse())
+
+    def retime(self, spec: RunSpec) -> None:
+        """Give the links the terms of the dilation of `spec`."""
+        self.network.retime(spec.topology.dilated(spec.dilation), _profile(spec))
+        self.dilation = spec.dilation
+
+    def measure_again(self) -> None:
+        """Once links were given other terms.
+
+        Raises:
+            RunError: a link is not as asked.
+        """
+        self._probing.close()
+        self._measure()
+
+    def measure_busy(self) -> ProbeResult:
+        """Measure the links while workers compute."""
+        self.record.add(measured := self.prober.measure_busy())
+        return measured
+
+    @property
+    def failure(self) -> str | None:
+        """Reason that links or probes can no longer do their part; None while they do."""
+        return self.network.shaper.failure or self.prober.failure
+
+
+def _profile(spec: RunSpec) -> TcpProfile:
+    return tcp.profile(spec.tcp, spec.outermost_topology.dilated(spec.dilation), spec.dilation)

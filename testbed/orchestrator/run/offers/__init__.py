@@ -1,0 +1,1 @@
+"""Runs that would do instead of one that is refused."""

@@ -1,0 +1,1 @@
+"""Questions about plug-ins and models, which a worker process answers."""

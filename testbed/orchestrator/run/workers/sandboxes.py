@@ -1,0 +1,62 @@
+"""Makes what the containers of a run share: for runc a sandbox, for docker the holders of their networks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from testbed.core.errors import RunError
+from testbed.core.record.run_directory import RunDir
+from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.config.programs import Program
+from testbed.orchestrator.emulation.containers.docker_container import Holders
+from testbed.orchestrator.emulation.containers.runc_container import Sandbox
+from testbed.orchestrator.emulation.links.network import Network
+from testbed.orchestrator.machine import clone
+from testbed.orchestrator.machine.docker_client import remember_host
+from testbed.orchestrator.machine.rights import Rights
+
+_MEMORY_SHARE = 0.85
+
+
+def sandbox_of(spec: RunSpec, program: Program, run: RunDir, network: Network, rights: Rights) -> Sandbox:
+    """Return the sandbox of a run, whose place it mounts."""
+    work = run.runtime / "box"
+    work.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=711", "longhaul", str(work)], check=True)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    directory = program.working_directory()
+    return Sandbox(
+        run_id=run.run_id,
+        clone=clone.CLONE,
+        runs=run.path.parent.resolve(),
+        socket=run.socket,
+        work=work,
+        memory_bytes=int(memory * _MEMORY_SHARE / spec.workers),
+        limits=spec.memory_limit,
+        containers=spec.workers,
+        keeps_model=spec.keeps_model or spec.keeps_server,
+        seen=(*([directory] if directory else []), *map(Path, spec.module_folders)),
+        working_directory=directory if program.is_users and spec.runtime != "docker" else None,
+        rights=rights,
+        hosts="".join(f"{network.plan.node_address(node)} {node}\n" for node in network.workers),
+    )
+
+
+def holders_of(spec: RunSpec, run: RunDir, host_proc: int | None) -> Holders:
+    """Return what holds the networks of docker's containers.
+
+    Args:
+        host_proc: a descriptor of the host's /proc.
+
+    Raises:
+        RunError: there is none.
+    """
+    if host_proc is None:
+        raise RunError("runtime=docker: the run was started without the host's /proc")
+    run.docker.mkdir(mode=0o711)
+    remember_host(run.runtime)
+    nodes = [node.name for node in spec.topology.nodes]
+    keeps_model = spec.keeps_model or spec.keeps_server
+    return Holders(run.run_id, nodes, host_proc, keeps_model=keeps_model)

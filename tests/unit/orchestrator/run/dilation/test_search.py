@@ -1,0 +1,75 @@
+"""The search for a dilation, against machines whose need is known."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.orchestrator.run.dilation.search import WORTH_RATIO, Search
+from testbed.orchestrator.run.dilation.trial import Trial
+
+TRIALS = 12
+
+
+def trial(dilation: float, needed: float) -> Trial:
+    """Of a machine on which computing fits from `needed` on; half of a step is computing."""
+    late = max(0.0, needed / dilation - 1) / 2
+    return Trial(
+        dilation=dilation,
+        steps=4,
+        step_s=0.1,
+        late_ratio=late,
+        late_doubt=0.0,
+        queued_ratio=0.0,
+        computing_ratio=0.5,
+        computing_dilation=needed / 1.15,
+        busy_ratio=0.1,
+        delay_line_ratio=0.1,
+    )
+
+
+def search(first: float, needed: float, most: float = 1000.0, trials: int = TRIALS) -> tuple[Search, int]:
+    search, count = Search(first, most), 0
+    while search.wants_another and count < trials:
+        search.take(trial(search.dilation, needed))
+        count += 1
+    search.give_up()
+    return search, count
+
+
+@given(st.floats(1.0, 40.0), st.floats(1.0, 40.0))
+def test_what_is_found_holds_and_is_little_more_than_needed(first: float, needed: float) -> None:
+    found, count = search(round(first, 2), needed)
+    assert count < TRIALS
+    assert trial(found.dilation, needed).holds
+    assert found.dilation <= max(1.25 * needed, needed + 0.1)
+
+
+def test_a_first_guess_that_is_right_is_kept_after_one_trial() -> None:
+    assert search(2.0, 1.95)[1] == 1
+    assert search(2.0, 1.95)[0].dilation == 2.0
+
+
+def test_where_the_budget_ends_after_a_trial_that_failed_the_next_guess_counts() -> None:
+    found, _ = search(2.0, 3.0, trials=1)
+    assert found.dilation == pytest.approx(3.0, abs=0.15)
+
+
+def test_where_it_ends_after_one_that_held_that_one_counts() -> None:
+    found, _ = search(8.0, 3.0, trials=1)
+    assert found.dilation == 8.0
+
+
+def test_links_that_bear_no_more_are_given_no_more() -> None:
+    found, count = search(2.0, 9.0, most=4.0)
+    assert (found.dilation, count) == (4.0, 2)
+
+
+def test_one_that_failed_is_not_tried_again() -> None:
+    search = Search(2.0, 1000.0)
+    search.take(trial(2.0, 2.4))
+    held = search.dilation
+    assert held >= 2.4
+    search.take(trial(held, 1.0))  # the machine has become free meanwhile
+    assert search.dilation >= WORTH_RATIO * 2.0 or not search.wants_another

@@ -1,0 +1,114 @@
+"""What steps at a dilation say: as the verdict has it, and which dilation follows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from testbed.orchestrator.run.dilation.trial import Trial, TrialFold
+from topologies import two_regions
+
+TOPOLOGY = two_regions.build(workers=2)
+LINK = TOPOLOGY.wan_links[0]
+CALM = Trial(
+    dilation=4.0,
+    steps=4,
+    step_s=0.5,
+    late_ratio=0.0,
+    late_doubt=0.001,
+    queued_ratio=0.01,
+    computing_ratio=0.5,
+    computing_dilation=3.0,
+    busy_ratio=0.5,
+    delay_line_ratio=0.3,
+)
+
+
+def step(rank: int, number: int, **changed: Any) -> dict[str, Any]:
+    event = {"event": "step", "rank": rank, "step": number, "step_s": 1.0, "late_s": 0.0, "queued_s": 0.0, "cpu_s": 1.0}
+    return {**event, "phase_s": {"exposed_communication": 0.5}, **changed}
+
+
+def folded(*events: dict[str, Any], cores: int = 2, dilation: float = 2.0) -> TrialFold:
+    fold = TrialFold(TOPOLOGY, dilation, cores, first_step=2)
+    fold.is_running = True
+    for event in events:
+        fold.add(event)
+    return fold
+
+
+def test_steps_count_once_all_ranks_have_told_them_and_the_first_does_not() -> None:
+    fold = folded(step(0, 1), step(1, 1), step(0, 2), step(1, 2), step(0, 3))
+    assert (fold.steps, fold.last_step) == (1, 3)
+    assert folded(step(0, 1), step(1, 1)).trial() is None
+
+
+def test_shares_are_the_verdicts() -> None:
+    found = folded(step(0, 2, late_s=0.1, queued_s=0.2), step(1, 2)).trial()
+    assert found is not None
+    assert (found.late_ratio, found.queued_ratio) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert found.computing_ratio == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("cores", "needed"), [(1, 4.0), (2, 2.0), (8, 2.0)])
+def test_cores_that_all_threads_share_are_what_computing_needs(cores: int, needed: float) -> None:
+    found = folded(step(0, 2), step(1, 2), cores=cores).trial()
+    assert found is not None
+    assert found.computing_dilation == pytest.approx(needed)
+
+
+def test_seconds_count_only_while_the_trial_runs() -> None:
+    fold = folded(step(0, 2), step(1, 2))
+    fold.add({"event": "host", "cpu_idle_ratio": 0.25, "interval_s": 1.0})
+    late = {"event": "delay_line", "name": LINK.name, "from": LINK.a, "late_p99_s": 8e-3}
+    fold.add(late)
+    fold.is_running = False
+    fold.add({"event": "host", "cpu_idle_ratio": 0.75, "interval_s": 1.0})
+    fold.add({**late, "late_p99_s": 1.0})
+    found = fold.trial()
+    assert found is not None
+    assert (found.busy_ratio, found.delay_line_ratio) == (0.75, pytest.approx(2.0))  # 4 ms emulated, of 2 that may be
+
+
+def test_a_calm_trial_asks_for_a_faster_run_only() -> None:
+    assert CALM.holds
+    assert CALM.slower() == CALM.dilation
+    assert CALM.faster() == pytest.approx(1.15 * 3.0 * 0.5 / 0.508)
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({"late_ratio": 0.011}, "phases late"),
+        ({"queued_ratio": 0.08}, "messages waited"),
+        ({"busy_ratio": 0.9}, "cores idle"),
+        ({"delay_line_ratio": 1.5}, "packets left late"),
+    ],
+)
+def test_more_than_half_of_what_is_allowed_asks_for_a_slower_one(changed: dict[str, float], word: str) -> None:
+    found = dataclasses.replace(CALM, **changed)
+    assert not found.holds
+    assert found.slower() > CALM.dilation
+    assert word in found.why()
+
+
+def test_one_that_was_a_little_late_is_not_made_faster() -> None:
+    assert dataclasses.replace(CALM, late_ratio=0.008).faster() == CALM.dilation
+
+
+@pytest.mark.parametrize(("late", "doubt", "sure"), [(0.002, 0.004, True), (0.009, 0.004, False), (0.03, 0.004, True)])
+def test_near_what_is_allowed_more_steps_are_wanted(late: float, doubt: float, sure: bool) -> None:
+    assert dataclasses.replace(CALM, late_ratio=late, late_doubt=doubt).is_sure is sure
+
+
+def test_one_step_is_never_sure() -> None:
+    found = folded(step(0, 2, late_s=0.1), step(1, 2)).trial()
+    assert found is not None and not found.is_sure
+
+
+def test_its_event_says_what_was_seen_and_what_followed() -> None:
+    event = CALM.to_event(3.5, "would do at 3.5")
+    assert (event["event"], event["dilation"], event["next_dilation"]) == ("pilot", 4.0, 3.5)
+    assert event["cpu_idle_ratio"] == 0.5
