@@ -81,6 +81,7 @@ def test_a_run_that_came_out_invalid_for_want_of_cores_is_made_once_more(machine
     gone_within(longhaul.run.run_id)
     summary = longhaul.summary()
     assert summary["attempts"] == 2
+    assert summary["tried_dilations"] == []
     first = json.loads((longhaul.run.first_attempt / "network.json").read_text())
     assert first["dilation"] < summary["dilation"]
     assert summary["steps"] == 120

@@ -38,7 +38,7 @@ class Drawn:
     def exclusion(self) -> str:
         """Reason for which its keys exclude each other; empty where they do not.
 
-        These are the refusals of commit a8c9a09, of whose checks every pair of values was asked.
+        These are the refusals of commit a8c9a09, whose checks were asked (decision 0049).
         """
         try:
             topology(self.topo, self.workers)

@@ -75,7 +75,7 @@ class RunDir:
         self.capture = path / "capture"
         """Packets of the links, with capture=wan or capture=all."""
         self.first_attempt = path / "attempt-1"
-        """What a run had recorded that was `invalid` for want of cores and was made once more, slower."""
+        """Record of the first attempt, where a run was `invalid` for want of cores and was made once more."""
         self.logs = path / "logs"
         self.orchestrator_log = self.logs / "orchestrator.log"
         self.runtime = RUNTIME_ROOT / hashlib.sha256(self.run_id.encode()).hexdigest()[:12]

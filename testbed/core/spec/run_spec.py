@@ -274,7 +274,7 @@ class RunSpec:
             if not data[part]["folders"]:
                 del data[part]["folders"]  # as in records from before there were any
         if not self.guessed_dilation:
-            del data["guessed_dilation"]  # likewise
+            del data["guessed_dilation"]  # as in records from before it could be
         return {"hash": self.hash, **data}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What the whole machine did: its cores, who waited for them, and its per-processor packet queues (softnet).
+"""Counters of the whole machine: its cores, who waited for them, and its per-processor packet queues (softnet).
 
 A run lies in a pid namespace of its own. What processes outside of it compute is what the machine computed less what
 the processes of this namespace did. Only time in user mode counts: the kernel's own work is mostly on the run's

@@ -106,7 +106,7 @@ class _Record:
     hooks: list[dict[str, Any]] = field(default_factory=list)
     used: list[list[dict[str, Any]]] = field(default_factory=list)
     tried_dilations: list[float] = field(default_factory=list)
-    """By pilots, in order."""
+    """Dilations that pilots tried, in order."""
     attempts: int = 1
     changed: list[tuple[str | None, str | None]] = field(default_factory=list)
     """Link and source of each event of `events=`; the source is null for both directions."""

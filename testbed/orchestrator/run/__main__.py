@@ -128,7 +128,11 @@ class Run:
                 self.stage("restart", self._restart)
             self._note_files(used_before(self.spec))
             orchestration = RunOrchestration(
-                self.spec, self, shared=self._shared, rights=self._rights, host_proc=self._host_proc
+                *(self.spec, self),
+                shared=self._shared,
+                tries=self._restart is None,  # a second attempt has the dilation that the first has shown to be needed
+                rights=self._rights,
+                host_proc=self._host_proc,
             )
             try:
                 orchestration.perform()

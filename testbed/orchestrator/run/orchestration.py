@@ -77,6 +77,7 @@ class RunOrchestration:
         shared: the machine may be, so that the record says it.
         host_proc: a descriptor of the host's /proc, for the docker runtime, which no other needs.
         shared_start: False starts an interpreter for each worker of our training, for comparison.
+        tries: False takes a dilation that is chosen as it is, without a pilot.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class RunOrchestration:
         *,
         shared: bool,
         shared_start: bool = True,
+        tries: bool = True,
         rights: Rights = OF_ROOT,
         host_proc: int | None = None,
     ) -> None:
@@ -95,6 +97,7 @@ class RunOrchestration:
         self._rights = rights
         self._program = programs.program_of(spec)
         self._host_proc = host_proc
+        self._tries = tries and spec.auto_dilation and not spec.guessed_dilation
         # what docker starts lies in no pid namespace that the run could fork into
         self._is_forked = shared_start and self._program.is_forked and spec.runtime != "docker"
         first = spec.topology.nodes[0].name
@@ -105,26 +108,23 @@ class RunOrchestration:
     def perform(self) -> None:
         spec, record = self.spec, self._record
         chosen, why = choose(spec.shaper)
-        wan_links = len(spec.topology.wan_links)
-        record.stage("network", f"network: {spec.workers} nodes, {wan_links} WAN link(s), {chosen}")
+        record.stage("network", f"network: {spec.workers} nodes, {len(spec.topology.wan_links)} WAN link(s), {chosen}")
         with ExitStack() as stack:
             fork_server = ForkServerClient(spec, record.run, self._rights) if self._is_forked else None
             has_core_for_imports = usable_cores() > 1
             if fork_server and has_core_for_imports:
                 stack.enter_context(fork_server)  # first, so that they overlap with the network's set-up
-            holders = None
-            if spec.runtime == "docker":
-                holders = stack.enter_context(holders_of(spec, record.run, self._host_proc))
+            is_docker, judge = spec.runtime == "docker", record.recorder.judge
+            holders = stack.enter_context(holders_of(spec, record.run, self._host_proc)) if is_docker else None
             namespaces = holders.namespaces if holders else None
-            measured = MeasuredNetwork(spec, chosen, record.run, record.recorder.judge, record.write, namespaces)
-            links = stack.enter_context(measured)
+            links = stack.enter_context(MeasuredNetwork(spec, chosen, record.run, judge, record.write, namespaces))
             self._watched.append(lambda: links.failure)
             self._tell_routers(links.network)
             record.stage("measured", "links measured: every rate and round trip as asked")
             if fork_server and not has_core_for_imports:
                 stack.enter_context(fork_server)  # only now: it would have taken the core that measured the links
             sandbox = sandbox_of(spec, self._program, record.run, links.network, self._rights)
-            if fork_server and spec.auto_dilation and not spec.guessed_dilation:
+            if fork_server and self._tries:
                 self._pilot(links, sandbox, fork_server)
             self._facts = {
                 **provenance.collect(spec.runtime),

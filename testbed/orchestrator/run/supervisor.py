@@ -31,15 +31,14 @@ from testbed.core.errors import (
 from testbed.core.processes import end_with
 from testbed.core.record.run_directory import RUN_ID, RunDir, new_run_id, write_json
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.machine import clone, provenance
-from testbed.orchestrator.machine.cleanup import remove_leftovers
+from testbed.orchestrator.machine import clone
 from testbed.orchestrator.machine.lock import MachineLock, machine_lock
 from testbed.orchestrator.machine.ownership import give_to_caller
 from testbed.orchestrator.machine.rights import OF_ROOT, Rights
 from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.exporter import bind
-from testbed.orchestrator.run.dilation.calibration import Calibration, calibrate, calibrated_at
-from testbed.orchestrator.run.dilation.restart import put_aside, slowed
+from testbed.orchestrator.run.dilation.calibration import Calibration, calibrate
+from testbed.orchestrator.run.dilation.restart import left_behind, prepare, prepare_again
 from testbed.orchestrator.run.questions.plugins import end_questions
 from testbed.orchestrator.run.seal import exit_status, seal
 from testbed.orchestrator.terminal.terminal import say
@@ -96,20 +95,16 @@ def supervise(
         reserve = run.path / ".reserve"
         with _written(run), run.held(), _watched(run), _host_proc(spec) as host_proc_fd:
             # under the lock: a directory without a summary and without a holder is taken for a killed run's
-            _prepare(run, spec, calibration)
+            prepare(run, spec, calibration)
             _reserve(reserve)
             options: dict[str, Any] = {"metrics_fd": metrics.fileno(), "host_proc_fd": host_proc_fd, "quiet": quiet}
             status, faults = _perform(run, stop, machine, rights, options, display_fd=display_fd)
-            if status == "completed" and (again := slowed(run)) is not None:
-                spec, options["restart"] = again
-                put_aside(run)
-                remove_leftovers(run.run_id)
-                if calibration is not None:
-                    calibration = calibrated_at(spec, calibration, _silent if quiet else say, give_to_caller)
-                _prepare(run, spec, calibration)
+            if status == "completed" and (again := prepare_again(run, calibration, _silent if quiet else say)):
+                options["restart"], left = again
                 status, faults = _perform(run, stop, machine, rights, options, display_fd=display_fd)
+                faults += left
             _record_sharing(run, machine)
-            faults += [f"left behind: {what}" for what in remove_leftovers(run.run_id)]
+            faults += left_behind(run)
             reserve.unlink(missing_ok=True)
             summary = seal(run, status, faults, wall_s=time.monotonic() - started_s)
             give_to_caller(run.path)
@@ -146,14 +141,6 @@ def _create(spec: RunSpec, runs_root: Path) -> RunDir:
         if is_new:
             give_to_caller(root)
     return run
-
-
-def _prepare(run: RunDir, spec: RunSpec, calibration: Calibration | None) -> None:
-    """Write what the run's own process reads."""
-    run.runtime.mkdir(mode=0o700)  # the telemetry socket is for this run's containers, which get it bound
-    write_json(run.spec, {**spec.to_json(), "code_hash": provenance.code_hash()})
-    if calibration is not None:
-        write_json(run.profiles, calibration.to_json())
 
 
 @contextlib.contextmanager

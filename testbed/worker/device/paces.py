@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 
 class Paces:
     """Ordered by one thread, asked by another."""
@@ -19,7 +17,3 @@ class Paces:
     def at(self, step: int) -> float | None:
         """Return the dilation ordered last of those for `step` or an earlier one; None if there is none."""
         return next((dilation for first, dilation in reversed(self._orders) if first <= step), None)
-
-
-NO_PACES: Final = Paces()
-"""Orders for a training that nobody paces anew: none."""

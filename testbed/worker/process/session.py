@@ -151,11 +151,12 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     shut_down()
     profile = None if welcome.profile is None else Profile.from_json(welcome.profile)
     training = Training(spec, parts, comm, emit, profile)
+    training.paces = orders.paces
     training.bind()
     if welcome.rank == 0:
         emit(training.describe().to_json())
     training.warm_up(orders.busy, orders.go, build_parts(spec).compressor, turn(welcome.store, welcome.rank))
-    done = training.run(orders.t0_s, orders.paces)
+    done = training.run(orders.t0_s)
     if spec.keeps_model and welcome.rank == 0:
         checkpoint.keep(capabilities.kept(parts.transform, training.model), Path(welcome.store).with_name(KEPT_MODEL))
     for told in used(welcome.rank):

@@ -21,7 +21,7 @@ from testbed.worker.communication.communicator import Communicator
 from testbed.worker.device.accelerator import to_device
 from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.compute_times import ComputeTimes
-from testbed.worker.device.paces import NO_PACES, Paces
+from testbed.worker.device.paces import Paces
 from testbed.worker.device.run_queue import RunQueueDelay
 from testbed.worker.interfaces.strategy import Agreement, WorkerContext
 from testbed.worker.interfaces.transform import TransformContext
@@ -55,6 +55,7 @@ class Training:
         settle = None if comm.accelerator.is_processor else comm.accelerator.settle
         self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, model), settle)
         comm.clock = self.clock
+        self.paces = Paces()
         self._queueing = RunQueueDelay()
         comm.stopwatch.began = self._queueing.begin
         self._sent_bytes = 0
@@ -140,12 +141,8 @@ class Training:
         self.emit(Warm(rank=self.comm.rank).to_json())
         warm_up.work(busy, go)
 
-    def run(self, t0_s: float, paces: Paces = NO_PACES) -> Done:
-        """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the last event, once all others have been sent.
-
-        Args:
-            paces: changes of the dilation that a pilot has ordered.
-        """
+    def run(self, t0_s: float) -> Done:
+        """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the last event, once all others have been sent."""
         time.sleep(max(0.0, t0_s - time.monotonic()))
         first = capabilities.first_step(self.parts.strategy)
         begin_s = time.monotonic() if self.comm.is_back else t0_s  # it is not late by what it has missed
@@ -156,7 +153,7 @@ class Training:
         if self.comm.is_back and self._evaluations is not None and self._is_due(first - 1):
             self._evaluations.start(first, t_s)  # that it was told before is not sure
         for step in range(first, self.steps):
-            self.clock.dilation = paces.at(step + 1) or self.clock.dilation
+            self.clock.dilation = self.paces.at(step + 1) or self.clock.dilation
             self._step(step, t0_s)
         finishing_s = time.monotonic()
         finish(self.parts.strategy, self.context)
@@ -180,8 +177,7 @@ class Training:
         return (time.monotonic() - then_s) / self.clock.dilation
 
     def _step(self, step: int, t0_s: float) -> None:
-        self.comm.step = step + 1
-        started_s = time.monotonic()
+        self.comm.step, started_s = step + 1, time.monotonic()
         is_last, due = step + 1 == self.steps, self._is_due(step)
         part = capabilities.part(self.parts.strategy, self.comm.rank, self.comm.world_size)
         # Paced, drawing a batch is part of what the strategy's forward is given.

@@ -17,6 +17,7 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.executors import executor
 from testbed.orchestrator.machine.lock import MachineLock
 from testbed.orchestrator.run import supervisor
+from testbed.orchestrator.run.dilation import restart
 
 
 def nothing(*_: object) -> None:
@@ -55,8 +56,8 @@ def stand_ins(
     monkeypatch.setattr(supervisor, "seal", seal)
     monkeypatch.setattr(supervisor, "_watched", lambda run: contextlib.nullcontext())
     monkeypatch.setattr(supervisor, "_perform", lambda *_, **__: ("completed", []))
-    monkeypatch.setattr(supervisor, "slowed", nothing)
-    monkeypatch.setattr(supervisor, "remove_leftovers", lambda run_id: [])
+    monkeypatch.setattr(restart, "slowed", nothing)
+    monkeypatch.setattr(restart, "remove_leftovers", lambda run_id: [])
     monkeypatch.setattr(executor, "machine_lock", lambda share: contextlib.nullcontext(shared_machine()))
 
 

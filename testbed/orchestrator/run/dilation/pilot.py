@@ -2,7 +2,7 @@
 
 Workers are started, take some steps at the first guess, and are told to go on at another dilation where that is too
 small or far too large; the links follow. Then they are killed: the run's own workers are forked anew, and know nothing
-of it. What the trials say is no part of the record but for one event each.
+of it. The record has one event of each trial, and nothing else of them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Protocol
 
+from testbed.core.errors import RunError
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.emulation.traffic.background import BackgroundTraffic
@@ -106,9 +107,13 @@ class Pilot:
         collector = Collector(links.network, workers.containers, background, self._take, links.prober.probes_sent)
         try:
             collector.start()
-            yield
+            try:
+                yield
+            finally:
+                collector.stop()
+            if collector.failure_text is not None:  # what was not seen decides nothing
+                raise RunError(collector.failure_text)
         finally:
-            collector.stop()
             collector.close()
 
     def _try(self, workers: Workers, t0_s: float) -> None:
@@ -119,8 +124,10 @@ class Pilot:
             self._follow(workers, self._is_enough(workers, began_s))
             self._fold.is_running = False
             trial = self._fold.trial()
-            if trial is None:  # not one step: nothing is known
+            if trial is None:
                 self._search.give_up()
+                tried = f"pilot at dilation {self._fold.dilation:g}: no step of all workers in {self._budget_s:.0f} s"
+                self._record.stage("pilot", f"{tried}; nothing is known, {self._search.dilation:g} is taken")
                 return
             why = self._search.take(trial)
             self._budget_s = max(BUDGET_S, BUDGET_RATIO * self._run_s(trial)) - END_S
@@ -161,8 +168,7 @@ class Pilot:
         """Return whether the trial that began then may end, when it is asked."""
 
         def is_enough() -> bool:
-            spent_s = min(time.monotonic() - self._began_s, self._budget_s)
-            self._record.progress("seconds of the pilot", spent_s, self._budget_s)
+            self._record.progress("pilot's seconds", int(time.monotonic() - self._began_s), round(self._budget_s))
             if workers.all_done or self._is_over():
                 return True
             if self._fold.steps < LEAST_STEPS or time.monotonic() - began_s < LEAST_S:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
-from testbed.core.record.run_directory import RunDir
+from testbed.core.errors import RunError
+from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.machine import provenance
+from testbed.orchestrator.machine.cleanup import remove_leftovers
+from testbed.orchestrator.machine.ownership import give_to_caller
 from testbed.orchestrator.observation.verdict.judge import Judge
+from testbed.orchestrator.run.dilation.calibration import Calibration, calibrated_at
 from testbed.orchestrator.run.dilation.first_guess import most_dilation, on_grid
 
 MAX_SLOWDOWN = 2.0
@@ -43,3 +49,37 @@ def put_aside(run: RunDir) -> None:
         if path.exists():
             path.rename(run.first_attempt / path.name)
     run.logs.mkdir()
+
+
+def prepare(run: RunDir, spec: RunSpec, calibration: Calibration | None) -> None:
+    """Write what the run's own process reads."""
+    run.runtime.mkdir(mode=0o700)  # the telemetry socket is for this run's containers, which get it bound
+    write_json(run.spec, {**spec.to_json(), "code_hash": provenance.code_hash()})
+    if calibration is not None:
+        write_json(run.profiles, calibration.to_json())
+
+
+def prepare_again(
+    run: RunDir, calibration: Calibration | None, tell: Callable[[str], None]
+) -> tuple[str, list[str]] | None:
+    """Make ready for a second attempt if it is to be slower; return why it is, and what the first has left behind.
+
+    What fails here leaves the first attempt as it is, whose record is whole.
+    """
+    if (again := slowed(run)) is None:
+        return None
+    spec, why = again
+    try:
+        slower = calibration and calibrated_at(spec, calibration, tell, give_to_caller)
+    except RunError as error:
+        tell(f"not begun again: {error}")
+        return None
+    left = left_behind(run)
+    put_aside(run)
+    prepare(run, spec, slower)
+    return why, left
+
+
+def left_behind(run: RunDir) -> list[str]:
+    """Remove what a run left; return what could not be removed, one line each."""
+    return [f"left behind: {what}" for what in remove_leftovers(run.run_id)]

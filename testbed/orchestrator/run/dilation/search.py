@@ -6,9 +6,9 @@ from testbed.orchestrator.run.dilation.first_guess import on_grid
 from testbed.orchestrator.run.dilation.trial import Trial
 
 WORTH_RATIO = 1.15
-"""A dilation that is so many times the least one found is as good; a shorter run is not worth another trial."""
+"""Ratio of dilations below which a shorter run is not worth another trial: assumed."""
 MAX_STEP = 2.0
-"""Largest ratio of a trial's dilation to the one before, either way."""
+"""Largest ratio of a trial's dilation to the one before, either way: assumed."""
 
 
 class Search:

@@ -20,10 +20,11 @@ MOST_LATE, MOST_QUEUED, MIN_IDLE = 0.5 * LATE_SUSPECT, 0.75 * QUEUED_SUSPECT, 1.
 """Figures beyond which a pilot asks for a slower run. Waits fall only in proportion to the dilation, so half of what
 they may be would be twice the least dilation."""
 AIM_LATE, AIM_QUEUED, AIM_IDLE, AIM_DELAY_LINE = 0.4 * LATE_SUSPECT, 0.65 * QUEUED_SUSPECT, 2 * IDLE_SUSPECT, 0.7
-"""Figures that a slower or faster run is to come to."""
+"""Figures that a slower or faster run is to come to: assumed."""
 NOTICED_LATE = 0.25
+"""Share of `AIM_LATE` from which lateness says more than CPU seconds do: assumed."""
 COMPUTE_MARGIN = 1.15
-"""Over the CPU seconds that training threads took: what else is on the cores is not theirs."""
+"""Factor of the CPU seconds of training threads, for all else on the cores: assumed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class Trial:
     computing_ratio: float
     """Share of a step that the device takes."""
     computing_dilation: float
-    """The dilation at which the training threads' CPU seconds fill the time that the device gives them."""
+    """Dilation at which CPU seconds of the training threads fill the time that the device gives them."""
     busy_ratio: float | None
     """Busy share of all cores."""
     delay_line_ratio: float | None
@@ -71,7 +72,7 @@ class Trial:
             self.dilation * (self.busy_ratio or 0.0) / (1 - AIM_IDLE),
             self.dilation * (self.delay_line_ratio or 0.0) / AIM_DELAY_LINE,
         ]
-        if self.late_ratio > NOTICED_LATE * AIM_LATE:  # then it says more than CPU seconds do
+        if self.late_ratio > NOTICED_LATE * AIM_LATE:
             floors.append(self.dilation * (1 + (self.late_ratio - AIM_LATE) / max(self.computing_ratio, AIM_LATE)))
         return min(self.dilation, max(1.0, *floors))
 

@@ -17,6 +17,7 @@ from testbed.core.record.run_directory import RunDir
 from testbed.orchestrator.config.config import compose
 from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.run import supervisor as module
+from testbed.orchestrator.run.dilation import restart
 from testbed.orchestrator.run.supervisor import supervise
 from tests.unit.orchestrator.supervised import shared_machine, stand_ins
 
@@ -46,7 +47,7 @@ def test_a_full_disk_is_told_with_what_is_not_written(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     stand_ins(monkeypatch, tmp_path)
-    monkeypatch.setattr(module, "write_json", write)
+    monkeypatch.setattr(restart, "write_json", write)
     with pytest.raises(MachineError) as raised:
         supervise(compose(SPEC), runs_root=runs, quiet=True, machine=shared_machine())
     (folder,) = runs.iterdir()
@@ -73,11 +74,26 @@ def test_a_run_that_is_to_be_slower_is_made_once_more_in_its_directory(
         return "completed", []
 
     stand_ins(monkeypatch, tmp_path)
-    monkeypatch.setattr(module, "remove_leftovers", lambda run_id: shutil.rmtree(RunDir(Path(run_id)).runtime) or [])
+    left = {"process 7"}
+
+    def remove(run_id: str) -> list[str]:
+        shutil.rmtree(RunDir(Path(run_id)).runtime)
+        return [left.pop()] if left else []
+
+    monkeypatch.setattr(restart, "remove_leftovers", remove)
     monkeypatch.setattr(module, "_perform", perform)
+    sealed: list[list[str]] = []
+    seal = module.seal
+
+    def noted(run: RunDir, status: str, faults: list[str], **given: Any) -> dict[str, Any]:
+        sealed.append(faults)
+        return seal(run, status, faults, **given)
+
+    monkeypatch.setattr(module, "seal", noted)
     slower = dataclasses.replace(compose(SPEC), dilation=3.0)
-    monkeypatch.setattr(module, "slowed", lambda run: (slower, "too late"))
+    monkeypatch.setattr(restart, "slowed", lambda run: (slower, "too late"))
     outcome = supervise(compose(SPEC), runs_root=runs, quiet=True, machine=shared_machine())
     assert performed == [(1.0, None), (3.0, "too late")], "and not a third time"
+    assert sealed == [["left behind: process 7"]], "by the first attempt"
     assert outcome.run.events.read_text() == "attempt 2"
     assert (outcome.run.first_attempt / "events.jsonl").read_text() == "attempt 1"

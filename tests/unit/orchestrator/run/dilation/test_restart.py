@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from testbed.core.errors import RunError
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.observation.verdict.judge import MIN_SLOWDOWN
+from testbed.orchestrator.run.dilation import restart
+from testbed.orchestrator.run.dilation.calibration import Calibration
 from testbed.orchestrator.run.dilation.first_guess import most_dilation, on_grid
 from testbed.orchestrator.run.dilation.restart import MAX_SLOWDOWN, put_aside, slowed
 from tests.unit.orchestrator.run.dilation.test_calibration import SPEC
@@ -92,6 +95,21 @@ def test_links_that_bear_no_more_get_no_second_attempt(tmp_path: Path) -> None:
 def test_another_cause_is_no_reason(tmp_path: Path) -> None:
     sums = [{"event": "done", "t_s": 1.0, "rank": rank, "parameters_crc32": rank} for rank in (0, 1)]
     assert slowed(recorded(tmp_path, late_by(0.0), *sums)) is None
+
+
+def test_where_it_cannot_be_made_ready_the_first_attempt_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> Calibration:
+        raise RunError("the worker was killed")
+
+    run = recorded(tmp_path, late_by(0.3))
+    told: list[str] = []
+    monkeypatch.setattr(restart, "calibrated_at", fails)
+    found = cast(Calibration, object())
+    assert restart.prepare_again(run, found, told.append) is None
+    assert told == ["not begun again: the worker was killed"]
+    assert run.events.exists() and not run.first_attempt.exists()
 
 
 def test_the_first_attempt_is_kept_and_the_second_begins_with_nothing(tmp_path: Path) -> None:
