@@ -68,7 +68,8 @@ def up(runs: Path, *overrides: str, wrapper: tuple[str, ...] = ()) -> Iterator[S
         yield session
     finally:
         ended = longhaul("down", "--runs", str(runs), "--run", session.run.run_id)
-    assert ended.returncode in (0, 5), ended.stderr + ended.stdout  # a busy machine's session may not be believed
+    said = f"{ended.stderr}{ended.stdout}{session.run.orchestrator_log.read_text()}"
+    assert ended.returncode in (0, 5), said  # a busy machine's session may not be believed
     gone_within(session.run.run_id)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -25,15 +26,18 @@ from testbed.orchestrator.emulation.links.addresses import AddressPlan
 from testbed.orchestrator.machine import checks, clone
 from testbed.orchestrator.machine.cleanup import processes_of
 from testbed.orchestrator.run.run_command import checked_spec
+from testbed.orchestrator.run.supervisor import RUN_MODULE, STOP_TIMEOUT_S
 from testbed.orchestrator.terminal.terminal import tell
 
 HAND = "workload=hand"
 _UP_TIMEOUT_S = 180.0
-_DOWN_TIMEOUT_S = 60.0
+_DOWN_TIMEOUT_S = STOP_TIMEOUT_S + 60.0
+"""What does not end by itself is killed on the way, and its record sealed."""
 _POLL_S = 0.1
 _CAPABILITIES = "net_admin,net_bind_service,net_raw,setgid,setuid,chown,dac_override,kill"
 """Of what `exec` starts: enough for ping, tcpdump, tc; nothing that reaches out of the node."""
-_RUN_MODULE = b"testbed.orchestrator.run"
+_NAMESPACE_PIDS = re.compile(r"^NSpid:.*\t1$", re.MULTILINE)
+"""In the status of a pid namespace's first process; what that process forks has its command line for a moment too."""
 
 
 def up(overrides: Sequence[str], runs_root: Path, *, share: bool = False, trusted: Sequence[Path] = ()) -> None:
@@ -131,12 +135,24 @@ def _environment_of(pid: int) -> dict[str, str]:
 
 
 def _main_process(run: RunDir) -> int:
+    """Return the pid of the first process of the run's own pid namespace."""
     for pid in processes_of(run.run_id):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        # not `unshare`, which bears the same words behind its own, and nothing that `exec` started
-        if words[1:3] == [b"-m", _RUN_MODULE]:
+        if words[1:3] == [b"-m", RUN_MODULE.encode()] and _NAMESPACE_PIDS.search(
+            Path(f"/proc/{pid}/status").read_text()
+        ):
             return pid
     raise RunError(f"{run.run_id}: its first process is gone")
+
+
+def _supervisor(run: RunDir) -> int:
+    """Return the pid of the process outside of the namespaces, which waits for the run's end and seals its record."""
+    return _parent(_parent(_main_process(run)))
+
+
+def _parent(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nPPid:")[2].split()[0])
 
 
 def execute(node: str, command: Sequence[str], runs_root: Path, run_id: str | None = None) -> NoReturn:
@@ -207,7 +223,7 @@ def down(runs_root: Path, run_id: str | None = None) -> RunDir:
         RunError: it did not end in time.
     """
     run = _session(run_id, runs_root)
-    os.kill(_main_process(run), signal.SIGTERM)
+    os.kill(_supervisor(run), signal.SIGTERM)
     deadline_s = time.monotonic() + _DOWN_TIMEOUT_S
     while not run.summary.exists() or run.is_alive():
         if time.monotonic() > deadline_s:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from testbed.core.errors import Interrupted
 
+SAYS_WHERE = signal.SIGUSR2
+"""A run that gets it writes to its log where each of its threads is, and goes on."""
 _watching: list[Stop] = []
 """In this process, the outermost first."""
 

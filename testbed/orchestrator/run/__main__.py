@@ -8,6 +8,7 @@ known of it goes through the recorder; how it ended is the exit status: 0, 4 (fa
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
 import socket
@@ -33,7 +34,7 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
 from testbed.orchestrator.machine.limits import raise_limit
 from testbed.orchestrator.machine.rights import OF_ROOT, ROOTLESS, Rights
-from testbed.orchestrator.machine.signals import Stop
+from testbed.orchestrator.machine.signals import SAYS_WHERE, Stop
 from testbed.orchestrator.observation.exporter import Exporter
 from testbed.orchestrator.observation.recorder import Recorder
 from testbed.orchestrator.observation.verdict.judge import Judge
@@ -163,6 +164,7 @@ def main() -> int:
     raise_limit()
     stop = Stop(at_once=True)
     stop.watch()
+    faulthandler.register(SAYS_WHERE)
     run, options = RunDir(Path(sys.argv[1])), json.loads(sys.argv[2])
     spec = RunSpec.from_json(json.loads(run.spec.read_text()))
     metrics = socket.socket(fileno=options["metrics_fd"])

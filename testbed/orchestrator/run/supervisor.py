@@ -35,7 +35,7 @@ from testbed.orchestrator.machine import clone
 from testbed.orchestrator.machine.lock import MachineLock, machine_lock
 from testbed.orchestrator.machine.ownership import give_to_caller
 from testbed.orchestrator.machine.rights import OF_ROOT, Rights
-from testbed.orchestrator.machine.signals import Stop
+from testbed.orchestrator.machine.signals import SAYS_WHERE, Stop
 from testbed.orchestrator.observation.exporter import bind
 from testbed.orchestrator.run.dilation.calibration import Calibration, calibrate
 from testbed.orchestrator.run.dilation.restart import left_behind, prepare, prepare_again
@@ -45,7 +45,10 @@ from testbed.orchestrator.terminal.terminal import say
 
 RESERVE_BYTES = 1 << 20
 """Given back before the record is sealed, so that a full disk still takes a summary."""
-STOP_TIMEOUT_S = 15.0
+RUN_MODULE = "testbed.orchestrator.run"
+STOP_TIMEOUT_S = 30.0
+"""For a run that was asked to end; then it says where it hangs, in its log, and is killed."""
+_LAST_WORDS_S = 1.0
 _POLL_S = 0.5
 
 
@@ -213,7 +216,7 @@ def _perform(
     passed = [options["metrics_fd"], options["host_proc_fd"], write_fd]
     with run.orchestrator_log.open("a") as log:
         process = subprocess.Popen(
-            [*rights.unshare(), sys.executable, "-m", "testbed.orchestrator.run", str(run.path), given],
+            [*rights.unshare(), sys.executable, "-m", RUN_MODULE, str(run.path), given],
             env={**clone.environment(), **rights.environment(), "LONGHAUL_RUN": run.run_id, "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL,
             stdout=None if display_fd == 1 else display_fd,
@@ -260,11 +263,18 @@ def _wait(process: subprocess.Popen[bytes], stop: Stop, machine: MachineLock) ->
         if stop.asked is None:
             continue
         deadline_s = deadline_s or time.monotonic() + STOP_TIMEOUT_S
-        for pid in _children(process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, stop.asked)
-        if time.monotonic() > deadline_s:
-            process.kill()
+        if time.monotonic() < deadline_s:
+            _signal_children(process.pid, stop.asked)
+            continue
+        _signal_children(process.pid, SAYS_WHERE)
+        time.sleep(_LAST_WORDS_S)
+        process.kill()
+
+
+def _signal_children(pid: int, number: signal.Signals) -> None:
+    for child in _children(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
 
 
 def _children(pid: int) -> list[int]:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import functools
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testbed.core.errors import Interrupted, MachineError
+from testbed.core.processes import end_with
 from testbed.core.record.run_directory import RunDir
 from testbed.orchestrator.config.config import compose
-from testbed.orchestrator.machine.signals import Stop
+from testbed.orchestrator.machine.signals import SAYS_WHERE, Stop
 from testbed.orchestrator.run import supervisor as module
 from testbed.orchestrator.run.dilation import restart
 from testbed.orchestrator.run.supervisor import supervise
@@ -97,3 +101,30 @@ def test_a_run_that_is_to_be_slower_is_made_once_more_in_its_directory(
     assert sealed == [["left behind: process 7"]], "by the first attempt"
     assert outcome.run.events.read_text() == "attempt 2"
     assert (outcome.run.first_attempt / "events.jsonl").read_text() == "attempt 1"
+
+
+def test_a_run_that_does_not_end_says_where_it_hangs_and_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = "import faulthandler, signal, time\nsignal.signal(15, signal.SIG_IGN)\n"
+    hangs += f"faulthandler.register({SAYS_WHERE:d})\nprint('up', flush=True)\ntime.sleep(600)"
+    parent = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', sys.argv[1]])"
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", parent, hangs],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            preexec_fn=functools.partial(end_with, os.getpid()),
+        )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    (child,) = module._children(process.pid)
+    monkeypatch.setattr(module, "STOP_TIMEOUT_S", 0.2)
+    stop = Stop()
+    stop.signals.append(signal.SIGTERM)
+    try:
+        assert module._wait(process, stop, shared_machine()) == -signal.SIGKILL
+    finally:
+        os.kill(child, signal.SIGKILL)  # `unshare --kill-child` takes a run's along
+        process.stdout.close()
+    assert "line 5 in <module>" in (tmp_path / "log").read_text()
