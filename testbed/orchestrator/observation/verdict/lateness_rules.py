@@ -10,6 +10,26 @@ from testbed.orchestrator.observation.verdict.link_rules import Event, Finding
 
 LATE_SUSPECT, LATE_INVALID = 0.02, 0.05
 QUEUED_SUSPECT, QUEUED_INVALID = 0.10, 0.30
+AIM_LATE = 0.4 * LATE_SUSPECT
+"""Lateness that a slower run is to come to, as a share of the emulated time: assumed."""
+
+
+def computing_s(event: Event) -> float:
+    """Return the emulated seconds of a step in which a rank neither waited for others nor was late."""
+    own_s: float = event["step_s"] - event["phase_s"]["exposed_communication"] - (event["late_s"] or 0.0)
+    return max(0.0, own_s)
+
+
+def slowdown_for(late_ratio: float, computing_ratio: float) -> float:
+    """Return the factor of the dilation at which phases that are late by this share are hardly late.
+
+    A slower run gives each phase more time, in proportion to what the device computes; and the seconds by which phases
+    are late all the same become a smaller share of a longer step. Where steps compute little the second comes first.
+
+    Args:
+        computing_ratio: Share of a step that the device computes.
+    """
+    return max(1.0, min(1 + late_ratio / max(computing_ratio, 1e-9), late_ratio / AIM_LATE))
 
 
 class Lateness:
@@ -35,12 +55,15 @@ class Lateness:
     def shares(self, left_out: LeftOut = NOTHING) -> tuple[float, float]:
         """Return which shares of the emulated time were late, and spent in queues for a core, of steps that remain."""
         late_s = queued_s = time_s = 0.0
-        for ranks in (ranks for step, ranks in self._steps.items() if step not in left_out.steps):
+        for ranks in self._remaining(left_out):
             events = ranks.values()
             time_s += max(event["step_s"] for event in events)
             late_s += max(event["late_s"] for event in events)
             queued_s += sum(event["queued_s"] for event in events) / len(ranks)
         return (late_s / time_s, queued_s / time_s) if time_s else (0.0, 0.0)
+
+    def _remaining(self, left_out: LeftOut) -> Iterator[dict[int, Event]]:
+        return (ranks for step, ranks in self._steps.items() if step not in left_out.steps)
 
     def findings(self, left_out: LeftOut = NOTHING) -> Iterator[Finding]:
         late, queued = self.shares(left_out)
@@ -54,7 +77,10 @@ class Lateness:
     def needed_slowdown(self, left_out: LeftOut = NOTHING) -> float:
         """Return the factor of the dilation for phases to be hardly late, and messages as in a `valid` run."""
         late, queued = self.shares(left_out)
-        return max(1 + 2 * late, queued / QUEUED_SUSPECT)
+        steps = [ranks.values() for ranks in self._remaining(left_out)]
+        time_s = sum(max(event["step_s"] for event in events) for events in steps)
+        computing = sum(max(map(computing_s, events)) for events in steps) / time_s if time_s else 0.0
+        return max(slowdown_for(late, computing), queued / QUEUED_SUSPECT)
 
     def is_invalid(self, left_out: LeftOut = NOTHING) -> bool:
         """Return True if a run is `invalid` for it."""

@@ -11,25 +11,15 @@ the steps between two exchanges must fit by themselves.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from testbed.core.costs.collective import (
-    CHAIN,
-    MESSAGE_CPU_S,
-    OWN_MESSAGE_CPU_S,
-    chain_chunks,
-    cheapest,
-    ranks_of_regions,
-    scaled_chunk_bytes,
-    seconds,
-    sent_bytes,
-)
+from testbed.core.costs.collective import CHAIN, ranks_of_regions, scaled_chunk_bytes
 from testbed.core.device.profile import Collective, Profile
 from testbed.core.spec.run_spec import MAX_CUBIC_DILATION, MAX_DILATED_RTT_S, RunSpec
-from testbed.core.spec.topology import Topology
 from testbed.core.units import format_time
 from testbed.orchestrator.config.grammar.offers import Refused
+from testbed.orchestrator.observation.verdict.lateness_rules import LATE_SUSPECT
+from testbed.orchestrator.run.dilation.traffic import GLOO, Traffic
 from testbed.orchestrator.run.offers import dilation_offers
 
 LATE_SHARE = 0.01
@@ -44,6 +34,8 @@ three times, took 1.3 times the CPU seconds that it took at its own pace."""
 MIN_CROWD = 1.2
 """Workers to a core, where each has one: routers, delay lines and the collector want a third of a core meanwhile. At
 1.25 times their own pace, all that `COMPUTE_MARGIN` asks, two workers on two cores were 7 to 11% late."""
+COLD_CODEC = 2.0
+"""Factor of a codec's CPU seconds once in many steps. PowerSGD of three workers, 0.1 s alone, was 0.3 s late by it."""
 WAKE_UP_S = 3e-4
 """Of a core, to wake one sleeping rank up and have it send: assumed."""
 CROWDED_SHARE = 0.35
@@ -52,56 +44,8 @@ FREE_SHARE, FULLY_CONTENDED_SHARE = 0.6, 1.2
 """Likewise with the computing that they overlap: up to the first neither is late for the other, from the second on a
 step is late by all that its messages take, and in proportion between them. Two workers on a local network of 2.5 Gbit/s
 were late by 0.06, 0.17, 0.7, 0.9 and 1.1 of it at 0.6, 0.67, 1, 1.14 and 1.38 of the cores: docs/decisions/0034."""
-BYTE_CPU_S = 1.5e-9
-"""Likewise for one byte; estimated with it."""
-GLOO, AUTO = "gloo", "auto"
-"""Names of `strategy.collective`."""
 _STEP = 0.05
 _MAX_DILATION = 1000.0
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """Collectives: what they cost all workers, routers and the kernel, and the least that the links need (emulated)."""
-
-    cpu_s: float
-    lasts_s: float
-
-    @classmethod
-    def of(cls, collectives: Sequence[Collective], topology: Topology, named: str) -> Traffic:
-        """
-        Args:
-            named: what carries them.
-        """
-        workers, costs = len(topology.nodes), {GLOO: MESSAGE_CPU_S}
-        cpu_s, latencies_s, lasts_s = 0.0, [0.0], 0.0
-        for one in collectives:
-            how = cheapest(one.kind, one.size_bytes, topology) if named == AUTO else named
-            messages = workers * _messages(one.kind, workers)
-            sent = sent_bytes(how, one.kind, one.size_bytes, topology)
-            cpu_s += one.share * (messages * costs.get(how, OWN_MESSAGE_CPU_S) + sent * BYTE_CPU_S)
-            latencies_s.append(seconds(how, one.kind, 0, topology))
-            lasts_s += one.share * (seconds(how, one.kind, one.size_bytes, topology) - latencies_s[-1])
-        # collectives overlap each other: one's messages follow each other, all bytes share the links
-        return cls(cpu_s, max(latencies_s) + lasts_s)
-
-    @classmethod
-    def of_chains(cls, sizes_bytes: Sequence[float], topology: Topology, chunk_bytes: float) -> Traffic:
-        """
-        Args:
-            sizes_bytes: of what each carries, whole.
-            chunk_bytes: of one message.
-        """
-        workers, all_bytes = len(topology.nodes), sum(sizes_bytes)
-        messages = (workers - 1) * sum(chain_chunks(size, workers, chunk_bytes) for size in sizes_bytes)
-        cpu_s = messages * OWN_MESSAGE_CPU_S + (workers - 1) * all_bytes * BYTE_CPU_S
-        # those of all owners together load the links as an all-gather does of which each rank has its part
-        return cls(cpu_s, seconds("ring", "all_gather", all_bytes / workers, topology))
-
-    def crowded_share(self, k: float, cores: int) -> float:
-        """Of all cores, while they are under way."""
-        network_s = self.cpu_s / cores
-        return network_s / (k * self.lasts_s) if self.lasts_s else math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +60,10 @@ class Load:
     """Of one worker."""
     compute_s: float
     """Emulated: of one worker."""
+    codec_cpu_s: float
+    """Part of `compute_cpu_s` that an exchange takes, all at once; 0 if the run ends before the first."""
+    codec_s: float
+    """Part of `compute_s` that the device gives it."""
     evaluate_cpu_s: float
     """Of the one that evaluates, beside its training."""
     exchange: Traffic
@@ -133,6 +81,7 @@ class Load:
         chains = [one.size_bytes for one in cpu.collectives if one.kind == CHAIN]
         steps, named = cpu.cycle_steps, str(spec.strategy.params.get("collective", GLOO))
         regions = ranks_of_regions(spec.topology) if spec.strategy.params.get("replicas") == "region" else []
+        exchanges = steps <= (spec.steps or steps)
         inside = [Traffic.of(dense, spec.topology.only(ranks), "ring") for ranks in regions if len(ranks) > 1]
         return cls(
             workers=spec.workers,
@@ -140,6 +89,8 @@ class Load:
             steps=steps,
             compute_cpu_s=steps * cpu.cpu_step_s,
             compute_s=steps * device.step_s,
+            codec_cpu_s=steps * cpu.codec_step_s * exchanges,
+            codec_s=steps * device.codec_step_s * exchanges,
             evaluate_cpu_s=steps * cpu.evaluate_cpu_s / spec.evaluate_every,
             exchange=Traffic.of(collectives, spec.topology, named),
             chains=Traffic.of_chains(chains, spec.topology, scaled_chunk_bytes(spec.scale)),
@@ -151,12 +102,19 @@ class Load:
     @property
     def needed_s(self) -> float:
         """Wall seconds that computing takes, all workers on all cores."""
+        return self.compute_cpu_s * self._crowd
+
+    @property
+    def _crowd(self) -> float:
+        """Wall seconds for each CPU second of one worker, while all compute."""
         crowd = self.workers / self.cores
-        return self.compute_cpu_s * COMPUTE_MARGIN * (max(crowd, MIN_CROWD) if crowd >= 1 else 1.0)
+        return COMPUTE_MARGIN * (max(crowd, MIN_CROWD) if crowd >= 1 else 1.0)
 
     def late_share(self, k: float) -> float:
         """Of a cycle's emulated time, how late its messages are to be expected."""
         late_s = max(0.0, self.needed_s - k * self.compute_s) + self.contended_s(k)
+        if self.steps > 1:  # what other steps have left over comes too early for it
+            late_s = max(late_s, COLD_CODEC * self.codec_cpu_s * self._crowd - k * self.codec_s)
         wake_ups = self.steps if self.inside.cpu_s else 1
         late_s += WAKE_UP_S * max(0.0, self.workers / self.cores - 1) * wake_ups
         return late_s / (k * self.cycle_s)
@@ -211,9 +169,10 @@ class Load:
         """Of the time for computing, what computing needs; 0 where workers rest in each step while they communicate."""
         return self.needed_s / (k * max(self.compute_s, 1e-9)) if self.steps > 1 else 0.0
 
-    def fits(self, k: float) -> bool:
+    def fits(self, k: float, late_share: float = LATE_SHARE) -> bool:
+        """Return True if workers are late by that share of the time at most, and cores rest."""
         return (
-            self.late_share(k) <= LATE_SHARE
+            self.late_share(k) <= late_share
             and self.restless_share(k) <= BUSY_SHARE
             and self.busy_share(k) <= BUSY_SHARE
             and self.full_share(k) <= FULL_SHARE
@@ -224,26 +183,31 @@ class Load:
 def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
     """Return the smallest dilation that suffices, in steps of 0.05 or, from 40 on, up to 0.25 %.
 
-    It suffices before the model changes and after.
+    It suffices before the model changes and after. Where only the largest that links bear may do, by what a `valid` run
+    may be late, the pilot is to find out.
 
     Raises:
         Refused: None does that the topology bears; with what would.
     """
     if (k := smallest(spec, cpu, device, cores)) is not None:
         return k
+    most = round(math.floor(most_dilation(spec) / _STEP) * _STEP, 2)
+    if all(load.fits(most, LATE_SUSPECT) for load in _loads(spec, cpu, device, cores)):
+        return most
 
     def suffices(cpu: Profile, device: Profile) -> float | None:
         loads = _loads(spec, cpu, device, cores)  # looking through all dilations is only for what the largest one suits
         return smallest(spec, cpu, device, cores) if all(load.fits(most_dilation(spec)) for load in loads) else None
 
+    def smallest_anew(other: RunSpec) -> float | None:
+        return smallest(other, *dilation_offers.measured_anew(cpu, device), cores)
+
     offers = [
         *dilation_offers.paced(spec, cpu, device, suffices),
         *dilation_offers.interval(spec, cpu, device, suffices),
+        *dilation_offers.congestion_control(spec, smallest_anew),
     ]
-    anew = dilation_offers.measured_anew(cpu, device)
-    raise Refused(
-        _refusal(spec, Load.of(spec, cpu, device, cores)), offers, lambda other: smallest(other, *anew, cores)
-    )
+    raise Refused(_refusal(spec, Load.of(spec, cpu, device, cores)), offers, smallest_anew)
 
 
 def smallest(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float | None:
@@ -268,9 +232,9 @@ def on_grid(dilation: float) -> float:
 
 
 def most_dilation(spec: RunSpec) -> float:
-    """Return the largest dilation that TCP's own time-outs bear, which do not stretch."""
+    """Return the largest dilation that TCP bears, some of whose times do not stretch."""
     rtt_s = spec.outermost_topology.farthest_rtt_s
-    most = _MAX_DILATION if rtt_s == 0 else max(1.0, MAX_DILATED_RTT_S / rtt_s)
+    most = _MAX_DILATION if rtt_s == 0 else max(1.0, MAX_DILATED_RTT_S[spec.tcp] / rtt_s)
     return min(most, MAX_CUBIC_DILATION) if spec.tcp == "stock" else min(most, _MAX_DILATION)
 
 
@@ -281,8 +245,3 @@ def _refusal(spec: RunSpec, load: Load) -> str:
         f" device={spec.device.name} gives it {given}, and this topology bears a dilation of"
         f" {most_dilation(spec):.3g} at most"
     )
-
-
-def _messages(kind: str, workers: int) -> int:
-    """That one rank sends in one collective."""
-    return (2 if kind == "all_reduce" else 1) * (workers - 1)

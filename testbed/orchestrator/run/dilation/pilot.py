@@ -125,9 +125,7 @@ class Pilot:
             self._fold.is_running = False
             trial = self._fold.trial()
             if trial is None:
-                self._search.give_up()
-                tried = f"pilot at dilation {self._fold.dilation:g}: no step of all workers in {self._budget_s:.0f} s"
-                self._record.stage("pilot", f"{tried}; nothing is known, {self._search.dilation:g} is taken")
+                self._record.stage("pilot", self._search_by_cores())
                 return
             why = self._search.take(trial)
             self._budget_s = max(BUDGET_S, BUDGET_RATIO * self._run_s(trial)) - END_S
@@ -138,6 +136,14 @@ class Pilot:
             if not self._search.wants_another:
                 return
             began_s = self._change(workers)
+
+    def _search_by_cores(self) -> str:
+        """Search where no step ended in the time of a pilot; return what was tried and found, in words."""
+        tried = f"pilot at dilation {self._fold.dilation:g}: no step of all workers in {self._budget_s:.0f} s"
+        busy_ratio = self._fold.busy_ratio
+        self._search.take_cores(busy_ratio)
+        known = "nothing is known" if busy_ratio is None else f"cores idle {1 - busy_ratio:.0%}"
+        return f"{tried}; {known}, {self._search.dilation:g} is taken"
 
     def _run_s(self, trial: Trial) -> float:
         """Seconds of the wall that the run will take at its dilation."""

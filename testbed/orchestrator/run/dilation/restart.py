@@ -15,8 +15,8 @@ from testbed.orchestrator.observation.verdict.judge import Judge
 from testbed.orchestrator.run.dilation.calibration import Calibration, calibrated_at
 from testbed.orchestrator.run.dilation.first_guess import most_dilation, on_grid
 
-MAX_SLOWDOWN = 2.0
-"""Largest ratio of the dilations: the disturbance may have passed."""
+MAX_SLOWDOWN = 4.0
+"""Largest ratio of the dilations, so that a second attempt does not take longer than a user waits: assumed."""
 
 
 def slowed(run: RunDir) -> tuple[RunSpec, str] | None:

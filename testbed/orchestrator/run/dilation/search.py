@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from testbed.orchestrator.run.dilation.first_guess import on_grid
-from testbed.orchestrator.run.dilation.trial import Trial
+from testbed.orchestrator.run.dilation.trial import AIM_IDLE, MIN_IDLE, Trial
 
 WORTH_RATIO = 1.15
 """Ratio of dilations below which a shorter run is not worth another trial: assumed."""
@@ -45,6 +45,12 @@ class Search:
             self.dilation = min(self._most, on_grid(min(trial.slower(), MAX_STEP * tried)))
             self.wants_another = self.dilation > tried
         return trial.why()
+
+    def take_cores(self, busy_ratio: float | None) -> None:
+        """Fold in all that is known of steps that last longer than a pilot may: how busy the cores were with them."""
+        if busy_ratio is not None and 1 - busy_ratio < MIN_IDLE:
+            self.dilation = min(self._most, on_grid(self.dilation * busy_ratio / (1 - AIM_IDLE)))
+        self.give_up()
 
     def give_up(self) -> None:
         """Try no more: the run gets what held, or what was to be tried next where nothing did."""

@@ -11,7 +11,13 @@ from typing import Any
 
 from testbed.core.record.events.run import Pilot
 from testbed.core.spec.topology import Topology
-from testbed.orchestrator.observation.verdict.lateness_rules import LATE_SUSPECT, QUEUED_SUSPECT
+from testbed.orchestrator.observation.verdict.lateness_rules import (
+    AIM_LATE,
+    LATE_SUSPECT,
+    QUEUED_SUSPECT,
+    computing_s,
+    slowdown_for,
+)
 from testbed.orchestrator.observation.verdict.link_rules import LATE_RATIO, LATE_S
 from testbed.orchestrator.observation.verdict.machine_rules import IDLE_SUSPECT
 
@@ -19,7 +25,7 @@ Event = dict[str, Any]
 MOST_LATE, MOST_QUEUED, MIN_IDLE = 0.5 * LATE_SUSPECT, 0.75 * QUEUED_SUSPECT, 1.5 * IDLE_SUSPECT
 """Figures beyond which a pilot asks for a slower run. Waits fall only in proportion to the dilation, so half of what
 they may be would be twice the least dilation."""
-AIM_LATE, AIM_QUEUED, AIM_IDLE, AIM_DELAY_LINE = 0.4 * LATE_SUSPECT, 0.65 * QUEUED_SUSPECT, 2 * IDLE_SUSPECT, 0.7
+AIM_QUEUED, AIM_IDLE, AIM_DELAY_LINE = 0.65 * QUEUED_SUSPECT, 2 * IDLE_SUSPECT, 0.7
 """Figures that a slower or faster run is to come to: assumed."""
 NOTICED_LATE = 0.25
 """Share of `AIM_LATE` from which lateness says more than CPU seconds do: assumed."""
@@ -83,7 +89,7 @@ class Trial:
     def _excesses(self) -> Iterator[tuple[float, str]]:
         """Yield how many times slower it had to be, and why in words, for each figure that was too large."""
         if self.late_ratio > MOST_LATE:
-            made_good = 1 + (self.late_ratio - AIM_LATE) / max(self.computing_ratio, self.late_ratio)
+            made_good = slowdown_for(self.late_ratio, self.computing_ratio)
             yield made_good, f"phases late by {self.late_ratio:.1%}"
         if self.queued_ratio > MOST_QUEUED:
             yield self.queued_ratio / AIM_QUEUED, f"messages waited {self.queued_ratio:.1%} of the time"
@@ -153,6 +159,12 @@ class TrialFold:
         """Last step that any rank has told."""
         return max(self.reached.values(), default=0)
 
+    @property
+    def busy_ratio(self) -> float | None:
+        """Busy share of all cores while the trial ran; None if nobody looked yet."""
+        watched_s = sum(interval_s for _, interval_s in self._idle)
+        return 1 - sum(idle * each_s for idle, each_s in self._idle) / watched_s if watched_s else None
+
     def _whole(self) -> list[dict[int, Event]]:
         return [ranks for ranks in list(self._steps.values()) if len(ranks) == self._workers]
 
@@ -164,9 +176,8 @@ class TrialFold:
         time_s = sum(max(event["step_s"] for event in ranks.values()) for ranks in steps)
         late_s = [max(event["late_s"] or 0.0 for event in ranks.values()) for ranks in steps]
         queued_s = sum(statistics.fmean(event["queued_s"] for event in ranks.values()) for ranks in steps)
-        computing_s = sum(max(map(_computing_s, ranks.values())) for ranks in steps)
+        device_s = sum(max(map(computing_s, ranks.values())) for ranks in steps)
         needed_s = sum(self._needed_s(ranks) for ranks in steps)
-        watched_s = sum(interval_s for _, interval_s in self._idle)
         late = sorted(self._late, reverse=True)
         return Trial(
             dilation=self.dilation,
@@ -175,9 +186,9 @@ class TrialFold:
             late_ratio=sum(late_s) / time_s if time_s else 0.0,
             late_doubt=_sum_doubt(late_s) / time_s if time_s else 0.0,
             queued_ratio=queued_s / time_s if time_s else 0.0,
-            computing_ratio=computing_s / time_s if time_s else 0.0,
-            computing_dilation=needed_s / computing_s if computing_s else 1.0,
-            busy_ratio=1 - sum(idle * each_s for idle, each_s in self._idle) / watched_s if watched_s else None,
+            computing_ratio=device_s / time_s if time_s else 0.0,
+            computing_dilation=needed_s / device_s if device_s else 1.0,
+            busy_ratio=self.busy_ratio,
             delay_line_ratio=late[len(late) // 4] if late else None,
         )
 
@@ -190,9 +201,3 @@ class TrialFold:
 def _sum_doubt(values: list[float]) -> float:
     """Return the standard error of their sum; infinite of a single one."""
     return statistics.stdev(values) * len(values) ** 0.5 if len(values) > 1 else math.inf
-
-
-def _computing_s(event: Event) -> float:
-    """Return the emulated seconds of a step in which a rank neither waited for others nor was late."""
-    own_s: float = event["step_s"] - event["phase_s"]["exposed_communication"] - (event["late_s"] or 0.0)
-    return max(0.0, own_s)

@@ -15,6 +15,8 @@ from testbed.orchestrator.config.grammar.offers import Offer
 
 MEASURED_ANEW = 1.1
 """Times the CPU seconds of a step: a run that is measured again, on a busier core perhaps, must still fit."""
+SCALES = "reno"
+"""TCP profile whose congestion control counts round trips, not seconds of the wall (decision 0009)."""
 _MAX_STEP_S = 3600.0
 _MAX_DOUBLINGS = 10
 Smallest = Callable[[Profile, Profile], float | None]
@@ -61,6 +63,16 @@ def interval(spec: RunSpec, cpu: Profile, device: Profile, smallest: Smallest) -
             often = f"every {steps} steps" if steps > 1 else "in every step"
             yield Offer({f"strategy.{key}": str(steps)}, f"an exchange {often}, at a dilation of {k:g}")
             return
+
+
+def congestion_control(spec: RunSpec, smallest: Callable[[RunSpec], float | None]) -> Iterator[Offer]:
+    """Yield the TCP profile that bears a larger dilation, if it suffices.
+
+    Args:
+        smallest: The smallest dilation that suffices for another spec; None if none does.
+    """
+    if spec.tcp != SCALES and (k := smallest(dataclasses.replace(spec, tcp=SCALES))) is not None:
+        yield Offer({"tcp": SCALES}, f"congestion control that scales in time, at a dilation of {k:g}")
 
 
 def measured_anew(cpu: Profile, device: Profile, **changes: int) -> tuple[Profile, Profile]:

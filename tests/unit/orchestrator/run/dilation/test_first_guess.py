@@ -12,7 +12,7 @@ from testbed.core.spec.topology import Topology
 from testbed.orchestrator.config.grammar.offers import Refused
 from testbed.orchestrator.run.dilation.first_guess import (
     BUSY_SHARE,
-    BYTE_CPU_S,
+    COLD_CODEC,
     COMPUTE_MARGIN,
     FREE_SHARE,
     FULL_SHARE,
@@ -20,10 +20,10 @@ from testbed.orchestrator.run.dilation.first_guess import (
     LATE_SHARE,
     MIN_CROWD,
     Load,
-    Traffic,
     choose,
     most_dilation,
 )
+from testbed.orchestrator.run.dilation.traffic import BYTE_CPU_S, Traffic
 from topologies import lan, two_regions
 
 NONE = Part("none", "none.none")
@@ -160,7 +160,7 @@ def test_a_step_with_a_rare_exchange_lasts_its_share_of_it() -> None:
 def test_round_trips_and_cubic_limit_k() -> None:
     asked = spec(two_regions.build(workers=2))
     rtt_s = asked.topology.farthest_rtt_s
-    assert most_dilation(asked) == pytest.approx(MAX_DILATED_RTT_S / rtt_s)
+    assert most_dilation(asked) == pytest.approx(MAX_DILATED_RTT_S["tuned"] / rtt_s)
     assert most_dilation(dataclasses.replace(asked, tcp="stock")) == 2.0
     assert most_dilation(spec(lan.build(workers=2))) > 100
 
@@ -183,6 +183,30 @@ def test_a_cycle_holds_its_codec_once() -> None:
     compressed = dataclasses.replace(cpu, codec=codec, buckets=(10,), cycle_steps=50)
     assert compressed.step_s == pytest.approx(0.02 + 1 / 50)
     assert Load.of(asked, compressed, compressed, 2).compute_s == pytest.approx(50 * 0.02 + 1)
+
+
+def test_the_codec_of_a_rare_exchange_finds_cores_busy_and_caches_cold() -> None:
+    """What 49 steps leave over comes too early for it: a device is paced, so that every step alone has time enough."""
+    asked = spec(two_regions.build(workers=4))
+    codec = (CodecTimes(elements=10, rounds=(("compress", 0.1),)),)
+    compressed = dataclasses.replace(profile(0.2, 0.01), codec=codec, buckets=(10,), cycle_steps=50)
+    asked = dataclasses.replace(asked, steps=60)
+    load = Load.of(asked, compressed, compressed, 2)
+    assert load.late_share(1.0) * load.cycle_s == pytest.approx(COLD_CODEC * 0.1 * COMPUTE_MARGIN * 2 - 0.1, abs=1e-3)
+    ends_before = dataclasses.replace(asked, steps=40)
+    assert Load.of(ends_before, compressed, compressed, 2).late_share(1.0) < 1e-3
+
+
+@pytest.mark.parametrize(("cpu_s", "late", "chosen"), [(0.1, 0.0072, 2.1), (0.2, 0.0143, 2.5), (0.3, 0.0215, None)])
+def test_where_only_the_largest_dilation_may_do_it_is_tried(cpu_s: float, late: float, chosen: float | None) -> None:
+    """It is refused only if it would be later than a `valid` run may be."""
+    asked, native = spec(two_regions.build(workers=8, rtt="2 s"), tcp="reno"), profile(cpu_s, cpu_s, 4_000)
+    assert Load.of(asked, native, native, cores=2).late_share(most_dilation(asked)) == pytest.approx(late, rel=0.01)
+    if chosen is not None:
+        assert choose(asked, native, native, cores=2) == chosen
+    else:
+        with pytest.raises(Refused):
+            choose(asked, native, native, cores=2)
 
 
 def test_what_regions_average_in_every_step_counts_beside_a_rare_exchange() -> None:

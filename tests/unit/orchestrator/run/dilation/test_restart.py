@@ -20,7 +20,8 @@ from testbed.orchestrator.run.dilation.restart import MAX_SLOWDOWN, put_aside, s
 from tests.unit.orchestrator.run.dilation.test_calibration import SPEC
 
 FIRST = dataclasses.replace(SPEC, dilation=2.0)
-STEP = {"event": "step", "t_s": 1.0, "step": 1, "rank": 0, "step_s": 1.0, "payload_bytes": 0}
+STEP = {"event": "step", "t_s": 1.0, "step": 1, "rank": 0, "step_s": 1.0, "payload_bytes": 0,
+        "phase_s": {"exposed_communication": 0.5}}  # fmt: skip
 
 
 def recorded(folder: Path, *events: dict[str, Any], spec: RunSpec = FIRST) -> RunDir:
@@ -30,17 +31,18 @@ def recorded(folder: Path, *events: dict[str, Any], spec: RunSpec = FIRST) -> Ru
     return run
 
 
-def late_by(share: float, queued: float = 0.0) -> dict[str, Any]:
-    return {**STEP, "late_s": share, "queued_s": queued}
+def late_by(share: float, queued: float = 0.0, waits: float = 0.5) -> dict[str, Any]:
+    return {**STEP, "late_s": share, "queued_s": queued, "phase_s": {"exposed_communication": waits}}
 
 
 @pytest.mark.parametrize(
     ("event", "slowdown"),
     [
         (late_by(0.06), MIN_SLOWDOWN),
-        (late_by(0.3), 1.6),
-        (late_by(0.9), MAX_SLOWDOWN),
-        (late_by(0.0, 0.31), MAX_SLOWDOWN),
+        (late_by(0.3), 2.5),
+        (late_by(0.5), MAX_SLOWDOWN),
+        (late_by(0.06, waits=0.93), MAX_SLOWDOWN),
+        (late_by(0.0, 0.31), 3.1),
     ],
 )
 def test_a_run_that_was_late_is_made_slower(tmp_path: Path, event: dict[str, Any], slowdown: float) -> None:
@@ -71,7 +73,7 @@ def test_one_whose_cores_were_never_idle_is_made_slower(tmp_path: Path) -> None:
     assert again[0].dilation == on_grid(MIN_SLOWDOWN * FIRST.dilation)
 
 
-@pytest.mark.parametrize(("late_s", "slowdown"), [(2.1e-3, 1.05), (3e-3, 1.5), (9e-3, 2.0)])
+@pytest.mark.parametrize(("late_s", "slowdown"), [(2.1e-3, 1.05), (3e-3, 1.5), (9e-3, 4.0)])
 def test_delay_lines_say_how_much_slower(tmp_path: Path, late_s: float, slowdown: float) -> None:
     link = SPEC.topology.wan_links[0]
     line = {"event": "delay_line", "name": link.name, "from": link.a, "packets": 9, "drops": 0}

