@@ -32,9 +32,10 @@ class Traffic:
 
     @classmethod
     def of(cls, collectives: Sequence[Collective], topology: Topology, named: str) -> Traffic:
-        """
+        """Return what these collectives cost.
+
         Args:
-            named: what carries them.
+            named: Name of the way they are carried, or `auto`.
         """
         workers, costs = len(topology.nodes), {GLOO: MESSAGE_CPU_S}
         cpu_s, latencies_s, lasts_s = 0.0, [0.0], 0.0
@@ -50,10 +51,11 @@ class Traffic:
 
     @classmethod
     def of_chains(cls, sizes_bytes: Sequence[float], topology: Topology, chunk_bytes: float) -> Traffic:
-        """
+        """Return what chains from one rank to all, or back, cost.
+
         Args:
-            sizes_bytes: of what each carries, whole.
-            chunk_bytes: of one message.
+            sizes_bytes: Bytes that each carries, whole.
+            chunk_bytes: Bytes of one message.
         """
         workers, all_bytes = len(topology.nodes), sum(sizes_bytes)
         messages = (workers - 1) * sum(chain_chunks(size, workers, chunk_bytes) for size in sizes_bytes)
@@ -62,7 +64,7 @@ class Traffic:
         return cls(cpu_s, seconds("ring", "all_gather", all_bytes / workers, topology))
 
     def crowded_share(self, k: float, cores: int) -> float:
-        """Of all cores, while they are under way."""
+        """Return the share of all cores that they take while they are under way."""
         network_s = self.cpu_s / cores
         return network_s / (k * self.lasts_s) if self.lasts_s else math.inf
 
