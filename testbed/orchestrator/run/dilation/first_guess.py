@@ -11,6 +11,7 @@ the steps between two exchanges must fit by themselves.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from testbed.core.costs.collective import CHAIN, ranks_of_regions, scaled_chunk_bytes
@@ -171,13 +172,19 @@ class Load:
 
     def fits(self, k: float, late_share: float = LATE_SHARE) -> bool:
         """Return True if workers are late by that share of the time at most, and cores rest."""
-        return (
-            self.late_share(k) <= late_share
-            and self.restless_share(k) <= BUSY_SHARE
-            and self.busy_share(k) <= BUSY_SHARE
-            and self.full_share(k) <= FULL_SHARE
-            and self.crowded_share(k) <= CROWDED_SHARE
-        )
+        return not any(True for _ in self.excesses(k, late_share))
+
+    def excesses(self, k: float, late_share: float = LATE_SHARE) -> Iterator[str]:
+        """Yield in words each figure that is too large at this dilation."""
+        for share, most, text in (
+            (self.late_share(k), late_share, "phases would be late by {} of the time"),
+            (self.restless_share(k), BUSY_SHARE, "computing between two exchanges would take {} of the cores"),
+            (self.busy_share(k), BUSY_SHARE, "steps would take {} of the cores"),
+            (self.full_share(k), FULL_SHARE, "steps and evaluations would take {} of the cores"),
+            (self.crowded_share(k), CROWDED_SHARE, "messages would take {} of the cores while they are under way"),
+        ):
+            if share > most:
+                yield f"{text.format(f'{share:.1%}')} ({most:.0%} at most)"
 
 
 def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
@@ -192,7 +199,8 @@ def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
     if (k := smallest(spec, cpu, device, cores)) is not None:
         return k
     most = round(math.floor(most_dilation(spec) / _STEP) * _STEP, 2)
-    if all(load.fits(most, LATE_SUSPECT) for load in _loads(spec, cpu, device, cores)):
+    loads = _loads(spec, cpu, device, cores)
+    if all(load.fits(most, LATE_SUSPECT) for load in loads):
         return most
 
     def suffices(cpu: Profile, device: Profile) -> float | None:
@@ -207,7 +215,7 @@ def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
         *dilation_offers.interval(spec, cpu, device, suffices),
         *dilation_offers.congestion_control(spec, smallest_anew),
     ]
-    raise Refused(_refusal(spec, Load.of(spec, cpu, device, cores)), offers, smallest_anew)
+    raise Refused(_refusal(spec, loads), offers, smallest_anew)
 
 
 def smallest(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float | None:
@@ -238,10 +246,12 @@ def most_dilation(spec: RunSpec) -> float:
     return min(most, MAX_CUBIC_DILATION) if spec.tcp == "stock" else min(most, _MAX_DILATION)
 
 
-def _refusal(spec: RunSpec, load: Load) -> str:
+def _refusal(spec: RunSpec, loads: Sequence[Load]) -> str:
+    most, load = most_dilation(spec), loads[0]
     needed, given = (format_time(seconds / load.steps) for seconds in (load.needed_s, load.compute_s))
+    excesses = max((list(load.excesses(most, LATE_SUSPECT)) for load in loads), key=len)
     return (
         f"dilation=auto: a step of {spec.workers} workers needs {needed} of wall time on {load.cores} cores,"
-        f" device={spec.device.name} gives it {given}, and this topology bears a dilation of"
-        f" {most_dilation(spec):.3g} at most"
+        f" device={spec.device.name} gives it {given}, and tcp={spec.tcp} bears a dilation of {most:.3g} at most on this"
+        f" topology: there {'; '.join(excesses)}"
     )
