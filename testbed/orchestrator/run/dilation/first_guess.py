@@ -252,6 +252,6 @@ def _refusal(spec: RunSpec, loads: Sequence[Load]) -> str:
     excesses = max((list(load.excesses(most, LATE_SUSPECT)) for load in loads), key=len)
     return (
         f"dilation=auto: a step of {spec.workers} workers needs {needed} of wall time on {load.cores} cores,"
-        f" device={spec.device.name} gives it {given}, and tcp={spec.tcp} bears a dilation of {most:.3g} at most on this"
-        f" topology: there {'; '.join(excesses)}"
+        f" device={spec.device.name} gives it {given}, and tcp={spec.tcp} bears a dilation of {most:.3g} at most here:"
+        f" {'; '.join(excesses)}"
     )
