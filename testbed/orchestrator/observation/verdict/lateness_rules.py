@@ -21,15 +21,14 @@ def computing_s(event: Event) -> float:
 
 
 def slowdown_for(late_ratio: float, computing_ratio: float) -> float:
-    """Return the factor of the dilation at which phases that are late by this share are hardly late.
+    """Return the factor of the dilation at which phases that are late by this share are late by `AIM_LATE`.
 
-    A slower run gives each phase more time, in proportion to what the device computes; and the seconds by which phases
-    are late all the same become a smaller share of a longer step. Where steps compute little the second comes first.
+    What computing takes of the wall stays; a slower run gives it more time, and has longer steps to be late in.
 
     Args:
         computing_ratio: Share of a step that the device computes.
     """
-    return max(1.0, min(1 + late_ratio / max(computing_ratio, 1e-9), late_ratio / AIM_LATE))
+    return max(1.0, (computing_ratio + late_ratio) / (computing_ratio + AIM_LATE))
 
 
 class Lateness:

@@ -99,7 +99,7 @@ class Pilot:
         self._fold.add(event)
 
     def _new_fold(self, spec: RunSpec, first_step: int) -> TrialFold:
-        return TrialFold(spec.topology, spec.dilation, usable_cores(), first_step)
+        return TrialFold(spec.topology, spec.dilation, usable_cores(), first_step, self._spec.steps)
 
     @contextlib.contextmanager
     def _watched(self, workers: Workers, background: BackgroundTraffic) -> Iterator[None]:

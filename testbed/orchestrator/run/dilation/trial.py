@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,9 +118,13 @@ class TrialFold:
     Args:
         topology: In emulated terms.
         first_step: The first that counts: those before are of another dilation, or have cold caches.
+        run_steps: Number of steps of the run; None if it does not say.
     """
 
-    def __init__(self, topology: Topology, dilation: float, cores: int, first_step: int) -> None:
+    def __init__(
+        self, topology: Topology, dilation: float, cores: int, first_step: int, run_steps: int | None = None
+    ) -> None:
+        self._run_steps = run_steps
         self._delays_s = {
             (link.name, source): profile.delay_s
             for link in topology.wan_links
@@ -175,6 +179,7 @@ class TrialFold:
             return None
         time_s = sum(max(event["step_s"] for event in ranks.values()) for ranks in steps)
         late_s = [max(event["late_s"] or 0.0 for event in ranks.values()) for ranks in steps]
+        late_ratio, late_doubt = self._lateness(late_s, time_s / len(steps))
         queued_s = sum(statistics.fmean(event["queued_s"] for event in ranks.values()) for ranks in steps)
         device_s = sum(max(map(computing_s, ranks.values())) for ranks in steps)
         needed_s = sum(self._needed_s(ranks) for ranks in steps)
@@ -183,8 +188,8 @@ class TrialFold:
             dilation=self.dilation,
             steps=len(steps),
             step_s=time_s / len(steps),
-            late_ratio=sum(late_s) / time_s if time_s else 0.0,
-            late_doubt=_sum_doubt(late_s) / time_s if time_s else 0.0,
+            late_ratio=late_ratio,
+            late_doubt=late_doubt,
             queued_ratio=queued_s / time_s if time_s else 0.0,
             computing_ratio=device_s / time_s if time_s else 0.0,
             computing_dilation=needed_s / device_s if device_s else 1.0,
@@ -192,12 +197,24 @@ class TrialFold:
             delay_line_ratio=late[len(late) // 4] if late else None,
         )
 
+    def _lateness(self, late_s: Sequence[float], step_s: float) -> tuple[float, float]:
+        """Return how late all the run's steps are to be expected as a share of their time, and the standard error.
+
+        The first steps find caches cold and are later than others: those that are to come are like the last half.
+
+        Args:
+            late_s: Lateness of each step so far.
+        """
+        if not step_s:
+            return 0.0, 0.0
+        last = late_s[len(late_s) // 2 :]
+        to_come = max(0, (self._run_steps or math.inf) - len(late_s))
+        steadily_s, so_far_s = statistics.fmean(last), statistics.fmean(late_s)
+        weight = 1.0 if to_come == math.inf else to_come / (to_come + len(late_s))
+        doubt_s = statistics.stdev(last) / len(last) ** 0.5 if len(last) > 1 else math.inf
+        return (weight * steadily_s + (1 - weight) * so_far_s) / step_s, doubt_s / step_s
+
     def _needed_s(self, ranks: dict[int, Event]) -> float:
         """Return the wall seconds in which these cores do what all training threads did."""
         cpu_s = [float(event["cpu_s"]) for event in ranks.values()]
         return max(sum(cpu_s) / self._cores, *cpu_s)
-
-
-def _sum_doubt(values: list[float]) -> float:
-    """Return the standard error of their sum; infinite of a single one."""
-    return statistics.stdev(values) * len(values) ** 0.5 if len(values) > 1 else math.inf

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from testbed.orchestrator.run.dilation.trial import Trial, TrialFold
+from testbed.orchestrator.run.dilation.trial import AIM_LATE, Trial, TrialFold
 from topologies import two_regions
 
 TOPOLOGY = two_regions.build(workers=2)
@@ -31,8 +31,8 @@ def step(rank: int, number: int, **changed: Any) -> dict[str, Any]:
     return {**event, "phase_s": {"exposed_communication": 0.5}, **changed}
 
 
-def folded(*events: dict[str, Any], cores: int = 2, dilation: float = 2.0) -> TrialFold:
-    fold = TrialFold(TOPOLOGY, dilation, cores, first_step=2)
+def folded(*events: dict[str, Any], cores: int = 2, dilation: float = 2.0, run_steps: int | None = None) -> TrialFold:
+    fold = TrialFold(TOPOLOGY, dilation, cores, 2, run_steps)
     fold.is_running = True
     for event in events:
         fold.add(event)
@@ -106,6 +106,21 @@ def test_near_what_is_allowed_more_steps_are_wanted(late: float, doubt: float, s
 def test_one_step_is_never_sure() -> None:
     found = folded(step(0, 2, late_s=0.1), step(1, 2)).trial()
     assert found is not None and not found.is_sure
+
+
+@pytest.mark.parametrize(("run_steps", "late"), [(4, 0.03), (8, 0.02), (None, 0.01)])
+def test_later_steps_than_the_first_stand_for_those_to_come(run_steps: int | None, late: float) -> None:
+    lates = {2: 0.05, 3: 0.05, 4: 0.01, 5: 0.01}
+    events = [step(rank, number, late_s=late_s) for number, late_s in lates.items() for rank in (0, 1)]
+    found = folded(*events, run_steps=run_steps).trial()
+    assert found is not None
+    assert (found.late_ratio, found.late_doubt) == (pytest.approx(late), 0.0)
+
+
+def test_a_slower_run_has_more_time_and_longer_steps() -> None:
+    """Computing of 0.5 s and 0.1 s of lateness at 4 need 2.4 s of the wall a step."""
+    found = dataclasses.replace(CALM, late_ratio=0.1)
+    assert (found.slower() * (0.5 + AIM_LATE)) == pytest.approx(4 * (0.5 + 0.1))
 
 
 def test_its_event_says_what_was_seen_and_what_followed() -> None:
