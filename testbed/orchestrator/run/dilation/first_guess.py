@@ -198,7 +198,7 @@ def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
     """
     if (k := smallest(spec, cpu, device, cores)) is not None:
         return k
-    most = round(math.floor(most_dilation(spec) / _STEP) * _STEP, 2)
+    most = most_dilation(spec)
     loads = _loads(spec, cpu, device, cores)
     if all(load.fits(most, LATE_SUSPECT) for load in loads):
         return most
@@ -240,10 +240,11 @@ def on_grid(dilation: float) -> float:
 
 
 def most_dilation(spec: RunSpec) -> float:
-    """Return the largest dilation that TCP bears, some of whose times do not stretch."""
+    """Return the largest dilation, in steps of 0.05, that TCP bears, some of whose times do not stretch."""
     rtt_s = spec.outermost_topology.farthest_rtt_s
     most = _MAX_DILATION if rtt_s == 0 else max(1.0, MAX_DILATED_RTT_S[spec.tcp] / rtt_s)
-    return min(most, MAX_CUBIC_DILATION) if spec.tcp == "stock" else min(most, _MAX_DILATION)
+    most = min(most, MAX_CUBIC_DILATION if spec.tcp == "stock" else _MAX_DILATION)
+    return round(math.floor(most / _STEP + 1e-9) * _STEP, 2)
 
 
 def _refusal(spec: RunSpec, loads: Sequence[Load]) -> str:

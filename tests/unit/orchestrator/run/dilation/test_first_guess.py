@@ -160,7 +160,7 @@ def test_a_step_with_a_rare_exchange_lasts_its_share_of_it() -> None:
 def test_round_trips_and_cubic_limit_k() -> None:
     asked = spec(two_regions.build(workers=2))
     rtt_s = asked.topology.farthest_rtt_s
-    assert most_dilation(asked) == pytest.approx(MAX_DILATED_RTT_S["tuned"] / rtt_s)
+    assert most_dilation(asked) == pytest.approx(MAX_DILATED_RTT_S["tuned"] / rtt_s, abs=0.05)
     assert most_dilation(dataclasses.replace(asked, tcp="stock")) == 2.0
     assert most_dilation(spec(lan.build(workers=2))) > 100
 
