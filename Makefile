@@ -52,6 +52,12 @@ said := $(shell python3 scripts/make_variables.py '$(goals)' '$(reads)' $(call q
 	$(foreach name,$(stray),$(call quoted,$(name)=$(value $(name)))) 2>/dev/null)
 $(error $(or $(subst \n,$(newline),$(said)),make $(goals): $(stray): unknown; known: $(or $(reads),none)))
 endif
+# `$HOME` would become what make's own variable H holds, and `OME`.
+asked := $(filter-out $(OF_MAKE),$(sort $(given_here) $(reads)))
+expanded := $(strip $(foreach name,$(asked),$(if $(findstring $$,$(subst $$$$,,$(value $(name)))),$(name))))
+ifneq ($(expanded),)
+$(error make $(goals): $(expanded): make takes what follows a $$ for a variable of its own; write $$$$ for each $$)
+endif
 
 .PHONY: help
 help: ## Print the targets
@@ -78,7 +84,7 @@ report: setup ## One self-contained HTML file, report.html, over RUNS="id id"; a
 	@$(BIN)/longhaul report $(RUNS)
 
 .PHONY: dashboard
-dashboard: setup ## All runs in a Prometheus for Grafana, until Ctrl-C; LIVE=1: the run that is going too
+dashboard: setup ## Live pages over all runs, and a Prometheus for Grafana, until Ctrl-C; LIVE=1: the run in progress there too
 	@exec $(BIN)/longhaul dashboard $(if $(filter-out 0,$(LIVE)),--live)
 
 .PHONY: dashboard-check
@@ -108,7 +114,7 @@ docker-image: ## The image of nodes with runtime=docker, by a dockerd that you h
 .PHONY: test-slow
 test-slow: setup ## The third tier, about 50 minutes, alone on the machine: the README's commands one by one in a clone set up for them, every compressor over an emulated WAN
 	@trap 'scripts/own.sh runs report.html build' EXIT; \
-	$(AS_ROOT) $(BIN)/python -B -m pytest -p no:cacheprovider --tier slow tests/slow tests/contract tests/emulation
+	$(AS_ROOT) $(BIN)/python -B -m pytest -p no:cacheprovider --tier slow tests
 
 .PHONY: fuzz
 fuzz: setup ## Throw damaged payloads at every decoder for FUZZ_S=60 seconds; what breaks one is kept in tests/corpus/
@@ -128,6 +134,10 @@ reproduce: setup ## Papers' systems against their baselines: all, or SYSTEM=dear
 .PHONY: site
 site: setup ## The documentation as a site in build/site, every link checked; fetches nothing
 	@trap 'scripts/own.sh build' EXIT; $(BIN)/python scripts/make_site.py
+
+.PHONY: wheel
+wheel: setup ## The wheel `longhaul` in build/: runs read in Python on a machine without a clone
+	@trap 'scripts/own.sh build' EXIT; $(BIN)/python scripts/make_wheel.py
 
 .PHONY: lint
 lint: setup ## Style, types, import contracts, and what must not be in the tree
@@ -152,5 +162,5 @@ format: setup ## Rewrite the code in the one format there is
 .PHONY: clean
 clean: ## Remove caches, built files and empty folders; runs stay (`longhaul clean RUN_ID` removes a run)
 	rm -rf $(CACHES) build
-	find testbed compressors dashboards topologies experiments tests scripts -name __pycache__ -prune -exec rm -rf {} +
-	find testbed compressors dashboards topologies experiments tests scripts -type d -empty -delete
+	find testbed compressors dashboards topologies longhaul experiments tests scripts -name __pycache__ -prune -exec rm -rf {} +
+	find testbed compressors dashboards topologies longhaul experiments tests scripts -type d -empty -delete

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = Path("scripts/docstrings_to_rewrite.txt")
-SOURCES = ("testbed", "compressors", "topologies", "dashboards", "experiments", "scripts")
+SOURCES = ("testbed", "compressors", "topologies", "dashboards", "longhaul", "experiments", "scripts")
 BASES = (
     "compressors/base/*.py",
     "testbed/core/device/device.py",

@@ -61,7 +61,7 @@ _HEAD = """# Parameters
 
 Set a parameter by its key: `compressor=topk compressor.density=0.001`. `null` is written so, and text with a unit in
 quotes: `strategy.bucket_size='8 MiB'`. All mistakes are reported at once. `scripts/parameters_doc.py` writes this page
-from the constructors of the classes.
+from the constructors of the classes; `longhaul show` prints the same for one plug-in.
 """
 _MAX_SHOWN = 120
 _ROWS = ("Parameter", "Type", "Values", "Default", "Meaning")

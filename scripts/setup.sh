@@ -13,7 +13,7 @@ PACKAGES=${PACKAGES//$'\n'/ }
 BROWSER="" # as package and as command, where it is asked for
 PYTHON=/usr/bin/python3 # Debian's mininet is seen by this one alone; another python3 may come first on PATH
 STAMP=.venv/longhaul-setup
-MODULES="testbed compressors dashboards topologies experiments"
+MODULES="testbed compressors dashboards topologies longhaul experiments"
 POLICY=/usr/sbin/policy-rc.d
 POLICY_MARK="# put here by longhaul's setup while it installs packages"
 LOCKED_MB=291 # what pip fetches for requirements/lock.txt on x86-64
@@ -147,6 +147,8 @@ install_python() {
     pip --require-hashes -r requirements/build.txt
     pip --require-hashes --no-build-isolation --use-pep517 -r requirements/lock.txt
     pip -r requirements/torch.txt
+    # until 1.0 the clone's own distribution bore the name that the wheel for reading runs has now
+    .venv/bin/python -m pip uninstall --quiet --yes longhaul 2>/dev/null || true
     pip --no-deps --no-build-isolation --editable .
     .venv/bin/python -c 'import blosc2, cryptography, hydra, mininet.net, netfilterqueue, numpy, PIL, pyroute2, pysz, rich, sklearn, torch
 import zfpy, zstandard' ||
@@ -180,7 +182,7 @@ main() {
     if ! [ -e "$STAMP" ] || [ "$(cat "$STAMP")" != "$wanted" ]; then
         install_python
         printf '%s\n' "$wanted" >"$STAMP"
-        scripts/own.sh .venv .venv.lock longhaul.egg-info
+        scripts/own.sh .venv .venv.lock longhaul_testbed.egg-info
         find $MODULES -name __pycache__ -exec scripts/own.sh {} +
     fi
     say "ready"

@@ -18,6 +18,9 @@ import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit
+
+from tests.waiting import wait_until
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _TIME_LIMIT_S = 100.0
@@ -85,18 +88,56 @@ class Chromium:
 
     def open(self, path: Path, width: int, height: int = 800) -> None:
         """Show a file in a window of this size; a narrow one is a phone's."""
+        self.open_url(path.resolve().as_uri(), width, height)
+
+    def open_url(self, address: str, width: int = 1280, height: int = 800) -> None:
+        """Show a page by its address. It may ask its own origin for more; what else it asks for is a complaint."""
         is_phone = width < 600
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_phone}
         self.call("Emulation.setDeviceMetricsOverride", **size)
-        self._address = path.resolve().as_uri()
-        self.call("Page.navigate", url=self._address)
+        self._address = address
+        self.call("Page.navigate", url=address)
         self._wait_for("Page.loadEventFired")
 
-    def evaluate(self, expression: str) -> Any:
-        """Of JavaScript, in the page."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+    def open_tab(self, address: str) -> str:
+        """Show a page in one more tab, and return its session for `evaluate`."""
+        target = self._call("Target.createTarget", url=address)["targetId"]
+        session: str = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        return session
+
+    def evaluate(self, expression: str, session: str | None = None) -> Any:
+        """Return the value of JavaScript in the page, or in another tab; a promise is waited for."""
+        asked = {"expression": expression, "returnByValue": True, "awaitPromise": True}
+        found = self._call("Runtime.evaluate", session=session or self._session, **asked)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
+
+    def wait_for(self, expression: str, session: str | None = None) -> None:
+        """Wait until JavaScript in the page is true."""
+        wait_until(lambda: bool(self.evaluate(f"!!({expression})", session)), expression)
+
+    def click(self, selector: str) -> None:
+        """Click the middle of the first element of a selector with the mouse, as a reader does."""
+        found = self.evaluate(
+            f"(() => {{ const one = document.querySelector({json.dumps(selector)}); if (!one) return null;"
+            " one.scrollIntoView({block: 'center'}); const r = one.getBoundingClientRect();"
+            " return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        )
+        assert found, f"nothing to click: {selector}"
+        place = {"x": found[0], "y": found[1], "button": "left", "clickCount": 1}
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, **place)
+
+    def type(self, text: str) -> None:
+        """Type text into what has the focus."""
+        self.call("Input.insertText", text=text)
+
+    def press(self, key: str) -> None:
+        """Press and release a key: "Tab", " " or "Enter"."""
+        code, number = {"Tab": ("Tab", 9), " ": ("Space", 32), "Enter": ("Enter", 13)}[key]
+        told: dict[str, Any] = {"key": key, "code": code, "windowsVirtualKeyCode": number}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **told, **({"text": key} if key == " " else {}))
+        self.call("Input.dispatchKeyEvent", type="keyUp", **told)
 
     def screenshot(self, path: Path) -> None:
         """The whole page as a PNG."""
@@ -149,11 +190,20 @@ class Chromium:
         return message
 
     def _note(self, method: str | None, params: dict[str, Any]) -> None:
-        if method == "Log.entryAdded":
+        if method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
+            self.complaints.append(str([one.get("value", one.get("description")) for one in params["args"]]))
+        elif method == "Log.entryAdded":
             self.complaints.append(params["entry"]["text"])
         elif method == "Runtime.exceptionThrown":
             self.complaints.append(params["exceptionDetails"]["text"])
         elif method == "Network.requestWillBeSent":
             address = params["request"]["url"]
-            if address.partition("#")[0] != self._address and not address.startswith("data:"):
+            is_own = address.partition("#")[0] == self._address or address.startswith(_origin(self._address))
+            if not is_own and not address.startswith(("data:", "blob:")):
                 self.complaints.append(f"asked for {address}")
+
+
+def _origin(address: str) -> str:
+    """Return what all addresses of a served page's origin begin with; a file has none but itself."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}/" if parts.netloc else address

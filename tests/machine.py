@@ -11,7 +11,8 @@ import pytest
 
 from testbed.core.record.run_directory import RUNTIME_ROOT
 
-LIMIT_S = 600.0
+LIMIT_S = 250.0
+"""For the machine to become free; pytest ends a test after 300 s, and could not say what it waited for."""
 ENDS_WITH_TESTS = ("setpriv", "--pdeathsig", "KILL")
 """Before a command: tests that are stopped half-way leave nothing that goes on by itself."""
 

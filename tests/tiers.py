@@ -1,7 +1,7 @@
 """Which of make's targets runs a test: `make test`, `make test-all` (these and more), `make test-slow`.
 
-The folder of a test decides. `@pytest.mark.tier("test")` or `tier("all")` on a test, a parameter or a file decides
-otherwise, and in tests/emulation `tier("slow")`, which `make test-slow` runs too.
+The folder of a test decides, unless `@pytest.mark.tier("test")`, `tier("all")` or `tier("slow")` on a test, a parameter
+or a file does.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def _counts(read: Parameters, name: str, regions: list[str] | dict[str, int], wo
     read.names("topo.regions", map(str, regions))
     for region, count in regions.items():
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MAX_WORKERS:
-            read.add([f"topo.regions.{region}={count}: must be how many workers it has, from 0 to {MAX_WORKERS}"])
+            read.add([f"topo.regions.{region}={count!r}: must be how many workers it has, from 0 to {MAX_WORKERS}"])
             count = 0
         counts[str(region)] = count
     total = sum(counts.values())
@@ -156,7 +156,11 @@ def _profile(
 ) -> LinkProfile:
     """Return the profile of one direction: values of the link, replaced by those of this direction."""
     both = {key: link[key] for key in _PROFILE if key in link and key not in own}
-    source = str(own.get("source") or both.get("source") or "").strip()
+    source = own.get("source") or both.get("source") or ""
+    if not isinstance(source, str):
+        read.add([f"{where}.source: must be text, found {source!r:.80}"])
+        source = "-"
+    source = source.strip()
     if "rate" in own:
         rate_bit_s = read.rate(f"{where}.{way}.rate", own["rate"])
     if not source:

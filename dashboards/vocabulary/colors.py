@@ -1,4 +1,4 @@
-"""Colours: a method has the one it has in reports, so that nobody learns two."""
+"""Colours: a compressor has the one that it has in figures of one strategy, so that nobody learns two."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from grafana_foundation_sdk.models import dashboard
 
-from testbed.analysis.style import method_style
+from testbed.analysis.style import series_style
 
 VERDICTS = {"valid": "green", "suspect": "orange", "invalid": "red"}
 ASKED = "#8e8e8e"
@@ -19,8 +19,8 @@ _DARK = {"#000000": "text"}
 def of_methods() -> Iterator[tuple[dashboard.MatcherConfig, list[dashboard.DynamicConfigValue]]]:
     """Overrides for series whose name is a compressor's, begins with it, or is the id of one of its runs."""
     names: dict[str, list[str]] = {}
-    for name in sorted(method_style._PLACES):
-        names.setdefault(method_style.plot_style_of(name).color, []).append(name)
+    for name in sorted(series_style.COMPRESSORS):
+        names.setdefault(series_style.color_among_compressors(name), []).append(name)
     for shade, alike in sorted(names.items()):
         pattern = rf"/(?:^|[ -])(?:{'|'.join(alike)})(?:-[0-9a-f]{{8}})?(?: |$)/"
         fixed = {"fixedColor": _DARK.get(shade, shade), "mode": "fixed"}

@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.benchmarks.study_compressors.measure import cell
 from experiments.common.tables import table
-from testbed.analysis.comparison.comparison import MISSING
+from testbed.analysis.comparison.cells import MISSING
 from testbed.analysis.comparison.groups import BELIEVED
 from testbed.core.errors import InputError
 from testbed.core.units import format_size, parse_rate_bit_s, parse_time_s

@@ -1,4 +1,4 @@
-"""`python -m testbed.analysis finish|report|compare|sweep|capture|compose|predict|budget|archive|preview|…`."""
+"""`python -m testbed.analysis finish|report|compare|sweep|capture|compose|predict|budget|archive|live|…`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any
 from testbed.analysis.record.record import Record, load
 from testbed.analysis.report.derived_files import finish
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, InputError, LonghaulError
+from testbed.core.files import printable
+from testbed.core.record.figure_kinds import CLOCKS
+from testbed.core.record.table_formats import FORMATS, write_text
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,6 +32,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_of_one_run(commands)
     _add_comparisons(commands)
+    _add_figures(commands)
     _add_sweeps(commands)
     _add_simulator(commands)
     _add_dashboards(commands)
@@ -84,16 +88,33 @@ def _add_comparisons(commands: argparse._SubParsersAction[argparse.ArgumentParse
     page.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
     page.add_argument("-o", "--output", type=Path, default=Path("report.html"))
     page.add_argument("--all", action="store_true", help="draw invalid and unfinished runs too")
-    page.add_argument("--figures", type=Path, metavar="DIR", help="write each figure there too, as an SVG file")
     page.set_defaults(command=_report)
 
     table = commands.add_parser("compare", help="one table over several runs")
     table.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
     table.add_argument("--all", action="store_true", help="take in invalid and unfinished runs too")
-    forms = table.add_mutually_exclusive_group()
-    for form in ("json", "csv", "latex"):
-        forms.add_argument(f"--{form}", dest="form", action="store_const", const=form, help=f"as {form}, not text")
+    table.add_argument("--format", choices=FORMATS, default="text", dest="form")
+    table.add_argument("-o", "--output", type=Path, metavar="FILE", help="takes the table, of which nothing is printed")
     table.set_defaults(command=_compare)
+
+
+def _add_figures(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    one = commands.add_parser("plot", help="one figure over several runs")
+    one.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
+    one.add_argument("--kind", required=True)
+    one.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    one.add_argument("--columns", type=int, default=1)
+    one.add_argument("--target", type=float)
+    one.add_argument("--band", default="range")
+    one.add_argument("--allow-invalid", action="store_true")
+    one.set_defaults(command=_plot)
+
+    one = commands.add_parser("tensorboard", help="event files for TensorBoard")
+    one.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
+    one.add_argument("--output", type=Path, required=True, metavar="DIR")
+    one.add_argument("--clock", choices=CLOCKS, default="wall")
+    one.add_argument("--follow", action="store_true")
+    one.set_defaults(command=_tensorboard)
 
 
 def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -104,15 +125,14 @@ def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser
     store.add_argument("--json", action="store_true", help="what was done as JSON")
     store.set_defaults(command=_archive)
 
-    pages = commands.add_parser("preview", help="every dashboard as a page, without Grafana")
-    pages.add_argument("--output", type=Path, required=True, metavar="DIR")
-    pages.add_argument("--run", nargs="+", default=[], dest="runs", metavar="ID", help="these, not all that there are")
-    pages.set_defaults(command=_preview)
+    pages = commands.add_parser("live", help="pages over all runs, on loopback, until it is stopped")
+    pages.add_argument("runs_root", type=Path, metavar="RUNS_ROOT")
+    pages.add_argument("--port", type=int, default=0, metavar="N", help="0, the default, takes any free one")
+    pages.set_defaults(command=_live)
 
     checked = commands.add_parser("dashboard-check", help="ask every query of every dashboard")
     checked.set_defaults(command=_dashboard_check)
-    for each in (pages, checked):
-        each.add_argument("--prometheus", required=True, metavar="URL", help="that serves the archive, on loopback")
+    checked.add_argument("--prometheus", required=True, metavar="URL", help="that serves the archive, on loopback")
 
 
 def _finish(parsed: argparse.Namespace) -> int:
@@ -151,23 +171,45 @@ def _records(paths: list[Path]) -> list[Record]:
 def _report(parsed: argparse.Namespace) -> int:
     # matplotlib takes most of a second to load, and tables do not need it
     from testbed.analysis.comparison.comparison import compare
-    from testbed.analysis.comparison.figures import figures
-    from testbed.analysis.comparison.page import comparison_page
-    from testbed.analysis.style.chart import standalone
+    from testbed.analysis.report.comparison_page import comparison_page, report_figures
 
-    comparison = compare(_records(parsed.runs), take_all=parsed.all)
-    drawn, faults = figures(comparison)
-    page = comparison_page(comparison, drawn, faults, parsed.output)
-    written = [(parsed.output, page)]
-    if parsed.figures:
-        written += [(parsed.figures / f"{figure.file_name}.svg", standalone(figure.svg)) for figure in drawn]
-    for path, text in written:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-        sys.stdout.write(f"{path}\n")
+    records = _records(parsed.runs)
+    page = comparison_page(
+        compare(records, take_all=parsed.all), report_figures(records, take_all=parsed.all), parsed.output
+    )
+    try:
+        parsed.output.parent.mkdir(parents=True, exist_ok=True)
+        parsed.output.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{parsed.output}: cannot be written: {error.strerror}") from error
+    sys.stdout.write(f"{parsed.output}\n")
+    return EXIT_COMPLETED
+
+
+def _plot(parsed: argparse.Namespace) -> int:
+    from testbed.analysis.figures.plot import write
+
+    figure, _ = write(
+        _records(parsed.runs),
+        parsed.kind,
+        parsed.output,
+        columns=parsed.columns,
+        target=parsed.target,
+        band=parsed.band,
+        allow_invalid=parsed.allow_invalid,
+    )
+    for note in figure.notes:
+        more = " --allow-invalid draws them." if note in figure.left_out else ""
+        sys.stderr.write(f"{printable(note)}{more}\n")
+    sys.stdout.write(f"{parsed.output}\n")
+    return EXIT_COMPLETED
+
+
+def _tensorboard(parsed: argparse.Namespace) -> int:
+    from testbed.analysis.tensorboard.event_files import write_event_files
+
+    folders = write_event_files(parsed.runs, parsed.output, clock=parsed.clock, follow=parsed.follow)
+    sys.stdout.writelines(f"{folder}\n" for folder in folders)
     return EXIT_COMPLETED
 
 
@@ -176,18 +218,18 @@ def _compare(parsed: argparse.Namespace) -> int:
     from testbed.analysis.comparison.comparison import compare
 
     comparison = compare(_records(parsed.runs), take_all=parsed.all)
-    if parsed.form == "json":
-        text = json.dumps(tables.to_json(comparison), indent=2, allow_nan=False)
-    else:
-        text = {"csv": tables.to_csv, "latex": tables.latex, None: tables.text}[parsed.form](comparison)
-    if parsed.form and (line := tables.left_out_line(comparison)):
+    text = tables.formatted(comparison, parsed.form)
+    if parsed.form != "text" and (line := tables.left_out_line(comparison)):
         sys.stderr.write(f"{line}\n")
-    sys.stdout.write(f"{text}\n")
+    if parsed.output is None:
+        sys.stdout.write(f"{text}\n")
+    else:
+        write_text(parsed.output, text)
     return EXIT_COMPLETED
 
 
 def _sweep(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.comparison.sweep_page import command
+    from testbed.analysis.report.sweep_page import command
 
     sys.stdout.write(command(json.load(sys.stdin), parsed.runs, parsed.output) + "\n")
     return EXIT_COMPLETED
@@ -243,18 +285,11 @@ def _archive(parsed: argparse.Namespace) -> int:
     return EXIT_COMPLETED
 
 
-def _preview(parsed: argparse.Namespace) -> int:
-    from testbed.analysis.dashboard.preview_command import preview, without_page
-    from testbed.analysis.dashboard.prometheus_queries import PrometheusClient
+def _live(parsed: argparse.Namespace) -> int:
+    from testbed.analysis.live.serve import serve
 
-    try:
-        written, faults = preview(PrometheusClient(parsed.prometheus), parsed.output, parsed.runs)
-    except OSError as error:
-        raise InputError(f"--output {parsed.output}: cannot be written: {error.strerror}") from error
-    remark = without_page(parsed.runs)
-    sys.stderr.writelines(f"{line}\n" for line in [*faults, *([remark] if remark else [])])
-    sys.stdout.write(f"{written[0]}\n")
-    return EXIT_FAILED if faults else EXIT_COMPLETED
+    serve(parsed.runs_root, parsed.port)
+    return EXIT_COMPLETED
 
 
 def _dashboard_check(parsed: argparse.Namespace) -> int:

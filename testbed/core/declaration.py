@@ -26,12 +26,12 @@ import itertools
 import re
 import textwrap
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import UnionType
 from typing import Any, TypeVar
 
-from testbed.core.kinds import Kind
+from testbed.core.kinds import Choice, Kind, TrueOrFalse
 from testbed.core.parameters import raise_all
 
 T = TypeVar("T", bound=type)
@@ -151,6 +151,39 @@ def declaration(target: Callable[..., Any]) -> tuple[Parameter, ...]:
         for name, default in defaults.items()
         for kind, null in (kinds.get(name, none),)
     )
+
+
+def described(target: Callable[..., Any], values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the parameters of `target` as data for JSON, those of a TypedDict behind `**` among them.
+
+    Args:
+        values: Values of the YAML file, which are the defaults of a run; `???` stands for one that has to be given.
+
+    Returns:
+        For each parameter "name", "type", "values", "unit", "choices" (None: it is no choice), "default" (None also if
+        there is none), "required", "null" (None is allowed) and "meaning".
+    """
+    hints = typing.get_type_hints(target).values() if inspect.isfunction(target) else ()
+    dictionaries = [one for hint in hints for one in typing.get_args(hint) if typing.is_typeddict(one)]
+    return [_as_data(one, values) for source in (target, *dictionaries) for one in declaration(source)]
+
+
+def _as_data(one: Parameter, values: Mapping[str, Any]) -> dict[str, Any]:
+    given = values.get(one.name, "???")
+    is_given = given != "???" and not (given is None and one.default is REQUIRED and not one.null)
+    default = given if is_given else None if one.default in (REQUIRED, OPTIONAL) else one.default
+    flags = ["true", "false"] if isinstance(one.kind, TrueOrFalse) else None
+    return {
+        "name": one.name,
+        "type": one.type_text,
+        "values": one.values_text,
+        "unit": getattr(one.kind, "unit", ""),
+        "choices": [str(choice) for choice in one.kind.known] if isinstance(one.kind, Choice) else flags,
+        "default": list(default) if isinstance(default, tuple) else default,
+        "required": one.default is REQUIRED and not is_given,
+        "null": one.null,
+        "meaning": one.sentence,
+    }
 
 
 def _sentences(target: Callable[..., Any]) -> dict[str, str]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from statistics import median_low
 
-_NUMBER = re.compile(r"^\s*([0-9]+(?:[._][0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9].*?)?\s*$")
+_NUMBER = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9].*?)?\s*$")
 
 _RATES = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9, "Tbit/s": 1e12}
 _TIMES = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
@@ -32,7 +33,7 @@ def _parse(text: str | int | float, kind: str, table: dict[str, float] | dict[st
     unit = (match.group(2) or "") if match else ""
     if match is None:
         raise ValueError(f"{kind} {text!r}: not a number with a unit, such as 10 {next(u for u in table if u)}")
-    value = float(match.group(1).replace("_", ""))
+    value = float(match.group(1))
     if unit not in table:
         if value == 0 and unit == "":
             return 0.0
@@ -41,9 +42,14 @@ def _parse(text: str | int | float, kind: str, table: dict[str, float] | dict[st
         guess = _meant(unit, kind, value)
         raise ValueError(f"{kind} {text!r}: {found};{f' did you mean {guess}?' if guess else ''} use one of {known}")
     base = value * table[unit]
-    if not math.isfinite(base):
-        raise ValueError(f"{kind} {text!r}: too large")
+    if not math.isfinite(base) or (base == 0 and is_above_0(match.group(1))):
+        raise ValueError(f"{kind} {text!r}: too {'small' if base == 0 else 'large'}; give one that a computer can hold")
     return base
+
+
+def is_above_0(number: str) -> bool:
+    """Return True for the text of a number with a digit other than 0, which no reader may round to 0."""
+    return re.search("[1-9]", re.split("[eE]", number)[0]) is not None
 
 
 _SPELT = {
@@ -91,7 +97,7 @@ def exact(text: str) -> tuple[str, Fraction] | None:
     unit = (match.group(2) or "") if match else ""
     if match is None or not unit:
         return None
-    amount = Fraction(match.group(1).replace("_", ""))
+    amount = Fraction(match.group(1))
     tables: dict[str, Mapping[str, float]] = {"rate": _RATES, "time": _TIMES, "size": _SIZES, "ratio": _RATIOS}
     for kind, table in tables.items():
         if unit in table:
@@ -151,7 +157,7 @@ def require_percentage(text: object) -> None:
     if not isinstance(text, str | int | float) or isinstance(text, bool) or len(str(text)) > _MAX_CHARACTERS:
         return
     match = _NUMBER.match(str(text))
-    value = float(match[1].replace("_", "")) if match and not match[2] else 0.0
+    value = float(match[1]) if match and not match[2] else 0.0
     if value != 0:
         raise ValueError(
             f"ratio {text!r}: has no %, and may mean {value:.12g}% or {value * 100:.12g}%; write the one that is meant"
@@ -179,3 +185,39 @@ def format_time(time_s: float) -> str:
 def format_size(size_bytes: float) -> str:
     """4500000 becomes "4.5 MB"."""
     return _format(size_bytes, [(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")])
+
+
+_COLUMN_UNITS: dict[str, list[tuple[float, str]]] = {
+    "time": [(1, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")],
+    "size": [(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")],
+    "rate": [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s")],
+}
+
+
+def column_unit(values: Iterable[float], kind: str) -> tuple[float, str]:
+    """Return the one unit of a column: how many base units it has, and its name; (1.0, "") for plain numbers.
+
+    It is the largest unit in which the median of the values is at least 1, zeros apart.
+
+    Args:
+        values: Values of the column in base units.
+        kind: "time", "size", "rate", or anything else for numbers without a unit.
+
+    >>> column_unit([0.0, 0.05, 2.0, 0.4], "time")
+    (0.001, 'ms')
+    """
+    units = _COLUMN_UNITS.get(kind)
+    if units is None:
+        return 1.0, ""
+    sizes = [abs(value) for value in values if value]
+    middle = median_low(sizes) if sizes else 1.0
+    return next(((float(factor), name) for factor, name in units if middle >= factor), units[-1])
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """Return a number with this many significant digits, and without an exponent if it is large.
+
+    >>> significant(123456.7), significant(0.012345), significant(5.0)
+    ('123457', '0.01235', '5')
+    """
+    return f"{value:.0f}" if 10**digits - 0.5 <= abs(value) < 1e15 else f"{value:.{digits}g}"

@@ -1,6 +1,7 @@
 """`python -m testbed.worker run`: one rank of a run, told over the telemetry socket what to do.
 `torchrun … -m testbed.worker torchrun key=value …`: one rank on a machine that is there, with nothing emulated.
 `python -m testbed.worker check`: are the parts of this spec possible? Reads the spec on stdin.
+`python -m testbed.worker describe`: what plug-ins declare of themselves, of those that it reads on stdin.
 `python -m testbed.worker calibrate`: how long a step of the spec takes that it reads on stdin.
 `python -m testbed.worker profile`: what `longhaul profile` writes of the spec and the device that it reads on stdin.
 `python -m testbed.worker pieces`: what planning needs of the model of a spec, which it reads on stdin.
@@ -31,6 +32,10 @@ def main(arguments: list[str]) -> int:
         from testbed.worker.process.check import check
 
         return check(sys.stdin, sys.stdout)
+    if arguments == ["describe"]:
+        from testbed.worker.process.describe import describe
+
+        return describe(sys.stdin, sys.stdout)
     if arguments == ["calibrate"]:
         from testbed.worker.profile.profile_command import calibrate
 
@@ -55,15 +60,15 @@ def main(arguments: list[str]) -> int:
         from testbed.worker.laws.fuzz import main as fuzz
 
         return fuzz(arguments[1:])
-    if len(arguments) == 2 and arguments[0] == "laws-rank" and arguments[1].isdecimal():
-        from testbed.worker.laws.process_group import be_rank
+    if arguments == ["laws-ranks"]:
+        from testbed.worker.laws.process_group import be_ranks
 
-        be_rank(int(arguments[1]), json.load(sys.stdin))
+        be_ranks(json.load(sys.stdin))
     if len(arguments) == 2 and arguments[0] == "fork-server" and arguments[1].isdecimal():
         from testbed.worker.process import fork_server
 
         return fork_server.main(int(arguments[1]), sys.stdin)
-    commands = "run|torchrun|check|calibrate|profile|pieces|laws|question-server PID|fuzz|fork-server FD"
+    commands = "run|torchrun|check|describe|calibrate|profile|pieces|laws|question-server PID|fuzz|fork-server FD"
     sys.stderr.write(f"usage: python -m testbed.worker {commands}\n")
     return EXIT_INPUT
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
-CODE = ("testbed", "compressors", "topologies", "dashboards", "experiments")
+CODE = ("testbed", "compressors", "topologies", "dashboards", "longhaul", "experiments")
 SIDES = {
     "orchestrator": ("testbed/orchestrator/",),
     "inside the nodes": ("testbed/worker/", "compressors/"),

@@ -28,7 +28,7 @@ def ruff(tree: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A copy of the code, to be broken."""
-    for name in ("testbed", "compressors", "dashboards", "topologies"):
+    for name in ("testbed", "compressors", "dashboards", "topologies", "longhaul"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path

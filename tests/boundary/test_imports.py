@@ -56,6 +56,10 @@ SIDES = {
         ["testbed.worker", "compressors"],
         ["duckdb", "testbed.orchestrator", "testbed.analysis", "topologies", *LIVE_OUTSIDE],
     ),
+    "api": (
+        ["longhaul"],
+        ["torch", "testbed.orchestrator", "testbed.worker", "compressors", "topologies", "dashboards", *LIVE_OUTSIDE],
+    ),
     "analysis": (
         ["testbed.analysis"],
         ["torch", "testbed.orchestrator", "testbed.worker", "compressors", "topologies", *LIVE_OUTSIDE],

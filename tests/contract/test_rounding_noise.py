@@ -74,7 +74,7 @@ def test_small_and_large_gradients_lose_the_same_share(name: str, scale: float) 
 @pytest.mark.parametrize("numel", range(1, 17))
 def test_eden_is_unbiased_in_tensors_of_any_size(bits: int, numel: int) -> None:
     """A block of few entries has few rotations."""
-    codec, draws = make("eden", bits=bits), 1500
+    codec, draws = make("eden", bits=bits), 500
     tensor = _random(numel, numel)
     total, energy = torch.zeros(numel, dtype=torch.float64), 0.0
     for seed in range(draws):

@@ -262,7 +262,7 @@ class _Conversation:
         """Talk until all workers have ended and all they said is read."""
         while time.monotonic() < deadline_s:
             over = all(worker.poll() is not None for worker in workers.values())
-            heard = self._listen(workers, timeout_s=0.1)
+            heard = self._listen(workers, timeout_s=0.02)
             if over and not heard:
                 return
 
@@ -295,7 +295,7 @@ class _Conversation:
         if message["event"] == "warm":
             self._warm += 1
             if self._warm == self.spec.workers:
-                self._t0_s = time.monotonic() + 0.3
+                self._t0_s = time.monotonic() + 0.05
             if self._warm >= self.spec.workers:
                 for each in self.channels if self._warm == self.spec.workers else [channel]:
                     each.send({"event": "go", "t0_s": self._t0_s})

@@ -174,7 +174,7 @@ def test_a_group_in_which_nothing_happens_is_ended_and_laid_to_whose_turn_it_was
         "fp16, reduce_sum, feedback plain, 2 ranks\ntopk, gather, feedback plain, 2 ranks\n"
     )
     with subprocess.Popen(["sleep", "60"], text=True) as rank, pytest.raises(process_group._Ended) as raised:
-        process_group._finish([rank], tmp_path, ["fp16", "topk"])
+        process_group._finish(rank, tmp_path, ["fp16", "topk"])
     assert raised.value.name == "topk"
     assert "nothing new for 0.5 s; topk, gather" in str(raised.value)
 

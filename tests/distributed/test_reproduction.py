@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from experiments.common.papers.declaration import Trial
 from experiments.reproductions.__main__ import Places
 from tests.unit.experiments.reproductions.fake_runs import reproduce, system
@@ -21,6 +23,7 @@ MADE = system(TRIALS)
 NO_VERDICT = "made: no verdict: no case has a candidate and a baseline that were emulated and may be believed"
 
 
+@pytest.mark.tier("slow")  # tests/unit/experiments/reproductions makes runs up
 def test_a_run_is_made_once(tmp_path: Path) -> None:
     places = Places(runs=tmp_path / "runs", results=tmp_path / "results", pages=tmp_path)
     (tmp_path / "made.md").write_text("<!-- reproduction: begin -->\n<!-- reproduction: end -->\n")

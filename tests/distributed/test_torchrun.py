@@ -25,6 +25,7 @@ from testbed.orchestrator.cluster.ranks import Ranks
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine.clone import CLONE
 from testbed.worker.process.torchrun import join
+from tests.distributed.forked import Forked
 from tests.distributed.harness import port_of_ones_own
 from tests.distributed.harness import run as run_in_harness
 from tests.waiting import HANG_S, wait_until
@@ -48,6 +49,16 @@ def _started(port: int, words: Sequence[str], runs: Path, ranks: int = 2) -> sub
     return subprocess.Popen(
         command, cwd=CLONE, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
+
+
+def _refused(port: int, words: Sequence[str], runs: Path) -> tuple[int, str]:
+    """Return the exit status and output of the one rank of a run, forked with the environment that torchrun gives."""
+    given = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "PYTHONPATH": str(CLONE)}
+    arguments = ["torchrun", "--port", str(port), "--runs", str(runs), *words]
+    script = CLONE / "testbed" / "worker" / "__main__.py"
+    rank = Forked(script, arguments, environment={**os.environ, **given, "OMP_NUM_THREADS": "1"}, cwd=CLONE)
+    said = b"".join(rank.communicate(LIMIT_S)).decode()
+    return rank.wait(), said
 
 
 def _ended(process: subprocess.Popen[str]) -> str:
@@ -122,9 +133,8 @@ def test_all_that_cannot_be_asked_of_machines_that_are_there_is_told_at_once(por
 def test_a_folder_in_which_no_run_can_be_kept_is_refused(port: int, tmp_path: Path) -> None:
     taken = tmp_path / "runs"
     taken.write_text("a file")
-    process = _started(port, WORDS, taken, ranks=1)
-    said = _ended(process)
-    assert process.returncode != EXIT_COMPLETED and f"exitcode  : {EXIT_INPUT}" in said
+    status, said = _refused(port, WORDS, taken)
+    assert status == EXIT_INPUT
     assert f"--runs {taken}: no run can be kept there" in said
 
 
@@ -176,9 +186,8 @@ def test_a_port_without_a_next_one_is_refused(port: str, capsys: pytest.CaptureF
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has accelerators")
 def test_a_machine_without_accelerators_says_so_before_anything_begins(port: int, tmp_path: Path) -> None:
-    process = _started(port, [*WORDS, "--accelerator", "cuda"], tmp_path / "runs", ranks=1)
-    said = _ended(process)
-    assert f"exitcode  : {EXIT_MACHINE}" in said and "--accelerator cuda: rank 0 of this machine wants" in said
+    status, said = _refused(port, [*WORDS, "--accelerator", "cuda"], tmp_path / "runs")
+    assert status == EXIT_MACHINE and "--accelerator cuda: rank 0 of this machine wants" in said
     assert not (tmp_path / "runs").exists()
 
 

@@ -16,7 +16,8 @@ from testbed.orchestrator.emulation.containers.runc_container import container_n
 from testbed.orchestrator.machine import cleanup
 from tests.emulation.support import Longhaul, gone_within, host_state, listed, run_process, wait_until, whole_events
 
-LONG = ("topo=wan100m", "workload=sensors", "steps=10000", "evaluate_every=10000")
+LONG = ("topo=wan100m", "topo.rtt='5 ms'", "workload=sensors", "steps=10000", "evaluate_every=10000")
+"""Its first steps come soon."""
 
 
 def worker_process(run_id: str, node: str) -> int:
@@ -73,6 +74,7 @@ class Endings:
         assert summary["steps"] >= 1
         assert run.log("oregon-0").exists() and run.orchestrator_log.read_text()
 
+    @pytest.mark.tier("slow")
     def test_impatience_while_sealing_does_not_spoil_the_record(self, running: Longhaul) -> None:
         """A second and third Ctrl-C, and a `list` beside it, while the first one's record is being sealed."""
         os.killpg(running.process.pid, signal.SIGINT)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from testbed.orchestrator.machine.clone import CLONE
 
 
@@ -33,6 +35,7 @@ def bench(results: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.tier("slow")  # `make bench` is called by who changes the shaping, and tells at once if it fails
 def test_a_point_is_measured_kept_and_not_measured_twice(machine_lock: None, tmp_path: Path) -> None:
     page = CLONE / "docs" / "benchmarks.md"
     before = page.read_bytes()

@@ -28,12 +28,3 @@ def test_a_node_with_too_little_memory_is_named_with_its_limit(machine_lock: Non
     assert told in longhaul.said or any(
         event["node"] == NODE and "was killed for memory" in event["message"] for event in found
     ), (status, longhaul.said)
-
-
-@pytest.mark.timeout(900)
-def test_others_are_not_held_to_it(machine_lock: None, tmp_path: Path) -> None:
-    longhaul = Longhaul(tmp_path / "runs", *ASKED, "memory_limit={others: 1 GB}")
-    assert longhaul.wait() in (0, 5), longhaul.said
-    assert longhaul.summary()["status"] == "completed"
-    most = max(event["memory_bytes"] or 0 for event in longhaul.run.read_events() if event["event"] == "node")
-    assert 0 < most < 10**9

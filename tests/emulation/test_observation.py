@@ -1,4 +1,4 @@
-"""Observing a run leaves its emulated links alone: no packet of it is on them, and it has no way to send one there."""
+"""Observing a run leaves its emulated links alone, and a Prometheus that scrapes it ends with the run's last values."""
 
 from __future__ import annotations
 
@@ -6,45 +6,37 @@ import ipaddress
 import json
 import re
 import subprocess
-import threading
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from testbed.analysis.capture import pcap
+from testbed.core.record.metric_samples import Totals
+from testbed.core.record.metrics import METRICS
 from testbed.orchestrator.machine import cleanup
-from tests.emulation.support import Longhaul
+from tests.emulation.support import START_TIMEOUT_S, Longhaul, wait_until
+from tests.unit.analysis.archived import ask, require_prometheus, served
 
+pytestmark = pytest.mark.timeout(600)
 MTU_BYTES = 1500
-ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/metrics")
-SCRAPE_EVERY_S = 0.2
+ADDRESS = re.compile(r"http://(127\.0\.0\.1:(\d+))/metrics")
 
 
-@contextmanager
-def scraped(address: str) -> Iterator[list[int]]:
-    """Often, as a Prometheus does; gives the size of each page."""
-    stopped, sizes = threading.Event(), list[int]()
-    request = urllib.request.Request(address, headers={"X-Prometheus-Scrape-Timeout-Seconds": "1"})
+@dataclass(frozen=True)
+class Observed:
+    """A captured run that a Prometheus scraped, ended."""
 
-    def scrape() -> None:
-        while not stopped.wait(SCRAPE_EVERY_S):
-            try:
-                with urllib.request.urlopen(request, timeout=60) as answer:
-                    sizes.append(len(answer.read()))
-            except OSError:  # it has ended
-                return
-
-    thread = threading.Thread(target=scrape)
-    thread.start()
-    try:
-        yield sizes
-    finally:
-        stopped.set()
-        thread.join()
+    longhaul: Longhaul
+    port: int
+    """Port of its /metrics."""
+    interfaces: set[str]
+    """Network interfaces that its observer has."""
+    scrapes: float
+    last: list[dict[str, Any]]
+    """Prometheus' last value of each of its series."""
 
 
 def interfaces_of_the_observer(run_id: str) -> set[str]:
@@ -58,18 +50,50 @@ def interfaces_of_the_observer(run_id: str) -> set[str]:
     return {link["ifname"] for link in json.loads(said)}
 
 
-@pytest.mark.timeout(600)
-def test_no_packet_on_a_link_is_of_the_observation(machine_lock: None, tmp_path: Path) -> None:
-    longhaul = Longhaul(tmp_path / "runs", "topo=wan1g", "workload=sensors", "steps=24", "capture=wan")
-    longhaul.wait_for_step(2)
-    address = ADDRESS.search(longhaul.said)
-    assert address, longhaul.said
-    assert interfaces_of_the_observer(longhaul.run.run_id) == {"lo"}
-    with scraped(address[0]) as sizes:
+@pytest.fixture(scope="module")
+def observed(machine_lock: None, tmp_path_factory: pytest.TempPathFactory) -> Observed:
+    require_prometheus()
+    folder = tmp_path_factory.mktemp("observed")
+    longhaul = Longhaul(folder / "runs", "topo=wan1g", "workload=sensors", "steps=12", "capture=wan")
+    wait_until(lambda: ADDRESS.search(longhaul.said) is not None, START_TIMEOUT_S, "the address of /metrics")
+    ((target, port),) = set(ADDRESS.findall(longhaul.said))
+    config = (
+        "global: {scrape_interval: 500ms, scrape_timeout: 500ms}\n"
+        "scrape_configs:\n"
+        f"  - {{job_name: longhaul, honor_labels: true, static_configs: [{{targets: ['{target}']}}]}}\n"
+    )
+    with served(folder / "data", folder, config) as server:
+        longhaul.wait_for_step(2)
+        interfaces = interfaces_of_the_observer(longhaul.run.run_id)
         assert longhaul.wait() in (0, 5), longhaul.said
-    assert len(sizes) > 5 and min(sizes) > 10_000, "it was hardly scraped: the test would prove nothing"
+        matcher = '{run="' + longhaul.run.run_id + '"}'
+        (scrapes,) = ask(server, 'sum(count_over_time(longhaul_train_steps_total{rank="0"}[15m]))')
+        last = ask(server, f"last_over_time({matcher}[15m])")
+    return Observed(longhaul, int(port), interfaces, float(scrapes["value"][1]), last)
 
-    folder = longhaul.run.path / "capture"
+
+def test_the_last_scrape_holds_what_the_record_ends_with(observed: Observed) -> None:
+    own = ("run", "topo", "compressor", "instance", "job")
+    found = {
+        frozenset((key, text) for key, text in series["metric"].items() if key not in own): float(series["value"][1])
+        for series in observed.last
+    }
+    totals = Totals()
+    for event in observed.longhaul.run.read_events():
+        totals.add(event)
+    wanted = {
+        frozenset({("__name__", METRICS[name].series), *labels}): value
+        for (name, labels), value in totals.snapshot().items()
+    }
+    assert len(wanted) > 100
+    assert {key: found.get(key) for key in wanted} == wanted
+
+
+def test_no_packet_on_a_link_is_of_the_observation(observed: Observed) -> None:
+    """It has no way to send one there either."""
+    assert observed.interfaces == {"lo"}
+    assert observed.scrapes > 5, "it was hardly scraped: the test would prove nothing"
+    folder = observed.longhaul.run.path / "capture"
     index = json.loads((folder / "capture.json").read_text())
     nodes = [int(ipaddress.ip_address(address)) for address in index["addresses"]]
     assert len(nodes) == 4 and len(index["files"]) == 2
@@ -78,7 +102,7 @@ def test_no_packet_on_a_link_is_of_the_observation(machine_lock: None, tmp_path:
         frames = pcap.read(folder / entry["file"], MTU_BYTES)
         is_training = (
             (frames.protocol == pcap.TCP) & np.isin(frames.source, nodes) & np.isin(frames.target, nodes)
-        ) & ~(np.isin(frames.source_port, [int(address[1])]) | np.isin(frames.target_port, [int(address[1])]))
+        ) & ~(np.isin(frames.source_port, [observed.port]) | np.isin(frames.target_port, [observed.port]))
         is_probe = (frames.protocol == pcap.UDP) & np.isin(frames.source_port, index["probe_ports"])
         assert is_training.sum() > 100 and is_probe.sum() > 2
         others = ~(is_training | is_probe)

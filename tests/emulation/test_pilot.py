@@ -15,7 +15,7 @@ import pytest
 
 from tests.emulation.support import Longhaul, gone_within, wait_until
 
-WORDS = ["topo=wan100m", "workload=digits", "compressor=topk", "steps=6", "evaluate_every=3"]
+WORDS = ["topo=wan100m", "workload=sensors", "compressor=topk", "workers=2", "steps=6", "evaluate_every=3"]
 STARTED_S, LONGEST_S = 240.0, 300.0
 
 
@@ -37,13 +37,17 @@ def test_a_pilot_changes_nothing_of_what_is_trained(machine_lock: None, tmp_path
     assert plain.wait() in (0, 5), plain.said
     assert trained(piloted) == trained(plain)
     assert piloted.summary()["bytes"]["payload"] == plain.summary()["bytes"]["payload"]
-    pilots = [event for event in piloted.run.read_events() if event["event"] == "pilot"]
-    assert [event["dilation"] for event in pilots] == piloted.summary()["tried_dilations"]
-    assert pilots[-1]["next_dilation"] == piloted.summary()["dilation"]
+    summary = piloted.summary()
+    is_second = summary["attempts"] == 2  # made again, as on a busy machine: then the pilot is the first attempt's
+    record = piloted.run.first_attempt if is_second else piloted.run.path
+    events = map(json.loads, (record / "events.jsonl").read_text().splitlines())
+    pilots = [event for event in events if event["event"] == "pilot"]
+    network = json.loads((record / "network.json").read_text())
+    assert pilots[-1]["next_dilation"] == network["dilation"]
     assert all(event["t_s"] < 0 for event in pilots)
+    assert summary["tried_dilations"] == ([] if is_second else [event["dilation"] for event in pilots])
     assert plain.summary()["tried_dilations"] == []
-    network = json.loads(piloted.run.network.read_text())
-    assert network["dilation"] == piloted.summary()["dilation"]
+    assert json.loads(piloted.run.network.read_text())["dilation"] == summary["dilation"]
     assert all(link["measurements"] for link in network["links"] if link["wan"])
 
 

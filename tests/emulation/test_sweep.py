@@ -13,7 +13,7 @@ from tests.sweeping import Sweep, counted, found, hash_of, summaries
 
 WORDS = (
     "--share",  # the test itself holds the machine
-    *("topo=lan", "topo.lan_rate='1 Gbit/s'", "seed=range(3)", "workers=2", "metrics_port=0"),
+    *("topo=lan", "topo.lan_rate='1 Gbit/s'", "seed=range(2)", "workers=2", "metrics_port=0"),
     *(
         "workload=sensors",
         "steps=12",
@@ -41,6 +41,7 @@ def statuses(runs: Path) -> list[str]:
     return [summary["status"] for summary in summaries(runs).values()]
 
 
+@pytest.mark.tier("slow")  # five runs; tests/unit/orchestrator/search/sweep has the decisions, with runs made up
 @pytest.mark.timeout(1800)
 def test_a_sweep_goes_on_where_it_was_killed_and_where_it_was_stopped(machine_lock: None, tmp_path: Path) -> None:
     runs, before = tmp_path / "runs", host_state()
@@ -64,7 +65,7 @@ def test_a_sweep_goes_on_where_it_was_killed_and_where_it_was_stopped(machine_lo
     assert sweep.wait(END_TIMEOUT_S) in (0, 5), sweep.said
     assert found(runs)[0].run_id == first.run_id and host_state() == before
     points = sweep.points()
-    assert len(points) == 3 and all(point["state"] in ("done", "given up") for point in points)
+    assert len(points) == 2 and all(point["state"] in ("done", "given up") for point in points)
     assert len(counted(runs)) == len(set(counted(runs))), "no run that counts was made again"
     assert {point["hash"] for point in points} == {hash_of(run) for run in found(runs)}
     made = len(found(runs))

@@ -3,57 +3,24 @@ losses of any other, and says why it cannot be rank 0 itself. Neither a network 
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_MACHINE
+from tests.bare_venv import bare_python, clean_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = ("topo=lan", "workload=digits", "steps=4", "evaluate_every=2", "compressor=topk")
 LIMIT_S = 200.0
-
-
-def needed(requirement: str, known: set[str]) -> set[str]:
-    """What a requirement brings, by name, itself included."""
-    name = re.split(r"[<>=!~;\[ (]", requirement, maxsplit=1)[0]
-    if name in known:
-        return set()
-    known.add(name)
-    inner = importlib.metadata.requires(name) or []
-    for one in inner:
-        _, _, marker = one.partition(";")
-        if "extra" not in marker and is_installed(one):
-            needed(one, known)
-    return known
-
-
-def is_installed(requirement: str) -> bool:
-    """What is not was left out by its marker, such as packages for other systems."""
-    try:
-        importlib.metadata.distribution(re.split(r"[<>=!~;\[ (]", requirement, maxsplit=1)[0])
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
-def entries(name: str) -> Iterator[Path]:
-    """What a distribution has put into site-packages, each first-level entry once."""
-    files = importlib.metadata.files(name)
-    assert files, f"{name} does not say which files it has"
-    tops = {file.parts[0] for file in files if file.parts[0] not in ("..", "__pycache__")}
-    base = Path(str(files[0].locate())).parents[len(files[0].parts) - 1]
-    return (base / top for top in sorted(tops))
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +29,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    for name in ("testbed", "compressors", "topologies", "dashboards"):
+    for name in ("testbed", "compressors", "topologies", "dashboards", "longhaul"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     done = subprocess.run(
@@ -74,7 +41,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    (found,) = made.glob("longhaul-*.whl")
+    (found,) = made.glob("longhaul_testbed-*.whl")
     return found
 
 
@@ -82,28 +49,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment in which nothing is but the wheel, the extra and what that needs; these as links,
     since torch alone has hundreds of megabytes."""
-    folder = tmp_path_factory.mktemp("bare")
-    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", folder], timeout=LIMIT_S, check=True)
-    (site,) = folder.glob("lib/python3*/site-packages")
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    known: set[str] = set()
-    for pin in extras["worker"]:
-        needed(pin, known)
-    for entry in {entry for name in known for entry in entries(name)}:
-        (site / entry.name).symlink_to(entry)
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", site, wheel],
-        env=clean_environment(),
-        timeout=LIMIT_S,
-        check=True,
-    )
-    return folder / "bin" / "python"
-
-
-def clean_environment() -> dict[str, str]:
-    """Without a way to this tree."""
-    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    return kept | {"OMP_NUM_THREADS": "1"}
+    return bare_python(tmp_path_factory.mktemp("bare"), wheel, extras["worker"])
 
 
 def free_port() -> int:

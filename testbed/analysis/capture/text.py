@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from testbed.analysis.style.text_table import aligned
 from testbed.core.files import printable
+from testbed.core.record.table_formats import aligned
 from testbed.core.units import format_rate, format_size, format_time
 
 MAX_FLOWS = 12

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from testbed.analysis.comparison.intervals import Estimate, estimate
@@ -21,43 +21,55 @@ from testbed.analysis.record.identity import (
     verdict_of,
 )
 from testbed.analysis.record.record import Record, is_finite
-from testbed.analysis.record.run_settings import NETWORK, asked, differing, show_time, spoken
-from testbed.analysis.style.method_style import PlotStyle, method_of, plot_style_of
-from testbed.core.units import format_size
+from testbed.analysis.record.run_settings import NETWORK, asked, differing, spoken
+from testbed.analysis.style.method_style import method_of
+from testbed.core.record.run_row import COLUMNS
 
 BELIEVED = ("valid", "suspect")
 
 
 @dataclass(frozen=True)
 class Measure:
+    """One value of a run's summary that is averaged over seeds."""
+
     key: str
-    """With the base unit, as in JSON and CSV."""
+    """Name with the base unit, as in JSON and CSV."""
     heading: str
+    kind: str
+    """Kind of its unit: "time", "size", or "" for plain numbers."""
     path: tuple[str, ...]
     """Where the summary has it."""
-    show: Callable[[float], str]
 
     def of(self, record: Record) -> float | None:
+        """Return the run's value; None if it has none."""
         found: Any = record.summary or {}
         for key in self.path:
             found = (found or {}).get(key)
         return float(found) if is_finite(found) and not isinstance(found, bool) else None
 
 
-def show_number(value: float) -> str:
-    return f"{value:.4g}"
+_PATHS = {column.name: column.path for column in COLUMNS if column.kind in ("count", "number")}
+
+
+def _measure(key: str, heading: str, kind: str = "") -> Measure:
+    return Measure(key, heading, kind, _PATHS[key])
 
 
 MEASURES = (
-    Measure("metric_best", "best", ("metric", "best"), show_number),
-    Measure("time_to_target_s", "to target", ("metric", "time_to_target_s"), show_time),
-    Measure("time_s", "time", ("time_s",), show_time),
-    Measure("step_p50_s", "median step", ("step_time_s", "p50"), show_time),
-    Measure("exchange_p50_s", "median exchange", ("step_time_s", "exchange_p50"), show_time),
-    Measure("payload_bytes", "payload", ("bytes", "payload"), format_size),
-    Measure("wan_bytes", "WAN bytes", ("bytes", "wire_wan"), format_size),
-    Measure("compression_ratio", "ratio", ("compression_ratio",), show_number),
+    _measure("metric_best", "best"),
+    _measure("metric_last", "last"),
+    _measure("time_to_target_s", "to target", "time"),
+    _measure("time_s", "time", "time"),
+    _measure("step_p50_s", "median step", "time"),
+    _measure("exchange_p50_s", "median exchange", "time"),
+    _measure("payload_bytes", "payload", "size"),
+    _measure("wan_bytes", "WAN bytes", "size"),
+    _measure("compression_ratio", "ratio"),
 )
+"""Columns of tables."""
+_KNOWN = {measure.key for measure in MEASURES}
+EXPORTED = (*MEASURES, *(_measure(key, key) for key in _PATHS if key not in {*_KNOWN, "workers", "seed"}))
+"""Fields of JSON and CSV."""
 _OF_METHODS = ("compressor.", "strategy.", "code", "user_code", "hook")
 """By which rows of one method alone are told apart: another method has other parameters, and files of its own."""
 PROPERTIES = ("topo", "workload", "strategy", "compressor", "workers", "kind")
@@ -67,13 +79,12 @@ SETTING = ("topo", "workload", "workers", "kind")
 
 @dataclass(frozen=True)
 class Group:
-    """One row."""
+    """One row: runs of one configuration."""
 
     records: tuple[Record, ...]
     taken: tuple[Record, ...]
     """Those whose values count."""
     method: str
-    plot_style: PlotStyle
     differs: str = ""
     """From others of this setting on the same page: "steps=20", and from those of its method "density=0.01"; "" where
     there is no other."""
@@ -81,10 +92,23 @@ class Group:
     """What sets its network apart from others of this setting: "topo.rtt=10 ms"; unlike ones share no figure."""
     css_class: str = "row-0"
     """Its class on a page, which says nothing of its record."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings that set it apart, by key: what `differs` says."""
 
     @property
     def label(self) -> str:
-        return f"{self.method} {self.differs}".rstrip()
+        """Strategy, compressor and what sets the row apart."""
+        return f"{self.strategy} {self.compressor} {self.differs}".rstrip()
+
+    @property
+    def strategy(self) -> str:
+        """Name of the strategy; the run's id if nothing tells it."""
+        return str(self.properties()["strategy"] or self.records[0].run_id)
+
+    @property
+    def compressor(self) -> str:
+        """Name of the compressor, or which one a user's script chose; a dash if nothing tells it."""
+        return str(self.properties()["compressor"] or "-")
 
     @property
     def setting(self) -> tuple[str, ...]:
@@ -106,6 +130,14 @@ class Group:
         found |= {"compressor": script_compressor(self.records[0]) or found["compressor"]}
         return found | {"kind": kind_of(self.records[0])}
 
+    def every_setting(self) -> dict[str, str]:
+        """Return what was asked, by key, and the code; nothing if the spec cannot be read."""
+        record = self.records[0]
+        if record.spec is None:
+            return {}
+        versions = {"code": code_of(record)[:6], "user_code": (user_code_of(record) or "-")[:6]}
+        return {**asked(record.spec), **versions}
+
     def seeds(self) -> list[int]:
         return sorted({seed_of(record) for record in self.taken})
 
@@ -113,9 +145,9 @@ class Group:
         """How many runs have which, those that are left out too."""
         return dict(sorted(Counter(verdict_of(record) for record in self.records).items()))
 
-    def values(self) -> dict[str, Estimate | None]:
-        """By the measure's key."""
-        return {measure.key: self.value(measure) for measure in MEASURES}
+    def values(self, measures: Sequence[Measure] = MEASURES) -> dict[str, Estimate | None]:
+        """Return the means over seeds by the measure's key."""
+        return {measure.key: self.value(measure) for measure in measures}
 
     def value(self, measure: Measure) -> Estimate | None:
         by_seed: dict[int, list[float]] = defaultdict(list)
@@ -158,7 +190,7 @@ def group_of(records: Sequence[Record], *, take_all: bool = False) -> Group:
     method = method_of(spec) if spec else records[0].run_id
     if by_script := script_compressor(records[0]):
         method = f"{method} {by_script.replace('by the script: ', '')}" if spec else by_script
-    return Group(tuple(records), taken, method, plot_style_of(method))
+    return Group(tuple(records), taken, method)
 
 
 def _told_apart(groups: Sequence[Group]) -> list[Group]:
@@ -168,24 +200,24 @@ def _told_apart(groups: Sequence[Group]) -> list[Group]:
         by_setting[group.setting][group.method].append(group)
     told: list[Group] = []
     for by_method in by_setting.values():
-        settings = {id(group): _settings(group) for found in by_method.values() for group in found}
+        settings = {id(group): group.every_setting() for found in by_method.values() for group in found}
         of_all = [key for key in differing(settings.values()) if not key.startswith(_OF_METHODS)]
         network = [key for key in of_all if key in NETWORK]
-        for method, found in by_method.items():
+        for found in by_method.values():
             of_method = differing(settings[id(group)] for group in found)
             keys = [*of_method, *(key for key in of_all if key not in of_method)]
-            for number, group in enumerate(found):
+            for group in found:
                 mine = settings[id(group)]
-                apart = dataclasses.replace(group, differs=spoken(mine, keys), network=spoken(mine, network))
-                told.append(
-                    dataclasses.replace(apart, plot_style=plot_style_of(method, number), css_class=f"row-{len(told)}")
+                settings_apart = {key: mine[key] for key in keys if key in mine}
+                apart = dataclasses.replace(
+                    group, differs=spoken(mine, keys), network=spoken(mine, network), settings=settings_apart
                 )
+                told.append(dataclasses.replace(apart, css_class=f"row-{len(told)}"))
     return told
 
 
-def _settings(group: Group) -> dict[str, str]:
-    """Nothing where the spec cannot be read."""
-    record = group.records[0]
-    if record.spec is None:
-        return {}
-    return {**asked(record.spec), "code": code_of(record)[:6], "user_code": (user_code_of(record) or "-")[:6]}
+def shown_settings(groups: Sequence[Group]) -> tuple[list[str], list[dict[str, str]]]:
+    """Return the keys that set some row apart, and the values of every row that has them."""
+    keys = list(dict.fromkeys(key for group in groups for key in group.settings))
+    rows = [group.every_setting() if keys else {} for group in groups]
+    return keys, [{key: row[key] for key in keys if key in row} for row in rows]

@@ -18,12 +18,16 @@ COVERAGE = 0.95
 
 @dataclass(frozen=True)
 class Estimate:
+    """Mean over seeds, and how sure it is."""
+
     mean: float
     half_width: float | None
     """None for one seed: it says nothing of others."""
     seeds: int
     runs: int
-    """That have a value."""
+    """Number of runs that have a value."""
+    values: tuple[float, ...]
+    """Value of each seed, in the order of seeds; the mean over its repeats."""
 
     @property
     def low(self) -> float | None:
@@ -39,11 +43,11 @@ def estimate(values_of_seed: Mapping[int, Iterable[float]]) -> Estimate | None:
     values = {seed: found for seed, given in values_of_seed.items() if (found := list(given))}
     if not values:
         return None
-    means = [fmean(found) for found in values.values()]
+    means = [fmean(values[seed]) for seed in sorted(values)]
     half_width = None
     if len(means) > 1:
         half_width = student_t(len(means) - 1) * stdev(means) / math.sqrt(len(means))
-    return Estimate(fmean(means), half_width, len(means), sum(map(len, values.values())))
+    return Estimate(fmean(means), half_width, len(means), sum(map(len, values.values())), tuple(means))
 
 
 @functools.cache

@@ -6,28 +6,28 @@ the verdicts and gives no value.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.analysis.comparison.comparison import INTERVAL, MISSING, PARTIAL, spoken_estimate
-from testbed.analysis.comparison.groups import BELIEVED, MEASURES, Group, Measure, group_of
+from testbed.analysis.comparison.cells import INTERVAL, MISSING, Measured, Shown, interval_remarks, shown
+from testbed.analysis.comparison.groups import BELIEVED, EXPORTED, MEASURES, PROPERTIES, Group, Measure, group_of
 from testbed.analysis.comparison.intervals import Estimate
-from testbed.analysis.comparison.tables import interval
+from testbed.analysis.comparison.tables import interval, measured_fields
 from testbed.analysis.record.identity import kind_of, spoken_kind, verdict_of
 from testbed.analysis.record.record import Record, load
-from testbed.analysis.style.text_table import aligned
 from testbed.core.errors import InputError
-from testbed.core.files import printable, spreadsheet_safe
+from testbed.core.files import printable
 from testbed.core.record.summary import VERDICTS
+from testbed.core.record.table_formats import aligned, csv_table, latex_table
 
 SCHEMA_VERSION = 1
 """Of results.json."""
 SEED = "seed"
+METHOD = ("strategy", "compressor")
+"""Columns that every table has."""
 FAILED, NOT_MADE = "failed", "not made"
 OUTCOMES = (*VERDICTS, FAILED, NOT_MADE)
 
@@ -40,12 +40,31 @@ class Row:
     """How many of its points came to what."""
     group: Group | None
     """None where there is no run at all."""
+    asked: Mapping[str, Any]
+    """First of its points."""
 
-    def value(self, measure: Measure) -> Estimate | None:
-        return None if self.group is None else self.group.value(measure)
+    def estimates(self, measures: Sequence[Measure]) -> dict[str, Estimate | None]:
+        """Return the means over seeds by the measure's key."""
+        return dict.fromkeys(one.key for one in measures) if self.group is None else self.group.values(measures)
+
+    def named(self, part: str) -> str:
+        """Return the name of the strategy or the compressor, by the axis, else by the runs, else by what was asked."""
+        return str(self.values.get(part) or self.properties[part] or self.asked.get(part) or MISSING)
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """`PROPERTIES` of its runs but the kind; null where there are no runs."""
+        found: dict[str, Any] = self.group.properties() if self.group else {}
+        return {key: found.get(key) for key in PROPERTIES if key != "kind"}
+
+    @property
+    def metric_name(self) -> str | None:
+        """Name of the metric of its runs."""
+        return self.group.metric_name if self.group else None
 
     @property
     def run_ids(self) -> list[str]:
+        """Ids of the runs that give values."""
         return [] if self.group is None else [record.run_id for record in self.group.taken]
 
     @property
@@ -115,7 +134,7 @@ def _row(points: Sequence[Mapping[str, Any]], varying: Sequence[str], records: M
     completed = list(dict.fromkeys(record.run_id for record in found))
     group = group_of([records[run_id] for run_id in completed]) if completed else None
     values = {key: points[0]["values"][key] for key in varying if key in points[0]["values"]}
-    return Row(values, {outcome: outcomes[outcome] for outcome in OUTCOMES if outcomes[outcome]}, group)
+    return Row(values, {outcome: outcomes[outcome] for outcome in OUTCOMES if outcomes[outcome]}, group, points[0])
 
 
 def outcome_of(record: Record | None) -> str:
@@ -126,24 +145,31 @@ def outcome_of(record: Record | None) -> str:
     return verdict_of(record) if has_completed else FAILED
 
 
+def table(sweep: Sweep) -> Shown:
+    """Return the table: strategy and compressor of each row, the other axes, and values."""
+    axes = [axis for axis in sweep.axes if axis not in METHOD]
+    words = [
+        [*(row.named(part) for part in METHOD), *(row.values.get(axis, MISSING) for axis in axes)]
+        + [str(len(row.seeds)), ", ".join(f"{count} {outcome}" for outcome, count in row.outcomes.items())]
+        for row in sweep.rows
+    ]
+    return shown([*METHOD, *axes, "seeds", "verdicts"], words, _measured(sweep))
+
+
+def _measured(sweep: Sweep) -> list[Measured]:
+    return [Measured(row.estimates(MEASURES), len(row.run_ids), row.metric_name) for row in sweep.rows]
+
+
 def text(sweep: Sweep) -> str:
-    """Columns aligned by spaces, and what they mean; missing is a dash."""
-    metric = {row.group.metric_name for row in sweep.rows if row.group} - {None}
-    best = f"best {metric.pop()}" if len(metric) == 1 else "best"
-    names = [best if measure.key == "metric_best" else measure.heading for measure in MEASURES]
-    lines = aligned([[*sweep.axes, "seeds", "verdicts", *names], *(_cells(sweep, row) for row in sweep.rows)])
-    return "\n".join([*lines, "", *(printable(line) for line in remarks(sweep))])
+    """Return columns aligned by spaces, and what they mean; missing is a dash."""
+    found = table(sweep)
+    return "\n".join([*aligned([found.headings, *found.rows]), "", *(printable(line) for line in remarks(sweep))])
 
 
-def _cells(sweep: Sweep, row: Row) -> list[str]:
-    words = [f"{count} {outcome}" for outcome, count in row.outcomes.items()]
-    values = [_spoken(row, measure) for measure in MEASURES]
-    return [*(row.values.get(key, MISSING) for key in sweep.axes), str(len(row.seeds)), ", ".join(words), *values]
-
-
-def _spoken(row: Row, measure: Measure) -> str:
-    found = row.value(measure)
-    return MISSING if found is None else spoken_estimate(found, measure, len(row.run_ids))
+def latex(sweep: Sweep) -> str:
+    """Return a `tabular` for booktabs; what the columns mean are comments."""
+    found = table(sweep)
+    return latex_table(found.headings, found.rows, found.words, remarks(sweep))
 
 
 def remarks(sweep: Sweep) -> list[str]:
@@ -151,11 +177,7 @@ def remarks(sweep: Sweep) -> list[str]:
     found = [_spoken_kinds(sweep.records)] if sweep.records else []
     if sweep.common:
         found.append(f"{', '.join(f'{key} {value}' for key, value in sweep.common.items())}.")
-    if any(len(row.seeds) > 1 for row in sweep.rows):
-        found.append(f"Mean ± half the {INTERVAL}; one seed has no interval.")
-    partial = [row for row in sweep.rows for one in MEASURES if (v := row.value(one)) and v.runs < len(row.run_ids)]
-    if partial:
-        found.append(PARTIAL)
+    found += interval_remarks(_measured(sweep))
     if any(outcome not in BELIEVED for row in sweep.rows for outcome in row.outcomes):
         found.append("Runs that are invalid, failed or not made give no value.")
     return found
@@ -188,27 +210,22 @@ def _outcomes(sweep: Sweep) -> list[str]:
 
 
 def _object(row: Row) -> dict[str, Any]:
-    values = {measure.key: interval(row.value(measure)) for measure in MEASURES}
-    name = row.group.metric_name if row.group else None
+    values = {key: interval(found) for key, found in row.estimates(EXPORTED).items()}
     kinds = sorted({kind_of(record) for record in row.group.records}) if row.group else []
     kind = ", ".join(kinds) or None
-    told = {"kind": kind, "metric_name": name, "seeds": row.seeds, "outcomes": dict(row.outcomes)}
-    return {"axes": dict(row.values), **told, "run_ids": row.run_ids, "values": values}
+    told = {"kind": kind, "metric_name": row.metric_name, "seeds": row.seeds, "outcomes": dict(row.outcomes)}
+    return {"axes": dict(row.values), **row.properties, **told, "run_ids": row.run_ids, "values": values}
 
 
 def to_csv(sweep: Sweep) -> str:
-    """A line for each row; what is missing is empty."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    parts = ("mean", "low", "high")
-    values = [f"{measure.key}_{part}" for measure in MEASURES for part in parts]
-    counted = [outcome.replace(" ", "_") for outcome in OUTCOMES]
-    writer.writerow([*sweep.axes, "metric_name", "seeds", "runs", *counted, *values, "run_ids"])
-    for row in sweep.rows:
-        cells: list[Any] = [row.values.get(key) for key in sweep.axes]
-        cells += [row.group.metric_name if row.group else None, len(row.seeds), len(row.run_ids)]
-        cells += [row.outcomes.get(outcome, 0) for outcome in OUTCOMES]
-        cells += [getattr(row.value(measure), part, None) for measure in MEASURES for part in parts]
-        cells.append(" ".join(row.run_ids))
-        writer.writerow([spreadsheet_safe(cell) for cell in cells])
-    return out.getvalue()
+    """Return a line for each row with all fields; what is missing is empty."""
+    found = [
+        row.properties
+        | {axis: row.values.get(axis) for axis in sweep.axes}
+        | {"metric_name": row.metric_name, "seeds": len(row.seeds), "runs": len(row.run_ids)}
+        | {outcome.replace(" ", "_"): row.outcomes.get(outcome, 0) for outcome in OUTCOMES}
+        | measured_fields(row.estimates(EXPORTED))
+        | {"run_ids": row.run_ids}
+        for row in sweep.rows
+    ]
+    return csv_table(list(found[0]), found)

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping
 from typing import Any
 
-from testbed.analysis.comparison.comparison import INTERVAL, Comparison, cells, headings, remarks
-from testbed.analysis.comparison.groups import MEASURES, PROPERTIES, Group
+from testbed.analysis.comparison.cells import INTERVAL
+from testbed.analysis.comparison.comparison import Comparison, remarks, table
+from testbed.analysis.comparison.groups import EXPORTED, PROPERTIES, Group, shown_settings
 from testbed.analysis.comparison.intervals import Estimate
 from testbed.analysis.record.identity import code_of, user_code_of, verdict_of
 from testbed.analysis.record.run_settings import asked
-from testbed.analysis.style.text_table import aligned
-from testbed.core.files import printable, spreadsheet_safe
+from testbed.core.files import printable
 from testbed.core.record.summary import VERDICTS
+from testbed.core.record.table_formats import aligned, csv_table, latex_table
 
 SCHEMA_VERSION = 1
-"""Of `to_json`."""
+"""Version of the form of `to_json`."""
+
+
+def formatted(comparison: Comparison, form: str) -> str:
+    """Return the table in one of `table_formats.FORMATS`."""
+    if form == "json":
+        return json.dumps(to_json(comparison), indent=2, allow_nan=False)
+    return {"csv": to_csv, "latex": latex, "text": text}[form](comparison)
 
 
 def text(comparison: Comparison) -> str:
-    """Columns aligned by spaces, and the remarks; missing is a dash."""
-    lines = aligned([headings(comparison), *(cells(comparison, group) for group in comparison.groups)])
-    if not comparison.groups:
-        lines = ["nothing to compare"]
+    """Return columns aligned by spaces, and the remarks; missing is a dash."""
+    found = table(comparison)
+    lines = aligned([found.headings, *found.rows]) if comparison.groups else ["nothing to compare"]
     return "\n".join([*lines, "", *(printable(remark) for remark in remarks(comparison))])
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
+    """Return all of it as JSON values, in base units."""
     return {
         "schema_version": SCHEMA_VERSION,
         "interval": INTERVAL,
@@ -52,81 +59,70 @@ def _object(group: Group) -> dict[str, Any]:
         "run_ids": [record.run_id for record in group.taken],
         "seeds": group.seeds(),
         "verdicts": group.verdicts(),
-        "values": {key: interval(found) for key, found in group.values().items()},
+        "settings": dict(group.settings),
+        "values": {key: interval(found) for key, found in group.values(EXPORTED).items()},
     }
 
 
-def interval(found: Estimate | None) -> dict[str, float | int | None] | None:
-    """As JSON."""
+def interval(found: Estimate | None) -> dict[str, Any] | None:
+    """Return an estimate as JSON; `values` are those of the seeds, in their order."""
     if found is None:
         return None
-    return {"mean": found.mean, "low": found.low, "high": found.high, "seeds": found.seeds, "runs": found.runs}
+    parts = {"mean": found.mean, "low": found.low, "high": found.high}
+    return {**parts, "seeds": found.seeds, "runs": found.runs, "values": list(found.values)}
+
+
+PARTS = ("mean", "low", "high")
+"""Columns of CSV for each measure: the mean over seeds, and the ends of its interval."""
+
+
+def rows(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return all fields of each row, flat and in base units: what CSV has."""
+    keys, settings = shown_settings(comparison.groups)
+    groups = zip(comparison.groups, settings, strict=True)
+    return [_row(group) | {key: mine.get(key) for key in keys} for group, mine in groups]
+
+
+def _row(group: Group) -> dict[str, Any]:
+    counts = group.verdicts()
+    return {
+        "method": group.method,
+        "differs": group.differs,
+        **group.properties(),
+        "metric_name": group.metric_name,
+        "seeds": len(group.seeds()),
+        "runs": len(group.taken),
+        **{verdict: counts.get(verdict, 0) for verdict in _VERDICTS},
+        **measured_fields(group.values(EXPORTED)),
+        "run_ids": [record.run_id for record in group.taken],
+    }
+
+
+_VERDICTS = (*VERDICTS, "unfinished")
+_BEGIN = ("method", "differs", *PROPERTIES, "metric_name", "seeds", "runs", *_VERDICTS)
+FIELDS = (*_BEGIN, *(f"{measure.key}_{part}" for measure in EXPORTED for part in PARTS), "run_ids")
+"""Fields that every row has."""
+
+
+def measured_fields(values: Mapping[str, Estimate | None]) -> dict[str, float | None]:
+    """Return the mean and the ends of the interval of each value, as `time_s_mean`, `time_s_low`, `time_s_high`."""
+    return {f"{key}_{part}": getattr(found, part, None) for key, found in values.items() for part in PARTS}
 
 
 def to_csv(comparison: Comparison) -> str:
-    """A line for each row of the table; what is missing is empty."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    parts = ("mean", "low", "high")
-    values = [f"{measure.key}_{part}" for measure in MEASURES for part in parts]
-    verdicts = (*VERDICTS, "unfinished")
-    writer.writerow(["method", "differs", *PROPERTIES, "metric_name", "seeds", "runs", *verdicts, *values, "run_ids"])
-    for group in comparison.groups:
-        counts = group.verdicts()
-        found = group.values()
-        row: list[Any] = [group.method, group.differs, *group.properties().values(), group.metric_name]
-        row += [len(group.seeds()), len(group.taken), *(counts.get(verdict, 0) for verdict in verdicts)]
-        row += [getattr(found[measure.key], part, None) for measure in MEASURES for part in parts]
-        row.append(" ".join(record.run_id for record in group.taken))
-        writer.writerow([spreadsheet_safe(cell) for cell in row])
-    return out.getvalue().rstrip("\n")
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    "±": r"$\pm$",
-    "…": r"\dots{}",
-    "µ": r"\textmu{}",
-}
+    """Return a line for each row of the table; what is missing is empty."""
+    found = rows(comparison)
+    return csv_table(list(found[0]) if found else FIELDS, found)
 
 
 def latex(comparison: Comparison) -> str:
-    """A `tabular` for the packages booktabs and, for quotation marks, fontenc with T1; the remarks as comments."""
-    names = headings(comparison)
-    columns = "l" * names.index("verdicts") + "l" + "r" * len(MEASURES)
-    return "\n".join(
-        [
-            r"% \usepackage{booktabs} and \usepackage[T1]{fontenc}",
-            *(f"% {printable(remark)}" for remark in remarks(comparison)),
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            _latex_row(names),
-            r"\midrule",
-            *(_latex_row(cells(comparison, group)) for group in comparison.groups),
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-    )
-
-
-def _latex_row(row: Sequence[str]) -> str:
-    return " & ".join(escaped(cell) for cell in row) + r" \\"
-
-
-def escaped(cell: object) -> str:
-    """For LaTeX: every character that means something to it."""
-    return "".join(_LATEX.get(character, character) for character in printable(cell))
+    """Return a `tabular` for booktabs; the remarks are comments."""
+    found = table(comparison)
+    return latex_table(found.headings, found.rows, found.words, remarks(comparison))
 
 
 def left_out_line(comparison: Comparison) -> str | None:
-    """For the error stream, where the table itself cannot say it."""
+    """Return a line for the error stream, where the table itself cannot say what is left out; None if nothing is."""
     if not comparison.left_out:
         return None
     found = ", ".join(f"{record.run_id} ({verdict_of(record)})" for record in comparison.left_out)

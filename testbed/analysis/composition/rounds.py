@@ -18,9 +18,9 @@ from typing import Any
 from testbed.analysis.composition.links import SERVER, Star, star_of
 from testbed.analysis.composition.server_model import Serving, round_s
 from testbed.analysis.record.record import Record
-from testbed.analysis.style.text_table import aligned
 from testbed.core.errors import InputError
 from testbed.core.files import printable
+from testbed.core.record.table_formats import aligned
 from testbed.core.spec.paths import WIRE_RATIO
 from testbed.core.units import format_rate, format_time
 

@@ -1,5 +1,5 @@
-"""Dashboards without Grafana: their JSON read as Grafana reads it, asked of a Prometheus, drawn as pages or checked.
+"""Check of Grafana's dashboards: their JSON read as Grafana reads it, and every query asked of a Prometheus.
 
-What is not known here, be it a panel, an option that changes what is seen, or a transformation, is an error: a page
-that left it out would look right and not be.
+A panel, an option that changes what is seen, or a transformation that is not known here is a fault: Grafana would say
+nothing of it.
 """

@@ -11,13 +11,15 @@ from typing import Any
 
 from dashboards.conventions import faults as broken_conventions
 from dashboards.interpolate import Target, panels, targets
-from testbed.analysis.dashboard.frames import Frame
+from testbed.analysis.dashboard.frames import Frame, reduced, transformed
 from testbed.analysis.dashboard.opened import Opened, excuse_of, frames_of, open_dashboard
-from testbed.analysis.dashboard.panels import Board, markup
-from testbed.analysis.dashboard.preview_command import DASHBOARDS, read_dashboards
+from testbed.analysis.dashboard.panel_schema import require_known
 from testbed.analysis.dashboard.prometheus_queries import PrometheusClient, QueryError, Series
-from testbed.core.errors import InputError
+from testbed.core.errors import InputError, raise_input_faults
+from testbed.core.files import read_object
 
+DASHBOARDS = Path(__file__).resolve().parents[3] / "dashboards" / "grafana"
+_NEEDED = ("uid", "title", "panels", "templating", "time")
 _DRAWN = 20
 _LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
@@ -81,10 +83,63 @@ def _check_panel(found: Found, opened: Opened, panel: Mapping[str, Any], asked: 
         found.faults += [f"{line}: {fault}" for fault in ([] if why else _of_answer(target, answer))]
     found.faults += [f"{where}: {fault}" for fault in _missing_columns(panel, frames)]
     try:
-        if not markup(Board(opened), panel, frames) and any(frame.rows for frame in frames) and not is_excused:
+        require_known(panel)
+        shown = transformed(frames, panel.get("transformations") or (), str(panel["title"]))
+        if not _shows_something(panel, shown) and any(frame.rows for frame in frames) and not is_excused:
             found.faults.append(f"{where}: nothing is drawn of what its queries answer")
     except InputError as error:
         found.faults += [f"{where}: {fault}" for fault in error.faults]
+
+
+def _shows_something(panel: Mapping[str, Any], frames: Sequence[Frame]) -> bool:
+    """Return True if Grafana would draw something of a panel's frames, by the panel's type.
+
+    Raises:
+        InputError: The panel names columns that there are not, or several tables where one is shown.
+    """
+    kind, options, where = str(panel["type"]), panel.get("options") or {}, panel["title"]
+    rows = [frame for frame in frames if frame.rows]
+    if kind == "xychart":
+        names = [one[axis]["matcher"]["options"] for one in options["series"] for axis in ("x", "y")]
+        columns = [[frame.named(name) for name in names] for frame in rows]
+        lacking = {name for found in columns for name, one in zip(names, found, strict=True) if one is None}
+        raise_input_faults(f"no column {name}" for name in sorted(lacking))
+        values = [[one.values for one in found if one] for found in columns]
+        return any(None not in pair for found in values for pair in zip(*found, strict=True))
+    if kind == "table" and len(rows) > 1:
+        raise InputError(f"{where}: {len(rows)} tables, of which Grafana would show the first alone")
+    if kind == "table":
+        sorted_by = [str(rule["displayName"]) for rule in options.get("sortBy") or ()]
+        raise_input_faults(
+            f"sorted by {name}, which is no column" for f in rows for name in sorted_by if not f.named(name)
+        )
+    if kind == "barchart" and rows and rows[0].named(options["xField"]) is None:
+        raise InputError(f"{where}: no column {options['xField']}")
+    if kind in ("stat", "bargauge"):
+        (calculation,) = options["reduceOptions"]["calcs"]
+        return any(reduced(frame.fields[1].values, calculation) is not None for frame in rows)
+    return bool(rows)
+
+
+def read_dashboards(folder: Path = DASHBOARDS) -> list[dict[str, Any]]:
+    """Return the dashboards of a folder.
+
+    Raises:
+        InputError: No dashboards there, or a file that is none.
+    """
+    found, faults = [], []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.append(read_object(path))
+        except (OSError, ValueError) as error:
+            faults.append(f"{path}: is no dashboard: {error}")
+            continue
+        if lacking := [key for key in _NEEDED if key not in found[-1]]:
+            faults.append(f"{path}: is no dashboard: has no {', '.join(lacking)}")
+    raise_input_faults(faults)
+    if not found:
+        raise InputError(f"{folder}: no dashboards (*.json) there")
+    return found
 
 
 def _of_answer(target: Target, answer: Sequence[Series]) -> Iterator[str]:

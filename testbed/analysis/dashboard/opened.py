@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from dashboards.emptiness import EXCUSES
-from dashboards.interpolate import Target, any_of, duration, initial, interpolate, legend_of, targets
+from dashboards.interpolate import Target, any_of, duration, initial, interpolate, legend_of
 from testbed.analysis.dashboard.frames import Frame, series_frame, table_frame
 from testbed.analysis.dashboard.prometheus_queries import PrometheusClient, Series
 from testbed.core.errors import InputError
@@ -51,13 +51,6 @@ class Opened:
         """A query as it is sent."""
         return interpolate(expr, self.variables, self.range_s, self.step_s)
 
-    def text(self, words: str) -> str:
-        """A title, with its variables as a reader sees them."""
-        readable = {
-            name: value if isinstance(value, str) else ", ".join(value) for name, value in self.variables.items()
-        }
-        return interpolate(words, readable, self.range_s, self.step_s)
-
     def ask(self, target: Target) -> list[Series]:
         """Raises:
         QueryError: Prometheus refused it.
@@ -67,11 +60,6 @@ class Opened:
             return self.source.at(expr, self.end_s)
         return self.source.over(expr, self.begin_s, self.data_end_s, self.step_s)
 
-    def frames(self, panel: Json) -> list[Frame]:
-        """What a panel's queries answer, before its transformations."""
-        asked = [target for target in targets(self.dashboard) if target.panel_id == panel["id"]]
-        return [frame for target in asked for frame in frames_of(target, self.ask(target), is_only=len(asked) == 1)]
-
 
 def frames_of(target: Target, found: Sequence[Series], *, is_only: bool) -> list[Frame]:
     if target.format == "table":
@@ -79,23 +67,19 @@ def frames_of(target: Target, found: Sequence[Series], *, is_only: bool) -> list
     return [series_frame(target.ref_id, one, legend_of(target.legend, one.labels)) for one in found]
 
 
-def open_dashboard(
-    dashboard: Json, source: PrometheusClient, runs: Sequence[str] = (), *, take_all: bool = False
-) -> Opened:
+def open_dashboard(dashboard: Json, source: PrometheusClient, *, take_all: bool = False) -> Opened:
     """As it opens; with a range that holds all of the runs, of those it has on offer.
 
     Args:
-        runs: ids, in place of those it opens with; their verdict is of no account then.
         take_all: where one run is chosen, choose all that there are.
 
     Raises:
-        InputError: the archive has no run, or not one of `runs`.
+        InputError: the archive has no run.
         QueryError: it could not be asked.
     """
     begin_s, ends_s = _ranges(dashboard)
     limits = begin_s, ends_s[-1]
-    runs = _known(source, runs, limits)
-    chosen = dict(_chosen(dashboard, source, runs, limits, take_all))
+    chosen = dict(_chosen(dashboard, source, limits, take_all))
     scope = any_of([chosen["run"]] if isinstance(chosen["run"], str) else chosen["run"])
     longest = f'count_over_time(longhaul_run_info{{run=~"{scope}"}}[{duration(limits[1] - begin_s)}])'
     # a sample each second, of each run from its first step to its last
@@ -121,18 +105,8 @@ def _unix_s(text: str) -> float:
         raise InputError(f"time {text}: only a fixed time is known here") from error
 
 
-def _known(source: PrometheusClient, runs: Sequence[str], limits: tuple[float, float]) -> list[str]:
-    if not runs:
-        return []
-    there = set(source.label_values("run", "longhaul_run_info", *limits))
-    missing = [run for run in runs if run not in there]
-    if missing:
-        raise InputError(*(f"--run {run}: not among the {len(there)} runs of {source.url}" for run in missing))
-    return list(runs)
-
-
 def _chosen(
-    dashboard: Json, source: PrometheusClient, runs: Sequence[str], limits: tuple[float, float], take_all: bool
+    dashboard: Json, source: PrometheusClient, limits: tuple[float, float], take_all: bool
 ) -> Iterator[tuple[str, str | list[str]]]:
     found: Chosen = dict(initial(dashboard))
     for variable in (dashboard.get("templating") or {}).get("list") or ():
@@ -141,10 +115,6 @@ def _chosen(
             continue
         if variable["type"] == "query":
             found[name] = _of_query(variable, source, found, limits, take_all)
-        if name == "run" and runs:
-            found[name] = list(runs) if variable.get("multi") else runs[0]
-        elif name == "verdict" and runs:
-            found[name] = str(variable["query"]).split(",")
         yield name, found[name]
 
 

@@ -78,6 +78,8 @@ _CUSTOM: _Allowed = {
     "gradientMode": ("none",),
     **dict.fromkeys(("fillOpacity", "lineWidth", "align", "inspect")),
 }
+UNITS = ("none", "percentunit", "short", "cps", "s", "decbytes", "bps", "pps")
+"""Units that panels use; others are a suffix of ours, as in "suffix:×"."""
 _MATCHERS = ("byName", "byRegexp", "byFrameRefID")
 _PROPERTIES = (
     *("color", "unit", "decimals", "mappings", "thresholds", "links"),
@@ -106,6 +108,7 @@ def _strange(panel: Mapping[str, Any]) -> Iterator[str]:
     yield from _beyond(defaults, _DEFAULTS, "field defaults")
     yield from _beyond(defaults.get("custom") or {}, _CUSTOM, "field defaults, custom")
     yield from _mappings(defaults.get("mappings") or ())
+    yield from _units(defaults.get("unit"))
     for override in config.get("overrides") or ():
         if override["matcher"]["id"] not in _MATCHERS:
             yield f"override by {override['matcher']['id']} is not known here"
@@ -114,6 +117,13 @@ def _strange(panel: Mapping[str, Any]) -> Iterator[str]:
                 yield f"override of {found['id']} is not known here"
             elif found["id"] == "mappings":
                 yield from _mappings(found["value"])
+            elif found["id"] == "unit":
+                yield from _units(found["value"])
+
+
+def _units(unit: str | None) -> Iterator[str]:
+    if unit is not None and unit not in UNITS and not unit.startswith("suffix:"):
+        yield f"unit {unit}: not known here, only {', '.join(UNITS)} and suffix:…"
 
 
 def _mappings(mappings: Any) -> Iterator[str]:

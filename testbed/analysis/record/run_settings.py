@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -53,14 +54,23 @@ def _opened(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def differing(settings: Iterable[Mapping[str, str]]) -> list[str]:
-    """Keys in which these are not all alike; empty ones, which could not be read, are left out.
+    """Return the keys in which settings differ; empty settings, which could not be read, are left out.
 
-    A network's digest is among them only where the rest does not say all that is different about it.
+    A parameter of a part, such as `device.step_s`, is compared only among those that have the same part; that another
+    device has no such parameter is told by `device`. A network's digest is among the keys only where the rest does not
+    say all that is different about it.
     """
     found = [one for one in settings if one]
-    keys = [key for key in dict.fromkeys(key for one in found for key in one) if len(_values(found, key)) > 1]
+    keys = [key for key in dict.fromkeys(key for one in found for key in one) if _differs(found, key)]
     is_told = len(_values(found, *_TOPO)) == len(_values(found, "topology"))
     return [key for key in keys if key != "topology" or not is_told]
+
+
+def _differs(settings: Sequence[Mapping[str, str]], key: str) -> bool:
+    by_part: dict[str | None, set[str | None]] = defaultdict(set)
+    for one in settings:
+        by_part[one.get(key.partition(".")[0]) if "." in key else None].add(one.get(key))
+    return any(len(values) > 1 for values in by_part.values())
 
 
 def _values(settings: Sequence[Mapping[str, str]], *keys: str) -> set[tuple[str | None, ...]]:
@@ -68,8 +78,8 @@ def _values(settings: Sequence[Mapping[str, str]], *keys: str) -> set[tuple[str 
 
 
 def spoken(settings: Mapping[str, str], keys: Sequence[str]) -> str:
-    """As "density=0.01 steps=20", for behind the compressor's name; nothing where they could not be read."""
-    return " ".join(f"{key.removeprefix('compressor.')}={settings.get(key, '-')}" for key in keys) if settings else ""
+    """Return settings as "density=0.01 steps=20", for behind the compressor's name, without those that are missing."""
+    return " ".join(f"{key.removeprefix('compressor.')}={settings[key]}" for key in keys if key in settings)
 
 
 def _short(value: object) -> str:

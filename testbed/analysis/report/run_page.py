@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from testbed.analysis.figures import printed
+from testbed.analysis.figures.run_figures import TITLES, run_figures
+from testbed.analysis.figures.table import Figure
 from testbed.analysis.record.identity import UNKNOWN, kind_of
 from testbed.analysis.record.record import Record
-from testbed.analysis.report import changes, figures, link_tables, note_tables
+from testbed.analysis.report import changes, link_tables, note_tables
 from testbed.analysis.report.link_tables import shown
 from testbed.analysis.style import html_page
 from testbed.core.record.summary import compressor_label, left_out_line
@@ -20,11 +23,8 @@ def run_report(record: Record) -> tuple[str, list[str]]:
     """The page as HTML, and a line for each figure that could not be drawn. The same record gives the same bytes."""
     summary = record.summary or {}
     reasons = summary.get("reasons") or ([] if summary else ["the run wrote no summary"])
-    svgs, undrawn = figures.draw_all(record)
-    drawn = [
-        html_page.section(title, html_page.wide_figure(svg) if svg else html_page.note(undrawn.get(title, NOTHING)))
-        for title, svg in svgs.items()
-    ]
+    figures, undrawn = run_figures(record)
+    drawn = [html_page.section(figure.title, *_figure(figure, undrawn)) for figure in figures]
     html = html_page.document(
         record.run_id,
         html_page.verdict(summary.get("verdict"), summary.get("status"), reasons, _notes(summary)),
@@ -48,7 +48,15 @@ def run_report(record: Record) -> tuple[str, list[str]]:
             "Provenance", html_page.table(("", "value"), _flat(record.provenance, depth=1)), *_details(record)
         ),
     )
-    return html, [f"{title}: {fault}" for title, fault in undrawn.items()]
+    return html, [f"{TITLES[kind]}: {fault}" for kind, fault in undrawn.items()]
+
+
+def _figure(figure: Figure, undrawn: dict[str, str]) -> Iterator[str]:
+    if figure.panels:
+        yield html_page.wide_figure(printed.svg_element(figure))
+        yield from map(html_page.note, figure.notes)
+    else:
+        yield html_page.note(undrawn.get(figure.kind, NOTHING))
 
 
 def _of_kind(kind: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,23 +27,22 @@ td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 9em; }
 .wide + .wide { margin-top: 1.2em; }
 .verdict { border-left: 8px solid; padding: .4em 1em; background: #f6f6f6; overflow-wrap: anywhere; }
 .valid { border-color: #009E73; } .suspect { border-color: #E69F00; } .invalid, .unknown { border-color: #D55E00; }
-.figures { display: grid; grid-template-columns: 1fr 1fr; gap: 1.5em; }
-figure { margin: 0; min-width: 0; } figure > svg { width: 100%; max-width: 620px; height: auto; }
+figure { margin: 0; min-width: 0; }
 .figure svg { max-width: 100%; height: auto; }
 .swatch { vertical-align: -2px; margin-right: .5em; }
 .note { color: #555; font-size: 13px; max-width: 75em; overflow-wrap: anywhere; }
 a { color: #0050a0; } details { margin: 1em 0; } summary { cursor: pointer; }
 @media (max-width: 640px) {
   body { font-size: 14px; margin: 1em auto; padding: 0 .8em; } th, td { padding-right: 10px; }
-  .figures { grid-template-columns: 1fr; }
   .figure { overflow-x: auto; } .figure svg { min-width: 600px; max-width: none; }
 }
 @media print {
   @page { margin: 12mm; }
   body { font-size: 10pt; max-width: none; margin: 0; padding: 0; }
-  table { font-size: 7.5pt; } .note { font-size: 8pt; } thead { display: table-header-group; }
+  table { font-size: 7.5pt; } table.lines { font-size: 6.2pt; } .note { font-size: 8pt; }
+  thead { display: table-header-group; }
   th, td { padding-right: 6px; white-space: normal !important; } td:first-child { min-width: 0; }
-  .wide { overflow: visible; } .figures { gap: 1em; }
+  .wide { overflow: visible; }
   h2, h3 { break-after: avoid; } figure, .figure, tr, .verdict { break-inside: avoid; }
   a { color: inherit; text-decoration: none; }
   details::details-content { content-visibility: visible; block-size: auto; }
@@ -48,6 +50,29 @@ a { color: #0050a0; } details { margin: 1em 0; } summary { cursor: pointer; }
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Even if a record's text slipped through unescaped, no browser would run it or fetch anything for it."""
+
+
+@dataclass(frozen=True)
+class Scripts:
+    """What a page with figures runs. The policy names each by its digest, so that no other one runs."""
+
+    data: Mapping[str, tuple[str, str]]
+    """Type and text of script elements that hold data, by id."""
+    code: str
+    """Script of the page."""
+    loaded: tuple[str, ...] = ()
+    """Scripts that `code` puts into the page."""
+
+    def policy(self) -> str:
+        digests = (hashlib.sha256(code.encode()).digest() for code in (self.code, *self.loaded))
+        known = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+        return f"{_POLICY}; script-src {known}; img-src data: blob:"
+
+    def markup(self) -> str:
+        held = "".join(
+            f'<script type="{kind}" id="{name}">{text}</script>\n' for name, (kind, text) in self.data.items()
+        )
+        return f"{held}<script>{self.code}</script>"
 
 
 class Html(str):
@@ -61,18 +86,21 @@ def text(value: object) -> str:
     return "-" if value is None else html.escape(str(value))
 
 
-def document(title: str, *sections: str, style: str = "") -> str:
-    """
+def document(title: str, *sections: str, style: str = "", scripts: Scripts | None = None) -> str:
+    """Return a page.
+
     Args:
-        style: CSS of ours beside what all pages share.
+        style: CSS in addition to what all pages share.
+        scripts: None for a page that runs none.
     """
+    policy, code = (scripts.policy(), f"{scripts.markup()}\n") if scripts else (_POLICY, "")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f"<title>{text(title)}</title>\n<style>{_CSS}{style}</style>\n</head>\n<body>\n<h1>{text(title)}</h1>\n"
         + "\n".join(sections)
-        + "\n</body>\n</html>\n"
+        + f"\n{code}</body>\n</html>\n"
     )
 
 
@@ -96,13 +124,8 @@ def named(picture: str, name: object, more: object) -> Html:
     return Html(f'<span class="name">{picture}{text(name)}</span> {text(more)}')
 
 
-def figure(title: str, svg: str, css_class: str) -> str:
-    """`svg` is an element of `chart.to_svg`, which escapes what it shows; the class is ours."""
-    return f'<figure class="{css_class}"><h3>{text(title)}</h3>\n{svg}</figure>'
-
-
 def wide_figure(svg: str) -> str:
-    """One that keeps its size on a phone and is scrolled there."""
+    """Return the place of an <svg> element that keeps its size on a phone and is scrolled there."""
     return f'<div class="figure">{svg}</div>'
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from matplotlib.markers import MarkerStyle
 
 from testbed.analysis.style.method_style import PlotStyle
+from testbed.analysis.style.series_style import SeriesStyle
 
 _PLOT_COMMANDS = {1: "M", 2: "L", 3: "Q", 4: "C", 79: "Z"}
 """Of matplotlib's path codes."""
 
 
-def swatch(plot_style: PlotStyle) -> str:
+def swatch(plot_style: SeriesStyle | PlotStyle) -> str:
     """The colour and the marker of a method as they are in the figures, beside its name in a table."""
     marker = MarkerStyle(plot_style.marker)
     outline = marker.get_path().transformed(marker.get_transform())
@@ -18,7 +19,10 @@ def swatch(plot_style: PlotStyle) -> str:
     for points, code in outline.iter_segments(simplify=False):
         pairs = " ".join(f"{x:.2f},{y:.2f}" for x, y in zip(9 * points[::2], -9 * points[1::2], strict=True))
         parts.append(_PLOT_COMMANDS[int(code)] + ("" if int(code) == 79 else pairs))
-    dashes = {"-": "", "--": "5 3", ":": "1.5 2.5", "-.": "5 2 1 2"}[plot_style.dashes]
+    if isinstance(plot_style, SeriesStyle):
+        dashes = " ".join(f"{length:g}" for length in plot_style.dash)
+    else:
+        dashes = {"-": "", "--": "5 3", ":": "1.5 2.5", "-.": "5 2 1 2"}[plot_style.dashes]
     return (
         '<svg class="swatch" viewBox="-14 -7 28 14" width="28" height="14" aria-hidden="true">'
         f'<path d="M-14,0H14" stroke="{plot_style.color}" stroke-width="1.6" stroke-dasharray="{dashes}"/>'

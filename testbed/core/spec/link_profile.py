@@ -10,7 +10,8 @@ from dataclasses import dataclass
 MIN_RATE_BIT_S, MAX_RATE_BIT_S = 1e4, 3.2e10
 """Below, one frame takes a second; above, tc's 32 bits of bytes a second are full. What this machine carries is
 measured before a run."""
-
+MAX_DELAY_S = 5
+"""Longest one-way delay."""
 
 JITTER_DISTRIBUTIONS = ("uniform", "normal", "pareto")
 
@@ -98,8 +99,8 @@ class LinkProfile:
         if not MIN_RATE_BIT_S <= self.rate_bit_s <= MAX_RATE_BIT_S:
             known = f"from {MIN_RATE_BIT_S:g} to {MAX_RATE_BIT_S:g}"
             yield f"{where}: rate must be {known} bit/s, found {self.rate_bit_s:g}"
-        if not (math.isfinite(self.delay_s) and 0 <= self.delay_s <= 5):
-            yield f"{where}: one-way delay must be from 0 to 5 s, found {self.delay_s:g} s"
+        if not (math.isfinite(self.delay_s) and 0 <= self.delay_s <= MAX_DELAY_S):
+            yield f"{where}: one-way delay must be from 0 to {MAX_DELAY_S} s, found {self.delay_s:g} s"
         if not 0 <= self.jitter_s <= max(self.delay_s, 0):
             yield f"{where}: jitter must be from 0 to the delay, found {self.jitter_s:g} s"
         if self.jitter_distribution not in JITTER_DISTRIBUTIONS:

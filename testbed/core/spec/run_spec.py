@@ -207,8 +207,9 @@ class RunSpec:
                 yield f"{key}={value}: unknown; known: {', '.join(known)}"
         yield from self._memory_faults()
         ends_of_link = {link.name: (link.a, link.b) for link in self.topology.wan_links}
+        nodes = {node.name: node for node in self.topology.nodes}
         for change in self.events:
-            yield from change.faults(ends_of_link, [node.name for node in self.topology.nodes])
+            yield from change.faults(ends_of_link, nodes)
         for traffic in self.background:
             yield from traffic.faults(ends_of_link)
         for (link, source), count in Counter((b.link, b.source) for b in self.background).items():

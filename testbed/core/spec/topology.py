@@ -17,7 +17,7 @@ from typing import Any
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.spec.link_profile import LinkProfile
-from testbed.core.user_files.text import shown
+from testbed.core.user_files.text import shown, some
 
 MAX_WORKERS = 4096
 """Largest number of workers of a topology, simulated ones among them."""
@@ -90,7 +90,7 @@ class Topology:
                 yield f"topology {self.name}: node {node.name} is in region {node.region!r}, which does not exist"
         lost = known - self._reachable()
         if lost:
-            yield f"topology {self.name}: no path to {', '.join(sorted(lost))}"
+            yield f"topology {self.name}: no path to {some(sorted(lost))}; join them by a link"
 
     def _reachable(self) -> set[str]:
         neighbours: dict[str, list[str]] = {}

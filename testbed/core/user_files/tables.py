@@ -7,12 +7,13 @@ import math
 import re
 from collections.abc import Iterator
 
+from testbed.core.units import is_above_0
 from testbed.core.user_files.text import shown
 
 MAX_DIGITS = 40
 """Characters of a number; no quantity of ours needs more."""
-FIRST_MAX_S = 1e7
-"""First time of a trace that cannot count from its beginning, in seconds: four months."""
+MAX_TIME_S = 1e7
+"""Time in seconds that cannot count from the beginning of a trace or run: four months."""
 EPOCH = "is a time of the calendar, or of a machine's clock, and no time of a run"
 _MAX_PLAIN_CHARACTERS = 1000
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
@@ -33,7 +34,9 @@ def cells_of(line: str) -> list[str]:
         ValueError: A quote is not closed, or text follows a closed one, or a cell is too long.
     """
     if '"' not in line and len(line) <= _MAX_PLAIN_CHARACTERS:  # as all lines of most files
-        return [cell.strip() for cell in line.split(",")]
+        cells = line.split(",")
+        has_spaces = " " in line or "\t" in line or not line.isascii()
+        return [cell.strip() for cell in cells] if has_spaces else cells
     try:
         return [cell.strip() for cell in next(csv.reader([line], strict=True, skipinitialspace=True))]
     except csv.Error as error:
@@ -70,6 +73,6 @@ def number_of(text: str) -> float:
     if len(text) > MAX_DIGITS:
         raise ValueError(f"{shown(text)} has {len(text)} characters; a number has at most {MAX_DIGITS}")
     number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{shown(text)} is too large")
+    if not math.isfinite(number) or (number == 0 and is_above_0(text)):
+        raise ValueError(f"{shown(text)} is too {'large' if number else 'small'}; give one that a computer can hold")
     return number

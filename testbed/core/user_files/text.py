@@ -107,6 +107,12 @@ def shown(text: object) -> str:
     return repr(line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 1] + "…")
 
 
+def some(names: Sequence[str], most: int = 10) -> str:
+    """Return the first names in quotes, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
+
+
 def listed(faults: Sequence[str], where: object, most: int = _MAX_FAULTS) -> Iterator[str]:
     """Yield the first faults of one file, each in one line that is not too long, and how many more there are."""
     for fault in faults[:most]:

@@ -23,6 +23,8 @@ from testbed.orchestrator.terminal.terminal import show, tell
 
 TIME_LIMIT_S = 900.0
 _DEFAULT_DEVICE = "cpu"
+_MAX_FLOP_S = 1e18
+"""Rate of a device; a whole supercomputer has more, and no accelerator."""
 
 
 def profile(
@@ -40,8 +42,8 @@ def profile(
     resolved = resolve([*overrides, *_paced_where_nothing_computes(overrides, flop_s)])
     if resolved.faults:
         raise InputError(*resolved.faults)
-    if flop_s is not None and not flop_s > 0:
-        raise InputError(f"--flop-s {flop_s:g}: must be above 0")
+    if flop_s is not None and not 0 < flop_s <= _MAX_FLOP_S:
+        raise InputError(f"--flop-s {flop_s:g}: must be above 0 and at most {_MAX_FLOP_S:g}")
     spec = resolved.spec
     if spec.program != "training":
         raise InputError(f"workload={spec.workload.name}: only what this program trains can be measured")

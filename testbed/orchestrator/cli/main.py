@@ -15,6 +15,7 @@ from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError
 from testbed.core.packages import both_sides_needed
 from testbed.core.processes import open_standard_streams
 from testbed.orchestrator.cli import estimates, record, search
+from testbed.orchestrator.cli.discovery import commands as discovery
 from testbed.orchestrator.cli.record import Add, add_runs_root
 from testbed.orchestrator.cli.trusted import add_trust, apply_trust
 from testbed.orchestrator.machine.checks import with_system_directories
@@ -64,7 +65,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = _parser()
     ours, words = _split(list(sys.argv[1:] if argv is None else argv))
     parsed, rest = parser.parse_known_args(ours)
-    parsed.words = words
+    parsed.words, parsed.all_commands = words, parser
     if words and parsed.command not in (execute, run):
         parser.error(f"-- {' '.join(words)}: only `exec` takes a command, and `run` the arguments of a script")
     flags = [argument for argument in rest if argument.startswith("-")]
@@ -97,8 +98,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(add("run", run, "Make one run.", epilog=_RUN_EPILOG))
     search.add_commands(add)
     _add_before_a_run(add)
+    discovery.add_commands(add)
     record.add_commands(add)
-    _add_dashboard(add("dashboard", dashboard, "All runs in a Prometheus, for Grafana and for queries, until Ctrl-C."))
+    _add_dashboard(add("dashboard", dashboard, "Live pages over all runs, and a Prometheus for Grafana, until Ctrl-C."))
     _add_capture(add("capture", capture, "The flows, bursts and retransmissions in what a run captured."))
     estimates.add_commands(add)
     _add_laws(add("laws", laws, "A compressor, also your own: the law book, its speed, and a run beside others."))
@@ -110,9 +112,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 _EPILOG = (
-    "Topologies: longhaul topologies. Strategies, compressors, workloads, transforms: docs/strategies.md,"
-    " compressors.md and workloads.md; their parameters: docs/parameters.md. An unknown name"
-    " is answered with all that are known."
+    "What there is, with all parameters: longhaul show strategies, compressors, workloads, topologies, devices or"
+    " transforms; longhaul show compressors topk. An unknown name is answered with all that are known."
 )
 _UP_EPILOG = "Ends with `longhaul down`. Nodes know each other by name: longhaul exec NODE -- ping OTHER."
 _RUN_EPILOG = (
@@ -163,6 +164,8 @@ def _add_dashboard(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--live", action="store_true", help="scrape the run that is going too, in a second Prometheus")
     parser.add_argument("--no-serve", action="store_true", help="bring the archive of all runs up to date, no more")
     parser.add_argument("--check", action="store_true", help="ask every query of every dashboard, and serve nothing")
+    words = "of the live pages; 9099 by default, 0 for any free one"
+    parser.add_argument("--pages-port", type=int, default=9099, metavar="N", help=words)
     parser.add_argument("--port", type=int, default=9091, metavar="N", help="of the archive; 9091 by default")
     parser.add_argument("--live-port", type=int, default=9090, metavar="N", help="of what is live; 9090 by default")
     add_runs_root(parser)
@@ -234,13 +237,13 @@ def topologies(parsed: argparse.Namespace) -> int:
 
 
 def dashboard(parsed: argparse.Namespace) -> int:
+    from testbed.orchestrator.dashboard.dashboard_check import check_dashboards
     from testbed.orchestrator.dashboard.dashboard_command import dashboard as serve
-    from testbed.orchestrator.dashboard.pages import check_dashboards, make_pages
 
     if parsed.check:
         return check_dashboards(parsed.runs)
-    ports = {"port": parsed.port, "live_port": parsed.live_port}
-    return serve(parsed.runs, live=parsed.live, serve=not parsed.no_serve, when_served=make_pages, **ports)
+    ports = {"pages_port": parsed.pages_port, "port": parsed.port, "live_port": parsed.live_port}
+    return serve(parsed.runs, live=parsed.live, serve=not parsed.no_serve, **ports)
 
 
 def laws(parsed: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`longhaul report` and `compare`: choose runs, and hand their directories to the analysis, in a process of its own."""
+"""`longhaul report`, `compare`, `plot`, `tensorboard`: choose runs, and start the analysis on them as a process."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from testbed.core.errors import EXIT_COMPLETED, InputError
+from testbed.core.record.run_row import Row, is_readable, read_rows, status_word
 from testbed.orchestrator.machine.clone import environment
 from testbed.orchestrator.machine.ownership import give_to_caller, outermost_new
 from testbed.orchestrator.run.seal import seal_killed_or_say
 from testbed.orchestrator.run_store.filter import parse
-from testbed.orchestrator.run_store.listing import Row, is_readable, read_runs, status_word
 from testbed.orchestrator.terminal.terminal import say
 
 _KNOWN_SHOWN = 5
@@ -31,12 +31,39 @@ def report(words: Sequence[str], runs_root: Path, output: Path, *, draw_all: boo
     return status
 
 
-def compare(words: Sequence[str], runs_root: Path, form: str | None, *, take_all: bool = False) -> int:
-    """Print one table over the runs; `form`: "json", "csv" or "latex", not text. Returns and raises as `report`."""
-    return _analyse("compare", [f"--{form}"] if form else [], words, runs_root, take_all=take_all)
+def compare(
+    words: Sequence[str], runs_root: Path, form: str, output: Path | None = None, *, take_all: bool = False
+) -> int:
+    """Print one table over the runs, or write it to `output`; return and raise as `report`."""
+    flags = ["--format", form, *(["--output", str(output)] if output else [])]
+    made = outermost_new(output) if output else None
+    status = _analyse("compare", flags, words, runs_root, take_all=take_all)
+    if made is not None and status == EXIT_COMPLETED:
+        give_to_caller(made)
+    return status
 
 
-def _analyse(command: str, flags: Sequence[str], words: Sequence[str], runs_root: Path, *, take_all: bool) -> int:
+def plot(kind: str, words: Sequence[str], runs_root: Path, output: Path, flags: Sequence[str]) -> int:
+    """Draw one figure over the runs into `output`. Returns and raises as `report`."""
+    made = outermost_new(output)
+    status = _analyse("plot", ["--kind", kind, "--output", str(output), *flags], words, runs_root)
+    if status == EXIT_COMPLETED:
+        give_to_caller(made)
+    return status
+
+
+def tensorboard(words: Sequence[str], runs_root: Path, output: Path, flags: Sequence[str]) -> int:
+    """Write event files of the runs below `output`. Returns and raises as `report`."""
+    made = outermost_new(output)
+    status = _analyse("tensorboard", ["--output", str(output), *flags], words, runs_root)
+    if status == EXIT_COMPLETED:
+        give_to_caller(made)
+    return status
+
+
+def _analyse(
+    command: str, flags: Sequence[str], words: Sequence[str], runs_root: Path, *, take_all: bool = False
+) -> int:
     run_ids = chosen(command, words, runs_root)
     call = [sys.executable, "-m", "testbed.analysis", command, *flags, *(["--all"] if take_all else [])]
     paths = [str(runs_root / run_id) for run_id in run_ids]
@@ -55,7 +82,7 @@ def chosen(command: str, words: Sequence[str], runs_root: Path) -> list[str]:
     ids = list(dict.fromkeys(word for word in words if "=" not in word))
     filters = [word for word in words if "=" in word]
     seal_killed_or_say(runs_root)
-    rows = read_runs(runs_root)
+    rows = read_rows(runs_root)
     known = [str(row["run_id"]) for row in rows if status_word(row) != "foreign"]
     faults = [_unknown_run(command, run_id, known) for run_id in ids if run_id not in known]
     found: list[str] = []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 
-from testbed.orchestrator.cli.record import Add, add_runs_root
+from testbed.core.record.table_formats import format_for
+from testbed.orchestrator.cli.record import Add, add_formats, add_runs_root
 
 _EPILOG = (
     "Values: compressor=none,topk seed=range(3) 'topo=glob(wan*)'. A named sweep is a file of experiments/sweeps, in"
@@ -39,7 +40,7 @@ def add_commands(add: Add) -> None:
     one.add_argument("--retry", action="store_true", help="try again what was given up after two attempts")
     text = "where runs are refused, take the first of what would do, for all runs alike"
     one.add_argument("--fix", action="store_true", help=text)
-    one.add_argument("--json", action="store_true", help="the table as JSON on stdout, all else on stderr")
+    add_formats(one)
     one.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
     add_runs_root(one)
     one = add("tune", tune, "Search settings by time to the target, bytes, or both; each trial is a run.", _TUNE_EPILOG)
@@ -61,8 +62,8 @@ def add_commands(add: Add) -> None:
 def sweep(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.search.sweep.sweep_command import sweep as perform
 
-    flags = {"plan": parsed.plan, "retry": parsed.retry, "as_json": parsed.json, "share": parsed.share}
-    flags["fix"] = parsed.fix
+    flags = {"plan": parsed.plan, "retry": parsed.retry, "fix": parsed.fix, "share": parsed.share}
+    flags |= {"form": format_for(parsed.form, parsed.output), "output": parsed.output}
     where = {"executor": parsed.executor, "options": parsed.executor_option}
     return perform(parsed.overrides, parsed.runs, max_hours=parsed.max_hours, **where, **flags)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-_COMMANDS = ("run", "sweep", "tune", "budget", "topologies", "profile", "predict", "plan", "up")
+_COMMANDS = ("run", "sweep", "tune", "budget", "topologies", "show", "profile", "predict", "plan", "up")
 
 
 def add_trust(name: str, parser: argparse.ArgumentParser) -> None:

@@ -165,8 +165,10 @@ class _Composition:
                 return False
             return True
         known = names(group, self.conf_dir)
-        if name not in known:
-            asked = f"{group}={name}" + ("" if group in self.chosen else " (the default)")
+        asked = f"{group}={name}" + ("" if group in self.chosen else " (the default)")
+        if "/" in name or is_path(name.lower()):
+            self.faults.append(f"{asked}: a path of a YAML file ends in .yaml or .yml; correct it")
+        elif name not in known:
             self.faults.append(unknown(asked, name, known, "topology" if group == "topo" else group))
         return name in known
 
@@ -285,9 +287,7 @@ class _Composition:
 
     def _defaults(self) -> dict[str, Any]:
         """Every group at its default, where the defaults can be had."""
-        if not self.overrides:
-            return {}
-        spec = resolve([], self.conf_dir).stand_in
+        spec = resolve([], self.conf_dir).stand_in if self.overrides else None
         return {} if spec is None else {**{g: getattr(spec, g) for g in PARTS}, "topology": spec.topology}
 
 

@@ -33,7 +33,7 @@ def script_part(
     params = workload.params
     faults = [unknown(f"workload.{key}={params[key]}", key, KNOWN, "parameter") for key in params if key not in KNOWN]
     spelt = None if typed is None else typed.text.partition("=")[2]
-    arguments, more = _arguments(params.get("args") if typed is None else typed.value, spelt)
+    arguments, more = arguments_of(params.get("args") if typed is None else typed.value, spelt)
     if words and typed is not None:
         more = [f"{ARGUMENTS}={spelt} -- {' '.join(words)}: the script's arguments are given twice; give them once"]
     place, faults_of_place = _place(params)
@@ -47,8 +47,13 @@ def script_part(
     return replace(workload, params=settled), [*faults, *faults_of_place, *more]
 
 
-def _arguments(given: Any, typed: str | None) -> tuple[list[str], list[str]]:
-    """Return arguments as texts, in the spelling in which they were typed."""
+def arguments_of(given: Any, typed: str | None) -> tuple[list[str], list[str]]:
+    """Return a script's arguments as texts, in the spelling in which they were typed, and what is wrong with them.
+
+    Args:
+        given: Value as Hydra reads it.
+        typed: Text of the value; None where it stands in a file.
+    """
     shown = given if typed is None else typed
     if not isinstance(given, list):
         return [], [f"{ARGUMENTS}={shown}: {AS_IN}"]

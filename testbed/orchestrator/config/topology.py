@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import itertools
 import re
@@ -15,7 +14,7 @@ from typing import Any
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.spec.topology import MAX_WORKERS, Topology, name_fault
-from testbed.core.user_files.text import listed
+from testbed.core.user_files.text import listed, shown
 from testbed.orchestrator.config.grammar.overrides import first_line, unknown
 from testbed.orchestrator.config.trust import builder
 from testbed.orchestrator.config.user_files.document import Document, path_in
@@ -161,9 +160,11 @@ def _name_faults(topology: Topology, *, is_ours: bool) -> Iterator[str]:
     """Yield what is wrong with names, and links that would carry nothing."""
     where = f"topology {topology.name}"
     # a node is mostly named after its region, and one line for both is enough
-    fault_of = functools.partial(name_fault, is_ours=is_ours)
-    nodes = (node.name for node in topology.nodes if not fault_of(node.region))
-    faults = [fault for name in dict.fromkeys((*topology.regions, *nodes)) if (fault := fault_of(name))]
+    of_region = {name: fault for name in topology.regions if (fault := name_fault(name, is_ours=is_ours))}
+    for node in topology.nodes:
+        if node.region not in of_region and (fault := name_fault(node.name, is_ours=is_ours)):
+            of_region[node.region] = f"a node of the region {shown(node.region)}: {fault}"
+    faults = list(of_region.values())
     yield from (f"{where}: {fault}" for fault in faults)
     for name, count in Counter(link.name for link in topology.links).items():
         if not faults and (fault := name_fault(name, is_link=True)):  # or it is called after its regions
@@ -210,7 +211,7 @@ class TopologyFile:
             return fault
         line = self._line_of_link(fault) if fault.startswith("topology ") else None
         found = f"{self.document.where}, line {line}: {fault}" if line else next(self.document.located([fault], "topo"))
-        is_unplaced = found == fault and fault.startswith("topology ")
+        is_unplaced = found == fault and (path or fault.startswith("topology "))
         return f"{self.document.where}: {fault}" if is_unplaced else found
 
     def _line_of_link(self, fault: str) -> int | None:

@@ -1,4 +1,4 @@
-"""`longhaul dashboard`: the archive of all runs, brought up to date and served; with `--live` the run that goes on too.
+"""`longhaul dashboard`: live pages over all runs, and their archive for Grafana where there is a Prometheus.
 
 Serves until it is stopped. Nothing stays behind then but the archive under `build/`, from which the next call goes on.
 """
@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,19 @@ from typing import Any
 from testbed.core.errors import EXIT_COMPLETED, InputError, MachineError
 from testbed.core.processes import end_with
 from testbed.core.spec.run_spec import DEFAULT_METRICS_PORT
+from testbed.orchestrator.dashboard.page_servers import PagesServer, grafana
 from testbed.orchestrator.dashboard.prometheus_server import Server
+from testbed.orchestrator.dashboard.server_process import ServerProcess
 from testbed.orchestrator.machine.checks import binary
 from testbed.orchestrator.machine.clone import CLONE, environment
 from testbed.orchestrator.machine.ownership import give_to_caller
 from testbed.orchestrator.terminal.terminal import tell
 
-ARCHIVE_PORT, LIVE_PORT = 9091, 9090
+PAGES_PORT, ARCHIVE_PORT, LIVE_PORT = 9099, 9091, 9090
 BUILD = CLONE / "build"
 DASHBOARDS = CLONE / "dashboards"
 _WATCH_S = 0.5
+_FLAGS = ("--pages-port", "--port", "--live-port")
 
 
 def dashboard(
@@ -37,36 +40,37 @@ def dashboard(
     *,
     live: bool = False,
     serve: bool = True,
+    pages_port: int = PAGES_PORT,
     port: int = ARCHIVE_PORT,
     live_port: int = LIVE_PORT,
     build: Path = BUILD,
-    when_served: Callable[[Server], object] | None = None,
 ) -> int:
-    """Bring the archive up to date and, unless `serve` is False, serve it until SIGINT or SIGTERM.
+    """Serve the live pages until SIGINT or SIGTERM, and where there is a Prometheus the archive of all runs too.
 
     Args:
-        when_served: called once with the archive's server, when it answers and there are runs.
+        serve: False brings the archive up to date and no more.
 
     Returns:
         The exit status; the analysis's own where it could not make the archive.
 
     Raises:
-        InputError: a port is taken, or there are no runs.
-        MachineError: Prometheus is not installed.
+        InputError: a port is taken; with `serve` False also, there are no runs.
+        MachineError: with `serve` False or `live`, Prometheus is not installed.
         RunError: a server ended by itself.
     """
-    servers = _servers(build, port, live_port if live else None) if serve else []
-    _require(servers, ("--port", "--live-port"))
+    pages = PagesServer(runs_root, pages_port, build / "pages.log")
+    lacks = _lacks(serve=serve)
+    servers = _servers(build, port, live_port if live else None) if serve and not lacks else []
+    _require([pages, *servers] if serve else [], [] if serve and not live else lacks)
     try:
-        status, counts = _update_archive(runs_root, build / "archive")
-        if status != EXIT_COMPLETED:
+        if not serve:
+            status, counts = _update_archive(runs_root, build / "archive")
+            if status == EXIT_COMPLETED and not counts["runs"]:
+                raise InputError(f"no finished runs in {runs_root}: make one first, as in make experiment TOPO=wan1g")
+            if status == EXIT_COMPLETED:
+                tell(f"archive: {counts['text']}")
             return status
-        if not counts["runs"] and not live:
-            raise InputError(f"no finished runs in {runs_root}: make one first, as in make experiment TOPO=wan1g")
-        tell(f"archive: {counts['text']}")
-        if servers:
-            _serve(servers, when_served if counts["runs"] else None)
-        return EXIT_COMPLETED
+        return _serve(pages, servers, lacks, runs_root, build)
     finally:
         if build.exists():
             give_to_caller(build)
@@ -84,18 +88,24 @@ def _servers(build: Path, port: int, live_port: int | None) -> list[Server]:
     return servers
 
 
-def _require(servers: Sequence[Server], flags: Sequence[str]) -> None:
+def _lacks(*, serve: bool) -> list[str]:
+    """Return a line for each program of Prometheus that is not installed."""
+    checks = [binary("promtool", "it makes the archive of all runs", "prometheus")]
+    if serve:
+        checks.append(binary("prometheus", "it serves what the dashboards show", "prometheus"))
+    return [check.line for check in checks if not check.ok]
+
+
+def _require(servers: Sequence[ServerProcess], lacks: Sequence[str]) -> None:
     """Raises:
     InputError, MachineError: with every fault at once, before anything is made.
     """
-    checks = [binary("promtool", "it makes the archive of all runs", "prometheus")]
-    if servers:
-        checks.append(binary("prometheus", "it serves what the dashboards show", "prometheus"))
-    lacks = [check.line for check in checks if not check.ok]
-    faults = [fault for server, flag in zip(servers, flags, strict=False) if (fault := server.fault(flag))]
-    ports = [server.port for server in servers if server.port]
-    if len(set(ports)) < len(ports):
-        faults.append(f"{' and '.join(flags)} {ports[0]}: must be two different ports")
+    faults = [fault for server, flag in zip(servers, _FLAGS, strict=False) if (fault := server.fault(flag))]
+    given = [(server.port, flag) for server, flag in zip(servers, _FLAGS, strict=False) if server.port]
+    for port in dict.fromkeys(port for port, _ in given):
+        flags = [flag for other, flag in given if other == port]
+        if len(flags) > 1:
+            faults.append(f"{' and '.join(flags)} {port}: must be different ports")
     if faults:
         raise InputError(*faults, *lacks)
     if lacks:
@@ -117,23 +127,40 @@ def _update_archive(runs_root: Path, archive: Path) -> tuple[int, dict[str, Any]
     return done.returncode, json.loads(done.stdout) if done.returncode == EXIT_COMPLETED else {}
 
 
-def _serve(servers: Sequence[Server], when_served: Callable[[Server], object] | None) -> None:
+def _serve(pages: PagesServer, servers: Sequence[Server], lacks: Sequence[str], runs_root: Path, build: Path) -> int:
+    """Serve the pages at once, and the rest when the archive is up to date."""
     with _stop() as stopped, ExitStack() as stack:
-        for server in servers:
-            server.log.parent.mkdir(parents=True, exist_ok=True)
-            stack.callback(server.stop)
-            server.start()
-        for server in servers:
-            server.wait_until_ready()
-        for line in _addresses(servers):
-            tell(line)
+        _start([pages], stack)
+        tell(f"pages:     {pages.address}  all runs, and the one that goes on")
         sys.stdout.flush()
-        if when_served is not None:
-            when_served(servers[0])
-            sys.stdout.flush()
+        running: list[ServerProcess] = [pages]
+        if servers:
+            status, counts = _update_archive(runs_root, build / "archive")
+            if status != EXIT_COMPLETED:
+                return status
+            tell(f"archive: {counts['text']}")
+            found = grafana(build) if not stopped.is_set() else None
+            running += [*servers, *([found] if found else [])]
+            _start(running[1:], stack)
+            for line in _addresses(servers, found):
+                tell(line)
+        for line in lacks:
+            tell(f"no Prometheus, so nothing for Grafana: {line}")
+        tell("Ctrl-C ends it.")
+        sys.stdout.flush()
         while not stopped.wait(_WATCH_S):
-            for server in servers:
+            for server in running:
                 server.check()
+    return EXIT_COMPLETED
+
+
+def _start(servers: Sequence[ServerProcess], stack: ExitStack) -> None:
+    """Start servers, and wait until all answer."""
+    for server in servers:
+        stack.callback(server.stop)
+        server.start()
+    for server in servers:
+        server.wait_until_ready()
 
 
 @contextmanager
@@ -149,16 +176,18 @@ def _stop() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _addresses(servers: Sequence[Server]) -> Iterator[str]:
+def _addresses(servers: Sequence[Server], found: ServerProcess | None) -> Iterator[str]:
     archive, *live = servers
     yield f"all runs:  {archive.address}  each begins at 2020-01-01 00:00:00 UTC: choose that time, and the zone UTC"
     for server in live:
         scraped = f"127.0.0.1:{DEFAULT_METRICS_PORT}"
         yield f"live:      {server.address}  the run that is going, scraped each second at {scraped}"
-    shown = DASHBOARDS.relative_to(CLONE)
-    yield f"A Grafana you have: data sources and provider in {shown}/provisioning, dashboards in {shown}/grafana."
+    shown = DASHBOARDS.relative_to(CLONE) if DASHBOARDS.is_relative_to(CLONE) else DASHBOARDS
+    if found is not None:
+        yield f"grafana:   {found.address}"
+    else:
+        yield f"A Grafana you have: data sources and provider in {shown}/provisioning, dashboards in {shown}/grafana."
+        compose = f"docker compose -f {shown}/docker-compose.yml up"
+        yield f"Where docker can fetch images: {compose} --no-deps grafana beside this, or without --no-deps after it."
     if [server.port for server in servers] != [ARCHIVE_PORT, LIVE_PORT][: len(servers)]:
         yield f"  The data sources name the ports {ARCHIVE_PORT} and {LIVE_PORT}: put in those above."
-    compose = f"docker compose -f {shown}/docker-compose.yml up"
-    yield f"Where docker can fetch images: {compose} --no-deps grafana beside this, or without --no-deps after it."
-    yield "Ctrl-C ends it."

@@ -1,66 +1,33 @@
-"""A Prometheus server on loopback that ends with this process, by whatever end."""
+"""A Prometheus server on loopback."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import functools
-import os
 import shutil
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.core.errors import RunError
-from testbed.core.processes import end_with
 from testbed.core.server_lock import hold, is_served
+from testbed.orchestrator.dashboard.server_process import LOOPBACK, ServerProcess
 
-LOOPBACK = "127.0.0.1"
-READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 15.0
-_POLL_S = 0.05
 LOOKBACK = "5s"
 """After so long without a sample a series ends: the default of five minutes would draw a run on after its end."""
 
 
-@dataclass
-class Server:
-    """One of them; `start`, `wait_until_ready`, `stop`."""
+class Server(ServerProcess):
+    """A Prometheus over one data directory, which no other one serves meanwhile.
 
-    name: str
-    config: Path
-    data: Path
-    port: int
-    log: Path
-    keep: str = "15d"
-    """How long samples stay, counted back from the newest block: a block of today may cost all of another year."""
-    _process: subprocess.Popen[bytes] | None = None
+    Args:
+        keep: Time that samples stay, counted back from the newest block: a block of today may cost all of another year.
+    """
 
-    @property
-    def address(self) -> str:
-        return f"http://{LOOPBACK}:{self.port}"
+    def __init__(self, name: str, config: Path, data: Path, port: int, log: Path, keep: str = "15d") -> None:
+        super().__init__(name, port, log, "/-/ready")
+        self.config = config
+        self.data = data
+        self.keep = keep
 
-    def fault(self, flag: str) -> str | None:
-        """Why it could not be started.
-
-        Args:
-            flag: with which its port is chosen.
-        """
-        if is_served(self.data):
-            return f"{self.name}: another Prometheus serves {self.data} already; end that one first"
-        if self.port and (found := _port_fault(self.port)):
-            return f"{flag} {self.port}: {found}; choose another, or 0 for any free one"
-        return None
-
-    def start(self) -> None:
-        """Start it; port 0 becomes a free one."""
-        self.port = self.port or _free_port()
-        self.data.mkdir(parents=True, exist_ok=True)
-        command = [
+    def command(self) -> list[str]:
+        return [
             shutil.which("prometheus") or "prometheus",
             f"--config.file={self.config}",
             f"--storage.tsdb.path={self.data}",
@@ -68,86 +35,13 @@ class Server:
             f"--query.lookback-delta={LOOKBACK}",
             f"--web.listen-address={LOOPBACK}:{self.port}",
         ]
-        with hold(self.data) as lock, self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                pass_fds=[lock.fileno()],
-                # a terminal's signals come by way of this process, which ends it in order
-                start_new_session=True,
-                preexec_fn=functools.partial(end_with, os.getpid()),
-            )
 
-    def wait_until_ready(self) -> None:
-        """Raises:
-        RunError: it ended, or did not become ready in time.
-        """
-        deadline_s = time.monotonic() + READY_TIMEOUT_S
-        while not _answers(f"{self.address}/-/ready"):
-            self.check()
-            if time.monotonic() > deadline_s:
-                raise RunError(f"{self.name}: Prometheus was not ready after {READY_TIMEOUT_S:.0f} s; see {self.log}")
-            time.sleep(_POLL_S)
+    def fault(self, flag: str) -> str | None:
+        if is_served(self.data):
+            return f"{self.name}: another Prometheus serves {self.data} already; end that one first"
+        return super().fault(flag)
 
-    def check(self) -> None:
-        """Raises:
-        RunError: it has ended.
-        """
-        if self._process is not None and self._process.poll() is not None:
-            last = (self.log.read_text(errors="replace").strip().splitlines() or ["no word why"])[-1]
-            raise RunError(f"{self.name}: Prometheus ended with {self._process.returncode}: {last}; see {self.log}")
-
-    def stop(self) -> None:
-        """End it in order; kill it if that takes too long."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
-def _listener(port: int) -> socket.socket:
-    listening = socket.socket()
-    # connections in TIME_WAIT do not count, as they do not for Prometheus
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((LOOPBACK, port))
-    except BaseException:
-        listening.close()
-        raise
-    return listening
-
-
-def _port_fault(port: int) -> str | None:
-    try:
-        _listener(port).close()
-    except OverflowError:
-        return "must be from 0 to 65535"
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            return "in use by another process"
-        if error.errno == errno.EACCES:
-            return "only root may use it"
-        raise
-    return None
-
-
-def _free_port() -> int:
-    with contextlib.closing(_listener(0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
-
-
-def _answers(url: str) -> bool:
-    # no proxy of the environment's is asked the way to loopback
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(url, timeout=5) as response:
-            return bool(response.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
+    def start(self, pass_fds: Sequence[int] = ()) -> None:
+        self.data.mkdir(parents=True, exist_ok=True)
+        with hold(self.data) as lock:
+            super().start([*pass_fds, lock.fileno()])

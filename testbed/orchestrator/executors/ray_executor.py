@@ -72,7 +72,7 @@ class RayNodes:
 
     def __enter__(self) -> RayNodes:
         if not has_module("ray"):
-            raise MachineError("executor=ray: Ray is not installed: make setup, or pip install 'longhaul[ray]'")
+            raise MachineError("executor=ray: Ray is not installed: make setup, or pip install 'longhaul-testbed[ray]'")
         import ray
 
         _require_answer(self._address)

@@ -74,7 +74,8 @@ class SlurmJobs:
 
     def __enter__(self) -> SlurmJobs:
         if not has_module("submitit"):
-            raise MachineError("executor=slurm: submitit is not there: make setup, or pip install 'longhaul[slurm]'")
+            cure = "make setup, or pip install 'longhaul-testbed[slurm]'"
+            raise MachineError(f"executor=slurm: submitit is not there: {cure}")
         import submitit
 
         try:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.core.errors import EXIT_COMPLETED, raise_input_faults
+from testbed.core.errors import EXIT_COMPLETED, InputError, raise_input_faults
+from testbed.core.spec import topology_svg
+from testbed.core.spec.topology import Topology
 from testbed.orchestrator.config.config import compose, names
 from testbed.orchestrator.export import containerlab_topology
-from testbed.orchestrator.export.topology_svg import write_svg
 from testbed.orchestrator.export.topology_text import drawing, table
+from testbed.orchestrator.machine.ownership import give_to_caller
 from testbed.orchestrator.terminal.terminal import show, tell
 
 
@@ -36,7 +38,7 @@ def topologies(
         return EXIT_COMPLETED
     topology = compose([f"topo={name}", *overrides]).topology
     if svg:
-        write_svg(svg, topology)
+        _write_svg(svg, topology)
         tell(f"{topology.name} is drawn in {svg}")
     if containerlab:
         containerlab_topology.write(containerlab, topology, image)
@@ -44,3 +46,12 @@ def topologies(
     if not asked:
         tell(drawing(topology))
     return EXIT_COMPLETED
+
+
+def _write_svg(path: Path, topology: Topology) -> None:
+    """Raise InputError if the file cannot be written."""
+    try:
+        path.write_text(topology_svg.svg(topology))
+    except OSError as error:
+        raise InputError(f"--svg {path}: cannot be written: {error.strerror}") from error
+    give_to_caller(path)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.table import Table
 
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Link, Topology
+from testbed.core.spec.topology_svg import most_sources, spread
 from testbed.core.units import format_rate, format_size, format_time
 
 _MAX_DRAWN_LINKS = 6
 """More WAN links than this make a matrix."""
-_MAX_SOURCES = 4
 
 
 def table(topologies: Sequence[Topology]) -> Table:
@@ -50,15 +50,6 @@ def drawing(topology: Topology) -> str:
     for region in topology.regions:
         lines += ["", region, *_members(topology, region)]
     return "\n".join(lines)
-
-
-def spread(values: Iterable[float], spoken: Callable[[float], str]) -> str:
-    """The least and the most, or the one there is."""
-    found = sorted(set(values))
-    if not found:
-        return "-"
-    least, most = spoken(found[0]), spoken(found[-1])
-    return least if least == most else f"{least} to {most}"
 
 
 def _wan(link: Link) -> Iterator[str]:
@@ -103,13 +94,6 @@ def _square(regions: Sequence[str], cells: dict[tuple[str, str], str]) -> Iterat
         texts = [cells.get((row, column), "-" if row == column else ".") for column in regions]
         cells_of_row = "  ".join(f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
         yield f"  {index:>2} {row:{wide}}  {cells_of_row}"
-
-
-def most_sources(links: Sequence[Link]) -> list[str]:
-    """Where the numbers come from, each once, and how many are left out."""
-    found = list(dict.fromkeys(profile.source for link in links for _, _, profile in link.directions()))
-    left = [f"and {len(found) - _MAX_SOURCES} more, of single links"] if len(found) > _MAX_SOURCES else []
-    return [*found[:_MAX_SOURCES], *left]
 
 
 def _members(topology: Topology, region: str) -> Iterator[str]:

@@ -28,6 +28,9 @@ from testbed.orchestrator.terminal.terminal import say, show, tell
 if TYPE_CHECKING:
     from testbed.orchestrator.run.supervisor import Outcome
 
+_LATE_FIRST_S = 600.0
+"""First change that many runs do not reach; times by a clock of the day or of a machine are later, too."""
+
 
 def run(
     overrides: Sequence[str],
@@ -62,6 +65,9 @@ def run(
         seal_killed_or_say(runs_root)
         for lost in rights.lost():
             say(f"rootless, so without {lost}")
+        if spec.events and spec.events[0].t_s >= _LATE_FIRST_S:
+            first_s = spec.events[0].t_s
+            say(f"events: the first change is due {first_s:g} s after step 1, and a shorter run has none")
         return supervise(spec, runs_root=runs_root, tell_run_id=tell_run_id, **options)
 
     outcome = taking_first(overrides, make, resolved, say, fix=fix)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import calendar
-import math
-import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from testbed.core.errors import raise_input_faults
+from testbed.core.record.run_row import UNREADABLE, Row, since_unix_s, started_unix_s, status_word
 from testbed.core.record.summary import STATUSES, VERDICTS
 from testbed.orchestrator.machine.clone import CONF_DIR
-from testbed.orchestrator.run_store.listing import UNREADABLE, Row, status_word
 
 NAMES = ("topo", "workload", "strategy", "compressor")
 NUMBERS = ("workers", "seed")
 KEYS = (*NAMES, *NUMBERS, "status", "verdict", "since")
 _STATUSES = (*STATUSES, "running", *UNREADABLE)
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_AGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd])")
 
 
 @dataclass
@@ -33,14 +27,6 @@ class RunFilter:
         if self.since_unix_s is not None and not started_unix_s(str(row["run_id"])) >= self.since_unix_s:
             return False
         return all(_value(row, key) in values for key, values in self.wanted.items())
-
-
-def started_unix_s(run_id: str) -> float:
-    """The second in which a run was named; what bears no time never began, and compares false with everything."""
-    try:
-        return float(calendar.timegm(time.strptime(run_id[:16], "%Y%m%dT%H%M%SZ")))
-    except ValueError:
-        return math.nan
 
 
 def _value(row: Row, key: str) -> str | None:
@@ -70,7 +56,7 @@ def parse(command: str, words: Sequence[str], rows: Iterable[Row], now_s: float 
         elif key in chosen.wanted or (key == "since" and chosen.since_unix_s is not None):
             faults.append(f"{command} {word}: {key} is given twice; give it once, with commas for several values")
         elif key == "since":
-            chosen.since_unix_s = _since(text, time.time() if now_s is None else now_s)
+            chosen.since_unix_s = since_unix_s(text, time.time() if now_s is None else now_s)
             if chosen.since_unix_s is None:
                 faults.append(f"{command} {word}: neither an age such as 90s, 30m, 12h, 7d nor a date as 2026-11-21")
         else:
@@ -109,14 +95,3 @@ def _unknown(asked: str, name: str, known: Iterable[str], what: str) -> str:
 
 def _is_count(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 20
-
-
-def _since(text: str, now_s: float) -> float | None:
-    """An age counts back from now; a date without a zone is UTC, as in the names of runs."""
-    if match := _AGE.fullmatch(text):
-        return now_s - float(match.group(1)) * _SECONDS[match.group(2)]
-    try:
-        date = datetime.fromisoformat(text)
-        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from rich.text import Text
 
 from testbed.core.files import printable
 from testbed.core.record.summary import compressor_label, left_out_line
+from testbed.core.units import column_unit, significant
 from testbed.orchestrator.terminal.display import VERDICT_STYLES
-from testbed.orchestrator.terminal.spoken import MISSING, spoken, spoken_rate, spoken_size, spoken_time
+from testbed.orchestrator.terminal.spoken import MISSING, number, spoken, spoken_size, spoken_time
 
 
 def final_table(summary: Mapping[str, Any], run_path: Path) -> RenderableType:
@@ -43,26 +44,44 @@ def _of(values: Any, key: str) -> Any:
     return values.get(key) if isinstance(values, Mapping) else None
 
 
+_BOTH = (("rate", "rate_bit_s", "rate"), ("RTT", "rtt_s", "time"), ("loss", "loss_ratio", "ratio"))
+"""Heading, key and kind of what links have a target and a measured value of."""
+
+
 def _links(summary: Mapping[str, Any]) -> Table:
-    """WAN links each way; access links only where there is nothing else."""
+    """Return WAN links each way, one unit a column; access links only where there is nothing else."""
     links = [link for link in summary["links"] if isinstance(link, Mapping)]
     shown = [link for link in links if link.get("wan")] or links
     # a column of zeros is left out: the table is to fit 80 characters
-    lossy = any(_of(link.get("loss_ratio"), key) for link in shown for key in ("asked", "measured"))
-    forms = {"rate_bit_s": spoken_rate, "rtt_s": spoken_time, **({"loss_ratio": _spoken_loss} if lossy else {})}
+    lossy = any(_of(link.get("loss_ratio"), key) for link in shown for key in _SIDES)
+    both = _BOTH if lossy else _BOTH[:-1]
+    units = {key: _unit((_of(link.get(key), side) for link in shown for side in _SIDES), kind) for _, key, kind in both}
+    sent, sent_name = _unit((link.get("wire_bytes") for link in shown), "size")
     table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("link", "rate target, measured", "RTT target, measured", *(["loss"] if lossy else []), "bytes"):
-        table.add_column(heading, justify="left" if heading == "link" else "right")
+    table.add_column("link")
+    for heading in (*(f"{head} target, measured ({units[key][1]})" for head, key, _ in both), f"bytes ({sent_name})"):
+        table.add_column(heading, justify="right")
     for link in shown:
         table.add_row(
             f"{link.get('from') or MISSING} -> {link.get('to') or MISSING}",
-            *(
-                ", ".join(form(_of(link.get(key), side)) for side in ("asked", "measured"))
-                for key, form in forms.items()
-            ),
-            spoken_size(link.get("wire_bytes")),
+            *(", ".join(_in(units[key][0], _of(link.get(key), side)) for side in _SIDES) for _, key, _ in both),
+            _in(sent, link.get("wire_bytes")),
         )
     return table
+
+
+_SIDES = ("asked", "measured")
+
+
+def _unit(values: Iterable[Any], kind: str) -> tuple[float, str]:
+    if kind == "ratio":
+        return 0.01, "%"
+    return column_unit((found for value in values if (found := number(value)) is not None), kind)
+
+
+def _in(unit: float, value: Any) -> str:
+    found = number(value)
+    return MISSING if found is None else significant(found / unit)
 
 
 def _changed(summary: Mapping[str, Any]) -> Iterator[Text]:
@@ -75,15 +94,11 @@ def _changed(summary: Mapping[str, Any]) -> Iterator[Text]:
         yield Text(f"target and measured before the training; events then changed {names} {times}, see the report")
 
 
-def _spoken_loss(ratio: Any) -> str:
-    return spoken(ratio, "{:.3%}")
-
-
 def _results(summary: Mapping[str, Any]) -> Table:
     sent, step, phases, metric = (summary.get(key) for key in ("bytes", "step_time_s", "phase_s", "metric"))
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     reached = spoken_time(_of(metric, "time_to_target_s"))
-    value = f"{spoken(_of(metric, 'value'))} (best {spoken(_of(metric, 'best'))})"
+    value = f"last {spoken(_of(metric, 'value'))}, best {spoken(_of(metric, 'best'))}"
     if _of(metric, "name"):
         table.add_row(str(_of(metric, "name")), f"{value}, {spoken(_of(metric, 'target'))} reached after {reached}")
     time_s, wall_s = spoken_time(summary.get("time_s")), spoken_time(summary.get("wall_s"))

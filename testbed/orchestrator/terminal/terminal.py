@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import IO
 
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
@@ -14,9 +15,7 @@ class Terminal(Console):
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.file.fileno())  # what is still buffered would fail again at exit
-        os.close(nowhere)
+        _silence(self.file)
 
 
 def tell(text: str) -> None:
@@ -25,8 +24,18 @@ def tell(text: str) -> None:
 
 
 def say(line: str) -> None:
-    """A fault or a remark."""
-    sys.stderr.write(f"longhaul: {line}\n")
+    """A fault or a remark. Where standard error cannot be written to, the exit status is all that tells of it."""
+    try:
+        sys.stderr.write(f"longhaul: {line}\n")
+    except OSError:
+        _silence(sys.stderr)
+
+
+def _silence(file: IO[str]) -> None:
+    """Send what is still to be written nowhere; what is buffered would fail again at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, file.fileno())
+    os.close(nowhere)
 
 
 def show(picture: RenderableType, *, whole: bool = False) -> None:

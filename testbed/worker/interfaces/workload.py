@@ -48,7 +48,7 @@ class Metric:
         allowed = f"from {least:g} to {most:g}" if most < math.inf else f"at least {least:g}"
         percent = (least, most) == (0, 1) and 1 < target <= 100
         instead = f"; did you mean target={target / 100:.6g}?" if percent else "; give a value that it can have"
-        return f"target={target:g}: {self.name} is {allowed if least > -math.inf else f'at most {most:g}'}{instead}"
+        return f"target={target:.15g}: {self.name} is {allowed if least > -math.inf else f'at most {most:g}'}{instead}"
 
 
 class Workload(Renamed, Declared, ABC):

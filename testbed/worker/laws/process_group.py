@@ -1,11 +1,12 @@
 """Ranks in real processes on loopback, over gloo: every compressor in one set of processes, which form groups in turn.
 
-`run_group` is told parts and starts `python -m testbed.worker laws-rank` once a rank; each rank reduces through the
-communicator that counts what is sent, and leaves what came of it in a file.
+`run_group` is told parts and starts `python -m testbed.worker laws-ranks`, which imports torch once and forks the
+ranks. Each rank reduces through the communicator that counts what is sent, and leaves its results in a file.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -125,62 +126,89 @@ def _one_group(parts: Sequence[Part], world_sizes: Sequence[int]) -> list[dict[s
         question = json.dumps(
             {"parts": told, "world_sizes": list(world_sizes), "folder": folder, "parent": os.getpid()}
         )
-        _finish(_start(question, Path(folder), max(world_sizes)), Path(folder), [p.name for p in parts])
+        _finish(_start(question, Path(folder)), Path(folder), [p.name for p in parts])
         return [torch.load(Path(folder) / f"{rank}.pt", weights_only=True) for rank in range(max(world_sizes))]
 
 
-def _start(question: str, folder: Path, ranks: int) -> list[subprocess.Popen[str]]:
+def _start(question: str, folder: Path) -> subprocess.Popen[str]:
     clone = str(Path(testbed.__file__).resolve().parents[1])
     paths = os.pathsep.join([clone, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    started = []
-    for rank in range(ranks):
-        with (folder / f"{rank}.log").open("w") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "testbed.worker", "laws-rank", str(rank)],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                text=True,
-                env=environment,
-            )
-        assert process.stdin is not None
-        process.stdin.write(question)
-        process.stdin.close()
-        started.append(process)
-    return started
+    with (folder / "0.log").open("a") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "testbed.worker", "laws-ranks"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            text=True,
+            env=environment,
+        )
+    assert process.stdin is not None
+    process.stdin.write(question)
+    process.stdin.close()
+    return process
 
 
-def _finish(ranks: list[subprocess.Popen[str]], folder: Path, names: Sequence[str]) -> None:
-    """Wait for all; the first that fails ends the others."""
+def _finish(ranks: subprocess.Popen[str], folder: Path, names: Sequence[str]) -> None:
+    """Wait for all ranks; the first that fails ends the others."""
     seen, seen_s = -1, time.monotonic()
     try:
-        while any(rank.poll() is None for rank in ranks):
-            said_bytes = sum((folder / f"{index}.log").stat().st_size for index in range(len(ranks)))
+        while ranks.poll() is None and time.monotonic() - seen_s <= STALL_S:
+            said_bytes = sum(log.stat().st_size for log in folder.glob("*.log"))
             if said_bytes != seen:  # each says which compressor it has come to
                 seen, seen_s = said_bytes, time.monotonic()
-            if any(rank.poll() for rank in ranks) or time.monotonic() - seen_s > STALL_S:
-                break
             time.sleep(0.05)
-        failed = [index for index, rank in enumerate(ranks) if rank.poll()]
-        late = [index for index, rank in enumerate(ranks) if rank.poll() is None]
-        for index in failed or late:
-            lines = (folder / f"{index}.log").read_text().strip().splitlines() or ["says nothing"]
-            begun = [name for line in lines if (name := re.split("[ ,]", line)[0]) in names]
-            over = "" if failed else f"nothing new for {STALL_S:g} s; "
-            said = f"rank {index} of real processes: {over}{lines[-1]}"
-            raise _Ended(begun[-1], said) if begun else RunError(f"a group on loopback failed: {said}")
+        status = ranks.poll()
+        if status == EXIT_COMPLETED:
+            return
+        failed = folder / "failed"
+        rank = failed.read_text() if failed.exists() else "0"
+        lines = (folder / f"{rank}.log").read_text().strip().splitlines() or ["says nothing"]
+        begun = [name for line in lines if (name := re.split("[ ,]", line)[0]) in names]
+        over = f"nothing new for {STALL_S:g} s; " if status is None else ""
+        said = f"rank {rank} of real processes: {over}{lines[-1]}"
+        raise _Ended(begun[-1], said) if begun else RunError(f"a group on loopback failed: {said}")
     finally:
-        for rank in ranks:
-            if rank.poll() is None:
-                rank.kill()
-            rank.wait()
+        ranks.kill()
+        ranks.wait()
 
 
-def be_rank(rank: int, question: Mapping[str, Any]) -> NoReturn:
-    """Be one rank of all groups in turn, those of two ranks with ranks 0 and 1, and so on; the process ends with it."""
+def be_ranks(question: Mapping[str, Any]) -> NoReturn:
+    """Fork all ranks from this process, which has imported torch, and wait for them; the first that fails is noted."""
     end_with(question["parent"])
+    importlib.import_module("torch._dynamo")  # an optimizer does, which takes each rank a second
     torch.set_num_threads(1)
+    folder, parent = Path(question["folder"]), os.getpid()
+    ranks: dict[int, int] = {}
+    for rank in range(max(question["world_sizes"])):
+        pid = os.fork()
+        if pid == 0:
+            _live(rank, question, parent)
+        ranks[pid] = rank
+    while ranks:
+        pid, status = os.wait()
+        if status:
+            (folder / "failed").write_text(str(ranks[pid]))
+            os._exit(EXIT_FAILED)  # the others end with it
+        del ranks[pid]
+    os._exit(EXIT_COMPLETED)
+
+
+def _live(rank: int, question: Mapping[str, Any], parent: int) -> NoReturn:
+    """Be a rank for the whole life of a forked process, with a log of its own."""
+    try:
+        end_with(parent)
+        log = os.open(Path(question["folder"]) / f"{rank}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        _be_rank(rank, question)
+    except BaseException:
+        traceback.print_exc()
+    os._exit(EXIT_FAILED)
+
+
+def _be_rank(rank: int, question: Mapping[str, Any]) -> NoReturn:
+    """Be one rank of all groups in turn, those of two ranks with ranks 0 and 1, and so on; the process ends with it."""
     cases = [case(Part(**told)) for told in question["parts"]]
     found: dict[str, Found] = {}
     for world_size in sorted(question["world_sizes"], reverse=True):  # so that no rank waits for groups it is not in

@@ -30,7 +30,7 @@ def build(kind: str, part: Part, base: type | tuple[type, ...]) -> Any:
     Raises:
         InputError: the class cannot be had, a parameter is unknown, or a value is refused; all faults at once.
     """
-    target = _load(kind, part, base)
+    target = load_class(kind, part, base)
     if faults := list(_class_faults(kind, target, part)):
         raise InputError(*faults)
     return _called(kind, target, part)
@@ -93,7 +93,7 @@ def _class_faults(kind: str, target: Any, part: Part) -> Iterator[str]:
                 yield f"{key}.{KEY}={inner.target}: {name} takes no class; give {declared.type_text}"
                 continue
             try:
-                yield from _class_faults(key, _load(key, inner, bases), inner)
+                yield from _class_faults(key, load_class(key, inner, bases), inner)
             except InputError as error:
                 yield from error.faults
 
@@ -126,7 +126,7 @@ def _nested(key: str, value: Any, folders: tuple[str, ...]) -> Any:
     """
     if isinstance(value, dict) and KEY in value:
         part = _part(value, folders)
-        return _called(key, _load(key, part, object), part)
+        return _called(key, load_class(key, part, object), part)
     if not isinstance(value, dict | list):
         return value
     keyed = value.items() if isinstance(value, dict) else enumerate(value)
@@ -147,7 +147,7 @@ def prefixed(kind: str, line: str) -> str:
     return f"{kind}.{line}" if _VALUE_FAULT.match(line) else f"{kind}: {line}"
 
 
-def _load(kind: str, part: Part, base: type | tuple[type, ...]) -> Any:
+def load_class(kind: str, part: Part, base: type | tuple[type, ...]) -> Any:
     """Return the class of a part.
 
     Raises:
@@ -158,7 +158,7 @@ def _load(kind: str, part: Part, base: type | tuple[type, ...]) -> Any:
         target = getattr(load(module, part.folders), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(f"{kind}={part.name}: cannot load {part.target!r}: {error}{_where(part, error)}") from error
-    except Exception as error:  # whatever a module does as it is imported
+    except (Exception, SystemExit) as error:  # whatever a module does as it is imported
         said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         raise InputError(f"{kind}={part.name}: cannot load {part.target!r}: {said}") from error
     bases = base if isinstance(base, tuple) else (base,)

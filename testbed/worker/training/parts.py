@@ -57,7 +57,7 @@ def spec_after(spec: RunSpec, transform: Transform) -> RunSpec:
     return spec if transform.compresses_after else dataclasses.replace(spec, compressor=UNCOMPRESSED)
 
 
-_KINDS: Mapping[str, type] = {
+KINDS: Mapping[str, type] = {
     "workload": Workload,
     "strategy": Strategy,
     "compressor": Compressor,
@@ -72,20 +72,34 @@ def build_parts(spec: RunSpec) -> Parts:
         InputError: with the faults of all parts at once, or of their combination.
     """
     built, faults = _built(spec)
-    faults += _faults_together(spec, built)
-    if not faults:
-        made = Parts(**built)
-        faults += [*_transform_faults(spec, made), *_join_faults(spec, made), *_first_rank_faults(spec, made)]
+    faults += combination_faults(spec, built) if not faults else _faults_together(spec, built)
     if faults:
         raise InputError(*faults)
     return Parts(**built)
+
+
+def combination_faults(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with parts together, and with what `spec` asks for in addition to them.
+
+    Args:
+        built: Object of each of `KINDS`.
+    """
+    fits = True
+    for fault in _faults_together(spec, built):
+        fits = False
+        yield fault
+    if fits:
+        made = Parts(**built)
+        yield from _transform_faults(spec, made)
+        yield from _join_faults(spec, made)
+        yield from _first_rank_faults(spec, made)
 
 
 def _built(spec: RunSpec) -> tuple[dict[str, Any], list[str]]:
     """Parts by kind, and what is wrong with those that are not among them."""
     built: dict[str, Any] = {}
     faults: list[str] = []
-    for kind, base in _KINDS.items():
+    for kind, base in KINDS.items():
         try:
             built[kind] = build(kind, getattr(spec, kind), base)
         except InputError as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from testbed.analysis.dashboard.preview_command import read_dashboards
+from testbed.analysis.dashboard.check import read_dashboards
 from testbed.analysis.record.openmetrics import write_openmetrics
 from testbed.analysis.record.record import load
 from testbed.analysis.record.samples import series_of

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.core.units import (
+    column_unit,
     format_rate,
     format_size,
     format_time,
@@ -16,6 +17,7 @@ from testbed.core.units import (
     parse_ratio,
     parse_size_bytes,
     parse_time_s,
+    significant,
 )
 
 PARSERS: list[Callable[[str], float]] = [parse_rate_bit_s, parse_time_s, parse_size_bytes, parse_ratio]
@@ -76,7 +78,8 @@ def test_a_bare_number_other_than_0_has_no_unit(parse: Callable[[str | float], f
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ms", "-5 ms", "- 5 ms", "1,5 s", "1.2.3 s", "nan s", "inf s", "0x10 s", "1 s 2 s", "٣ s"]
+    "text",
+    ["", "ms", "-5 ms", "- 5 ms", "1,5 s", "1.2.3 s", "nan s", "inf s", "0x10 s", "1_0 s", "1_000 s", "1 s 2 s", "٣ s"],
 )
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="time"):
@@ -115,6 +118,18 @@ def test_a_number_too_large_to_hold_is_refused(parse: Callable[[str], float]) ->
     unit = {parse_rate_bit_s: " Gbit/s", parse_time_s: " s", parse_size_bytes: " GB", parse_ratio: "%"}[parse]
     with pytest.raises(ValueError, match="1e400"):
         parse(f"1e400{unit}")
+
+
+@pytest.mark.parametrize("text", ["1e-400", "0.1e-399", "5e-324"])
+@pytest.mark.parametrize("parse", PARSERS)
+def test_a_number_too_small_to_hold_is_refused_and_not_0(parse: Callable[[str], float], text: str) -> None:
+    unit = {parse_rate_bit_s: " bit/s", parse_time_s: " ms", parse_size_bytes: " B", parse_ratio: "%"}[parse]
+    if text == "5e-324" and parse in (parse_rate_bit_s, parse_size_bytes):
+        assert 0 <= parse(f"{text}{unit}") < 1e-300, "the smallest that is no 0"
+        return
+    with pytest.raises(ValueError, match="too small"):
+        parse(f"{text}{unit}")
+    assert parse(f"0e-400{unit}") == 0
 
 
 @given(st.text())
@@ -185,3 +200,27 @@ def test_a_unit_that_is_like_none_suggests_none() -> None:
     for parse, text in ((parse_rate_bit_s, "3 furlongs"), (parse_time_s, "3 moons"), (parse_size_bytes, "3 MiB/s")):
         with pytest.raises(ValueError, match=r"unknown unit '[^']*'; use one of"):
             parse(text)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "unit"),
+    [
+        ([0.05, 90.0, 3.0], "time", (1.0, "s")),
+        ([0.0, 0.05, 2.0, 0.4], "time", (1e-3, "ms")),
+        ([4.5e5, 2e9], "size", (1e3, "kB")),
+        ([1e9, 37e6, 630e6], "rate", (1e6, "Mbit/s")),
+        ([], "size", (1.0, "B")),
+        ([0.0], "time", (1.0, "s")),
+        ([1e-15], "time", (1e-9, "ns")),
+        ([5.0], "", (1.0, "")),
+    ],
+)
+def test_a_column_has_the_unit_of_its_middle_value(values: list[float], kind: str, unit: tuple[float, str]) -> None:
+    assert column_unit(values, kind) == unit
+
+
+def test_numbers_keep_their_significant_digits_and_large_ones_have_no_exponent() -> None:
+    assert [significant(value) for value in (0.0, 0.012345, 5.0, 9999.6, 123456.7, -20000.0)] == [
+        *("0", "0.01235", "5", "10000", "123457", "-20000"),
+    ]
+    assert significant(0.3333, 2) == "0.33"

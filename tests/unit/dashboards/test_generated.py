@@ -24,7 +24,7 @@ with warnings.catch_warnings():
 
 from dashboards.conventions import faults
 from dashboards.interpolate import panels, targets
-from testbed.analysis.style.method_style import plot_style_of
+from testbed.analysis.style.series_style import color_among_compressors
 
 FILES = sorted(generate.FOLDER.glob("*.json"))
 
@@ -153,7 +153,7 @@ def test_a_series_has_its_method_s_colour_and_no_other(name: str, series: str) -
         assert isinstance(matcher.options, str) and isinstance(shade.value, dict)
         if re.search(matcher.options.strip("/"), series.format(name)):
             found.append(shade.value["fixedColor"])
-    color = plot_style_of(name).color
+    color = color_among_compressors(name)
     assert found == ["text" if color == "#000000" else color]
 
 

@@ -12,10 +12,10 @@ import pytest
 from testbed.analysis.record.record import load
 from testbed.core.errors import InputError
 from testbed.core.record.run_directory import RunDir, write_json
+from testbed.core.record.run_row import read_rows
 from testbed.core.record.summary import SCHEMA_VERSION
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.run_store.ended import ended_runs
-from testbed.orchestrator.run_store.listing import read_runs
 from tests.unit.experiments.reproductions.fake_runs import make_run, trial
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -45,7 +45,7 @@ def test_the_page_has_the_numbers_of_the_code() -> None:
 @pytest.mark.parametrize("version", [SCHEMA_VERSION + 1, None])
 def test_another_schema_version_is_refused_by_name_and_counts_as_not_there(run: RunDir, version: int | None) -> None:
     rewrite(run.summary, schema_version=version)
-    (row,) = read_runs(run.path.parent)
+    (row,) = read_rows(run.path.parent)
     assert str(row["status"]).startswith(("refused", "damaged")) and "schema version" in str(row["status"])
     with pytest.raises(InputError, match="schema version"):
         load(run.path)
@@ -60,7 +60,7 @@ def test_keys_that_came_and_went_are_borne(run: RunDir) -> None:
     spec = json.loads(run.spec.read_text())
     del spec["transform"]
     write_json(run.spec, spec)
-    (row,) = read_runs(run.path.parent)
+    (row,) = read_rows(run.path.parent)
     assert row["status"] == "completed"
     record = load(run.path)
     assert record.faults == () and isinstance(record.spec, RunSpec)

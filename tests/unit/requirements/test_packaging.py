@@ -52,7 +52,7 @@ def test_a_lock_does_not_say_where_packages_come_from(name: str) -> None:
 
 
 def test_the_installed_version_is_the_code_s() -> None:
-    assert importlib.metadata.version("longhaul") == testbed.__version__
+    assert importlib.metadata.version("longhaul-testbed") == testbed.__version__
 
 
 def test_what_torch_needs_comes_from_the_lock() -> None:
@@ -76,15 +76,15 @@ def test_node_s_packages_are_exact_and_locked_and_not_said_to_come_from_anywhere
 SIDES = {
     "orchestrator": ("testbed/orchestrator",),
     "worker": ("testbed/worker", "compressors"),
-    "analysis": ("testbed/analysis",),
+    "analysis": ("testbed/analysis", "longhaul"),
 }
 ELECTIVE = {"orchestrator": ("ray", "slurm")}
 """Extras of a side that are asked for one by one: places where runs are made."""
-OURS = {"testbed", "compressors", "topologies", "dashboards"}
+OURS = {"testbed", "compressors", "topologies", "dashboards", "longhaul"}
 ELSEWHERE = {"mininet"}
 """Comes with the system."""
-BY_NAME = {"pysz", "zfpy", "zstandard", "blosc2", "sklearn"}
-"""Of the worker: loaded or found by their names (compressors/parts/codec_child.py, workload `digits`)."""
+BY_NAME = {"worker": {"pysz", "zfpy", "zstandard", "blosc2", "sklearn"}, "analysis": {"plotly"}}
+"""Loaded or found by their names: compressors/parts/codec_child.py, workload `digits`, pages with Plotly.js."""
 
 
 def imported(folder: Path) -> set[str]:
@@ -101,9 +101,7 @@ def imported(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("extra", SIDES)
 def test_an_extra_has_what_its_side_imports_and_no_more(extra: str) -> None:
-    names = set().union(*(imported(ROOT / folder) for folder in SIDES[extra])) | (
-        BY_NAME if extra == "worker" else set()
-    )
+    names = set().union(*(imported(ROOT / folder) for folder in SIDES[extra])) | BY_NAME.get(extra, set())
     of = importlib.metadata.packages_distributions()
     needed = {normal(name) for module in names for name in of[module]}
     extras = PROJECT["project"]["optional-dependencies"]

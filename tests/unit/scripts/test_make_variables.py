@@ -93,6 +93,25 @@ def test_make_and_the_environment_keep_theirs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "environment"),
+    [
+        (("TOPO=lan", "ARGS=--dir $HOME"), {}),
+        (("SET=workload.args=[${oc.env:HOME}]",), {}),
+        (("TOPO=$(touch x).yaml",), {}),
+        ((), {"ARGS": "--dir $HOME"}),
+    ],
+)
+def test_what_make_would_expand_is_refused(words: tuple[str, ...], environment: dict[str, str]) -> None:
+    status, _, said = make("experiment", *words, **environment)
+    assert status == 2 and len(said) == 1 and "make takes what follows a $ for a variable of its own" in said[0]
+
+
+def test_a_doubled_dollar_is_one_of_the_shell() -> None:
+    status, printed, _ = make("experiment", "TOPO=lan", "ARGS=--dir $$HOME '$$5'")
+    assert status == 0 and printed.splitlines()[-1].endswith("-- --dir $HOME '$5'")
+
+
+@pytest.mark.parametrize(
     "path", ["./a b/net.yaml", "./it's/a,b.yaml", './a"b/x=y.yaml', "./a;b/n.yaml", "./$$HOME/n.yaml"]
 )
 def test_a_path_reaches_the_command_as_it_is(path: str) -> None:

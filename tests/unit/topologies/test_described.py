@@ -56,7 +56,7 @@ def test_workers_of_each_region_and_a_router_without_any() -> None:
     assert faults(regions={"paris": 0, "lima": 0}) == (
         "topo.regions: no region has a worker; give at least one of them some",
     )
-    assert "topo.regions.lima=two" in faults(regions={"paris": 1, "lima": "two"})[0]
+    assert "topo.regions.lima='two'" in faults(regions={"paris": 1, "lima": "two"})[0]
 
 
 def test_a_cap_is_the_users_and_said() -> None:
@@ -98,13 +98,23 @@ def test_every_fault_at_once_with_its_key() -> None:
 
 
 def test_a_region_without_a_link_is_refused() -> None:
-    assert faults(regions=["paris", "lima", "oslo"]) == ("topology described: no path to oslo, oslo-0",)
+    assert faults(regions=["paris", "lima", "oslo"]) == (
+        "topology described: no path to 'oslo', 'oslo-0'; join them by a link",
+    )
+    (line,) = faults(regions=[f"r{number}" for number in range(250)], links=[], workers=250)
+    assert line.endswith("'r102', 'r102-0' and 488 more; join them by a link")
+
+
+@pytest.mark.parametrize("source", [["my", "ping"], {"my": "ping"}, 7])
+def test_a_source_is_text(source: Any) -> None:
+    assert faults(links=[{**PLAIN, "source": source}]) == (f"topo.links[0].source: must be text, found {source!r}",)
+    assert faults(links=[{**PLAIN, "backward": {"source": source}}])[0].startswith("topo.links[0].source: must be text")
 
 
 @pytest.mark.parametrize("count", [4097, 300_000, 10**30, -1, 1.5, True, "1:10", None])
 def test_a_count_of_workers_has_bounds(count: Any) -> None:
     (line,) = faults(regions={"paris": count, "lima": 1})
-    assert line == f"topo.regions.paris={count}: must be how many workers it has, from 0 to 4096"
+    assert line == f"topo.regions.paris={count!r}: must be how many workers it has, from 0 to 4096"
 
 
 def test_the_sum_of_workers_has_a_bound() -> None:

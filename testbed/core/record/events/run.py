@@ -43,8 +43,9 @@ class Pilot(Event, name="pilot"):
     step_s: Number
     """Mean emulated seconds of a step, each of its slowest rank."""
     late_ratio: Number
-    """Share of its time by which phases of the run are to be expected late, as the verdict counts it: its later steps
-    are taken to be like the last half of these."""
+    """Share of the run's time by which phases are expected to be late, as the verdict counts it.
+
+    Its later steps are taken to be like the last half of these."""
     queued_ratio: Number
     """Share of the time that messages waited for a core, as the verdict counts it."""
     cpu_idle_ratio: Number | None

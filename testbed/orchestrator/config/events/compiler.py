@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +69,19 @@ def read_events(value: str | list[Any] | None) -> Listed:
     return Listed(document.where, Path(value).parent, entries, document)
 
 
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Put the garbage collector off: what a long trace makes lives on, and looking through it takes as long again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_no_collection()
 def compile_events(listed: Listed, topology: Topology, workload: str) -> tuple[Change, ...]:
     """In the order of their times; of one time what is set comes before what goes down or up.
 
@@ -138,7 +153,7 @@ def _value_faults(changes: Iterable[tuple[Change, Entry]], topology: Topology) -
             told.add((entry.where, change.link, start))
             for fault in after:
                 if fault not in before:  # or it is another entry's
-                    place = f"{entry.places[change.t_s]}: " if change.t_s in entry.places else ""
+                    place = "{}, line {}: ".format(*entry.places[change.t_s]) if change.t_s in entry.places else ""
                     yield f"{entry.where}: {place}link {change.link} from {start} at {change.t_s:g} s{fault}"
 
 

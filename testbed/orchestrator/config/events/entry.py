@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from testbed.core.spec.schedule import Change
 from testbed.core.spec.topology import Link, Topology
 from testbed.core.units import parse_time_s
-from testbed.core.user_files.tables import EPOCH, FIRST_MAX_S
+from testbed.core.user_files.tables import EPOCH, MAX_TIME_S
 from testbed.orchestrator.config.grammar.overrides import unknown
 
 T = TypeVar("T")
@@ -37,10 +37,10 @@ class Entry:
         self.folder = folder
         self.topology = topology
         self.faults: list[str] = []
-        self.places: Mapping[float, str] = {}
-        """Lines of a trace, by the moment of their change."""
+        self.places: Mapping[float, tuple[Path, int]] = {}
+        """File and line of each row of a trace, by the moment of its change."""
         self.at_s = self.take("at", parse_time_s, 0.0)
-        if self.at_s >= FIRST_MAX_S:
+        if self.at_s >= MAX_TIME_S:
             self.fault(f"at: {self.at_s:g} s {EPOCH}; times count from step 1 of the run")
 
     @functools.cached_property

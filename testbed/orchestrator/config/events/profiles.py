@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from testbed.core.spec.link_profile import MAX_RATE_BIT_S, MIN_RATE_BIT_S, LinkProfile
+from testbed.core.spec.link_profile import MAX_DELAY_S, MAX_RATE_BIT_S, MIN_RATE_BIT_S, LinkProfile
 from testbed.core.spec.schedule import Change
 from testbed.core.spec.topology import Topology
 
@@ -28,36 +28,39 @@ class Profiles:
 
 
 class ProfileFaults:
-    """Faults of the directions of WAN links as they change; values that recur in a long trace are looked at once."""
+    """Faults of the directions of WAN links as they change."""
 
     def __init__(self, topology: Topology) -> None:
-        self._own = {
-            link.name: {start: profile for start, _, profile in link.directions()} for link in topology.wan_links
-        }
+        self._own = _directions(topology)
         self._now: dict[tuple[str | None, str], tuple[dict[str, float], list[str]]] = {}
         """Values that were set and their faults, by link and source."""
-        self._found: dict[tuple[object, ...], list[str]] = {}
 
     def apply(self, change: Change) -> Iterator[tuple[str, list[str], list[str]]]:
         """Yield source, and faults before and after, of each direction that a "set" makes impossible."""
         for source, own in self._own.get(str(change.link), {}).items():
-            if change.source in (None, source):
+            if change.source is None or change.source == source:
                 values, before = self._now.get((change.link, source), ({}, []))
                 values = {**values, **change.values}
-                after = self._faults(own, values)
+                after = [] if _surely_holds(own, values) else self._faults(own, values)
                 self._now[change.link, source] = values, after
                 if after:
                     yield source, before, after
 
-    def _faults(self, own: LinkProfile, values: dict[str, float]) -> list[str]:
-        rate_bit_s = values.get("rate_bit_s", own.rate_bit_s)
-        if MIN_RATE_BIT_S <= rate_bit_s <= MAX_RATE_BIT_S:
-            rate_bit_s = 0.0  # nothing else depends on which one it is
-        key = (id(own), rate_bit_s, values.get("delay_s"), values.get("jitter_s"), values.get("loss_ratio"))
-        if (found := self._found.get(key)) is None:
-            changed: dict[str, Any] = dict(values)
-            found = self._found[key] = list(dataclasses.replace(own, **changed).faults(""))
-        return found
+    @staticmethod
+    def _faults(own: LinkProfile, values: dict[str, float]) -> list[str]:
+        changed: dict[str, Any] = dict(values)
+        return list(dataclasses.replace(own, **changed).faults(""))
+
+
+def _surely_holds(own: LinkProfile, values: dict[str, float]) -> bool:
+    """Return True for values of which none can have a fault, as of most rows of a long trace."""
+    return (
+        MIN_RATE_BIT_S <= values.get("rate_bit_s", own.rate_bit_s) <= MAX_RATE_BIT_S
+        and 0 < values.get("delay_s", own.delay_s) <= MAX_DELAY_S
+        and 0 <= values.get("jitter_s", own.jitter_s) <= values.get("delay_s", own.delay_s)
+        and 0 <= values.get("loss_ratio", own.loss_ratio) < 1
+        and not own.loss_burst_packets
+    )
 
 
 def _directions(topology: Topology) -> dict[str, dict[str, LinkProfile]]:

@@ -40,14 +40,14 @@ def fields(texts: Mapping[str, Any], link: Link, sources: Iterable[str], *, bare
     Raises:
         ValueError: names the key.
     """
-    own = {start: profile for start, _, profile in link.directions()}
+    amounts = {key: _amount(key, text, bare) for key, text in texts.items()}
     found: dict[str, dict[str, float]] = {}
     for source in sources:
-        twin = next(iter(found), source)
-        if twin in found and own[twin] == own[source]:
-            found[source] = dict(found[twin])
-        else:
-            found[source] = {FIELDS[key]: _value(key, text, own[source], link, bare) for key, text in texts.items()}
+        if found and link.forward is link.backward:
+            found[source] = dict(next(iter(found.values())))
+            continue
+        own = link.forward if source == link.a else link.backward
+        found[source] = {FIELDS[key]: _absolute(key, *amount, own, link) for key, amount in amounts.items()}
     return found
 
 
@@ -57,29 +57,34 @@ def own_fields(names: Iterable[str], link: Link, sources: Iterable[str]) -> dict
     return {source: {name: getattr(own[source], name) for name in names} for source in sources}
 
 
-def _value(key: str, text: Any, own: LinkProfile, link: Link, bare: bool) -> float:
-    try:
-        number, is_share = _amount(key, text, bare) if isinstance(text, str) else _read(key, text, bare)
-    except ValueError as error:
-        raise ValueError(f"{key}: {error}") from None
+def _absolute(key: str, number: float, is_share: bool, own: LinkProfile, link: Link) -> float:
     if is_share:
         own_value: float = getattr(own, FIELDS[key])
+        if not own_value and number:
+            raise ValueError(f"{key}: {number:g}% is of the topology's own {key}, which is 0; give it with a unit")
         return own_value * number / 100
     if key != "rtt":
         return number
     return number * (own.delay_s / link.rtt_s if link.rtt_s else 0.5)
 
 
-def _read(key: str, text: Any, bare: bool) -> tuple[float, bool]:
+def _amount(key: str, text: Any, bare: bool) -> tuple[float, bool]:
     """Return a value in the base unit, or a percentage of the topology's own one and True."""
+    try:
+        if bare and key != "loss" and is_number(text):
+            return number_of(text), False
+        return _recurring(key, text) if isinstance(text, str) else _read(key, text)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from None
+
+
+def _read(key: str, text: Any) -> tuple[float, bool]:
     if key == "loss":
         return parse_ratio(text), False
     if isinstance(text, str) and (share := _SHARE.fullmatch(text)):
         return float(share[1]), True
-    if bare and isinstance(text, str) and is_number(text):
-        return number_of(text), False
     return (parse_rate_bit_s(text) if key == "rate" else parse_time_s(text)), False
 
 
-_amount = functools.lru_cache(maxsize=1 << 16)(_read)
+_recurring = functools.lru_cache(maxsize=1 << 16)(_read)
 """Texts of traces recur, in both directions of a link at least."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from testbed.core.errors import InputError, raise_input_faults
-from testbed.core.spec.link_profile import MIN_RATE_BIT_S
-from testbed.core.user_files.tables import EPOCH, FIRST_MAX_S, cells_of, heading_of, number_of, numbered_lines
+from testbed.core.spec.link_profile import MAX_RATE_BIT_S, MIN_RATE_BIT_S
+from testbed.core.user_files.tables import EPOCH, MAX_TIME_S, cells_of, heading_of, number_of, numbered_lines
 from testbed.core.user_files.text import listed, read_user_text, shown
 from testbed.orchestrator.config.events.quantities import FIELDS
 from testbed.orchestrator.config.grammar.overrides import unknown
@@ -24,9 +24,11 @@ MAX_ROWS = 100_000
 _MAX_COLUMNS = 20
 _MILLISECONDS = re.compile(r"[0-9]{1,15}")
 _ALL_MILLISECONDS = re.compile(r"(?:[ \t]*+(?:[0-9]{1,15}+[ \t]*+)?\n)*+")
-_FIRST_MAX_MS = 1e9
-"""First time of a mahimahi trace that cannot count from its beginning: the calendar's seconds are more, too."""
+_MAX_MS = 1e9
+"""Time that no line of a mahimahi trace can have: the calendar's seconds are more, too."""
 _MAX_FAULTS = 100
+_MIN_ROW_S = 1e-6
+"""Shortest row of a CSV trace; no link follows a faster change."""
 _REMEDY = "subtract the first one from all"
 
 
@@ -49,7 +51,7 @@ def read_mahimahi(path: Path) -> list[int]:
     text = read_user_text(path) + "\n"
     if _ALL_MILLISECONDS.fullmatch(text):  # as files of millions of lines are
         times_ms = list(map(int, text.split()))
-        if times_ms and times_ms[0] < _FIRST_MAX_MS and times_ms[-1] and times_ms == sorted(times_ms):
+        if times_ms and 0 < times_ms[-1] < _MAX_MS and times_ms == sorted(times_ms):
             return times_ms
     faults: list[str] = []
     opportunities_ms: list[int] = []
@@ -61,8 +63,9 @@ def read_mahimahi(path: Path) -> list[int]:
             faults.append(f"{path}, line {number}: {shown(line)} is not a whole number of milliseconds; correct it")
             continue
         t_ms = int(line)
-        if not opportunities_ms and t_ms >= _FIRST_MAX_MS:
-            faults.append(f"{path}, line {number}: the first time, {t_ms} ms, {EPOCH}; {_REMEDY}")
+        if t_ms >= _MAX_MS:
+            which = "the time" if opportunities_ms else "the first time"
+            faults.append(f"{path}, line {number}: {which}, {t_ms} ms, {EPOCH}; {_REMEDY}")
             break
         if t_ms < before_ms:
             faults.append(f"{path}, line {number}: {t_ms} ms is before the line above; times must not fall, sort them")
@@ -147,6 +150,8 @@ def read_csv(path: Path) -> list[Row]:
             faults.append(f"{path}, line {number}: {error}")
             if EPOCH in str(error) or len(faults) > _MAX_FAULTS:
                 break
+    if not faults and not any(row.cells for row in rows):
+        faults.append(f"{path}: no row has a value, so that nothing would change; fill in {', '.join(heading[1:])}")
     raise_input_faults(listed(faults, path))
     return rows
 
@@ -171,18 +176,20 @@ def _heading_faults(heading: Sequence[str]) -> Iterator[str]:
 def _row(heading: Sequence[str], cells: Sequence[str], before_s: float | None) -> tuple[float, dict[str, str]]:
     if len(cells) != len(heading):
         raise ValueError(f"{len(cells)} cells where the heading has {len(heading)}; give a cell for each column")
-    by_name = {name: cell for name, cell in zip(heading, cells, strict=True) if cell}
-    text = by_name.pop("t_s", "")
+    by_name = dict(zip(heading, cells, strict=True))
+    text = by_name.pop("t_s")
+    if "" in cells:
+        by_name = {name: cell for name, cell in by_name.items() if cell}
     try:
         t_s = number_of(text)
     except ValueError:
         t_s = -1.0
     if t_s < 0:
         raise ValueError(f"t_s {shown(text)} is not a number of seconds from 0; correct it")
-    if before_s is None and t_s >= FIRST_MAX_S:
-        raise ValueError(f"the first time, {text} s, {EPOCH}; {_REMEDY}")
-    if before_s is not None and t_s <= before_s:
-        raise ValueError(f"t_s {text} is not after the row above; sort the rows, and give each time once")
+    if t_s >= MAX_TIME_S:
+        raise ValueError(f"{'the first time' if before_s is None else 'the time'}, {text} s, {EPOCH}; {_REMEDY}")
+    if before_s is not None and t_s < before_s + _MIN_ROW_S:
+        raise ValueError(f"t_s {text} is not after the row above; sort the rows, and give each time once, 1 us apart")
     return t_s, by_name
 
 
@@ -219,4 +226,4 @@ def outage_rates(rates: Sequence[tuple[float, float]], end_s: float) -> Iterator
 
 
 def _outage_bit_s(length_s: float) -> float:
-    return max(MIN_RATE_BIT_S, OPPORTUNITY_BITS / length_s)
+    return min(max(MIN_RATE_BIT_S, OPPORTUNITY_BITS / length_s), MAX_RATE_BIT_S)

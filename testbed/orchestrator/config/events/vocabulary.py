@@ -201,7 +201,7 @@ def _csv(entry: Entry, links: list[Link], path: Path, length_s: float | None, lo
         return
     plays_s = math.inf if length_s is None else length_s
     steps = [step for step in traces.csv_steps(rows, plays_s, loop=loop) if step[1].cells]
-    entry.places = {moment(entry.at_s + t_s): f"{path}, line {row.line}" for t_s, row in steps}
+    entry.places = {moment(entry.at_s + t_s): (path, row.line) for t_s, row in steps}
     for link in links:
         sources = entry.sources(link)
         fields = [_row_fields(entry, path, row, link, sources) for _, row in steps]

@@ -16,6 +16,7 @@ from hydra.core.override_parser.types import OverrideType
 from hydra.errors import HydraException
 
 from testbed.core.errors import nearest
+from testbed.core.units import is_above_0
 from testbed.orchestrator.config.grammar.doubled_keys import require_single_keys
 from testbed.orchestrator.config.grammar.script_arguments import ARGUMENTS, AS_IN
 
@@ -136,6 +137,8 @@ def _checked(text: str, parsed: HydraOverride) -> Override:
     value = parsed.value()
     if parsed.key_or_group != ARGUMENTS and not _is_finite(value):
         raise ValueError("must be a finite number")
+    if value == 0 and isinstance(value, float) and is_above_0(text.partition("=")[2]):
+        raise ValueError("is too small; give a number that a computer can hold")
     return Override(text=text.lstrip("+"), key=parsed.key_or_group, value=value)
 
 

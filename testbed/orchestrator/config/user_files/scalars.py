@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 
+from testbed.core.units import is_above_0
 from testbed.core.user_files.tables import MAX_DIGITS
 from testbed.core.user_files.text import shown
 
@@ -47,7 +48,6 @@ def fault_of(text: str) -> str | None:
         return f"{shown(text)} has {len(text)} characters; a number has at most {MAX_DIGITS}"
     value = value_of(text)
     assert isinstance(value, int | float)
-    mantissa = re.split("[eE]", text)[0]
-    if not math.isfinite(value) or (value == 0 and text[:2] != "0x" and re.search("[1-9]", mantissa)):
+    if not math.isfinite(value) or (value == 0 and text[:2] != "0x" and is_above_0(text)):
         return f"{shown(text)} is too {'small' if value == 0 else 'large'}; give a number that a computer can hold"
     return None

@@ -70,7 +70,7 @@ class Sandbox:
     memory_bytes: int
     """Most memory of one container, but of those in `limits`."""
     seen: tuple[Path, ...] = ()
-    """Directories beside the clone and the interpreter's."""
+    """Directories and files beside the clone and the interpreter's."""
     working_directory: Path | None = None
     """Directory of a user's script."""
     hosts: str = ""
@@ -88,12 +88,13 @@ class Sandbox:
         return max(MIN_CPU_SHARES, min(MAX_CPU_SHARES, ALL_CPU_SHARES // self.containers))
 
     def bound_back(self) -> list[Path]:
-        """Directories seen read-only at their own path."""
+        """Directories and files seen read-only at their own path."""
         named = (Path(path) for path in os.environ.get("PYTHONPATH", "").split(":") if path)
         asked = [self.clone, Path(sys.prefix), *self.seen, *named]
         found: list[Path] = []
         for path in (p.resolve() for p in asked):
-            if path.is_dir() and not any(path.is_relative_to(other) for other in found) and path not in _OF_NODE:
+            is_there = path.is_dir() or path.is_file()
+            if is_there and not any(path.is_relative_to(other) for other in found) and path not in _OF_NODE:
                 found.append(path)
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from testbed.core.errors import RunError
@@ -16,8 +17,10 @@ from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.machine import clone
 from testbed.orchestrator.machine.docker_client import remember_host
 from testbed.orchestrator.machine.rights import Rights
+from testbed.orchestrator.run_store.used import named_files
 
 _MEMORY_SHARE = 0.85
+_OF_NODE = ("dev", "etc", "proc", "run", "sys")
 
 
 def sandbox_of(spec: RunSpec, program: Program, run: RunDir, network: Network, rights: Rights) -> Sandbox:
@@ -37,11 +40,18 @@ def sandbox_of(spec: RunSpec, program: Program, run: RunDir, network: Network, r
         limits=spec.memory_limit,
         containers=spec.workers,
         keeps_model=spec.keeps_model or spec.keeps_server,
-        seen=(*([directory] if directory else []), *map(Path, spec.module_folders)),
+        seen=(*([directory] if directory else []), *map(Path, spec.module_folders), *_named(spec)),
         working_directory=directory if program.is_users and spec.runtime != "docker" else None,
         rights=rights,
         hosts="".join(f"{network.plan.node_address(node)} {node}\n" for node in network.workers),
     )
+
+
+def _named(spec: RunSpec) -> Iterator[Path]:
+    """Yield what a script's arguments name, apart from what each node has of its own, such as /etc/hosts."""
+    for path in map(Path, named_files(spec, ("workload",)) if spec.program == "script" else ()):
+        if path.resolve().parts[1] not in _OF_NODE:
+            yield path
 
 
 def holders_of(spec: RunSpec, run: RunDir, host_proc: int | None) -> Holders:

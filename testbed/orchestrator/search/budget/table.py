@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testbed.core.units import format_rate, format_time
+from testbed.core.units import column_unit, format_time, significant
 from testbed.orchestrator.terminal.spoken import MISSING
 
 _LEFT = ("strategy", "compressor", "verdict", "run")
@@ -34,23 +34,30 @@ def _heading(content: Mapping[str, Any]) -> str:
 
 
 def _rates(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A column for each round trip."""
+    """Return a column for each round trip; all rates have one unit, and so have the steps where no rate does."""
     parameters = _parameters(rows)
+    points = [point for row in rows for point in row["points"]]
+    unit, name = _unit((point["rate_bit_s"] for point in points), "rate")
+    lacking = [point["step_s"] for point in points if point["rate_bit_s"]["estimate"] is None]
+    step_unit, step_name = _unit(lacking, "time")
     table = _empty(["strategy", "compressor", *parameters, *(format_time(one["rtt_s"]) for one in rows[0]["points"])])
-    table.title = "lowest rate of the WAN links that does, by their round trip (step at any rate, where none does)"
+    table.title = f"lowest rate of the WAN links that does ({name}), by their round trip" + (
+        f"; in brackets behind none: step at any rate ({step_name})" if lacking else ""
+    )
     for row in rows:
-        table.add_row(*_named(row, parameters), *(_rate(point) for point in row["points"]))
+        table.add_row(*_named(row, parameters), *(_rate(point, unit, step_unit) for point in row["points"]))
     return table
 
 
 def _sent(content: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Table:
     parameters, has_price = _parameters(rows), content["price_per_gb"] is not None
-    heads = ["longest round trip", "GB over the WAN", *(["cost"] if has_price else []), "per"]
+    unit, name = _unit((row["longest_rtt_s"] for row in rows), "time")
+    heads = [f"longest round trip ({name})", "GB over the WAN", *(["cost"] if has_price else []), "per"]
     table = _empty(["strategy", "compressor", *parameters, *heads])
     table.title = "longest round trip at any rate, and what is sent, by what is sent"
     for row in rows:
         rtt = row["longest_rtt_s"]
-        longest = "none" if rtt["estimate"] is None else f"{format_time(rtt['estimate'])} ({_range(rtt, format_time)})"
+        longest = "none" if rtt["estimate"] is None else _spoken(rtt, unit)
         cells = [longest, _spoken(row["gb"]), *([_spoken(row["cost"])] if has_price else [])]
         per = row["per"] if row["per"].endswith("steps") else f"{row['per']} of {row['steps']} steps"
         table.add_row(*_named(row, parameters), *cells, per)
@@ -67,22 +74,25 @@ def _parameters(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [key for key in keys if len({row["values"].get(key) for row in rows}) > 1]
 
 
-def _rate(point: Mapping[str, Any]) -> str:
+def _unit(intervals: Iterable[Mapping[str, Any]], kind: str) -> tuple[float, str]:
+    """Return the one unit of a column of intervals."""
+    return column_unit((one["estimate"] for one in intervals if one["estimate"] is not None), kind)
+
+
+def _rate(point: Mapping[str, Any], unit: float, step_unit: float) -> str:
     rate = point["rate_bit_s"]
     if rate["estimate"] is None:
-        return f"none ({format_time(point['step_s']['estimate'])})"
-    return f"{format_rate(rate['estimate'])} ({_range(rate, format_rate)})"
+        return f"none ({significant(point['step_s']['estimate'] / step_unit)})"
+    return _spoken(rate, unit)
 
 
-def _spoken(interval: Mapping[str, float]) -> str:
-    return f"{interval['estimate']:.3g} ({_range(interval, lambda value: f'{value:.3g}')})"
-
-
-def _range(interval: Mapping[str, float | None], spoken: Callable[[float], str]) -> str:
-    """A unit that both ends have is said once."""
-    low, high = ("none" if (value := interval[end]) is None else spoken(value) for end in ("low", "high"))
-    number, _, unit = low.partition(" ")
-    return low if low == high else f"{number if unit and high.endswith(f' {unit}') else low} to {high}"
+def _spoken(interval: Mapping[str, float | None], unit: float = 1.0) -> str:
+    """Return as "25 (20 to 31)", in the column's unit."""
+    estimate, low, high = (
+        "none" if (value := interval[end]) is None else significant(value / unit, 3)
+        for end in ("estimate", "low", "high")
+    )
+    return f"{estimate} ({low})" if low == high else f"{estimate} ({low} to {high})"
 
 
 def _remarks(content: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -117,21 +127,31 @@ def _refusals(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"refused: {', '.join(dict.fromkeys(names))}: {reason}"
 
 
+_CHECKED = (("round trip", "rtt_s", "time"), ("rate", "rate_bit_s", "rate"))
+"""Heading, key and kind of where a point lies."""
+
+
 def check_table(found: Sequence[Mapping[str, Any]]) -> RenderableType:
-    heads = ["strategy", "compressor", "round trip", "rate", "predicted", "measured", "error", "target"]
-    table = _empty([*heads, "WAN bytes predicted", "measured", "verdict", "run"])
+    """Return what was predicted next to what was measured."""
+    units = [column_unit((one[key] for one in found), kind) for _, key, kind in _CHECKED]
+    step, step_name = _unit((one["step_s"] for one in found), "time")
+    sent, sent_name = _unit((one["wan_bytes_step"] for one in found), "size")
+    where = [f"{head} ({name})" for (head, _, _), (_, name) in zip(_CHECKED, units, strict=True)]
+    heads = [*where, f"predicted ({step_name})", f"measured ({step_name})", "error", "target"]
+    sent_heads = [f"WAN bytes predicted ({sent_name})", f"measured ({sent_name})"]
+    table = _empty(["strategy", "compressor", *heads, *sent_heads, "verdict", "run"])
     for one in found:
-        where = [one["strategy"], one["compressor"], format_time(one["rtt_s"]), format_rate(one["rate_bit_s"])]
-        predicted = f"{format_time(one['step_s']['estimate'])} ({_range(one['step_s'], format_time)})"
-        sent = [one["wan_bytes_step"]["estimate"], one["measured_wan_bytes_step"]]
-        bytes_ = [MISSING if value is None else f"{value:.4g}" for value in sent]
+        places = [significant(one[key] / unit) for (_, key, _), (unit, _) in zip(_CHECKED, units, strict=True)]
+        first = [one["strategy"], one["compressor"], *places, _spoken(one["step_s"], step)]
+        measured_bytes = [one["wan_bytes_step"]["estimate"], one["measured_wan_bytes_step"]]
+        bytes_ = [MISSING if value is None else significant(value / sent) for value in measured_bytes]
         if one["verdict"] is None:
-            table.add_row(*where, predicted, MISSING, MISSING, MISSING, *bytes_, MISSING, one["why_not"])
+            table.add_row(*first, MISSING, MISSING, MISSING, *bytes_, MISSING, one["why_not"])
             continue
         error = f"{one['error']:+.1%}{'' if one['is_within'] else ', outside'}"
         target = "met" if one["meets_target"] else "missed"
-        measured = format_time(one["measured_step_s"])
-        table.add_row(*where, predicted, measured, error, target, *bytes_, one["verdict"], one["run_id"])
+        measured = significant(one["measured_step_s"] / step)
+        table.add_row(*first, measured, error, target, *bytes_, one["verdict"], one["run_id"])
     return Group(Text("checked by emulation (emulated against simulated)", style="bold"), table)
 
 

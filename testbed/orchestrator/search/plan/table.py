@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -11,7 +11,8 @@ from rich.text import Text
 
 from testbed.core.parallelism.comparison import Comparison, Predicted
 from testbed.core.parallelism.search import Rejected
-from testbed.orchestrator.terminal.spoken import MISSING, spoken_size, spoken_time
+from testbed.core.units import column_unit, significant
+from testbed.orchestrator.terminal.spoken import MISSING
 
 _MAX_REASONS = 8
 _COLUMNS = (
@@ -28,6 +29,8 @@ _COLUMNS = (
     "memory",
 )
 _LEFT = ("schedule", "cuts", "placement")
+Units = Mapping[str, tuple[float, str]]
+"""One unit for each column that has any: how many base units it has, and its name."""
 
 
 def plan_table(found: Comparison, *, heading: str, top: int) -> RenderableType:
@@ -47,11 +50,12 @@ def plan_table(found: Comparison, *, heading: str, top: int) -> RenderableType:
 
 def _ranked(found: Comparison, top: int) -> Table:
     shown = found.ranked[:top]
-    table = _table(f"the {len(shown)} best of {len(found.ranked)} plans, by the corrected model", "place")
+    units = _units(shown)
+    table = _table(f"the {len(shown)} best of {len(found.ranked)} plans, by the corrected model", "place", units)
     order = sorted(range(len(found.ranked)), key=lambda index: _published(found.ranked[index]))
     places = {index: place for place, index in enumerate(order, 1)}
     for index, one in enumerate(shown):
-        cells = _cells(one)
+        cells = _cells(one, units)
         if one.published_s is not None:
             cells[_COLUMNS.index("AMP says")] += f" ({places[index]}.)"
         table.add_row(str(index + 1), *cells)
@@ -59,35 +63,46 @@ def _ranked(found: Comparison, top: int) -> Table:
 
 
 def _choices(found: Comparison) -> Table:
-    table = _table("what each way of choosing takes", "plan=")
+    units = _units([one for one in found.choices.values() if isinstance(one, Predicted)])
+    table = _table("what each way of choosing takes", "plan=", units)
     for name, one in found.choices.items():
         if isinstance(one, Rejected):
             table.add_row(name, *[MISSING] * len(_COLUMNS))
         else:
-            table.add_row(name, *_cells(one))
+            table.add_row(name, *_cells(one, units))
     return table
 
 
-def _table(title: str, first: str) -> Table:
+def _units(shown: Sequence[Predicted]) -> Units:
+    return {
+        "step": column_unit((one.cost.total_s for one in shown), "time"),
+        "AMP says": column_unit((one.published_s for one in shown if one.published_s is not None), "time"),
+        "memory": column_unit((max(one.cost.memory_bytes) for one in shown), "size"),
+    }
+
+
+def _table(title: str, first: str, units: Units) -> Table:
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
     table.add_column(first)
     for column in _COLUMNS:
-        table.add_column(column, justify="left" if column in _LEFT else "right")
+        heading = f"{column} ({units[column][1]})" if column in units else column
+        table.add_column(heading, justify="left" if column in _LEFT else "right")
     return table
 
 
-def _cells(one: Predicted) -> list[str]:
+def _cells(one: Predicted, units: Units) -> list[str]:
     plan, cost = one.plan, one.cost
     waits_s = cost.total_s - cost.pipe_s
-    memory = spoken_size(max(cost.memory_bytes)) + (" too much" if one.memory_faults else "")
+    memory = significant(max(cost.memory_bytes) / units["memory"][0]) + (" too much" if one.memory_faults else "")
+    published = MISSING if one.published_s is None else significant(one.published_s / units["AMP says"][0])
     return [
         *(str(degree) for degree in (plan.pp, plan.dp, plan.tp, plan.micro_batch)),
         plan.schedule,
         " ".join(map(str, plan.cuts)),
         " | ".join(" ".join(map(str, plan.position_ranks(position))) for position in range(plan.pp)),
-        spoken_time(cost.total_s),
+        significant(cost.total_s / units["step"][0]),
         f"{100 * waits_s / cost.total_s:.0f}%" if cost.total_s else MISSING,
-        spoken_time(one.published_s),
+        published,
         memory,
     ]
 

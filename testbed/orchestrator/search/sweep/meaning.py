@@ -15,9 +15,8 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from testbed.core.units import exact
-
-_TEXTS = ("workload.args",)
-"""Keys whose values a user's script gets as they are spelt."""
+from testbed.orchestrator.config.grammar.script_arguments import ARGUMENTS
+from testbed.orchestrator.config.script_parameters import arguments_of
 
 _BARE = {"ratio": "", "rate": "_bit_s", "time": "_s", "size": "_bytes"}
 """By kind, the end of the keys whose bare number is in the base unit."""
@@ -30,8 +29,8 @@ def meaning(key: str, text: str) -> Hashable:
         key: Key that takes the value.
         text: Value as an override has it, in quotes where it has some.
     """
-    if key in _TEXTS:
-        return text
+    if key == ARGUMENTS:
+        return tuple(arguments_of(_parsed(text), text)[0]) or text
     if os.path.isfile(text):  # a path is taken as it is typed, and may be no override grammar
         return _text(key, text)
     return _meaning(key, _parsed(text))

@@ -20,6 +20,8 @@ from testbed.orchestrator.search.sweep.grid import Grid
 from testbed.orchestrator.search.sweep.status import RunStatus
 from testbed.orchestrator.terminal.terminal import say
 
+TABLES = {"text": "table.txt", "csv": "results.csv", "latex": "table.tex", "json": "results.json"}
+"""Files of a sweep's folder that hold its table, by format."""
 _TIME_LIMIT_S = 300.0
 
 
@@ -51,6 +53,8 @@ def rows(standings: Sequence[RunStatus], estimates: Mapping[str, Estimate] | Non
         estimate = (estimates or {}).get(one.asked.spec.hash)
         row: dict[str, Any] = {
             "hash": one.asked.spec.hash,
+            "strategy": one.asked.spec.strategy.name,
+            "compressor": one.asked.spec.compressor.name,
             "state": one.state,
             "run_id": one.run and one.run.run_id,
             "missed": [kept.run_id for kept in one.missed],
@@ -61,8 +65,8 @@ def rows(standings: Sequence[RunStatus], estimates: Mapping[str, Estimate] | Non
     return found
 
 
-def write(grid: Grid, standings: Sequence[RunStatus], runs_root: Path) -> tuple[Path, str, dict[str, Any]]:
-    """The sweep's folder, its table as text, and all of it as JSON.
+def write(grid: Grid, standings: Sequence[RunStatus], runs_root: Path) -> Path:
+    """Write the sweep's folder, with the files of `TABLES`, and return it.
 
     Raises:
         RunError: they cannot be made.
@@ -86,4 +90,4 @@ def write(grid: Grid, standings: Sequence[RunStatus], runs_root: Path) -> tuple[
             raise RunError(f"sweep {grid.name}: its table is not there after {_TIME_LIMIT_S:g} s") from error
         if done.returncode != 0:
             raise RunError(f"sweep {grid.name}: its table cannot be made: {done.stderr.strip()[-1000:]}")
-    return folder, done.stdout.rstrip("\n"), json.loads((folder / "results.json").read_text())
+    return folder

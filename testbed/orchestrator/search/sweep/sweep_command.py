@@ -10,10 +10,12 @@ from pathlib import Path
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INVALID, InputError, raise_input_faults
 from testbed.core.files import printable
+from testbed.core.record.table_formats import write_text
 from testbed.orchestrator.config.grammar.offers import Offer, joined
 from testbed.orchestrator.config.grammar.overrides import parse_overrides
 from testbed.orchestrator.executors import executor, registry
 from testbed.orchestrator.machine.lock import require_free
+from testbed.orchestrator.machine.ownership import give_to_caller, outermost_new
 from testbed.orchestrator.run.offers.taking import MOST_TAKEN
 from testbed.orchestrator.run.seal import seal_killed_or_say
 from testbed.orchestrator.run_store.ended import KeptRuns
@@ -36,7 +38,8 @@ def sweep(
     max_hours: float | None = None,
     plan: bool = False,
     retry: bool = False,
-    as_json: bool = False,
+    form: str = "text",
+    output: Path | None = None,
     share: bool = False,
     fix: bool = False,
 ) -> int:
@@ -47,6 +50,8 @@ def sweep(
         options: of the executor, as key=value; a key given here replaces the file's.
         max_hours: of this call, in place of the file's.
         plan: make nothing: say what would be made.
+        form: Format of the table that is told. In any but text all else goes to the error stream.
+        output: File that takes the table; nothing of it is printed then.
         retry: what failed or was invalid before this call does not count.
         fix: take the first of what would do for runs that are refused, for all runs alike.
 
@@ -55,6 +60,8 @@ def sweep(
         Interrupted: it was stopped; what was made is there, the table too.
     """
     began_s = time.monotonic()
+    if plan and (form not in PLAN_FORMATS or output is not None):
+        raise InputError("sweep --plan: has no table; it is printed as text, or as JSON by --format json")
     place, grid, points = _asked(words, executor, options, runs_root, share=share)
     if place.is_here and not plan:
         require_free(share=share)
@@ -64,16 +71,20 @@ def sweep(
     kept = KeptRuns(runs_root)
     if plan:
         seen = _seen(asked, kept, place, here=False, retry=retry, fix=fix)
-        _tell_plan(grid, seen.found, seen.expected, as_json=as_json)
+        _tell_plan(grid, seen.found, seen.expected, as_json=form == "json")
         return EXIT_COMPLETED
     with place:
         seal_killed_or_say(runs_root)
         seen = _seen(asked, kept, place, here=place.is_here, retry=retry, fix=fix)
         say(_plan_line(grid, seen.found, seen.expected) + (f"; {place.room}" if place.room else ""))
-        with Display(grid.name, seen.found, seen.expected, on_error_stream=as_json) as display:
+        with Display(grid.name, seen.found, seen.expected, on_error_stream=form != "text") as display:
             scheduler = SweepScheduler(kept, seen.expected, display, grid.most_s, began_s, seen.forgotten)
             scheduler.follow(seen.found, place)
-    return _end(grid, scheduler, _standings(seen.asked, kept), runs_root, as_json=as_json)
+    return _end(grid, scheduler, _standings(seen.asked, kept), runs_root, form, output)
+
+
+PLAN_FORMATS = ("text", "json")
+"""Formats of what `--plan` tells."""
 
 
 @dataclass(frozen=True)
@@ -180,14 +191,22 @@ def _tell_plan(grid: Grid, standings: Sequence[RunStatus], expected: Mapping[str
 
 
 def _end(
-    grid: Grid, scheduler: SweepScheduler, standings: Sequence[RunStatus], runs_root: Path, *, as_json: bool
+    grid: Grid,
+    scheduler: SweepScheduler,
+    standings: Sequence[RunStatus],
+    runs_root: Path,
+    form: str,
+    output: Path | None,
 ) -> int:
     with results.beside(scheduler.error):
-        folder, table, content = results.write(grid, standings, runs_root)
-    if as_json:
-        tell(json.dumps(content, indent=2, allow_nan=False))
-    else:
-        tell(table)
+        folder = results.write(grid, standings, runs_root)
+        table = (folder / results.TABLES[form]).read_text().rstrip("\n")
+        if output is None:
+            tell(table)
+        else:
+            made = outermost_new(output)
+            write_text(output, table)
+            give_to_caller(made)
     for line in _remarks(scheduler, standings):
         say(printable(line))
     say(f"table, figures and data: {folder}")

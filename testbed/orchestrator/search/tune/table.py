@@ -10,39 +10,53 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testbed.core.units import format_size, format_time
+from testbed.core.files import printable
+from testbed.core.units import column_unit, significant
 from testbed.orchestrator.search.tune.trials import BYTES, TIME
 from testbed.orchestrator.terminal.spoken import MISSING
 
-_LEFT = ("settings", "verdicts", "runs")
+_METHOD = ("strategy", "compressor")
+_LEFT = (*_METHOD, "verdicts", "runs")
 
 
 def trials_table(content: Mapping[str, Any]) -> RenderableType:
-    """Those that reached the target, the best first; several that no other beats where both count."""
+    """Return those that reached the target, the best first; several that no other beats where both count."""
     rows = [row for row in content["trials"] if row["reached"]]
     # a trial makes no runs of another kind
     heading = f"{content['name']}: {len(rows)} of {len(content['trials'])} trials reached the target (emulated)"
     if not rows:
         return Text(heading, style="bold")
-    table = Table(box=box.SIMPLE)
-    for head in ("trial", "settings", "to target", "WAN bytes until then", "", "verdicts", "runs"):
-        table.add_column(head, justify="left" if head in _LEFT else "right")
     first = content["by"][0]
-    known: set[tuple[str, ...]] = set()
-    for row in sorted(rows, key=lambda row: (row["figures"][first], row["trial"])):
-        if tuple(row["run_ids"]) in known:  # settings that were tried before
-            continue
-        known.add(tuple(row["run_ids"]))
+    # settings that were tried before are the same runs
+    shown = {tuple(row["run_ids"]): row for row in sorted(rows, key=lambda row: (row["figures"][first], -row["trial"]))}
+    return Group(Text(heading, style="bold"), _table(content, list(shown.values())))
+
+
+def _table(content: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Table:
+    keys = [key for key in dict.fromkeys(key for row in rows for key in row["values"]) if key not in (*_METHOD, "seed")]
+    keys = [key for key in keys if len({row["values"].get(key) for row in rows}) > 1]
+    units = {key: column_unit((row["figures"][key] for row in rows), kind) for key, kind in _KINDS.items()}
+    table = Table(box=box.SIMPLE)
+    measured = [f"to target ({units[TIME][1]})", f"WAN bytes until then ({units[BYTES][1]})", ""]
+    for head in ("trial", *_METHOD, *keys, *measured, "verdicts", "runs"):
+        table.add_column(head, justify="left" if head in (*_LEFT, *keys) else "right")
+    for row in rows:
         table.add_row(
             str(row["trial"]),
-            row["label"],
-            format_time(row["figures"][TIME]),
-            format_size(row["figures"][BYTES]) if row["figures"][BYTES] else MISSING,
+            *(printable(row[part] or MISSING) for part in _METHOD),
+            *(printable(row["values"].get(key, MISSING)) for key in keys),
+            *(
+                significant(row["figures"][key] / unit) if row["figures"][key] else MISSING
+                for key, (unit, _) in units.items()
+            ),
             _mark(content, row),
             ", ".join(row["verdicts"]),
             " ".join(row["run_ids"]),
         )
-    return Group(Text(heading, style="bold"), table)
+    return table
+
+
+_KINDS = {TIME: "time", BYTES: "size"}
 
 
 def _mark(content: Mapping[str, Any], row: Mapping[str, Any]) -> str:

@@ -34,6 +34,10 @@ class Outcome:
     """Of a trial that failed."""
     verdicts: tuple[str, ...] = ()
     run_ids: tuple[str, ...] = ()
+    strategy: str | None = None
+    """Name of the strategy of its runs; None if none was judged."""
+    compressor: str | None = None
+    """Name of their compressor."""
 
     @property
     def has_reached(self) -> bool:
@@ -99,7 +103,9 @@ class Trials:
             why_not = f"{', '.join(uncounted)}: does not tell how many bytes had left WAN links when it was there"
             return Outcome(None, 0.0, why_not, verdicts, run_ids)
         figures = {TIME: fmean(seconds for seconds, _ in taken), BYTES: fmean(sent or 0.0 for _, sent in taken)}
-        return Outcome(figures, max(_shortfall(run.summary["metric"]) for run in runs), None, verdicts, run_ids)
+        shortfall = max(_shortfall(run.summary["metric"]) for run in runs)
+        names = (str(runs[0].summary["strategy"]), str(runs[0].summary["compressor"]))
+        return Outcome(figures, shortfall, None, verdicts, run_ids, *names)
 
 
 def _taken(told: Mapping[str, Any], summary: Mapping[str, Any]) -> tuple[float, float | None]:

@@ -160,6 +160,8 @@ def _rows(found: Sequence[Any], objectives: Sequence[str]) -> list[dict[str, Any
             "trial": one.number + 1,
             "values": {key: value.plain for key, value in one.points[0].values.items()},
             "label": one.label,
+            "strategy": one.outcome.strategy,
+            "compressor": one.outcome.compressor,
             "figures": one.outcome.figures,
             "reached": one.outcome.has_reached,
             "shortfall": one.outcome.shortfall,

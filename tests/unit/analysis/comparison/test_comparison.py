@@ -12,8 +12,7 @@ import pytest
 
 from testbed.analysis.__main__ import main
 from testbed.analysis.comparison import tables
-from testbed.analysis.comparison.comparison import Comparison, compare, spoken_value
-from testbed.analysis.comparison.groups import MEASURES
+from testbed.analysis.comparison.comparison import Comparison, compare, table
 from testbed.analysis.record.identity import kind_of
 from testbed.analysis.record.record import load
 from testbed.core.record.run_directory import RunDir
@@ -57,11 +56,11 @@ def test_what_sets_rows_of_one_method_apart_is_said(source: RunDir, tmp_path: Pa
     ]
     found = {(group.setting[0], group.label) for group in compared(runs).groups}
     assert found == {
-        ("wan", "topk density=0.01 code=feed"),
-        ("wan", "topk density=0.1 code=feed"),
-        ("wan", "topk density=0.1 code=0dd5"),
+        ("wan", "ddp topk density=0.01 code=feed"),
+        ("wan", "ddp topk density=0.1 code=feed"),
+        ("wan", "ddp topk density=0.1 code=0dd5"),
         ("wan", "torch_ddp topk"),
-        ("other", "topk"),
+        ("other", "ddp topk"),
     }
 
 
@@ -74,12 +73,21 @@ def test_what_sets_rows_of_several_methods_apart_is_said(source: RunDir, tmp_pat
     ]
     comparison = compared(runs)
     assert [group.label for group in comparison.groups] == [
-        "none steps=20 topo.rtt=10 ms",
-        "int8 steps=500 topo.rtt=200 ms",
-        "topk density=0.01 steps=500 topo.rtt=200 ms",
-        "topk density=0.1 steps=500 topo.rtt=200 ms",
+        "ddp none steps=20 topo.rtt=10 ms",
+        "ddp int8 steps=500 topo.rtt=200 ms",
+        "ddp topk density=0.01 steps=500 topo.rtt=200 ms",
+        "ddp topk density=0.1 steps=500 topo.rtt=200 ms",
     ]
-    assert "topk density=0.1 steps=500 topo.rtt=200 ms" in tables.text(comparison)
+    found = table(comparison)
+    assert found.headings[:7] == (
+        *("strategy", "compressor", "steps", "topo.rtt", "compressor.density", "seeds", "verdicts"),
+    )
+    assert [row[:5] for row in found.rows] == [
+        ("ddp", "none", "20", "10 ms", "0.01"),
+        ("ddp", "int8", "500", "200 ms", "0.01"),
+        ("ddp", "topk", "500", "200 ms", "0.01"),
+        ("ddp", "topk", "500", "200 ms", "0.1"),
+    ]
 
 
 def test_networks_that_are_unlike_in_what_is_not_named_are_told_apart(source: RunDir, tmp_path: Path) -> None:
@@ -94,7 +102,7 @@ def test_networks_that_are_unlike_in_what_is_not_named_are_told_apart(source: Ru
 def test_a_run_without_a_readable_spec_tells_others_nothing_apart(source: RunDir, tmp_path: Path) -> None:
     runs = [variant(source, tmp_path, 1), variant(source, tmp_path, 2, compressor="none")]
     runs[0].spec.write_text("{}")
-    assert [group.label for group in compared(runs).groups] == ["none", runs[0].run_id]
+    assert [group.label for group in compared(runs).groups] == ["ddp none", "ddp topk"]
 
 
 def without_summary(run: RunDir, *events: dict[str, Any]) -> str:
@@ -150,7 +158,8 @@ def test_a_value_that_not_all_have_says_so(source: RunDir, tmp_path: Path) -> No
     reached = {**metric, "best": 0.9, "time_to_target_s": 8.0}
     runs = [variant(source, tmp_path, n, seed=n, metric=reached if n else metric) for n in range(3)]
     comparison = compared(runs)
-    assert spoken_value(comparison, comparison.groups[0], MEASURES[1]) == "8 s ± 0 s (2 of 3)"
+    found = table(comparison)
+    assert found.rows[0][found.headings.index("to target (s)")] == "8, 8 (2 of 3)"
     assert "k of the n runs" in tables.text(comparison)
 
 
@@ -182,7 +191,7 @@ def test_what_cannot_be_read_is_named_under_the_table(source: RunDir, tmp_path: 
 def test_json_says_all_in_base_units(source: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [variant(source, tmp_path, n, seed=n, time_s=float(n)) for n in (1, 2)]
     runs.append(variant(source, tmp_path, 3, verdict="invalid"))
-    assert main(["compare", "--json", *(str(run.path) for run in runs)]) == 0
+    assert main(["compare", "--format", "json", *(str(run.path) for run in runs)]) == 0
     captured = capsys.readouterr()
     found = json.loads(captured.out)
     assert found["interval"] == "95 % interval over seeds, Student's t"
@@ -199,8 +208,8 @@ def test_csv_has_a_line_a_row(source: RunDir, tmp_path: Path) -> None:
     runs = [variant(source, tmp_path, n, seed=n, time_s=float(n)) for n in (1, 2)]
     runs.append(variant(source, tmp_path, 3, compressor=HOSTILE))
     rows = list(csv.DictReader(tables.to_csv(compared(runs)).splitlines()))
-    found = {row["method"]: row for row in rows}
-    assert set(found) == {"topk", "'" + HOSTILE.replace("\x1b", "?")}
+    found = {row["compressor"]: row for row in rows}
+    assert set(found) == {"topk", "'" + HOSTILE.replace("\x1b", "?")} and {row["strategy"] for row in rows} == {"ddp"}
     assert (found["topk"]["seeds"], found["topk"]["valid"], found["topk"]["time_s_mean"]) == ("2", "2", "1.5")
     assert found["topk"]["payload_bytes_mean"] == ""
 
@@ -209,11 +218,11 @@ def test_latex_is_escaped_and_a_booktabs_table(source: RunDir, tmp_path: Path) -
     runs = [variant(source, tmp_path, n, seed=n, time_s=float(n), compressor=HOSTILE) for n in (1, 2)]
     lines = tables.latex(compared(runs)).splitlines()
     body = [line for line in lines if not line.startswith("%")]
-    assert body[0].startswith(r"\begin{tabular}{lllrrrrrrrr}") and body[-1] == r"\end{tabular}"
+    assert body[0] == r"\begin{tabular}{llllrrrrrrrrr}" and body[-1] == r"\end{tabular}"
     assert [line for line in body if line.endswith("rule")] == [r"\toprule", r"\midrule", r"\bottomrule"]
     (row,) = [line for line in body if r"\textless{}b" in line]
-    assert row.startswith(r"=\textless{}b\textgreater{}?[31m\&\_\%\$\textbackslash{} & 2 & 2 valid & 0.9 $\pm$ 0")
-    assert row.count(" & ") == 10
+    assert row.startswith(r"ddp & =\textless{}b\textgreater{}?[31m\&\_\%\$\textbackslash{} & 2 & 2 valid & 0.9, 0.9 & ")
+    assert row.count(" & ") == 12
 
 
 def test_a_table_does_not_steer_the_terminal(source: RunDir, tmp_path: Path) -> None:
@@ -242,12 +251,12 @@ def test_two_versions_of_the_user_s_code_are_never_in_one_row(source: RunDir, tm
     ]
     comparison = compared(runs)
     assert [(group.label, group.seeds()) for group in comparison.groups] == [
-        ("topk user_code=aaaaaa", [0, 1]),
-        ("topk user_code=bbbbbb", [2]),
+        ("ddp topk user_code=aaaaaa", [0, 1]),
+        ("ddp topk user_code=bbbbbb", [2]),
     ]
     assert [row["user_code"] for row in tables.to_json(comparison)["rows"]] == ["a" * 16, "b" * 16]
     (alone,) = compared(runs[:2]).groups
-    assert alone.label == "topk", "one version need not be told"
+    assert alone.label == "ddp topk", "one version need not be told"
 
 
 def test_a_hook_that_a_script_chose_is_what_rows_are_named_for(source: RunDir, tmp_path: Path) -> None:
@@ -267,4 +276,75 @@ def test_a_hook_that_a_script_chose_is_what_rows_are_named_for(source: RunDir, t
         "by the script: topk density=0.01",
         "by the script: topk density=0.1",
         "none",
+    }
+
+
+def test_strategy_and_compressor_are_columns_of_their_own(source: RunDir, tmp_path: Path) -> None:
+    runs = [variant(source, tmp_path, 1, compressor="none"), variant(source, tmp_path, 2, strategy="local_sgd")]
+    runs.append(variant(source, tmp_path, 3, strategy="local_sgd", compressor="none"))
+    found = table(compared(runs))
+    assert found.headings[:2] == ("strategy", "compressor")
+    assert {row[:2] for row in found.rows} == {("ddp", "none"), ("local_sgd", "topk"), ("local_sgd", "none")}
+
+
+def test_a_column_has_one_unit_and_says_it(source: RunDir, tmp_path: Path) -> None:
+    for number, (seconds, sent) in enumerate([(0.11, 5e5), (2.525, 2.0955e9), (0.8, 3e6)]):
+        times = {"mean": seconds, "p50": seconds, "p95": seconds, "exchange_p50": 3 * seconds}
+        sizes = {"payload": sent, "wire_total": sent, "wire_wan": sent, "dense": sent}
+        variant(source, tmp_path, number, density=number / 10 + 0.1, step_time_s=times, bytes=sizes)
+    found = table(compare([load(path) for path in sorted(tmp_path.iterdir())]))
+    step = found.headings.index("median step (ms)")
+    assert found.headings[step + 1] == "median exchange (s)", "steps and exchanges have medians of their own"
+    assert [row[step] for row in found.rows] == ["110", "2525", "800"]
+    payload = found.headings.index("payload (MB)")
+    assert [row[payload] for row in found.rows] == ["0.5", "2096", "3"]
+
+
+def test_two_seeds_show_both_values_and_three_an_interval(source: RunDir, tmp_path: Path) -> None:
+    runs = [variant(source, tmp_path, n, seed=n, time_s=10.0 + n) for n in (2, 1)]
+    two = compared(runs)
+    time = table(two).headings.index("time (s)")
+    assert table(two).rows[0][time] == "11, 12" and "Two values are those of two seeds" in tables.text(two)
+    assert tables.to_json(two)["rows"][0]["values"]["time_s"]["values"] == [11.0, 12.0]
+    three = compared([*runs, variant(source, tmp_path, 3, seed=3, time_s=13.0)])
+    assert table(three).rows[0][time] == "12 ± 2.5"
+
+
+def test_best_and_last_are_columns_that_say_so(source: RunDir, tmp_path: Path) -> None:
+    metric = {"name": "accuracy", "value": 0.4111, "best": 0.4944, "target": None, "time_to_target_s": None}
+    run = variant(source, tmp_path, 1, metric=metric)
+    found = table(compared([run]))
+    named = dict(zip(found.headings, found.rows[0], strict=True))
+    assert (named["best accuracy"], named["last accuracy"]) == ("0.4944", "0.4111")
+    other = variant(source, tmp_path, 2, topo="other", metric={**metric, "name": "perplexity"})
+    found = table(compared([run, other]))
+    assert sorted(row[found.headings.index("last metric")] for row in found.rows) == [
+        *("accuracy 0.4111", "perplexity 0.4111"),
+    ]
+
+
+def test_parameters_of_a_part_that_another_run_has_not_are_not_told_apart(source: RunDir, tmp_path: Path) -> None:
+    runs = [variant(source, tmp_path, n, compressor=name) for n, name in enumerate(("none", "topk"))]
+    spec = json.loads(runs[1].spec.read_text())
+    spec["device"] |= {"name": "paced", "params": {"step_s": 0.2, "codec_speedup": 1, "work_s": None}}
+    runs[1].spec.write_text(json.dumps(spec))
+    assert {group.differs for group in compared(runs).groups} == {"device=native", "device=paced"}
+
+
+def test_exports_have_every_number_of_a_summary(source: RunDir, tmp_path: Path) -> None:
+    comparison = compared([variant(source, tmp_path, 1, wall_s=77.0, density=0.5), variant(source, tmp_path, 2)])
+    (row, _) = csv.DictReader(tables.to_csv(comparison).splitlines())
+    for key in (
+        "metric_last",
+        "wall_s",
+        "step_p95_s",
+        "forward_s",
+        "exposed_communication_s",
+        "wire_bytes",
+        "dense_bytes",
+    ):
+        assert f"{key}_mean" in row and key in tables.to_json(comparison)["rows"][0]["values"]
+    assert {one["compressor.density"] for one in csv.DictReader(tables.to_csv(comparison).splitlines())} == {
+        "0.5",
+        "0.01",
     }

@@ -1,4 +1,4 @@
-"""What came of a sweep: rows by its axes but the seed, what gives no value, each form of it, its figure of points."""
+"""What came of a sweep: rows by its axes but the seed, what gives no value, each form of it, its figures."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from testbed.analysis.__main__ import main
-from testbed.analysis.comparison.groups import Group, grouped
-from testbed.analysis.comparison.pareto import front, reached
+from testbed.analysis.comparison.groups import Group
 from testbed.analysis.comparison.sweep import read_sweep, text, to_csv, to_json
 from testbed.analysis.record.curves import Curves
-from testbed.analysis.record.record import load
 from testbed.core.errors import InputError
+from testbed.core.pareto import front
 from testbed.core.record.run_directory import RunDir
 from tests.unit.analysis.compared import template, variant
 
@@ -74,8 +73,9 @@ def test_rows_are_those_of_the_axes_but_the_seed(question: dict[str, Any], runs:
 def test_text_and_csv_say_the_same(question: dict[str, Any], runs: Path) -> None:
     sweep = read_sweep(question, runs)
     lines = text(sweep).splitlines()
-    assert lines[0].split()[:4] == ["compressor", "compressor.density", "seeds", "verdicts"]
-    assert lines[1].split()[:3] == ["none", "-", "2"] and "11 s ± 13 s" in lines[1]
+    assert lines[0].split()[:5] == ["strategy", "compressor", "compressor.density", "seeds", "verdicts"]
+    assert lines[1].split()[:4] == ["ddp", "none", "-", "2"] and "10, 12" in lines[1]
+    assert lines[3].split()[:3] == ["ddp", "topk", "0.1"], "a run that failed still says of what it is"
     assert "2 valid, 1 invalid" in lines[2] and "1 failed, 1 not made" in lines[3]
     assert "steps 60." in lines and "Runs that are invalid, failed or not made give no value." in lines
     rows = list(csv.DictReader(io.StringIO(to_csv(sweep))))
@@ -115,12 +115,13 @@ def test_the_folder_has_every_form_of_it(
     assert (folder / "table.txt").read_text() == out
     assert json.loads((folder / "results.json").read_text())["name"] == "made"
     page = (folder / "report.html").read_text()
-    assert "time to target over WAN bytes until then" in page and "../../2025" in page
-    (figure,) = folder.glob("*.svg")
-    assert figure.name.startswith("time-to-target") and "<svg" in figure.read_text()
+    assert "time to target over bytes until then" in page and "../../2025" in page
+    kinds = ("accuracy_over_time", "accuracy_over_bytes", "time_to_target", "pareto")
     assert {path.name for path in folder.iterdir()} == {
-        *("table.txt", "results.json", "results.csv", "report.html", figure.name)
+        *("table.txt", "table.tex", "results.json", "results.csv", "report.html"),
+        *(f"{kind}.svg" for kind in kinds),
     }
+    assert all("<svg" in (folder / f"{kind}.svg").read_text() for kind in kinds)
 
 
 def test_what_is_no_sweep_is_refused(runs: Path) -> None:
@@ -131,23 +132,6 @@ def test_what_is_no_sweep_is_refused(runs: Path) -> None:
 
 def drawn(group: Group, *sent: float) -> tuple[Group, list[Curves]]:
     return group, [Curves(sent={("a-b", "a", "b"): [(100.0, value)]}) for value in sent]
-
-
-def test_a_row_is_a_point_where_all_its_runs_reached_the_target(source: RunDir, runs: Path) -> None:
-    def metric(seconds: float | None) -> dict[str, Any]:
-        return {"name": "accuracy", "value": 0.9, "best": 0.9, "target": 0.9, "time_to_target_s": seconds}
-
-    made = [
-        variant(source, runs, 1, compressor="none", seed=0, metric=metric(50.0)),
-        variant(source, runs, 2, compressor="none", seed=1, metric=metric(70.0)),
-        variant(source, runs, 3, compressor="topk", seed=0, metric=metric(40.0)),
-        variant(source, runs, 4, compressor="topk", seed=1, metric=metric(None)),
-    ]
-    none, topk = grouped([load(run.path) for run in made])
-    found = reached([drawn(none, 1000.0, 2000.0), drawn(topk, 10.0, 10.0)])
-    assert [one.group.method for one in found] == ["none"], "a mean over some would be of the lucky ones"
-    assert found[0].runs == ((500.0, 50.0), (1400.0, 70.0)) and found[0].mean == (950.0, 60.0)
-    assert reached([drawn(none, 0.0, 2000.0)]) == [], "nothing was sent over a WAN"
 
 
 def test_the_front_is_what_no_other_beats() -> None:

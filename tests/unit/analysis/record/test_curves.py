@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from testbed.analysis.comparison.comparison import compare
-from testbed.analysis.comparison.figures import PARETO, figures, mean_curve
+from testbed.analysis.figures.build import build
+from testbed.analysis.figures.run_figures import wan_rate
 from testbed.analysis.record import curves as curves_module
 from testbed.analysis.record.curves import curves_of, from_events
 from testbed.analysis.record.record import load
 from testbed.analysis.record.samples import series_of
 from testbed.analysis.report.derived_files import write_parquet
-from testbed.analysis.report.figures import draw_all
 from testbed.core.record.run_directory import RunDir, write_json
 from tests.counting import counted
 from tests.unit.analysis.compared import template, variant
@@ -69,11 +69,9 @@ def test_two_links_between_the_same_places_are_added_up(source: RunDir, tmp_path
     (found,) = curves_of([record])
     assert found.fault is None
     assert [found.wan_bytes_until(t_s) for t_s in (10.0, 10.5, 11.0)] == pytest.approx([49.5e3, 51.975e3, 54.45e3])
-    svgs, faults = draw_all(record)
-    assert not faults
-    svg = svgs["WAN link use against the rate asked"] or ""
-    for way in ("oregon to virginia", "virginia to oregon"):
-        assert f">{way} (second)<" in svg and f">{way} (oregon-virginia)<" in svg
+    labels = [one.label for panel in wan_rate(record).panels for one in panel.series]
+    ways = ("oregon to virginia", "virginia to oregon")
+    assert sorted(labels) == [f"{way} ({link})" for way in ways for link in ("oregon-virginia", "second")]
 
 
 def test_a_run_without_samples_is_read_from_its_events(source: RunDir, tmp_path: Path) -> None:
@@ -107,36 +105,20 @@ def test_broken_events_are_named_and_not_drawn(source: RunDir, tmp_path: Path) -
     run = variant(source, tmp_path, 1)
     run.samples.unlink()
     run.events.write_text('{"event": "evaluation", "t_s": 1}\n')
-    drawn, faults = figures(compare([load(run.path)]))
-    assert drawn == [] and len(faults) == 1 and "its events cannot be drawn: KeyError" in faults[0]
+    figure = build([load(run.path)], "accuracy_over_time")
+    assert figure.panels == () and any("its events cannot be drawn: KeyError" in note for note in figure.notes)
 
 
-def test_runs_on_unlike_networks_of_one_name_share_no_figure(source: RunDir, tmp_path: Path) -> None:
+def test_runs_on_unlike_networks_of_one_name_share_no_panel(source: RunDir, tmp_path: Path) -> None:
     runs = [
         variant(source, tmp_path, 1, compressor="none", rtt_s=0.01, time_s=30.0),
         variant(source, tmp_path, 2, rtt_s=0.2),
         variant(source, tmp_path, 3, compressor="int8", rtt_s=0.2),
     ]
-    drawn, faults = figures(compare([load(run.path) for run in runs]))
-    assert not faults
-    assert [(one.title, [group.method for group in one.groups]) for one in drawn] == [
-        (
-            f"{PARETO if over is None else f'accuracy over {over}'}: wan topo.rtt={rtt}, digits, 4 workers (emulated)",
-            who,
-        )
-        for over, rtt, who in (
-            *((over, "10 ms", ["none"]) for over in ("time", "WAN bytes")),
-            *((over, "200 ms", ["int8", "topk"]) for over in ("time", "WAN bytes", None)),
-        )
-    ]
-    assert len({one.file_name for one in drawn}) == len(drawn)
-
-
-def test_the_mean_is_over_the_stretch_that_all_cover() -> None:
-    mean = mean_curve([[(0.0, 0.0), (10.0, 10.0)], [(2.0, 4.0), (12.0, 14.0)]])
-    assert mean[0] == (2.0, 3.0) and mean[-1][0] == 10.0 and mean[-1][1] == pytest.approx(11.0)
-    assert mean_curve([[(0.0, 1.0), (1.0, 1.0)], [(2.0, 1.0), (3.0, 1.0)]]) == []
-    assert mean_curve([[(1.0, 5.0)], [(1.0, 7.0)]], "log")[0] == (1.0, 6.0)
+    records = [load(run.path) for run in runs]
+    for kind in ("accuracy_over_time", "accuracy_over_bytes", "pareto"):
+        panels = {panel.title: [one.label for one in panel.series] for panel in build(records, kind).panels}
+        assert panels == {"topo.rtt=10 ms": ["none"], "topo.rtt=200 ms": ["topk", "int8"]}
 
 
 @pytest.mark.tier("all")

@@ -114,7 +114,7 @@ def test_a_node_in_no_region_is_refused() -> None:
 
 
 def test_a_part_without_a_path_is_refused() -> None:
-    assert faults(links=tuple(map(access, NODES))) == ("topology pair: no path to b, b-0",)
+    assert faults(links=tuple(map(access, NODES))) == ("topology pair: no path to 'b', 'b-0'; join them by a link",)
 
 
 def test_every_fault_is_reported_at_once() -> None:

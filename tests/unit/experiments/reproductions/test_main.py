@@ -173,12 +173,12 @@ def test_an_unknown_system_ends_with_the_known_ones(capsys: pytest.CaptureFixtur
 
 @pytest.mark.tier("all")
 def test_the_last_line_says_system_claimed_emulated_verdict(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
-    (places.pages / "dear.md").write_text(PAGE)
+    (places.pages / "fedbuff.md").write_text(PAGE)
     table, artifact = places.pages / "reproductions.md", places.pages / "artifact.md"
     table.write_text(regions("reproductions"))
     artifact.write_text(regions("claims", "figures"))
     where = ["--runs", str(places.runs), "--results", str(places.results), "--pages", str(places.pages)]
     where += ["--table", str(table), "--artifact", str(artifact)]
-    assert command.main(["dear", "--tables", *where]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "dear: claimed 1.83, emulated -, verdict -"
-    assert "| 1.83 | - | - |" in table.read_text() and "dear: 1.83 times" in artifact.read_text()
+    assert command.main(["fedbuff", "--tables", *where]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "fedbuff: claimed 3.3, emulated -, verdict -"
+    assert "| 3.30 | - | - |" in table.read_text() and "fedbuff: 3.3 times" in artifact.read_text()

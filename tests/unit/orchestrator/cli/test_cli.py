@@ -288,5 +288,8 @@ def test_an_output_that_cannot_be_written_is_a_line(tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
         call = [sys.executable, "-m", "testbed", "list", "--runs", str(tmp_path)]
         done = subprocess.run(call, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 4
-    assert done.stderr == "longhaul: standard output cannot be written to: No space left on device\n"
+        assert done.returncode == 4
+        assert done.stderr == "longhaul: standard output cannot be written to: No space left on device\n"
+        for words, status in (([*call[:3], "chekc"], 2), (call, 4)):
+            done = subprocess.run(words, env=environment(), stdout=full, stderr=full, text=True, check=False)
+            assert done.returncode == status, "the exit status is all that is left to tell it"

@@ -54,7 +54,7 @@ import time
 
 class Waits(Uncompressed):
     def rounds(self, tensor, context, *, out, error=None):
-        if "laws-rank" in sys.argv:
+        if "laws-ranks" in sys.argv:
             pathlib.Path(f"{os.getpid()}.pid").touch()
             time.sleep(300)
         yield from super().rounds(tensor, context, out=out, error=error)

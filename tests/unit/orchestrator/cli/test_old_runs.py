@@ -29,12 +29,11 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def without_new(found: Any, expected: Any) -> Any:
-    """Return `found` without keys that `expected` lacks, which old runs leave empty."""
+    """Return `found` without keys that `expected` lacks: later versions add fields."""
     if isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
         return [without_new(*both) for both in zip(found, expected, strict=True)]
     if not (isinstance(found, dict) and isinstance(expected, dict)):
         return found
-    assert {found[key] for key in found.keys() - expected.keys()} <= {None, ""}
     return {key: without_new(value, expected[key]) for key, value in found.items() if key in expected}
 
 

@@ -72,7 +72,7 @@ def test_every_fault_of_ids_and_filters_at_once(root: Path) -> None:
 def test_compare_prints_each_form(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", *IDS[:2], "--runs", str(root)]) == 0
     lines = capfd.readouterr().out.splitlines()
-    assert lines[0].split()[0] == "method" and "kind emulated" in "".join(lines)
+    assert lines[0].split()[:2] == ["strategy", "compressor"] and "kind emulated" in "".join(lines)
     assert main(["compare", "--json", "compressor=topk", "--runs", str(root)]) == 0
     assert [row["run_ids"] for row in json.loads(capfd.readouterr().out)["rows"]] == [[IDS[1]]]
     assert main(["compare", "--csv", "--runs", str(root)]) == 0
@@ -80,6 +80,14 @@ def test_compare_prints_each_form(root: Path, capfd: pytest.CaptureFixture[str])
     assert main(["compare", "--latex", "--runs", str(root)]) == 0
     assert r"\toprule" in capfd.readouterr().out
     assert main(["compare", "--latex", "--csv", "--runs", str(root)]) == 2
+
+
+@pytest.mark.parametrize(("name", "begin"), [("t.csv", "method,"), ("t.tex", "% "), ("t.json", "{"), ("t.txt", "str")])
+def test_compare_writes_the_format_that_a_file_s_suffix_names(root: Path, name: str, begin: str) -> None:
+    output = root.parent / "new" / name
+    assert main(["compare", "-o", str(output), "--runs", str(root)]) == 0
+    assert output.read_text().startswith(begin)
+    assert main(["compare", "--output", f"{output}.unknown", "--runs", str(root)]) == 2
 
 
 @pytest.mark.parametrize("name", ["r.html", "new/sub/r.html"])

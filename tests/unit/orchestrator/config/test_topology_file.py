@@ -79,6 +79,7 @@ def test_what_is_wrong_with_a_file_is_one_line(tmp_path: Path, name: str, text: 
     path.write_text(text)
     (line,) = lines(f"topo={path}")
     assert fault in line and "\n" not in line
+    assert line.startswith(f"topo={path}"), "the file, whatever is missing in it"
 
 
 def test_faults_of_a_file_come_beside_all_others(tmp_path: Path) -> None:
@@ -150,7 +151,14 @@ def test_names_are_text_as_written(tmp_path: Path, names: tuple[str, str]) -> No
         ("regions:\n  us: 1\n  '': 1\n" + LINK % ("us", "''"), "line 3: topo.regions: the name '' is empty"),
         ("regions:\n  us: 1\n  ../up: 1\n" + LINK % ("us", "../up"), "line 3: topo.regions: the name '../up'"),
         ("regions:\n  us: 1\n  host: 1\n" + LINK % ("us", "host"), "line 3: topo.regions: the name 'host' is reserved"),
-        ("regions: {us: 1:10, eu: 1}\n" + LINK % ("us", "eu"), "line 1: topo.regions.us=1:10: must be how many"),
+        ("regions: {us: 1:10, eu: 1}\n" + LINK % ("us", "eu"), "line 1: topo.regions.us='1:10': must be how many"),
+        (
+            f"regions:\n  us: 1\n  {'x' * 40}: 4\n" + LINK % ("us", "x" * 40),
+            f"line 3: topology net: a node of the region '{'x' * 40}': the name '{'x' * 40}-0' must be",
+        ),
+        ("regions: {us: 1, US: 1, eu: 1}\n" + LINK % ("us", "eu"), "line 1: topology net: no path to 'US', 'US-0'"),
+        (TWO + LINK % ("us", "eu, jitter: 1e-400 ms"), "line 3: topo.links[0].jitter: time '1e-400 ms': too small"),
+        (TWO + (LINK % ("us", "eu")).replace("100 M", "1_00 M"), "line 3: topo.links[0].rate: rate '1_00 Mbit/s'"),
         ("regions: {us: 300000, eu: 1}\n" + LINK % ("us", "eu"), "line 1: topo.regions.us=300000: must be how many"),
         (TWO + LINK % ("us", "eu, loss: 0.5"), "line 3: topo.links[0].loss: ratio 0.5: has no %"),
         (TWO + LINK % ("us", "eu, reorder: 1"), "line 3: topo.links[0].reorder: ratio 1: has"),

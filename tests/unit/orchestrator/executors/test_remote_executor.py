@@ -333,7 +333,7 @@ def test_an_executor_that_is_not_installed_or_finds_nobody_is_named(
             machines.__enter__()
     module = "testbed.orchestrator.executors." + ("ray_executor" if name == "ray" else "slurm_executor")
     monkeypatch.setattr(f"{module}.has_module", lambda _: False)
-    with pytest.raises(MachineError, match=r"is not (installed|there): make setup, or pip install 'longhaul\["):
+    with pytest.raises(MachineError, match=r"is not (installed|there): make setup, or pip install 'longhaul-testbed\["):
         machines.__enter__()
 
 

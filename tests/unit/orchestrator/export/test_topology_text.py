@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from testbed.core.spec.topology import Topology, symmetric
+from testbed.core.spec.topology_svg import svg
 from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.config.config import compose, names
-from testbed.orchestrator.export.topology_svg import svg
 from testbed.orchestrator.export.topology_text import drawing
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -68,3 +68,17 @@ def test_otherwise_a_table(asked: list[dict[str, Any]], tmp_path: Path, capsys: 
     out = capsys.readouterr().out
     assert "completed, suspect" in out and "a?[0mb" in out and "run directory:" in out
     assert (asked[0]["quiet"], asked[0]["display_fd"]) == (False, 1)
+
+
+@pytest.mark.parametrize(("at", "is_said"), [("599 s", False), ("10 min", True), ("500000 s", True)])
+def test_a_first_change_that_most_runs_do_not_reach_is_said_before(
+    asked: list[dict[str, Any]],
+    at: str,
+    is_said: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(run_command, "checked_spec", lambda resolved, *_, **__: resolved.spec)
+    assert main(["run", f"events=[{{at: {at}, set: all, rate: 50%}}]", "topo=wan100m", "--runs", str(tmp_path)]) == 0
+    assert ("events: the first change is due" in capsys.readouterr().err) == is_said

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from testbed.core.errors import InputError
 from testbed.core.files import read_object
-from testbed.core.record import run_directory
+from testbed.core.record import run_directory, run_row
 from testbed.core.record.run_directory import RunDir
 from testbed.core.record.summary import empty_summary
 from testbed.orchestrator.cli.clean import clean
@@ -54,21 +54,21 @@ def finished(root: Path, run_id: str, **values: Any) -> Path:
 
 
 def status(root: Path, name: str) -> str:
-    return next(str(row["status"]) for row in listing.read_runs(root) if row["run_id"] == name)
+    return next(str(row["status"]) for row in run_row.read_rows(root) if row["run_id"] == name)
 
 
 def test_a_finished_run_shows_its_summary(root: Path) -> None:
     metric = {"name": "accuracy", "value": 0.98, "best": 0.98, "target": None, "time_to_target_s": None}
     finished(root, RUN, metric=metric, bytes={"wire_wan": 5}, time_s=3.0)
-    (row,) = listing.read_runs(root)
-    assert (row["status"], row["metric"], row["wire_wan"], row["time_s"]) == ("completed", 0.98, 5, 3.0)
-    assert set(row) == set(listing.FIELDS)
+    (row,) = run_row.read_rows(root)
+    assert (row["status"], row["metric_last"], row["wan_bytes"], row["time_s"]) == ("completed", 0.98, 5, 3.0)
+    assert set(row) == set(run_row.NAMES)
 
 
 def test_a_simulated_run_is_marked(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     finished(root, RUN, kind="emulated")
     finished(root, RUN.replace("wan1g", "lan"), kind="simulated")
-    assert [row["kind"] for row in listing.read_runs(root)] == ["simulated", "emulated"]
+    assert [row["kind"] for row in run_row.read_rows(root)] == ["simulated", "emulated"]
     assert main(["list", "--runs", str(root)]) == 0
     assert capsys.readouterr().out.count("valid, simulated") == 1
 
@@ -78,7 +78,7 @@ def test_a_run_without_summary_is_running_or_killed(root: Path) -> None:
     run.path.mkdir()
     run.spec.write_text(json.dumps(compose([]).to_json()))
     assert status(root, RUN) == "killed"
-    assert listing.read_runs(root)[0]["topo"] == "wan1g"
+    assert run_row.read_rows(root)[0]["topo"] == "wan1g"
     with run.held():
         assert status(root, RUN) == "running"
 
@@ -125,7 +125,7 @@ def test_numbers_that_are_none_are_left_out(root: Path, capsys: pytest.CaptureFi
     path = finished(root, RUN, time_s=3.0, workers=True)
     text = (path / "summary.json").read_text()
     (path / "summary.json").write_text(text.replace('"time_s": 3.0', f'"time_s": 1e999, "seed": {"9" * 400}'))
-    (row,) = listing.read_runs(root)
+    (row,) = run_row.read_rows(root)
     assert (row["time_s"], row["seed"], row["workers"], row["status"]) == (None, None, None, "completed")
     assert main(["list", "--runs", str(root)]) == 0
     assert main(["list", "--runs", str(root), "--json"]) == 0
@@ -159,7 +159,7 @@ def test_foreign_entries_are_named(root: Path, capsys: pytest.CaptureFixture[str
     (root / "file.txt").write_text("x")
     (root / RUN).symlink_to("/etc")
     (root / ".hidden").mkdir()
-    assert [row["status"].split(":")[0] for row in listing.read_runs(root)] == ["foreign"] * 3
+    assert [row["status"].split(":")[0] for row in run_row.read_rows(root)] == ["foreign"] * 3
     assert main(["list", "--runs", str(root)]) == 0
     assert "[bold]" in capsys.readouterr().out
 
@@ -190,6 +190,37 @@ def test_list_as_csv(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--runs", str(root), "--csv", "--json"]) == 2
 
 
+def test_list_as_latex_and_into_files(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    finished(root, RUN, strategy="local_sgd", compressor="none", time_s=1.5)
+    assert main(["list", "--runs", str(root), "--format", "latex"]) == 0
+    assert r"local\_sgd & none &" in capsys.readouterr().out
+    for name, begin in (("t.csv", "run_id,"), ("t.json", "["), ("t.tex", "% "), ("t.txt", "run ")):
+        assert main(["list", "--runs", str(root), "-o", str(root.parent / name)]) == 0
+        assert (root.parent / name).read_text().startswith(begin) and capsys.readouterr().out == ""
+    assert main(["list", "--runs", str(root), "-o", "table.xyz"]) == 2
+    assert "the suffix names no format; use one of .csv, .tex, .json, .txt" in capsys.readouterr().err
+
+
+def test_list_has_one_unit_a_column_and_only_what_differs(root: Path) -> None:
+    for number, seconds in enumerate((0.05, 90.0, 3.0)):
+        sizes = {"wire_wan": 10 ** (5 + number)}
+        metric = {"name": "accuracy", "value": 0.4, "best": 0.9}
+        name = RUN.replace("2026", f"{2026 + number}")
+        finished(root, name, time_s=seconds, bytes=sizes, metric=metric, workload="digits", workers=number)
+    headings, cells, notes = listing.shown(run_row.read_rows(root))
+    assert headings[-4:] == ["seed", "last accuracy", "time (s)", "WAN bytes (MB)"]
+    assert [row[-2:] for row in cells] == [["0.05", "0.1"], ["90", "1"], ["3", "10"]]
+    assert "workers" in headings and "workload" not in headings and notes == ["workload digits."]
+
+
+def test_fields_of_1_0_keep_their_names_in_scripts_formats(root: Path) -> None:
+    finished(root, RUN, metric={"name": "accuracy", "value": 0.4, "best": 0.9}, bytes={"wire_wan": 7})
+    (row,) = json.loads(listing.formatted(run_row.read_rows(root), "json"))
+    assert (row["metric"], row["metric_last"], row["metric_best"], row["wire_wan"], row["wan_bytes"]) == (
+        *(0.4, 0.4, 0.9, 7, 7),
+    )
+
+
 def test_list_takes_filters_before_and_after_a_flag(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, topo in enumerate(("wan1g", "wan1g", "lan")):
         finished(root, RUN.replace("2026", f"{2026 + number}"), topo=topo, seed=number)
@@ -207,7 +238,7 @@ def test_five_hundred_runs_answer_at_once(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
-    monkeypatch.setattr(listing, "read_object", lambda path: read.append(path) or read_object(path))
+    monkeypatch.setattr(run_row, "read_object", lambda path: read.append(path) or read_object(path))
     link = {"name": "oregon-virginia", "from": "oregon", "to": "virginia", "wan": True, "wire_bytes": 10**9}
     both = {"asked": 1e9, "measured": 0.99e9}
     links = [{**link, "rate_bit_s": both, "rtt_s": both, "loss_ratio": both}] * 10  # as large as a real summary
@@ -250,9 +281,9 @@ def test_clean_removes_the_run_and_only_it(root: Path) -> None:
 def test_a_hook_that_a_script_chose_stands_in_the_list(root: Path) -> None:
     hooks = [{"name": "topk", "target": "compressors.topk.TopK", "params": {"density": 0.01, "feedback": "auto"}}]
     finished(root, RUN, compressor="topk", hooks=hooks)
-    (row,) = listing.read_runs(root)
+    (row,) = run_row.read_rows(root)
     assert (row["compressor"], row["hooks"]) == ("topk", "by the script: topk density=0.01")
-    assert "by the script: topk density=0.01" in listing.csv_text([row])
+    assert "by the script: topk density=0.01" in listing.formatted([row], "csv")
 
 
 @pytest.mark.parametrize(
@@ -264,7 +295,7 @@ def test_versions_of_the_user_s_code_are_shown_if_they_differ(
 ) -> None:
     for number, version in enumerate(versions):
         finished(root, f"2026010{number + 1}T000000Z-lan-script-abcdef{number:02}", user_code=version)
-    rows = listing.read_runs(root)
+    rows = run_row.read_rows(root)
     assert [row["user_code"] for row in rows] == list(versions)
     shown = Console(width=300)
     shown.print(listing.table(rows))

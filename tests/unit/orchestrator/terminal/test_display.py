@@ -302,11 +302,12 @@ def test_the_final_table_shows_asked_beside_measured() -> None:
     text = render(final_table(json.loads(json.dumps(summary)), Path("runs/x")))
     for shown in (
         "oregon -> virginia",
-        "67 ms",
-        "67.2 ms",
-        "990 Mbit/s",
-        "1 GB",
-        "0.981",
+        "rate target, measured (Mbit/s)",
+        "1000, 990",
+        "RTT target, measured (ms)",
+        "67, 67.2",
+        "bytes (GB)",
+        "last 0.981, best 0.983",
         "12 s",
         "suspect",
         "CPU idle",

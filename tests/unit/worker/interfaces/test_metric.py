@@ -13,6 +13,7 @@ def test_a_share_is_from_0_to_1_and_a_percentage_is_understood(name: str) -> Non
     for target in (0.0, 0.5, 1.0):
         assert metric.target_fault(target) is None
     assert metric.target_fault(90.0) == f"target=90: {name} is from 0 to 1; did you mean target=0.9?"
+    assert str(metric.target_fault(1.0000001)).startswith(f"target=1.0000001: {name} is from 0 to 1")
     assert metric.target_fault(97.5) == f"target=97.5: {name} is from 0 to 1; did you mean target=0.975?"
     for target in (-0.1, 1000.0):
         assert metric.target_fault(target) == f"target={target:g}: {name} is from 0 to 1; give a value that it can have"

@@ -69,6 +69,12 @@ def test_a_folder_hides_neither_the_standard_library_nor_our_packages(tmp_path: 
         mark("compressors.mine.Mine", place)
 
 
+def test_a_module_that_ends_the_process_is_refused(tmp_path: Path) -> None:
+    place = folder(tmp_path, "ends.py", "3", "raise SystemExit('no licence')")
+    with pytest.raises(InputError, match=r"cannot load 'ends\.Mine': SystemExit: no licence"):
+        mark("ends.Mine", place)
+
+
 def test_packages_with_and_without_an_init_file(tmp_path: Path) -> None:
     place = folder(tmp_path, "with_init/inner.py", "4")
     (tmp_path / "with_init" / "__init__.py").write_text("MARK = 5\n")

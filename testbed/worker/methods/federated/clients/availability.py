@@ -17,7 +17,7 @@ from testbed.core.declaration import Declared
 from testbed.core.errors import InputError
 from testbed.core.kinds import Number, PathOf
 from testbed.core.parameters import CountOrZero, Seconds, raise_all
-from testbed.core.user_files.tables import EPOCH, FIRST_MAX_S, cells_of, heading_of, number_of, numbered_lines
+from testbed.core.user_files.tables import EPOCH, MAX_TIME_S, cells_of, heading_of, number_of, numbered_lines
 from testbed.core.user_files.text import listed, read_user_text, shown
 
 # The file of a trace of when clients are there, read and checked.
@@ -64,7 +64,7 @@ def _checked(file: str, lines: list[tuple[int, str]], period_s: float | None) ->
             found.setdefault(client, []).append((span[0], span[1], line))
     if found and not faults:
         first_s, line = min((span[0], span[2]) for spans in found.values() for span in spans)
-        if first_s >= FIRST_MAX_S:
+        if first_s >= MAX_TIME_S:
             faults.append(
                 f"file={file}: line {line}: the first time, {first_s:.15g} s, {EPOCH}; subtract the first one from all"
             )

@@ -188,6 +188,13 @@ def test_changes_are_in_order_of_time_and_the_same_every_time() -> None:
     assert compiled(*entries) == changes
 
 
+def test_a_share_of_what_a_link_does_not_have_is_refused() -> None:
+    network = topology(SLANTED, regions=("us", "eu"))
+    (fault,) = faults({"at": 0, "set": "us-eu", "jitter": "50%"}, network=network)
+    assert fault.endswith("jitter: 50% is of the topology's own jitter, which is 0; give it with a unit")
+    assert compiled({"at": 0, "set": "us-eu", "jitter": "0%"}, network=network)[0].values == {"jitter_s": 0}
+
+
 @pytest.mark.parametrize(
     ("entry", "line"),
     [

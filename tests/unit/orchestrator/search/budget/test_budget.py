@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from testbed.analysis.__main__ import main as analysis
 from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile
 from testbed.core.errors import EXIT_INPUT, MachineError
 from testbed.core.record import run_directory
@@ -16,6 +23,7 @@ from testbed.orchestrator.cli.main import main
 from testbed.orchestrator.executors import registry
 from testbed.orchestrator.run.dilation.calibration import Calibration
 from testbed.orchestrator.search.budget import fixed_point, pairs
+from testbed.orchestrator.search.plan import analysis_client
 from testbed.orchestrator.search.sweep import retry, specs
 from testbed.orchestrator.search.sweep.estimates import UNKNOWN, Estimate
 from tests.unit.orchestrator.made_runs import Place
@@ -62,6 +70,22 @@ def without_measuring(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(retry, "estimates", lambda asked, *_: {one.spec.hash: Estimate(None, UNKNOWN) for one in asked})
 
 
+@pytest.fixture
+def analysis_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer questions to the analysis here: for tests that ask dozens, where others ask a process of its own."""
+
+    def answered(command: Sequence[str], *, input: str, **_: object) -> subprocess.CompletedProcess[str]:
+        assert list(command[:3]) == [sys.executable, "-m", "testbed.analysis"]
+        said, told = io.StringIO(), io.StringIO()
+        with monkeypatch.context() as here, contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
+            here.setattr(sys, "stdin", io.StringIO(input))
+            status = analysis(list(command[3:]))
+        return subprocess.CompletedProcess(command, status, said.getvalue(), told.getvalue())
+
+    stand_in = SimpleNamespace(run=answered, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(analysis_client, "subprocess", stand_in)
+
+
 def budget(runs: Path, capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dict[str, Any]:
     assert main(["budget", "--json", "--runs", str(runs), *GIVEN, *words]) == status
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -87,7 +111,7 @@ def test_rates_bytes_and_cost_of_each_pair(runs: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.tier("all")
-@pytest.mark.usefixtures("without_measuring")
+@pytest.mark.usefixtures("without_measuring", "analysis_in_process")
 @pytest.mark.parametrize(
     ("slow", "fast", "changing_bit_s", "least"),
     [
@@ -186,7 +210,7 @@ def test_where_each_pair_has_another_fault_all_are_told(capsys: pytest.CaptureFi
 
 
 @pytest.mark.tier("all")
-@pytest.mark.usefixtures("without_measuring")
+@pytest.mark.usefixtures("without_measuring", "analysis_in_process")
 @pytest.mark.parametrize(("end", "status"), [({}, 0), ({"verdict": "invalid"}, 5), ({"status": "failed"}, 4)])
 def test_points_are_emulated_as_runs_and_compared(
     runs: Path,
@@ -217,7 +241,13 @@ def test_points_are_emulated_as_runs_and_compared(
     assert main(["budget", "--runs", str(runs), *GIVEN, "compressor=none,topk", "steps=4", "--check", "2"]) == 0
     out = capsys.readouterr().out
     assert len(place.begun) == 2, "a run that is there is not made again"
-    assert "checked by emulation" in out and first["run_id"] in out and "390 ms" in out and "met" in out
+    assert (
+        "checked by emulation" in out
+        and first["run_id"] in out
+        and "measured (ms)" in out
+        and " 390 " in out
+        and "met" in out
+    )
 
 
 @pytest.mark.usefixtures("without_measuring")

@@ -96,6 +96,8 @@ def test_a_condition_holds_where_all_of_it_does() -> None:
         "memory_limit={a: '1 GB'},{a: '1000 MB'}",
         "compressor.inner={_target_: x.Y, k: [1e1]},{k: [10], _target_: 'x.Y'}",
         "compressor=topk,'topk'",
+        "workload.args=[--lr,1],['--lr',1]",
+        'workload.args=[a, "b c"],["a","b c"]',
         "compressor=\"topk\",'topk'",
     ],
 )
@@ -113,6 +115,8 @@ def test_one_value_in_two_spellings_is_given_twice(text: str) -> None:
         "strategy.overlap=true,1",
         "events=null,0",
         "workload.args=['--lr=1e-3'],['--lr=0.001']",
+        "workload.args=[1],[1.0]",
+        "workload.args=[null],[None]",
         "seed=9007199254740993,9007199254740992",
     ],
 )

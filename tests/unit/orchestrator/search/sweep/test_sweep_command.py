@@ -113,7 +113,7 @@ def test_the_exit_status_says_what_became_of_all(
     place(lambda number, spec: end if spec.compressor.name == "topk" else {})
     assert main(["sweep", "--runs", str(runs), *AXES]) == status
     captured = capsys.readouterr()
-    rows = [line for line in captured.out.splitlines() if line.startswith(("none ", "topk "))]
+    rows = [line for line in captured.out.splitlines() if line.startswith(("ddp       none ", "ddp       topk "))]
     assert len(rows) == 2 and "1 valid" in rows[0] and outcome in rows[1]
     (folder,) = (runs / ".sweeps").iterdir()
     assert str(folder) in captured.err and (folder / "results.csv").exists()
