@@ -157,7 +157,7 @@ _MIN_SHOWN = {"h": 3 * 3600.0, "min": 10 * 60.0, "s": 1.0, "ms": 0.0}
 
 def time_unit(values_s: Iterable[float]) -> Unit:
     largest = max(values_s, default=1.0)
-    return next(unit for unit in _TIMES if largest >= _MIN_SHOWN[unit.name])
+    return next((unit for unit in _TIMES if largest >= _MIN_SHOWN[unit.name]), _TIMES[-1])
 
 
 def size_unit(values_bytes: Iterable[float]) -> Unit:
