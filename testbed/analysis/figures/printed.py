@@ -17,7 +17,7 @@ from testbed.core.errors import InputError, raise_input_faults
 
 SUFFIXES = (".pdf", ".svg", ".png")
 _WIDTH_IN = {1: 3.4, 2: 7.0}
-"""By the number of columns, as of IEEE and ACM."""
+"""Width in inches, by the number of columns; that of IEEE and ACM pages."""
 _HEIGHT_IN, _ROW_IN, _LEGEND_ROW_IN = 1.9, 0.22, 0.16
 _LABEL_LETTERS, _LETTERS_IN = 24, 16
 """Letters at the vertical axis, and in an inch of the horizontal one."""

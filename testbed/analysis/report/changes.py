@@ -1,4 +1,4 @@
-"""What happened to links and nodes while a run went on, as a table shows it."""
+"""Changes of links and nodes while a run went on, as a table shows them."""
 
 from __future__ import annotations
 

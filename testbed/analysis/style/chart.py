@@ -1,4 +1,4 @@
-"""What figures of benchmarks and studies share: colours, size, and SVG that can stand inside an HTML page."""
+"""Shared parts of the figures of benchmarks and studies: colours, size, and SVG that can stand inside an HTML page."""
 
 from __future__ import annotations
 

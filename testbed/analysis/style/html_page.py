@@ -54,7 +54,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 @dataclass(frozen=True)
 class Scripts:
-    """What a page with figures runs. The policy names each by its digest, so that no other one runs."""
+    """Scripts of a page with figures. The policy names each by its digest, so that no other one runs."""
 
     data: Mapping[str, tuple[str, str]]
     """Type and text of script elements that hold data, by id."""

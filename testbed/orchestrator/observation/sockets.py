@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 from collections.abc import Iterator
@@ -12,7 +13,9 @@ from testbed.orchestrator.emulation.kernel.namespaces import in_network_namespac
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
 _REQUEST_DUMP = 0x301
-_NLMSG_DONE = 3
+_NLMSG_ERROR, _NLMSG_DONE = 2, 3
+ANSWER_TIMEOUT_S = 10.0
+"""Seconds after which the kernel has not answered: a reader that waits for ever would keep its run from ending."""
 _TCP_ESTABLISHED = 1
 _INET_DIAG_INFO, _INET_DIAG_CONG = 2, 4
 _MESSAGE_BYTES = 72
@@ -42,6 +45,7 @@ class ConnectionReader:
         extensions = 1 << (_INET_DIAG_INFO - 1) | 1 << (_INET_DIAG_CONG - 1)
         body = struct.pack("=BBBxI48x", socket.AF_INET, socket.IPPROTO_TCP, extensions, 1 << _TCP_ESTABLISHED)
         header = struct.pack("=IHHII", 16 + len(body), _SOCK_DIAG_BY_FAMILY, _REQUEST_DUMP, 1, 0)
+        self._socket.settimeout(ANSWER_TIMEOUT_S)
         self._socket.send(header + body)
         return list(self._answers())
 
@@ -52,6 +56,9 @@ class ConnectionReader:
                 length, kind = struct.unpack_from("=IH", data, offset)
                 if kind == _NLMSG_DONE:
                     return
+                if kind == _NLMSG_ERROR:  # nothing follows it
+                    (code,) = struct.unpack_from("=i", data, offset + 16)
+                    raise OSError(-code, f"connections cannot be read: {os.strerror(-code)}")
                 connection = _decode(data[offset + 16 + _MESSAGE_BYTES : offset + length])
                 if connection is not None:
                     yield connection
