@@ -21,6 +21,7 @@ ASKED = (
 SERVER = ("strategy=parameter_server", f"strategy.local_steps={LOCAL_STEPS}")
 
 
+@pytest.mark.tier("slow")
 @pytest.mark.timeout(900)
 def test_a_run_outlives_the_crashes_of_clients(machine_lock: None, tmp_path: Path) -> None:
     """One comes back, one does not."""
