@@ -6,9 +6,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-PACKAGES="fonts-comfortaa fonts-dejavu-core fonts-dosis fonts-dustin fonts-freefont-ttf fonts-jura fonts-linuxlibertine
+PACKAGES="clang fonts-comfortaa fonts-dejavu-core fonts-dosis fonts-dustin fonts-freefont-ttf fonts-jura fonts-linuxlibertine
 fonts-oldstandard fonts-open-sans fonts-sil-gentium-basic gcc git iperf3 iproute2 iptables iputils-ping kmod libc6-dev
-libnetfilter-queue-dev make mininet mount procps prometheus python3-dev python3-venv runc util-linux"
+libbpf1 libnetfilter-queue-dev make mininet mount procps prometheus python3-dev python3-venv runc util-linux"
 PACKAGES=${PACKAGES//$'\n'/ }
 BROWSER="" # as package and as command, where it is asked for
 PYTHON=/usr/bin/python3 # Debian's mininet is seen by this one alone; another python3 may come first on PATH

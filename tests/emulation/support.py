@@ -177,13 +177,14 @@ def gone_within(run_id: str, timeout_s: float = GONE_S) -> float:
 
 
 def host_state() -> dict[str, list[str]]:
-    """What a leak would add to on the host: devices, mounts, named namespaces."""
+    """What a leak would add to on the host: devices, mounts, named namespaces, congestion controls."""
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     named = Path("/run/netns")
     return {
         "devices": sorted(os.listdir("/sys/class/net")),
         "mounts": sorted(mounts),
         "named namespaces": sorted(os.listdir(named)) if named.is_dir() else [],
+        "congestion controls": sorted(Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()),
     }
 
 

@@ -30,9 +30,8 @@ PROGRAMS = {"longhaul.program.Script": "script", "longhaul.program.Hand": "hand"
 """Targets of workloads that are not trained by our loop: a user's own script, or nothing at all."""
 MAX_CUBIC_DILATION = 2.0
 """CUBIC grows by the cube of wall-clock seconds, with a constant that no namespace can change."""
-MAX_DILATED_RTT_S = {"tuned": 0.6, "bbr": 0.6, "reno": 5.0, "stock": 5.0}
-"""Largest wall seconds of a round trip by TCP profile. BBR looks for the least one every ten seconds of the wall, and
-takes a round trip for it; no time-out while connections start stretches either (decision 0009)."""
+MAX_DILATED_RTT_S = 5.0
+"""Largest wall seconds of a round trip, since no time-out while connections start stretches (decision 0009)."""
 MIN_MEMORY_BYTES = 16_000_000
 DEFAULT_METRICS_PORT = 9464
 
@@ -221,10 +220,10 @@ class RunSpec:
             yield f"dilation={self.dilation}: must be at least 1"
         elif self.dilation > 1:
             rtt_s = self.outermost_topology.farthest_rtt_s * self.dilation
-            if self.tcp in MAX_DILATED_RTT_S and rtt_s > (most_s := MAX_DILATED_RTT_S[self.tcp]):
+            if rtt_s > MAX_DILATED_RTT_S:
                 yield (
-                    f"dilation={self.dilation:g}: the longest round trip would take {rtt_s:.3g} s of wall time; with"
-                    f" tcp={self.tcp} it may take {most_s:g} s, since some of TCP's times do not stretch"
+                    f"dilation={self.dilation:g}: the longest round trip would take {rtt_s:.3g} s of wall time; it may"
+                    f" take {MAX_DILATED_RTT_S:g} s, since some of TCP's times do not stretch"
                 )
             if self.tcp == "stock" and self.dilation > MAX_CUBIC_DILATION:
                 yield (

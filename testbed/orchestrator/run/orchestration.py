@@ -265,7 +265,7 @@ class RunOrchestration:
             collector.close()
 
     def _check_congestion_control(self, network: Network, collector: Collector) -> None:
-        asked = network.tcp.congestion_control
+        asked = network.tcp.kernel_name
         foreign = collector.congestion_controls() - {asked}
         if foreign:
             raise RunError(f"tcp={network.tcp.name}: asked {asked}, connections use {', '.join(sorted(foreign))}")

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from testbed.core.errors import MachineError
 from testbed.core.spec.run_spec import DEFAULT_METRICS_PORT, RunSpec
-from testbed.orchestrator.emulation.kernel.tcp import CONGESTION_CONTROL
+from testbed.orchestrator.emulation.kernel import slowed_bbr
+from testbed.orchestrator.emulation.kernel.tcp import CONGESTION_CONTROL, MAX_WALL_BBR_RTT_S
 from testbed.orchestrator.machine import checks
 from testbed.orchestrator.machine.checks import PROBE_TIME_LIMIT_S, Check
 from testbed.orchestrator.machine.clone import CLONE, RUNS_ROOT
@@ -76,6 +77,7 @@ def run_checks(
     metrics_port: int | None = DEFAULT_METRICS_PORT,
     workers: int = 4,
     tcp: str = "tuned",
+    wall_rtt_s: float = 0.0,
     shaper: str = "auto",
     program: str = "training",
     runtime: str | None = "runc",
@@ -86,6 +88,7 @@ def run_checks(
 
     Args:
         metrics_port: None leaves the port out.
+        wall_rtt_s: Longest round trip of the slowed network.
         program: what runs in the nodes, as of `RunSpec`.
         runtime: of the nodes, likewise; None asks for all of them, and needs the default one.
     """
@@ -103,6 +106,7 @@ def run_checks(
         checks.namespaces(features),
         checks.delay_shaper(features, shaper),
         checks.congestion_control(CONGESTION_CONTROL[tcp], features),
+        *([bbr_of_slowed_runs(wall_rtt_s)] if CONGESTION_CONTROL[tcp] == "bbr" else []),
         checks.clone_is_readable(CLONE),
         *([own_sys(features)] if rights.rootless else [checks.cgroups(), checks.overlay()]),
         checks.disk(runs_root),
@@ -114,6 +118,17 @@ def run_checks(
         checks.binary("promtool", "make dashboard makes its archive with it", "prometheus", needed=False),
         checks.binary("prometheus", "make dashboard serves all runs with it", "prometheus", needed=False),
     ]
+
+
+def bbr_of_slowed_runs(wall_rtt_s: float) -> Check:
+    """Tell whether BBR's times stretch with a run; without that, round trips must stay short (docs/decisions/0009)."""
+    lack = slowed_bbr.lack()
+    needed = wall_rtt_s > MAX_WALL_BBR_RTT_S
+    meaning = f"without it a slowed run bears round trips of {MAX_WALL_BBR_RTT_S:g} s of wall time"
+    if needed:
+        meaning += f", and this one has {wall_rtt_s:.3g} s"
+    cure = "make setup on Linux 6.10 or newer, as root; or a smaller dilation; or tcp=reno"
+    return Check("slowed BBR", needed, lack is None, lack or "works", meaning, cure)
 
 
 def _needs_iptables(features: frozenset[str] | None, shaper: str) -> bool:
@@ -143,6 +158,7 @@ def require(spec: RunSpec, runs_root: Path = RUNS_ROOT) -> None:
             metrics_port=spec.metrics_port,
             workers=spec.workers,
             tcp=spec.tcp,
+            wall_rtt_s=spec.outermost_topology.farthest_rtt_s * spec.dilation,
             shaper=spec.shaper,
             program=spec.program,
             runtime=spec.runtime,

@@ -12,10 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.core.spec.run_spec import MAX_DILATED_RTT_S
 from testbed.core.spec.topology import Topology
+from testbed.orchestrator.emulation.kernel import slowed_bbr
 
 CONGESTION_CONTROL = {"tuned": "bbr", "bbr": "bbr", "reno": "reno", "stock": "cubic"}
-"""Of each profile; `tuned` was chosen by measurement (docs/decisions/0006)."""
+"""Congestion control of each profile; `tuned` was chosen by measurement (docs/decisions/0006)."""
+MAX_WALL_BBR_RTT_S = 0.6
+"""Largest wall seconds of a round trip with the kernel's own BBR.
+
+Every ten seconds of the wall it takes a round trip to look for the least one (docs/decisions/0009)."""
 STOCK_BUFFER_BYTES = 6_291_456
 """Linux's default largest receive buffer; it holds one flow to about 3 MB in flight."""
 
@@ -28,6 +34,13 @@ class TcpProfile:
     congestion_control: str
     buffer_bytes: int
     dilation: float = 1.0
+    registered: str | None = None
+    """Name of a congestion control of this run's own, whose seconds are emulated ones; None if it is the kernel's."""
+
+    @property
+    def kernel_name(self) -> str:
+        """Name by which the kernel knows the congestion control."""
+        return self.registered or self.congestion_control
 
     def sysctls(self) -> dict[str, str]:
         """For the network namespace of every node and router."""
@@ -62,9 +75,9 @@ OPTIONAL_SYSCTLS = frozenset({RTO_MIN_SYSCTL, "net.ipv6.conf.all.disable_ipv6", 
 
 
 def profile(name: str, topology: Topology, dilation: float = 1.0) -> TcpProfile:
-    """The named profile for a topology as it is built:
+    """Return the named profile for a topology as it is built.
 
-    all but `stock` have buffers of four times the largest bandwidth-delay product.
+    All but `stock` have buffers of four times the largest bandwidth-delay product.
     """
     if name == "stock":
         return TcpProfile(name, CONGESTION_CONTROL[name], STOCK_BUFFER_BYTES, dilation)
@@ -74,3 +87,10 @@ def profile(name: str, topology: Topology, dilation: float = 1.0) -> TcpProfile:
     bdp_bytes = math.ceil(rate_bit_s / 8 * topology.farthest_rtt_s)
     buffers = min(max(STOCK_BUFFER_BYTES, 4 * bdp_bytes), 2**30)
     return TcpProfile(name, CONGESTION_CONTROL[name], buffers, dilation)
+
+
+def max_dilated_rtt_s(name: str) -> float:
+    """Largest wall seconds that a round trip may take with the named profile on this machine."""
+    if CONGESTION_CONTROL[name] == "bbr" and slowed_bbr.lack():
+        return MAX_WALL_BBR_RTT_S
+    return MAX_DILATED_RTT_S

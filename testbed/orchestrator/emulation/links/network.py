@@ -176,7 +176,7 @@ class Network:
                 self._wire_batch.route(self.routers[end], f"{far.near}/32", near.far)
             self._route_link_node(link)
         for name, worker in self.workers.items():
-            self._wire_batch.route(worker, "default", self.plan.access[name].near, self.tcp.congestion_control)
+            self._wire_batch.route(worker, "default", self.plan.access[name].near, self.tcp.kernel_name)
 
     def _route_link_node(self, link: Link) -> None:
         """The middle passes what comes from one side to the other: regions reached through each end go to that end."""

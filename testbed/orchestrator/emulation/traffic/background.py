@@ -58,7 +58,7 @@ class BackgroundTraffic:
             try:
                 self._say(
                     {
-                        "congestion_control": self._network.tcp.congestion_control,
+                        "congestion_control": self._network.tcp.kernel_name,
                         "dilation": self._dilation,
                         "directions": [self._direction(traffic) for traffic in self._backgrounds],
                     }

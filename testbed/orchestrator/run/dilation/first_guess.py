@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 from testbed.core.costs.collective import CHAIN, ranks_of_regions, scaled_chunk_bytes
 from testbed.core.device.profile import Collective, Profile
-from testbed.core.spec.run_spec import MAX_CUBIC_DILATION, MAX_DILATED_RTT_S, RunSpec
+from testbed.core.spec.run_spec import MAX_CUBIC_DILATION, RunSpec
 from testbed.core.units import format_time
 from testbed.orchestrator.config.grammar.offers import Refused
+from testbed.orchestrator.emulation.kernel import tcp
 from testbed.orchestrator.observation.verdict.lateness_rules import LATE_SUSPECT
 from testbed.orchestrator.run.dilation.traffic import GLOO, Traffic
 from testbed.orchestrator.run.offers import dilation_offers
@@ -240,9 +241,9 @@ def on_grid(dilation: float) -> float:
 
 
 def most_dilation(spec: RunSpec) -> float:
-    """Return the largest dilation, in steps of 0.05, that TCP bears, some of whose times do not stretch."""
+    """Return the largest dilation, in steps of 0.05, at which TCP does here what it does unslowed."""
     rtt_s = spec.outermost_topology.farthest_rtt_s
-    most = _MAX_DILATION if rtt_s == 0 else max(1.0, MAX_DILATED_RTT_S[spec.tcp] / rtt_s)
+    most = _MAX_DILATION if rtt_s == 0 else max(1.0, tcp.max_dilated_rtt_s(spec.tcp) / rtt_s)
     most = min(most, MAX_CUBIC_DILATION if spec.tcp == "stock" else _MAX_DILATION)
     return round(math.floor(most / _STEP + 1e-9) * _STEP, 2)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.emulation.kernel import tcp
+from testbed.orchestrator.emulation.kernel import slowed_bbr, tcp
 from testbed.orchestrator.emulation.kernel.namespaces import Namespace
+from testbed.orchestrator.emulation.kernel.slowed_bbr import SlowedBbr
 from testbed.orchestrator.emulation.kernel.tcp import TcpProfile
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.emulation.measuring.prober import Prober
@@ -40,6 +42,8 @@ class MeasuredNetwork:
         self.report = write
         """Takes events of the shaper. A pilot's are none of the run's."""
         self._stack = ExitStack()
+        self._bbr: SlowedBbr | None = None
+        """Of this run, where there can be one: its seconds are emulated ones."""
         self._probing = ExitStack()
         self.network = Network(
             *(spec.topology.dilated(spec.dilation), _profile(spec), shaper),
@@ -49,6 +53,9 @@ class MeasuredNetwork:
 
     def __enter__(self) -> MeasuredNetwork:
         with ExitStack() as stack:
+            if self.network.tcp.congestion_control == "bbr" and slowed_bbr.lack() is None:
+                self._bbr = stack.enter_context(SlowedBbr(self.dilation))
+                self.network.tcp = dataclasses.replace(self.network.tcp, registered=self._bbr.name)
             stack.enter_context(self.network)
             stack.push(lambda *_: self._probing.close())
             self._measure()
@@ -70,7 +77,10 @@ class MeasuredNetwork:
 
     def retime(self, spec: RunSpec) -> None:
         """Give the links the terms of the dilation of `spec`."""
-        self.network.retime(spec.topology.dilated(spec.dilation), _profile(spec))
+        profile = dataclasses.replace(_profile(spec), registered=self.network.tcp.registered)
+        self.network.retime(spec.topology.dilated(spec.dilation), profile)
+        if self._bbr is not None:
+            self._bbr.set_dilation(spec.dilation)
         self.dilation = spec.dilation
 
     def measure_again(self) -> None:

@@ -10,6 +10,8 @@ from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import MAX_DILATED_RTT_S, Part, RunSpec
 from testbed.core.spec.topology import Topology
 from testbed.orchestrator.config.grammar.offers import Refused
+from testbed.orchestrator.emulation.kernel import slowed_bbr
+from testbed.orchestrator.emulation.kernel.tcp import MAX_WALL_BBR_RTT_S
 from testbed.orchestrator.run.dilation.first_guess import (
     BUSY_SHARE,
     COLD_CODEC,
@@ -157,10 +159,13 @@ def test_a_step_with_a_rare_exchange_lasts_its_share_of_it() -> None:
     assert each.step_s == each.cycle_s
 
 
-def test_round_trips_and_cubic_limit_k() -> None:
+def test_round_trips_and_cubic_limit_k(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = spec(two_regions.build(workers=2))
     rtt_s = asked.topology.farthest_rtt_s
-    assert most_dilation(asked) == pytest.approx(MAX_DILATED_RTT_S["tuned"] / rtt_s, abs=0.05)
+    assert most_dilation(asked) == pytest.approx(MAX_WALL_BBR_RTT_S / rtt_s, abs=0.05)
+    assert most_dilation(dataclasses.replace(asked, tcp="reno")) == pytest.approx(MAX_DILATED_RTT_S / rtt_s, abs=0.05)
+    monkeypatch.setattr(slowed_bbr, "lack", lambda: None)
+    assert most_dilation(asked) == most_dilation(dataclasses.replace(asked, tcp="reno"))
     assert most_dilation(dataclasses.replace(asked, tcp="stock")) == 2.0
     assert most_dilation(spec(lan.build(workers=2))) > 100
 

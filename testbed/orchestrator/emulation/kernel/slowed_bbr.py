@@ -1,0 +1,146 @@
+"""BBR whose seconds are emulated ones: `slowed_bbr.c`, built by clang and given to the kernel by libbpf, for one run.
+
+The kernel forgets it when the process that registered it has ended, however that came, and its last connection with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import secrets
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+from testbed.core.errors import MachineError
+
+_SOURCE = Path(__file__).with_suffix(".c")
+_COMPILERS = ("clang", *(f"clang-{version}" for version in range(21, 10, -1)))
+_BUILD_TIME_LIMIT_S = 60
+_LINK = 1 << 13
+"""BPF_F_LINK: what is registered is so by a descriptor, and as long as that is open (Linux 6.4)."""
+_STRUCT_OPS = 44
+"""BPF_STRUCT_OPS, the kind of that descriptor."""
+
+
+class SlowedBbr:
+    """A congestion control of the kernel's, registered until it is closed. A context manager.
+
+    Args:
+        dilation: Emulated seconds are so many times as long as the wall's.
+
+    Raises:
+        MachineError: this machine cannot build it, or this kernel does not take it.
+    """
+
+    def __init__(self, dilation: float = 1.0) -> None:
+        self.name = f"bbr_{secrets.token_hex(5)}"
+        """As the kernel knows it: at most 15 characters, and each run's own, since the whole machine has one list."""
+        self._object = _Object(_build(self.name))
+        try:
+            self._link = self._object.register(b"slowed_bbr")
+            self.set_dilation(dilation)
+        except BaseException:
+            self._object.close()
+            raise
+
+    def set_dilation(self, dilation: float) -> None:
+        """Stretch the times of all its connections, those that are open too."""
+        self._object.write(b".data", struct.pack("<I", round(1000 * dilation)))
+
+    def __enter__(self) -> SlowedBbr:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._link)
+        self._object.close()
+
+
+@functools.cache
+def lack() -> str | None:
+    """Return why this process cannot have it, found by trying; None if it can."""
+    if os.geteuid() != 0:
+        return "only root may give the kernel a congestion control"
+    try:
+        with SlowedBbr():
+            return None
+    except MachineError as error:
+        return str(error)
+
+
+def _build(name: str) -> bytes:
+    compiler = next((found for found in map(shutil.which, _COMPILERS) if found), None)
+    if compiler is None:
+        raise MachineError("slowed BBR: no clang to build it with; apt-get install clang-14, or make setup")
+    words = [compiler, "-target", "bpf", "-mcpu=v3", "-O2", "-g", f'-DNAME="{name}"', "-c", str(_SOURCE), "-o", "-"]
+    try:
+        done = subprocess.run(words, capture_output=True, timeout=_BUILD_TIME_LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MachineError(f"slowed BBR: {compiler}: {error}") from error
+    if done.returncode != 0:
+        raise MachineError(f"slowed BBR: {compiler}: {_last_line(done.stderr.decode(errors='replace'))}")
+    return done.stdout
+
+
+def _last_line(text: str) -> str:
+    return next(reversed([line for line in text.splitlines() if line.strip()]), "it said nothing")
+
+
+class _Object:
+    """A program in the kernel, brought there by libbpf."""
+
+    def __init__(self, binary: bytes) -> None:
+        self._libbpf, self._binary = _libbpf(), binary
+        self._pointer = _pointer(self._libbpf.bpf_object__open_mem(binary, ctypes.c_size_t(len(binary)), None))
+        if not self._pointer:
+            raise _error("libbpf does not read what clang made")
+
+    def register(self, name: bytes) -> int:
+        """Give the operations in the map of this name to the kernel; return the descriptor that holds them there."""
+        operations = self._map(name)
+        self._libbpf.bpf_map__set_map_flags(operations, _LINK)
+        if self._libbpf.bpf_object__load(self._pointer) != 0:
+            raise _error("this kernel refuses it (it takes Linux 6.10 with BTF and BBR)")
+        if not self._libbpf.bpf_map__attach_struct_ops(operations):
+            raise _error("this kernel does not prepare it")
+        link = int(self._libbpf.bpf_link_create(self._libbpf.bpf_map__fd(operations), 0, _STRUCT_OPS, None))
+        if link < 0:
+            raise _error("this kernel does not register it")
+        return link
+
+    def write(self, section: bytes, value: bytes) -> None:
+        """Write the variables of a section, which has these alone."""
+        variables = self._libbpf.bpf_map__fd(self._map(section))
+        key, anyway = ctypes.byref(ctypes.c_int(0)), ctypes.c_uint64(0)
+        if self._libbpf.bpf_map_update_elem(variables, key, value, anyway) != 0:
+            raise _error("it takes no dilation")
+
+    def close(self) -> None:
+        self._libbpf.bpf_object__close(self._pointer)
+
+    def _map(self, name: bytes) -> ctypes.c_void_p:
+        if found := _pointer(self._libbpf.bpf_object__find_map_by_name(self._pointer, name)):
+            return found
+        raise _error(f"it has no map {name.decode()}")
+
+
+def _pointer(found: int | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(found)
+
+
+def _error(what: str) -> MachineError:
+    return MachineError(f"slowed BBR: {what}: {os.strerror(ctypes.get_errno())}")
+
+
+@functools.cache
+def _libbpf() -> ctypes.CDLL:
+    try:
+        found = ctypes.CDLL("libbpf.so.1", use_errno=True)
+    except OSError as error:
+        raise MachineError("slowed BBR: no libbpf.so.1; apt-get install libbpf1, or make setup") from error
+    for name in ("bpf_object__open_mem", "bpf_object__find_map_by_name", "bpf_map__attach_struct_ops"):
+        getattr(found, name).restype = ctypes.c_void_p
+    found.libbpf_set_print(None)  # or it writes to standard error what the exception says
+    return found
